@@ -1,6 +1,6 @@
-"""`load`: open a path as a scan: recognise the format by content, read it into a record, make a scan of the record.
+"""`load`: open a path as a scan: recognise the format by content, read a record, and create a scan from it.
 
-A format's reader fills in a `FileRecord` and raises no error for what is missing: `assemble` does, for all formats.
+The reader of a format returns a `FileRecord` and raises no error for missing values: `assemble` does, for all formats.
 Numbers in files that only a wrong unit explains are errors; what the user gives is accepted, except for positions that
 form no scan. Suspicious patterns (empty, or far larger in memory than in the file) are warnings.
 """
@@ -52,7 +52,7 @@ FORMATS: tuple[Format, ...] = (
 )
 """Readable formats; the first that recognises a file reads it."""
 DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
-"""Errors raised by h5py for damaged files."""
+"""Exceptions that h5py raises for damaged files."""
 FIRST_BYTES = 4096
 """Number of first bytes by which formats other than HDF5 are recognised."""
 LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
@@ -67,10 +67,10 @@ WIDEST = 2.0
 """Detector's width over its distance; beyond 60 degrees to each side an object pixel is less than half a wavelength."""
 UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "angstrom", 1e3: "kilometres"}
 FITTING = (0.002, 0.8)
-"""Steps between neighbours over the window's width, in usual scans."""
+"""Range of the step between neighbours relative to the window's width in usual scans."""
 MOST_NEIGHBOURS = 20_000
 SAMPLE = 8
-"""Patterns, spread over a scan, that are read before it is called empty, beside the first and the last ones."""
+"""Number of patterns, spread over a scan, that are read before it is reported as empty, besides first and last."""
 MOST_BYTES = 2**30
 """Limit of the bytes of chunks that are unpacked for this: fewer patterns are read if they are large."""
 LARGEST_UNNOTICED = 2**28
@@ -187,9 +187,9 @@ def _unknown(head: Head, written_by: str) -> FileError:
 
 
 def assemble(found: FileRecord, options: LoadOptions, path: Path, unpack: bool = True) -> Scan:
-    """Make a scan of a record and the options. Patterns are not read, except those that have to be unpacked.
+    """Create a scan from a record and the options. Patterns are not read, except those that have to be unpacked.
 
-    unpack: whether to read patterns that are packed together into memory (with a warning where they are large).
+    unpack: whether to read patterns that are compressed as a whole into memory (with a warning if they are large).
     """
     if unpack and isinstance(found.frames, PackedFrames):
         found.frames.check()
@@ -277,7 +277,7 @@ def _geometry(found: FileRecord, options: LoadOptions) -> AnyGeometry | None:
     if angle is None and options.distance is None and options.detector_pixel is None:
         angle = found.angular_pixel
     if angle is not None:
-        distance, pixel = 1.0, angle  # an angle is a length seen from one metre
+        distance, pixel = 1.0, angle  # an angle equals the size of a pixel at a distance of one metre
     if wavelength is None or distance is None or pixel is None:
         return None
     return Geometry(wavelength=wavelength, distance=distance, detector_pixel=pixel)
@@ -286,7 +286,7 @@ def _geometry(found: FileRecord, options: LoadOptions) -> AnyGeometry | None:
 def _positions(
     found: FileRecord, options: LoadOptions, path: Path, geometry: AnyGeometry | None
 ) -> NDArray[np.float64]:
-    """(pattern, yx) [object pixels]."""
+    """Return positions (pattern, yx) [object pixels]."""
     assert found.frames is not None
     pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(found.frames.shape[1:])
     metres, in_pixels = found.positions, found.pixel_positions
@@ -339,7 +339,7 @@ def _raster(found: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.f
 def _array(
     value: str | Path | ArrayLike, path: Path, name: str, found: FileRecord, options: LoadOptions
 ) -> NDArray[Any]:
-    """An array that was given: itself, the name of a dataset of the file at `path`, or a file of its own."""
+    """Return an array option: an array, the name of a dataset in the file at `path`, or the path of another file."""
     if not isinstance(value, str | Path):
         return _real_numbers(np.asarray(value), name, "what was given")
     if isinstance(value, str) and path.is_file() and h5py.is_hdf5(path):
@@ -500,7 +500,7 @@ def check_patterns(
 
 
 def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
-    """Numbers of the patterns that were read if all of them are zero: first and last, and more only where these are."""
+    """Return the indices of the patterns read if all are zero; others than first and last are read only if needed."""
     last = frames.shape[0] - 1
     ends = [counts(index, index + 1).any() for index in {0, last} if index >= 0]
     if any(ends) or not ends:

@@ -47,12 +47,12 @@ class StoredField(NamedTuple):
 
     @property
     def item(self) -> Any:
-        """The type of a tuple's items; None for other types."""
+        """Type of a tuple's items; None for other types."""
         return typing.get_args(self.kind)[0] if typing.get_origin(self.kind) is tuple else None
 
 
 def fields(kind: Any) -> tuple[StoredField, ...]:
-    """The fields of a dataclass."""
+    """Return the stored fields of a dataclass."""
     if kind not in _FIELDS:
         _FIELDS[kind] = _fields(kind)
     return _FIELDS[kind]
@@ -81,7 +81,7 @@ def _has_no_default(field: dataclasses.Field[Any]) -> bool:
 
 
 def is_array(kind: Any) -> bool:
-    """Whether this is the type of an array, or of a dictionary of arrays."""
+    """Return whether this is the type of an array, or of a dictionary of arrays."""
     origin = typing.get_origin(kind)
     return origin is np.ndarray or (origin is dict and is_array(typing.get_args(kind)[1]))
 
@@ -101,7 +101,7 @@ def visible(text: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return plain values as JSON in one line. Raises TypeError for other values."""
+    """Return plain values as JSON in one line. Raise TypeError for other values."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
@@ -184,7 +184,7 @@ def _cell(column: StoredField, value: Any) -> Any:
 def read_record(source: Checked, kind: type[Record], group: str = "", **others: Any) -> Record:
     """Return the record that `write_record` wrote in a group; missing fields have their default.
 
-    others: values of fields that are not read. Raises FileError if a required value is missing or of another type.
+    others: values of fields that are not read. Raise FileError if a required value is missing or of another type.
     """
     values = {}
     for field in fields(kind):
@@ -304,7 +304,7 @@ def to_json(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def from_json(kind: type[Record], plain: dict[str, Any], arrays: dict[str, Any]) -> Record:
-    """Return the record of `to_json`. Raises KeyError or TypeError if something is missing or unknown."""
+    """Return the record of `to_json`. Raise KeyError or TypeError if something is missing or unknown."""
     known = {field.checkpoint: field for field in fields(kind)}
     if unknown := {*plain} - {*known}:
         raise InvalidTypeError(f"unknown field {sorted(unknown)[0]!r:.40}", code="file.damaged")

@@ -183,7 +183,7 @@ def _with_present_names(result: Result, known: int) -> Result:
 
 
 def _with_centred_background(source: Checked, result: Result) -> Result:
-    """Files without the attribute `order` store the background of a far field with the zero frequency first."""
+    """Shift a far-field background to centred order; files without the attribute `order` have zero frequency first."""
     found = result.parameters.get(BACKGROUND)
     if found is None or not result.scan.is_far_field or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
         return result
@@ -191,5 +191,5 @@ def _with_centred_background(source: Checked, result: Result) -> Result:
 
 
 def is_result(file: h5py.File) -> bool:
-    """Whether this file is a result written by ptynb."""
+    """Return whether this file is a result written by ptynb."""
     return bool(file.attrs.get("format") == FORMAT)

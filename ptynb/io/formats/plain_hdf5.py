@@ -1,4 +1,4 @@
-"""HDF5 files that follow no convention: patterns by their shape, the rest by names that many programs use."""
+"""HDF5 files that follow no convention: patterns are found by shape, other values by commonly used names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is HDF5; tried last."""
+    """Return whether this is an HDF5 file; tried last."""
     return head.file is not None
 
 
 def read(path: Path, given: LoadOptions) -> FileRecord:
-    """Return what can be found without a convention; every assumption is a note."""
+    """Return the values that were found by name and shape; every assumption is noted."""
     with Linked(path, given.links) as linked:
         notes = Notes()
         if given.patterns is not None:
@@ -50,12 +50,12 @@ FORMAT = Format("HDF5", recognises, read)
 
 
 def noted(notes: Notes) -> dict[str, Any]:
-    """Places and notes, as `FileRecord` takes them."""
+    """Return the arguments `places` and `notes` of `FileRecord`."""
     return {"places": notes.places, "notes": tuple(notes.sentences)}
 
 
 def described(names: Names, patterns: PatternSource, given: LoadOptions, notes: Notes) -> dict[str, Any]:
-    """Frames, positions, beam, distances and mask, by names, as `FileRecord` takes them."""
+    """Return arguments of `FileRecord`, found by name: frames, positions, beam, distances and mask."""
     frames: Frames = patterns.frames
     found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
     found |= {"frames": frames, "raster": patterns.raster, "mask": known.mask_in(names, frames.shape[1:], notes)}
@@ -86,7 +86,7 @@ def _positions(names: Names, patterns: PatternSource, notes: Notes) -> dict[str,
 
 
 def wavelength(names: Names, notes: Notes) -> float | None:
-    """Wavelength [m], from a wavelength, a photon energy or a voltage, by name."""
+    """Return the wavelength [m] from a wavelength, photon energy or voltage, found by name."""
     length = names.number(known.WAVELENGTH, "length", "m")
     if length is not None:
         return notes.number("wavelength", _scaled_length(length, names, notes))
@@ -105,7 +105,7 @@ def _unit_stated(found: Quantity, names: Names, wanted: tuple[str, ...]) -> bool
 
 
 def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
-    """A wavelength; without a unit, one that is implausible in metres is in ångström."""
+    """Return a wavelength; without a unit, a value that is implausible in metres is taken as ångström."""
     assert found.value is not None
     if _unit_stated(found, names, known.WAVELENGTH) or found.value < 1e-4:
         return found
@@ -116,7 +116,7 @@ def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
 
 
 def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
-    """A photon energy [eV]; without a unit it is taken as joules, eV or keV by its size."""
+    """Return a photon energy [eV]; without a unit it is taken as joules, eV or keV by its magnitude."""
     assert found.value is not None
     notes.at("energy", found.place)
     notes.add(found.note)
@@ -130,7 +130,7 @@ def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
 
 
 def detector(names: Names, notes: Notes) -> dict[str, Any]:
-    """Distance and pixel size of the detector [m], by name."""
+    """Return arguments of `FileRecord`, found by name: distance and pixel size of the detector [m]."""
     found: dict[str, Any] = {"distance": notes.number("distance", names.number(known.DISTANCE, "length", "m"))}
     y = names.number(known.PIXEL_Y, "length", "m")
     x = names.number(known.PIXEL_X, "length", "m")
@@ -143,7 +143,7 @@ def detector(names: Names, notes: Notes) -> dict[str, Any]:
 
 
 def nothing_found(linked: Linked) -> FileError:
-    """The error for an HDF5 file without patterns, or with links that were not followed."""
+    """Return the error for an HDF5 file without patterns, or with links that were not followed."""
     for name, item in linked.walk():
         if isinstance(item, h5py.Dataset) and item.ndim > 4 and is_real(item.dtype):
             return other_axes(item.shape, linked.path, name.strip("/"))

@@ -1,6 +1,6 @@
-"""Scans in named arrays, as in .npz, .mat and zarr.
+"""Scans stored as named arrays, as in .npz, .mat and zarr.
 
-Names are compared without case and without the groups in front of them. Lengths are metres, energies eV, angles
+Names are compared without case and without preceding group names. Lengths are metres, energies eV, angles
 radians, unless a name ends with its unit ("wavelength_nm", "energy_keV", "step_A"); voltages up to 3000 are kV.
 
     patterns, diffraction, dp, cbed, data, ...      (pattern, y, x) or (row, column, y, x); or the only such array
@@ -39,21 +39,21 @@ PATTERNS = (
     "diffraction_intensities", "intensity", "measurements", "data", "images",
 )  # fmt: skip
 SURE = 6
-"""The first of them are used for patterns only."""
+"""Number of the first names that are used for patterns only."""
 POSITIONS = ("positions", "probe_positions", "scan_positions", "positions_real", "pos", "scan")
 PIXEL_POSITIONS = ("positions_px", "positions_pixels", "pixel_positions")
 MASKS = ("mask", "detector_mask", "valid_mask")
 VOLTAGES = ("voltage", "acceleration_voltage", "accelerating_voltage", "high_voltage", "voltage_kv", "voltage_v")
 PROBES = ("probe", "initial_probe", "probe_guess")
 METRES_AT_MOST = 0.05
-"""Extent of a scan [m]; positions that reach further are in other units."""
+"""Maximum extent of a scan [m]; positions that exceed it must be in other units."""
 
 
 @dataclass(frozen=True)
 class StoredArray:
     """An array in a file, not read yet.
 
-    read: returns the whole array. frames: returns it as patterns, in the file where possible, and the raster.
+    read: returns the whole array. frames: returns it as patterns, read lazily if possible, and the raster.
     """
 
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ class StoredArray:
 def found_in(
     form: str, arrays: Mapping[str, StoredArray], given: LoadOptions, path: Path, notes: tuple[str, ...] = ()
 ) -> FileRecord:
-    """The record of a file with these arrays. Raises FileError for numbers that do not fit their names."""
+    """Return the record of a file with these arrays. Raise FileError if values are implausible for their names."""
     return _Reading(form, arrays, given, path, list(notes)).found()
 
 
@@ -129,7 +129,7 @@ class _Reading:
                 )
             return self._took("patterns", self.given.patterns)
         for alias in PATTERNS:
-            # One with the name and other axes raises an error when its frames are made.
+            # An array with a name of patterns but other axes raises an error when its frames are created.
             found = next((name for name in self.arrays if _last(name) == alias), None)
             if found is not None and (found in stacks or alias in PATTERNS[:SURE]):
                 return self._took("patterns", found)
@@ -158,7 +158,7 @@ class _Reading:
         return next((name for alias in aliases for name in self.arrays if _last(name) == alias), None)
 
     def _positions(self) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
-        """(metres, pixels), at most one of them."""
+        """Return (positions [m], positions [object pixels]); at most one of them is not None."""
         if self.given.positions is not None or self.given.raster is not None:
             return None, None
         name = self._first(PIXEL_POSITIONS)
@@ -279,7 +279,7 @@ class _Reading:
     def _values(
         self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int, below: float
     ) -> list[float] | None:
-        """Numbers in SI units, which are errors from the limit on. None where the option is given."""
+        """Return `count` numbers in SI units; None if the option is given. Raise FileError for numbers >= `below`."""
         if what in self.given.names:
             return None
         for name in self.arrays:
