@@ -74,9 +74,9 @@ def folder_of(root: Path, name: str) -> Path:
     return root / FOLDER / name
 
 
-def free_name(root: Path, wanted: str) -> str:
+def free_name(root: Path, requested: str) -> str:
     """Return an unused branch name: the requested one, or the same with a number appended."""
-    tries = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, 10_000))
+    tries = (requested if number == 1 else f"{requested}-{number}" for number in range(1, 10_000))
     return next(name for name in tries if not folder_of(root, name).exists())
 
 
@@ -125,9 +125,9 @@ def read_note(folder: Path) -> Note:
         ) from None
 
 
-def _note(said: Any) -> Note:
+def _note(values: Any) -> Note:
     """Return a note from plain values. Raise InvalidTypeError, TypeError or KeyError if it is invalid."""
-    note = Note(**{**said, "stays": tuple(said["stays"])})
+    note = Note(**{**values, "stays": tuple(values["stays"])})
     right = isinstance(note.used, int) and isinstance(note.origin, str) and isinstance(note.epoch, int | None)
     if not right or not all(isinstance(name, str) for name in note.stays):
         raise InvalidTypeError("values of other types than a note has", code="file.damaged")
@@ -252,10 +252,10 @@ def all_states(root: Path) -> tuple[Checkpoint, ...]:
 
 def all_branches(root: Path, present: str) -> tuple[Branch, ...]:
     """Return all branches, "main" first. present: the one in use."""
-    kept = all_states(root)
+    checkpoints = all_states(root)
     made = []
     for line in lines(root):
-        own, note = [one for one in kept if one.branch == name_of(line)], _note_to_show(line)
+        own, note = [one for one in checkpoints if one.branch == name_of(line)], _note_to_show(line)
         if own:
             size = sum(one.size for one in own)
             present_line = name_of(line) == present

@@ -289,7 +289,7 @@ def load_state(path: str | Path) -> ReconstructionState:
     try:
         return _load(path)
     except FileError as error:
-        before = _whole_before(path)
+        before = _newest_valid_before(path)
         advice = f" Use {before}, the one before it." if before else ""
         raise FileError(f"{error}{advice}", code=error.code) from None
 
@@ -306,7 +306,7 @@ def newest_state(folder: str | Path) -> Path:
     return found[-1]
 
 
-def _whole_before(path: Path) -> Path | None:
+def _newest_valid_before(path: Path) -> Path | None:
     known = states(path.parent)
     for candidate in reversed(known[: known.index(path)] if path in known else []):
         try:
@@ -320,7 +320,7 @@ def _whole_before(path: Path) -> Path | None:
 def _load(path: Path) -> ReconstructionState:
     record, arrays, version = _read(path)
     try:
-        state = _with_present_names(unpacked(record, arrays), version - 1)
+        state = _with_current_names(unpacked(record, arrays), version - 1)
     except (AttributeError, KeyError, TypeError) as error:
         raise FileError(
             f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
@@ -381,7 +381,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
             ) from None
 
 
-def _with_present_names(state: ReconstructionState, known: int) -> ReconstructionState:
+def _with_current_names(state: ReconstructionState, known: int) -> ReconstructionState:
     """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return dataclasses.replace(
         state,

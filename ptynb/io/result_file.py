@@ -122,9 +122,9 @@ def _read(source: Checked) -> Result:
         raise FileError(f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format")
     version = source.file.attrs.get("version")
     if version == 1:
-        result = _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
+        result = _with_current_names(Result(**_arrays(source), **_first_record(source)), 0)
     elif version in range(UNNAMED, VERSION + 1):
-        result = _with_present_names(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
+        result = _with_current_names(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
     else:
         raise FileError(
             f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
@@ -172,7 +172,7 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
     return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
 
 
-def _with_present_names(result: Result, known: int) -> Result:
+def _with_current_names(result: Result, known: int) -> Result:
     """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return replace(
         result,

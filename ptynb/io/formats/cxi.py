@@ -78,16 +78,16 @@ def has_entry(file: h5py.File) -> bool:
     return False
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of a CXI file; a pixel size in the options replaces its basis vectors, also for positions."""
-    with Linked(path, given.links) as linked:
+    with Linked(path, options.links) as linked:
         notes = Notes()
-        entry, place = _entry(linked, path, given, notes)
+        entry, place = _entry(linked, path, options, notes)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
         notes.sentences += patterns.notes
         detector = _detector(linked, entry, place)
-        basis = _basis(linked, detector, path, given.detector_pixel, notes)
+        basis = _basis(linked, detector, path, options.detector_pixel, notes)
         translations = translations_of(linked, _translations(entry, place, detector), patterns, path, notes)
         directions = UPRIGHT if basis is None else basis
         return FileRecord(
@@ -107,11 +107,11 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
 FORMAT = Format("CXI", recognises, read)
 
 
-def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tuple[str, str]:
+def _entry(linked: Linked, path: Path, options: LoadOptions, notes: Notes) -> tuple[str, str]:
     """Return the names of the entry and of its patterns: those of the options, or the first ones."""
-    if given.patterns is not None:
-        first = given.patterns.strip("/").split("/")[0]
-        return (first if ENTRY.fullmatch(first) else "entry_1"), given.patterns
+    if options.patterns is not None:
+        first = options.patterns.strip("/").split("/")[0]
+        return (first if ENTRY.fullmatch(first) else "entry_1"), options.patterns
     entries = sorted((name for name in linked.root if ENTRY.fullmatch(name)), key=_number) or ["entry_1"]
     found: dict[tuple[int, int], tuple[str, str]] = {}
     for entry in entries:

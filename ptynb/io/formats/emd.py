@@ -48,21 +48,21 @@ def recognises(head: Head) -> bool:
         return False  # damaged: another reader raises the error
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the datacube and its calibration."""
-    with sentences(path, "HDF5"), Linked(path, given.links) as linked:
-        cube = _cube(linked.root.file, given, path)
+    with sentences(path, "HDF5"), Linked(path, options.links) as linked:
+        cube = _cube(linked.root.file, options, path)
         data = cube["data"]
         stacked(data.shape, path, data.name)
         check_counts(data.dtype, path, data.name)
         stored = patterns_at(linked, data.name)
         places = {"patterns": data.name, "raster": data.name}
         calibration = _calibration(cube, places)
-        voltage = None if given.beam is not None else _voltage(cube, path, places)
+        voltage = None if options.beam is not None else _voltage(cube, path, places)
         wavelength = None if voltage is None else electron_wavelength(voltage)
         step = _step(cube, calibration, path, places)
-        angle = _angle(cube, calibration, path, given.beam or wavelength, places)
-    rotation = None if given.rotation is not None else calibration.get("QR_rotation")
+        angle = _angle(cube, calibration, path, options.beam or wavelength, places)
+    rotation = None if options.rotation is not None else calibration.get("QR_rotation")
     if rotation is not None and not (isinstance(rotation, float) and math.isfinite(rotation)):
         raise FileError(
             f"{path} has the QR_rotation {str(rotation)[:40]}; expected a finite angle: give rotation=... [rad].",
@@ -106,10 +106,10 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
     yield from sorted(found, key=lambda group: -group["data"].ndim)
 
 
-def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
+def _cube(file: h5py.File, options: LoadOptions, path: Path) -> h5py.Group:
     cubes = list(_cubes(file))
-    if given.patterns is not None:
-        name = given.patterns.strip("/").removesuffix("/data")
+    if options.patterns is not None:
+        name = options.patterns.strip("/").removesuffix("/data")
         chosen = [cube for cube in cubes if cube.name.strip("/") == name]
     else:
         chosen = [cube for cube in cubes if cube["data"].ndim == cubes[0]["data"].ndim]

@@ -60,14 +60,14 @@ def recognises(head: Head) -> bool:
     return head.path.suffix.lower() == ".xml" and beginning.startswith(b"<")
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the .raw and .xml files."""
-    policy, notes = LinkPolicy.around(path, given.links), list[str]()
+    policy, notes = LinkPolicy.around(path, options.links), list[str]()
     if path.suffix.lower() == ".raw":
         raw, xml = path, _xml_of(path, policy, notes)
     else:
         raw, xml = _raw_of(path, policy), path
-    scan = _named_scan(raw.name) if xml is None else _described_scan(xml, given)
+    scan = _named_scan(raw.name) if xml is None else _described_scan(xml, options)
     count, rest = divmod(raw.stat().st_size, STRIDE)
     if rest or not count:
         raise FileError(
@@ -84,7 +84,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         )
     frames = placed(raw, 0, (expected or count, PIXELS, PIXELS), np.dtype("<f4"), stride=STRIDE)
     wavelength = None if scan.voltage is None else electron_wavelength(scan.voltage)
-    beam = given.beam or wavelength
+    beam = options.beam or wavelength
     angle = None if scan.reciprocal is None or beam is None else scan.reciprocal * beam
     if expected is not None and expected < count:
         notes.append(f"{raw.name} has {count} patterns; the {count - expected} after the raster's are left out.")
@@ -214,7 +214,7 @@ def _xml_of(raw: Path, policy: LinkPolicy, notes: list[str]) -> Path | None:
     return naming[0] if naming else None
 
 
-def _described_scan(xml: Path, given: LoadOptions) -> _Metadata:
+def _described_scan(xml: Path, options: LoadOptions) -> _Metadata:
     tree = _tree(xml)
     fields = _Fields(xml, tree)
     series = fields.whole("series", "scan_parameters/series_count")
@@ -229,7 +229,7 @@ def _described_scan(xml: Path, given: LoadOptions) -> _Metadata:
         raster=None if series is not None else raster,
         series=series,
         step=None if raster is None else _step(fields, raster),
-        voltage=None if voltage is None or given.beam is not None else volts(voltage, str(xml)),
+        voltage=None if voltage is None or options.beam is not None else volts(voltage, str(xml)),
         reciprocal=None if not calibrated else calibrated * 1e18,
         camera_length=fields.number("distance", "iom_measurements/nominal_camera_length") or None,
         places=fields.places,

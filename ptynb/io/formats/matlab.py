@@ -55,12 +55,12 @@ def recognises(head: Head) -> bool:
     return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the variables."""
     if not h5py.is_hdf5(path):
-        return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
+        return found_in(FORMAT.name, _with_standard_names(_version_5(path), path), options, path)
     with sentences(path, "HDF5"):
-        return found_in(FORMAT.name, _renamed(_version_73(path, given), path), given, path)
+        return found_in(FORMAT.name, _with_standard_names(_version_73(path, options), path), options, path)
 
 
 FORMAT = Format("MATLAB", recognises, read)
@@ -72,7 +72,7 @@ def _para(path: Path) -> Path | None:
     return beside if path.name.endswith("_dp.hdf5") and beside.is_file() else None
 
 
-def _renamed(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArray]:
+def _with_standard_names(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArray]:
     """Rename fields of p to names with units, and combine ppY and ppX to positions of the probe."""
     named = {
         f"p/{P_FIELDS[name[2:]]}" if name.startswith("p/") and name[2:] in P_FIELDS else name: stored
@@ -141,11 +141,11 @@ def _version_5(path: Path) -> dict[str, StoredArray]:
             shape, dtype = variable.shape, variable.dtype
             arrays[variable.name] = StoredArray(shape, dtype, variable.values, partial(_frames_5, variable))
         else:
-            arrays |= {name: _held(name, value, path) for name, value in variable.fields()}
+            arrays |= {name: _array_in_memory(name, value, path) for name, value in variable.fields()}
     return arrays
 
 
-def _held(name: str, value: NDArray[Any], path: Path) -> StoredArray:
+def _array_in_memory(name: str, value: NDArray[Any], path: Path) -> StoredArray:
     frames = partial(_packed, value.shape, value.dtype, lambda progress: value, name, path)
     return StoredArray(value.shape, value.dtype, lambda: value, frames)
 
@@ -170,10 +170,10 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 # Version 7.3
 
 
-def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
+def _version_73(path: Path, options: LoadOptions) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
-        LinkPolicy.around(path, given.links).check(para, f"{path} stores its positions")
+        LinkPolicy.around(path, options.links).check(para, f"{path} stores its positions")
     with open_for_reading(path) as file:
         arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
     if para is not None:

@@ -65,13 +65,13 @@ def recognises(head: Head) -> bool:
     return head.file is not None and has_entry(head.file)
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of a NeXus file; values that are in no NeXus class are searched by name."""
-    with Linked(path, given.links) as linked:
+    with Linked(path, options.links) as linked:
         notes = Notes()
-        entry = _entry(linked, given, notes)
+        entry = _entry(linked, options, notes)
         classes = _Classes(linked, entry)
-        place = given.patterns or _patterns(linked, classes, path, notes)
+        place = options.patterns or _patterns(linked, classes, path, notes)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
         notes.sentences += patterns.notes
@@ -85,7 +85,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
             "distance": by_name["distance"] if distance is None else distance,
             "detector_pixel": by_name.get("detector_pixel") if pixel is None else pixel,
             "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
-            "positions": _positions(linked, classes, entry, patterns, names, given, notes),
+            "positions": _positions(linked, classes, entry, patterns, names, options, notes),
         }
         notes.sentences += loose.sentences
         notes.places = {**spare.places, **loose.places, **notes.places}
@@ -121,15 +121,15 @@ class _Classes:
         return next(iter(detectors), None)
 
 
-def _entry(linked: Linked, given: LoadOptions, notes: Notes) -> h5py.Group:
+def _entry(linked: Linked, options: LoadOptions, notes: Notes) -> h5py.Group:
     """Return the entry of the options, else one with a definition for ptychography, else the default or first entry."""
     entries = {
         name: item
         for name, item in linked.children(linked.root)
         if isinstance(item, h5py.Group) and nx_class(item) == "NXentry"
     }
-    if given.patterns is not None and given.patterns.strip("/").split("/")[0] in entries:
-        return entries[given.patterns.strip("/").split("/")[0]]
+    if options.patterns is not None and options.patterns.strip("/").split("/")[0] in entries:
+        return entries[options.patterns.strip("/").split("/")[0]]
     default = str(attribute_of(linked.root, "default") or "").strip("/").split("/")[0]
     fitting = [name for name, item in entries.items() if text(linked.dataset("definition", item)) in NEXUS_DEFINITIONS]
     ordered = list(dict.fromkeys([*fitting, *([default] if default in entries else []), *entries]))
@@ -151,10 +151,10 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
                 found[f"{name}/{one}"] = item
         if numbered(group):
             found[name] = group
-    kept = without_doubles(linked, found)
-    if len(kept) == 1:
-        return next(iter(kept))
-    chosen = choose(kept or candidates(linked), path, linked)
+    unique = without_doubles(linked, found)
+    if len(unique) == 1:
+        return next(iter(unique))
+    chosen = choose(unique or candidates(linked), path, linked)
     if chosen is None:
         raise plain_hdf5.nothing_found(linked)
     notes.sentences += chosen[1]
@@ -214,11 +214,11 @@ def _positions(
     entry: h5py.Group,
     patterns: PatternSource,
     names: Names,
-    given: LoadOptions,
+    options: LoadOptions,
     notes: Notes,
 ) -> NDArray[np.float64] | None:
     """Return positions (pattern, yx) [m] of the probe, from the translations of the sample."""
-    if given.positions is not None or given.raster or given.step:
+    if options.positions is not None or options.raster or options.step:
         return None
     count = patterns.frames.shape[0]
     translations = _translations(linked, entry, count, notes)

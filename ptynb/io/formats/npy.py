@@ -56,7 +56,7 @@ def recognises_npz(head: Head) -> bool:
         return head.path.suffix.lower() == ".npz"
 
 
-def read_npy(path: Path, given: LoadOptions) -> FileRecord:
+def read_npy(path: Path, options: LoadOptions) -> FileRecord:
     """Return the patterns of a .npy file."""
     with path.open("rb") as file:
         shape, dtype, fortran, offset = _header(file, path, "")
@@ -64,7 +64,7 @@ def read_npy(path: Path, given: LoadOptions) -> FileRecord:
     return FileRecord(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
 
 
-def read_npz(path: Path, given: LoadOptions) -> FileRecord:
+def read_npz(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of an .npz file."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -74,7 +74,7 @@ def read_npz(path: Path, given: LoadOptions) -> FileRecord:
         raise FileError(
             f"{path} is not a whole .npz ({reason(error)}); write it again with numpy.savez.", code="file.damaged"
         ) from None
-    return found_in(NPZ.name, arrays, given, path)
+    return found_in(NPZ.name, arrays, options, path)
 
 
 NPY = Format("npy", recognises_npy, read_npy)

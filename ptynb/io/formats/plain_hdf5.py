@@ -27,12 +27,12 @@ def recognises(head: Head) -> bool:
     return head.file is not None
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the values that were found by name and shape; every assumption is noted."""
-    with Linked(path, given.links) as linked:
+    with Linked(path, options.links) as linked:
         notes = Notes()
-        if given.patterns is not None:
-            place = given.patterns
+        if options.patterns is not None:
+            place = options.patterns
         else:
             chosen = choose(candidates(linked), path, linked)
             if chosen is None:
@@ -43,7 +43,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
         notes.sentences += patterns.notes
-        return FileRecord(format=FORMAT.name, **described(names, patterns, given, notes), **noted(notes))
+        return FileRecord(format=FORMAT.name, **described(names, patterns, options, notes), **noted(notes))
 
 
 FORMAT = Format("HDF5", recognises, read)
@@ -54,7 +54,7 @@ def noted(notes: Notes) -> dict[str, Any]:
     return {"places": notes.places, "notes": tuple(notes.sentences)}
 
 
-def described(names: Names, patterns: PatternSource, given: LoadOptions, notes: Notes) -> dict[str, Any]:
+def described(names: Names, patterns: PatternSource, options: LoadOptions, notes: Notes) -> dict[str, Any]:
     """Return arguments of `FileRecord`, found by name: frames, positions, beam, distances and mask."""
     frames: Frames = patterns.frames
     found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
@@ -62,7 +62,7 @@ def described(names: Names, patterns: PatternSource, given: LoadOptions, notes: 
     step = notes.number("step", names.number(known.STEP, "length", "m"))
     if step is not None:
         found["step"] = (step, step)
-    if given.positions is None and not given.raster and not given.step:
+    if options.positions is None and not options.raster and not options.step:
         found |= _positions(names, patterns, notes)
     return found
 
@@ -97,8 +97,8 @@ def wavelength(names: Names, notes: Notes) -> float | None:
     return None if voltage is None or voltage <= 0 else electron_wavelength(voltage)
 
 
-def _unit_stated(found: Quantity, names: Names, wanted: tuple[str, ...]) -> bool:
-    for named in names.all(wanted):
+def _unit_stated(found: Quantity, names: Names, aliases: tuple[str, ...]) -> bool:
+    for named in names.all(aliases):
         if found.place in (named.item.name.lstrip("/"), f"{named.item.name.lstrip('/')}@{named.attribute}"):
             return bool(named.unit or (named.attribute is None and units_of(named.item)))
     return False

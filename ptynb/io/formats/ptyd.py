@@ -46,9 +46,9 @@ def recognises(head: Head) -> bool:
     return "chunks" in names and bool(names & {"meta", "info"})
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of a .ptyd file."""
-    with Linked(path, given.links) as linked:
+    with Linked(path, options.links) as linked:
         notes = Notes()
         if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
             raise FileError(

@@ -162,10 +162,10 @@ class OpenedFrames(Frames):
         return self.closed
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return what RosettaSciIO reads from the file."""
     require("rsciio", PACKAGE, path)
-    policy = LinkPolicy.around(path, given.links)
+    policy = LinkPolicy.around(path, options.links)
     path = path.resolve()  # companion files are searched in the same folder as by engines
     kind, start = _kind(path)
     with sentences(path, PACKAGE):
@@ -184,7 +184,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
     if raster is not None and min(raster) == 1:
         raster = None  # a stack in one column
     check_counts(dtype, path)
-    voltage = None if beam is None or given.beam is not None else microscope_scales.volts(beam, str(path))
+    voltage = None if beam is None or options.beam is not None else microscope_scales.volts(beam, str(path))
     wavelength = None if voltage is None else electron_wavelength(voltage)
     detector = _lengths(ordered[-2:])
     frames = RosettaFrames(
@@ -196,7 +196,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         raster=raster,
         step=_lengths(ordered[:-2]) if raster is not None else None,
         wavelength=wavelength,
-        angular_pixel=_angles(ordered[-2:], given.beam or wavelength),
+        angular_pixel=_angles(ordered[-2:], options.beam or wavelength),
         distance=None if detector is None or not camera_length else camera_length * 1e-3,
         detector_pixel=None if camera_length is None else detector,
         places={"patterns": f"signal {number} of {len(signals)}"},

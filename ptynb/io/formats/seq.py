@@ -30,7 +30,7 @@ def recognises(head: Head) -> bool:
     return head.start.startswith(MAGIC)
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the patterns."""
     with path.open("rb") as file:
         header = file.read(1024)

@@ -52,10 +52,10 @@ def recognises(head: Head) -> bool:
         return any(one.name.lower().endswith(SUFFIXES) for one in inside)
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the patterns, and the raster if the file has four axes."""
     if path.is_dir():
-        frames: Frames = _folder(path, LinkPolicy.around(path, given.links))
+        frames: Frames = _folder(path, LinkPolicy.around(path, options.links))
         raster, notes = None, tuple[str, ...]()
     else:
         frames, raster, notes = _pages(path)
@@ -231,10 +231,10 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
     for one in found:
         if one.is_symlink():
             _allowed(folder, one.name, policy)
-    names = sorted((one.name for one in found if one.is_file()), key=_by_number)
+    names = sorted((one.name for one in found if one.is_file()), key=_natural_order)
     if not names:
         raise FileError(f"{path} contains no readable TIFF; expected one for each pattern.", code="file.incomplete")
-    kept: tuple[tuple[int, ...], np.dtype[Any]] | None = None
+    first: tuple[tuple[int, ...], np.dtype[Any]] | None = None
     for name in (names[0], names[-1]):
         file = _allowed(folder, name, policy)
         with _opened(file) as tiff:
@@ -245,18 +245,18 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
                 )
             page = tiff.pages[0]
             shape, dtype = tuple(page.shape), _check_page(page, file)
-            if kept is not None and (shape, dtype) != kept:
+            if first is not None and (shape, dtype) != first:
                 raise FileError(
-                    f"{file} has a pattern of shape {shape} and type {dtype}; expected {kept[0]} and {kept[1]} as "
+                    f"{file} has a pattern of shape {shape} and type {dtype}; expected {first[0]} and {first[1]} as "
                     f"in {names[0]}: remove it from the folder.",
                     code="file.unexpected-content",
                 )
-            kept = shape, dtype
-    assert kept is not None
-    return FolderFrames(folder, tuple(names), (int(kept[0][0]), int(kept[0][1])), kept[1].str, policy)
+            first = shape, dtype
+    assert first is not None
+    return FolderFrames(folder, tuple(names), (int(first[0][0]), int(first[0][1])), first[1].str, policy)
 
 
-def _by_number(name: str) -> list[int | str]:
+def _natural_order(name: str) -> list[int | str]:
     """Return a sort key with numbers in numerical order: "f2" before "f10"."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 

@@ -65,11 +65,11 @@ def recognises(head: Head) -> bool:
         return head.path.name.lower().endswith(".zarr.zip")
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the store."""
     require("zarr", PACKAGE, path)
     arrays: dict[str, StoredArray] = {}
-    policy = LinkPolicy.around(path, given.links)
+    policy = LinkPolicy.around(path, options.links)
     try:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path, policy))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
@@ -82,7 +82,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
             arrays[name] = _stored(path, name, metadata, policy)
         elif isinstance(metadata.get("attributes"), dict):
             arrays |= _numbers(name, metadata["attributes"])
-    return found_in(FORMAT.name, arrays, given, path)
+    return found_in(FORMAT.name, arrays, options, path)
 
 
 FORMAT = Format("zarr", recognises, read)

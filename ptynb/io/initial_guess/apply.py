@@ -50,7 +50,7 @@ def apply_guess(
     guess = _sampled(_with_curvature(guess, scan, notes), scan, resample)
     if positions:
         notes += _position_notes(guess, scan)
-    changed = _placed(guess, scan, object, positions)
+    changed = _aligned(guess, scan, object, positions)
     if probe:
         changed["probe"] = guess.probe
     applied = _scaled(dataclasses.replace(scan, **changed), guess, notes)
@@ -144,7 +144,7 @@ def _interpolated(fields: Array, coordinates: list[NDArray[np.float64]], mode: s
     return np.stack(values).reshape(*fields.shape[:-2], *grid[0].shape).astype(fields.dtype)
 
 
-def _placed(guess: ImportedGuess, scan: Scan, object: bool, positions: bool) -> dict[str, Any]:
+def _aligned(guess: ImportedGuess, scan: Scan, object: bool, positions: bool) -> dict[str, Any]:
     """Return positions, object and ground truth in the coordinates of the object that is used.
 
     If the positions are those of the other source, all of them are shifted by one vector, which leaves patterns equal.
@@ -155,15 +155,15 @@ def _placed(guess: ImportedGuess, scan: Scan, object: bool, positions: bool) -> 
         if guess.positions is not None and guess.origin is None:
             shift = (guess.positions - scan.positions).mean(0)
         own = guess.positions if positions else None
-        return _enlarged(scan.positions + shift if own is None else own, guess.object, scan)
+        return _padded(scan.positions + shift if own is None else own, guess.object, scan)
     if not positions:
         return {}
     assert guess.positions is not None
     places = guess.positions + (scan.positions - guess.positions).mean(0)
-    return {"positions": places} if scan.object is None else _enlarged(places, scan.object, scan)
+    return {"positions": places} if scan.object is None else _padded(places, scan.object, scan)
 
 
-def _enlarged(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[str, Any]:
+def _padded(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[str, Any]:
     """Return positions, and an object padded with 1 to contain all windows; shift the ground truth accordingly."""
     corners = np.rint(places).astype(int)
     ends = corners.max(0) + scan.pattern_shape

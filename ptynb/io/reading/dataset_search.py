@@ -173,10 +173,10 @@ class FoundPositions:
 
 
 def positions_in(
-    names: Names, count: int, raster: tuple[int, int] | None, notes: Notes, wanted: Sequence[str] = POSITIONS
+    names: Names, count: int, raster: tuple[int, int] | None, notes: Notes, aliases: Sequence[str] = POSITIONS
 ) -> FoundPositions | None:
     """Return positions of `count` patterns from one array, a pair of arrays, or a grid of the raster's axes."""
-    for named in names.all(wanted):
+    for named in names.all(aliases):
         values = _array(names.linked, named, count * 3)
         if values is None:
             continue
@@ -278,11 +278,11 @@ def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
                 inside.add(name)
             else:
                 inside.update(f"{name.rstrip('/')}/{one}" for one in numbered(item))
-    kept: dict[tuple[int, int], str] = {}
+    unique: dict[tuple[int, int], str] = {}
     for name, item in found.items():
         if name not in inside:
-            kept.setdefault(identity(item), name)
-    return {name: found[name] for name in kept.values()}
+            unique.setdefault(identity(item), name)
+    return {name: found[name] for name in unique.values()}
 
 
 def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tuple[str, ...]] | None:

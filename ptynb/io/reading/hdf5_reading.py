@@ -427,10 +427,10 @@ def _source(
             "the file is cut short, or of another scan.",
             code="file.damaged",
         )
-    wanted = min(int(vspace.get_select_npoints()), dataset.size)
-    if low is None and found.size != wanted:
+    expected = min(int(vspace.get_select_npoints()), dataset.size)
+    if low is None and found.size != expected:
         raise FileError(
-            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {expected} values there; "
             "the file is cut short, or of another scan.",
             code="file.damaged",
         )

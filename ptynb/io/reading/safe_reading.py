@@ -36,10 +36,10 @@ def size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 def check_room(octets: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -> None:
     """Raise FileError, with a remedy in the message, if `octets` bytes are too many to be read into memory."""
     free = psutil.virtual_memory().available
-    room = int(free * SHARE)
-    if octets > room:
+    limit = int(free * SHARE)
+    if octets > limit:
         raise FileError(
-            f"{path} announces {gigabytes(octets)} for {what}, and {gigabytes(room)} may be read into memory here, "
+            f"{path} announces {gigabytes(octets)} for {what}, and {gigabytes(limit)} may be read into memory here, "
             f"half of the {gigabytes(free)} that are free; {remedy}.",
             code="file.too-large",
         )

@@ -71,10 +71,10 @@ def native(frames: Frames) -> Frames:
     if frames.dtype.isnative:
         return frames
     dtype = frames.dtype.newbyteorder("=")
-    return TransformedFrames(frames, _swapped, frames.shape[1:], dtype)
+    return TransformedFrames(frames, _in_native_order, frames.shape[1:], dtype)
 
 
-def _swapped(patterns: NDArray[Any], first: int) -> NDArray[Any]:
+def _in_native_order(patterns: NDArray[Any], first: int) -> NDArray[Any]:
     return patterns.astype(patterns.dtype.newbyteorder("="))
 
 
