@@ -69,15 +69,12 @@ def _fields(kind: Any) -> tuple[StoredField, ...]:
         if isinstance(one, UnionType):
             one = next(part for part in typing.get_args(one) if part is not type(None))
         path, _, attribute = (data.get("path") or field.name).partition("@")
-        required = data.get("required", False) or _has_no_default(field)
+        has_default = not (field.default is field.default_factory is dataclasses.MISSING)
+        required = data.get("required", False) or not has_default
         checkpoint = data.get("checkpoint") or field.name
         columns = data.get("columns", ())
         found.append(StoredField(field.name, one, path, attribute, data.get("unit", ""), required, checkpoint, columns))
     return tuple(found)
-
-
-def _has_no_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def is_array(kind: Any) -> bool:
@@ -189,7 +186,7 @@ def read_record(source: Checked, kind: type[Record], group: str = "", **others: 
     values = {}
     for field in fields(kind):
         path = f"{group}/{field.path}".lstrip("/")
-        if field.name not in others and (field.required or _is_there(source, field, path)):
+        if field.name not in others and (field.required or _is_stored(source, field, path)):
             values[field.name] = _read_field(source, field, path)
     return kind(**values, **others)
 
@@ -200,7 +197,7 @@ def read_field(source: Checked, kind: type[Any], name: str) -> Any:
     return _read_field(source, field, field.path)
 
 
-def _is_there(source: Checked, field: StoredField, path: str) -> bool:
+def _is_stored(source: Checked, field: StoredField, path: str) -> bool:
     return source.has(path) and (not field.attribute or field.attribute in source.dataset(path).attrs)
 
 
