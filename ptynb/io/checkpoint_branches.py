@@ -62,7 +62,7 @@ def name_of(folder: Path) -> str:
 
 
 def folder_of(root: Path, name: str) -> Path:
-    """Return the folder of this branch, which need not exist. Raises InvalidValueError for an invalid name."""
+    """Return the folder of this branch, which need not exist. Raise InvalidValueError for an invalid name."""
     if name == MAIN:
         return root
     if not NAME.fullmatch(name):
@@ -74,9 +74,9 @@ def folder_of(root: Path, name: str) -> Path:
     return root / FOLDER / name
 
 
-def free_name(root: Path, wanted: str) -> str:
+def free_name(root: Path, requested: str) -> str:
     """Return an unused branch name: the requested one, or the same with a number appended."""
-    tries = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, 10_000))
+    tries = (requested if number == 1 else f"{requested}-{number}" for number in range(1, 10_000))
     return next(name for name in tries if not folder_of(root, name).exists())
 
 
@@ -90,7 +90,7 @@ def lines(root: Path) -> list[Path]:
 def newest(folder: str | Path) -> Path:
     """Return the newest complete checkpoint of the branch used last, or of the branch whose own folder is given.
 
-    Raises FileError as `ptynb.io.checkpoint_file.newest_state` does.
+    Raise FileError as `ptynb.io.checkpoint_file.newest_state` does.
     """
     folder = Path(folder).expanduser()
     return newest_state(last_line(folder) or folder)
@@ -107,7 +107,7 @@ def last_line(root: Path) -> Path | None:
 def read_note(folder: Path) -> Note:
     """Return the note of a branch; an empty one if there is none.
 
-    Raises OSError if it cannot be read at present, FileError if it is damaged, so that nothing protected is removed or
+    Raise OSError if it cannot be read at present, FileError if it is damaged, so that nothing protected is removed or
     overwritten.
     """
     try:
@@ -125,9 +125,9 @@ def read_note(folder: Path) -> Note:
         ) from None
 
 
-def _note(said: Any) -> Note:
-    """Raises InvalidTypeError, TypeError or KeyError for an invalid note."""
-    note = Note(**{**said, "stays": tuple(said["stays"])})
+def _note(values: Any) -> Note:
+    """Return a note from plain values. Raise InvalidTypeError, TypeError or KeyError if it is invalid."""
+    note = Note(**{**values, "stays": tuple(values["stays"])})
     right = isinstance(note.used, int) and isinstance(note.origin, str) and isinstance(note.epoch, int | None)
     if not right or not all(isinstance(name, str) for name in note.stays):
         raise InvalidTypeError("values of other types than a note has", code="file.damaged")
@@ -135,12 +135,12 @@ def _note(said: Any) -> Note:
 
 
 def write_note(folder: Path, note: Note) -> None:
-    """Write the note of a branch. Raises OSError."""
+    """Write the note of a branch. Raise OSError."""
     put(folder / NOTE, memoryview(json.dumps(dataclasses.asdict(note)).encode()))
 
 
 def stay(path: Path) -> None:
-    """Protect a checkpoint from removal. Raises FileError if it no longer exists."""
+    """Protect a checkpoint from removal. Raise FileError if it no longer exists."""
     note = read_note(path.parent)
     write_note(path.parent, dataclasses.replace(note, stays=tuple(sorted({*note.stays, path.name}))))
     if not path.exists():
@@ -162,7 +162,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def copy_into(path: Path, folder: Path) -> Path:
-    """Copy a checkpoint into another branch's folder; a hard link if the file system supports it. Raises OSError."""
+    """Copy a checkpoint into another branch's folder; a hard link if the file system supports it. Raise OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for part in reversed(parts_of(path)):  # the main file last: it makes the checkpoint valid
         target = folder / part.name
@@ -180,7 +180,7 @@ def copy_into(path: Path, folder: Path) -> Path:
 def begin(root: Path, name: str, state: Path) -> Path:
     """Create a branch that begins with this checkpoint, which is protected in it; return the checkpoint there.
 
-    Raises InvalidValueError if the name is in use or invalid, OSError if nothing can be written.
+    Raise InvalidValueError if the name is in use or invalid, OSError if nothing can be written.
     """
     folder = folder_of(root, name)
     if folder.exists():
@@ -199,7 +199,7 @@ def begin(root: Path, name: str, state: Path) -> Path:
 
 
 def set_aside(later: list[Path], name: str, epoch: int) -> Path:
-    """Move checkpoints of a branch, those after `epoch`, to a new branch; return its folder. Raises OSError."""
+    """Move checkpoints of a branch, those after `epoch`, to a new branch; return its folder. Raise OSError."""
     source = later[0].parent
     folder = folder_of(root_of(source), name)
     folder.mkdir(mode=0o700, parents=True)
@@ -252,10 +252,10 @@ def all_states(root: Path) -> tuple[Checkpoint, ...]:
 
 def all_branches(root: Path, present: str) -> tuple[Branch, ...]:
     """Return all branches, "main" first. present: the one in use."""
-    kept = all_states(root)
+    checkpoints = all_states(root)
     made = []
     for line in lines(root):
-        own, note = [one for one in kept if one.branch == name_of(line)], _note_to_show(line)
+        own, note = [one for one in checkpoints if one.branch == name_of(line)], _note_to_show(line)
         if own:
             size = sum(one.size for one in own)
             present_line = name_of(line) == present

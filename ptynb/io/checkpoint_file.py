@@ -1,24 +1,24 @@
-"""Checkpoint files: all that a reconstruction needs to continue as if it had never stopped, in HDF5.
+"""Checkpoint files: the complete state of a reconstruction in HDF5; a restored run continues as if uninterrupted.
 
-The first 512 bytes are a user block that HDF5 leaves alone: "ptynb state 2" and a line of JSON with `run` (which
-reconstruction), `token` (which files belong together) and `written` [ns since 1970]. Then
+The first 512 bytes are a user block that HDF5 ignores: "ptynb state 2" and a line of JSON with `run` (identifier of the
+reconstruction), `token` (shared by all files of one checkpoint) and `written` [ns since 1970]. Contents of the file:
 
 /                 attributes: format = "ptynb state", version = 2 (1 before settings were renamed), rank
-/record           JSON, as bytes: settings, begun (settings at the very start), scan, epoch, update, target, epochs,
+/record           JSON, as bytes: settings, begun (settings at the start), scan, epoch, update, target, epochs,
                   changes, seconds, awake, power, numbers, batch, parts, run, token, about,
-                  started, title, comments, r_factors, moments (what the pictures below are of)
+                  started, title, comments, r_factors, moments (metadata of the snapshots below)
 /model/*          parameters and buffers by their names in the model; complex ones as real views
 /scale            () the probe's unit [square root of counts]
-/optimiser/P/N/K  what the optimiser keeps as K beside the parameter N of the part P
-/algorithm/*      what else the algorithm goes on from, such as the history of L-BFGS
-/loss_sums        (rank,) float64: each engine's sum of losses in the running epoch
-/patterns         (pattern,) the patterns to which the rows belong
-/moments/N/*      small pictures on the way: object and probe (y, x)
-/rows/*           (pattern, …) what the algorithm keeps of each pattern, such as exit waves
+/optimiser/P/N/K  entry K of the optimizer state of the parameter N of the component P
+/algorithm/*      other state of the algorithm, such as the history of L-BFGS
+/loss_sums        (rank,) float64: each engine's sum of losses in the current epoch
+/patterns         (pattern,) indices of the patterns to which the rows belong
+/moments/N/*      downsampled snapshots taken during the run: object and probe (y, x)
+/rows/*           (pattern, …) state of the algorithm for each pattern, such as exit waves
 
-Where there are rows, those of other engines are beside it in `state-00120.rank1.h5` and so on, with `parts` files in
-all; they belong together by their token. Every dataset has a checksum. Nothing random has to be kept: the order of
-patterns follows from the settings' seed and the epoch's number.
+The rows of other engines, if any, are in `state-00120.rank1.h5` and so on in the same folder: `parts` files in total,
+identified by their common token. Every dataset has a checksum. No random state is stored: the order of patterns follows
+from the seed in the settings and the number of the epoch.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from ptynb.settings.settings import Settings
 
 FORMAT = "ptynb state"
 VERSION = 1 + len(TABLES)
-"""Each table of renamed settings raises it by one."""
+"""Version of the format; each table of renamed settings increments it."""
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
 PREFIX = re.compile(r"^algorithm/(?=(optimiser|algorithm)/)")
-"""The arrays of an algorithm have names of their own in a file."""
+"""Prefix of field names that is omitted in files: optimizer and algorithm arrays are top-level groups there."""
 NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?(?:\.\d+)?\.h5")
 
 Array = NDArray[Any]
@@ -65,7 +65,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Header:
-    """What the first bytes of a file say: whose it is, which files belong together, and when it was written [ns]."""
+    """Header in the user block of a file.
+
+    run: identifier of the reconstruction. token: shared by all files of one checkpoint. written: [ns since 1970].
+    """
 
     run: str
     token: str
@@ -74,16 +77,15 @@ class Header:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReconstructionState(RunRecord):
-    """A reconstruction between two updates, as plain arrays.
+    """State of a reconstruction between two updates, as plain arrays.
 
-    settings, begun: as plain values, now and at the very start. scan: see `identity`.
-    epoch, update: completed; target: epoch at which the run ends. seconds: of the running epoch so far.
+    settings, begun: plain values, current and at the start. scan: see `identity`.
+    epoch, update: completed; target: epoch at which the run ends. seconds: elapsed in the current epoch.
     loss_sums: float64 (rank,). active: by model component. model, algorithm: arrays by name, the latter under
-    "optimiser/" and "algorithm/"; numbers: plain ones of the algorithm. scale, power: the probe's unit. batch: "
-    "patterns of an update.
-    rows: arrays (pattern, …) for `patterns`. parts: files that the rows of all engines are in. metadata: versions.
-    started: when the reconstruction was opened first [s since 1970]. r_factors, history, title, comments: as in
-    `Result`; states of earlier versions have none.
+    "optimiser/" and "algorithm/"; numbers: scalars of the algorithm. scale, power: the probe's unit.
+    batch: patterns per update. rows: arrays (pattern, …) for `patterns`. parts: number of files with the rows of all
+    engines. metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
+    r_factors, history, title, comments: as in `Result`; missing in files of earlier versions.
     """
 
     begun: dict[str, Any]
@@ -107,11 +109,11 @@ class ReconstructionState(RunRecord):
 
 
 REQUIRED = ("settings", "update", "epochs", "changes")
-"""Fields of the run's record that every version has."""
+"""Fields of the run's record that are present in all versions."""
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """What tells one scan from another: name, number of patterns, window, file, digests of positions and patterns."""
+    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns."""
     file = _file_of(scan.frames)
     return {
         "name": scan.name,
@@ -131,18 +133,18 @@ def _file_of(frames: Frames) -> Path | None:
         frames = source
 
 
-# Between a state and plain pieces
+# Conversion to JSON and arrays
 
 
 def packed(state: ReconstructionState) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The state as a record that JSON can hold, and arrays by their places in the file."""
+    """Return a state as a JSON-serializable record, and its arrays by their paths in the file."""
     record, arrays = to_json(state)
     record["started"] = seconds_of(state.started)
     return record, {PREFIX.sub("", name): values for name, values in arrays.items()}
 
 
 def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> ReconstructionState:
-    """What `packed` took apart. Raises KeyError or TypeError where something is missing."""
+    """Return the state from the output of `packed`. Raise KeyError or TypeError if a value is missing."""
     record = {**{name: record[name] for name in REQUIRED}, **record, "started": utc(record.get("started"))}
     own = ("optimiser/", "algorithm/")
     arrays = {f"algorithm/{name}" if name.startswith(own) else name: values for name, values in arrays.items()}
@@ -153,17 +155,17 @@ def unpacked(record: dict[str, Any], arrays: dict[str, Array]) -> Reconstruction
 
 
 def save_state(state: ReconstructionState, path: str | Path) -> Path:
-    """Writes the state; an existing file is replaced only once the new one is whole. Raises OSError."""
+    """Write a state to a file; an existing file is replaced once the new one is complete. Raise OSError."""
     path = Path(path).expanduser()
     put(path, image(state, 0, newest_written(path.parent)))
     return path
 
 
 def image(state: ReconstructionState, rank: int = 0, after: int = 0) -> memoryview:
-    """The bytes of the file, or of rank's companion of it, which has the rows only; later than `after` [ns].
+    """Return the bytes of the main file (rank 0), or of the file of another rank, which contains its rows only.
 
-    Made in memory, so that whoever else reads HDF5 meanwhile need not wait for a slow disk, and a full one is found out
-    by writing plain bytes, not inside the library.
+    The time stamp in the header is later than `after` [ns]. The file is created in memory: other threads that use HDF5
+    do not wait for a slow disk, and a full disk raises an error in a plain write instead of inside the library.
     """
     header = Header(state.run, state.token or secrets.token_hex(8), max(time.time_ns(), after + 1))
     record, arrays = packed(dataclasses.replace(state, token=header.token))
@@ -183,7 +185,7 @@ def image(state: ReconstructionState, rank: int = 0, after: int = 0) -> memoryvi
 
 
 def _write(file: h5py.File, name: str, values: Array) -> None:
-    """With a checksum; one number alone can't have one, so it is stored as an array of one."""
+    """Write a flattened dataset with a checksum; scalars do not support one and become arrays of length 1."""
     flat = np.ascontiguousarray(values).reshape(-1)
     step = max(1, CHUNK_BYTES // flat.itemsize)
     checked: dict[str, Any] = {"chunks": (min(len(flat), step),), "fletcher32": True} if len(flat) else {}
@@ -192,7 +194,7 @@ def _write(file: h5py.File, name: str, values: Array) -> None:
 
 
 def put(path: Path, data: memoryview) -> None:
-    """Writes these bytes beside `path`, and puts them in its place once they are on the disk; makes the folder."""
+    """Write bytes to a temporary file and rename it to `path` once it is on the disk; create the folder if needed."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -206,28 +208,28 @@ def put(path: Path, data: memoryview) -> None:
         beside.unlink(missing_ok=True)
 
 
-# Folders of states
+# Folders of checkpoints
 
 
 def file_name(epoch: int, update: int, taken: Collection[str] = ()) -> str:
-    """Of the state after so many epochs, and updates of the next one; numbered where that name is taken."""
+    """Return the file name of a state after `epoch` epochs and `update` updates; numbered if the name is taken."""
     stem = f"state-{epoch:05d}-{update:03d}" if update else f"state-{epoch:05d}"
     numbered = (f"{stem}.h5" if number == 1 else f"{stem}.{number}.h5" for number in range(1, 10_000))
     return next(name for name in numbered if name not in taken)
 
 
 def is_of(path: Path, epoch: int, update: int) -> bool:
-    """Whether it is the name of a state of this moment, numbered or not."""
+    """Return whether this is a file name of a state at this epoch and update, numbered or not."""
     return path.name.split(".")[0] == file_name(epoch, update).split(".")[0]
 
 
 def companion(path: Path, rank: int) -> Path:
-    """Where the rows of another rank are."""
+    """Return the path of the file with the rows of a rank."""
     return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}.h5")
 
 
 def states(folder: str | Path) -> list[Path]:
-    """The state files in a folder, whole or not, in the order in which they were written."""
+    """Return the checkpoint files in a folder, complete or not, in the order in which they were written."""
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         return []
@@ -235,7 +237,7 @@ def states(folder: str | Path) -> list[Path]:
 
 
 def newest_written(folder: Path) -> int:
-    """When the newest state in a folder was written [ns since 1970]; 0 where there is none."""
+    """Return the time at which the newest checkpoint in a folder was written [ns since 1970]; 0 if there is none."""
     return max((_age(path) for path in states(folder)), default=0)
 
 
@@ -248,7 +250,7 @@ def _age(path: Path) -> int:
 
 
 def header_of(path: Path) -> Header | None:
-    """What the first bytes of a state file say; None where it is not one. Raises OSError where it can't be read."""
+    """Return the header of a file; None if it is no checkpoint. Raise OSError if it cannot be read."""
     with path.open("rb", buffering=0) as file:
         text = file.read(HEADER_BYTES) or b""
     if not text.startswith(f"{FORMAT} ".encode()):
@@ -262,7 +264,7 @@ def header_of(path: Path) -> Header | None:
 
 
 def missing_parts(path: Path, token: str, parts: int) -> list[int]:
-    """Ranks whose rows are not (yet) beside this state."""
+    """Return the ranks whose row files are missing, or do not have this token."""
     missing = []
     for rank in range(1, parts):
         try:
@@ -278,22 +280,22 @@ def missing_parts(path: Path, token: str, parts: int) -> list[int]:
 
 
 def load_state(path: str | Path) -> ReconstructionState:
-    """The state in a file; its rows are those of rank 0 (see `load_rows`).
+    """Return the state in a file, with the rows of rank 0 (see `load_rows`).
 
-    Raises FileError where it is truncated, damaged, of another kind or without its companions; the sentence names the
-    one written before it that is whole.
+    Raise FileError if the file is truncated, damaged, of another kind, or lacks row files; the message names the newest
+    complete checkpoint written before it.
     """
     path = Path(path).expanduser()
     try:
         return _load(path)
     except FileError as error:
-        before = _whole_before(path)
+        before = _newest_valid_before(path)
         advice = f" Use {before}, the one before it." if before else ""
         raise FileError(f"{error}{advice}", code=error.code) from None
 
 
 def newest_state(folder: str | Path) -> Path:
-    """The newest state in a folder, once it was read and found whole. Raises FileError as `load_state` does."""
+    """Return the path of the newest checkpoint in a folder. Raise FileError as `load_state` if it is not valid."""
     found = states(folder)
     if not found:
         raise FileError(
@@ -304,7 +306,7 @@ def newest_state(folder: str | Path) -> Path:
     return found[-1]
 
 
-def _whole_before(path: Path) -> Path | None:
+def _newest_valid_before(path: Path) -> Path | None:
     known = states(path.parent)
     for candidate in reversed(known[: known.index(path)] if path in known else []):
         try:
@@ -318,7 +320,7 @@ def _whole_before(path: Path) -> Path | None:
 def _load(path: Path) -> ReconstructionState:
     record, arrays, version = _read(path)
     try:
-        state = _with_present_names(unpacked(record, arrays), version - 1)
+        state = _with_current_names(unpacked(record, arrays), version - 1)
     except (AttributeError, KeyError, TypeError) as error:
         raise FileError(
             f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
@@ -335,7 +337,7 @@ def _load(path: Path) -> ReconstructionState:
 
 
 def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64]) -> dict[str, Array]:
-    """The rows of these patterns, wherever they are: in the state's own file or in its companions."""
+    """Return the rows of these patterns from the files of all ranks."""
     found = {name: np.empty((len(patterns), *rows.shape[1:]), rows.dtype) for name, rows in state.rows.items()}
     for rank in range(state.parts if found else 0):
         arrays = packed(state)[1] if rank == 0 else _read(companion(path, rank))[1]
@@ -347,7 +349,7 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
-    """The record and the arrays of one file, and its version."""
+    """Return the record, the arrays and the version of one file."""
     with open_for_reading(path) as file:
         try:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
@@ -379,8 +381,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
             ) from None
 
 
-def _with_present_names(state: ReconstructionState, known: int) -> ReconstructionState:
-    """Settings, and the record of their changes, under the names of today. known: tables that the writer knew."""
+def _with_current_names(state: ReconstructionState, known: int) -> ReconstructionState:
+    """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return dataclasses.replace(
         state,
         settings=translated(state.settings, Settings, known),

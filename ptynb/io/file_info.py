@@ -147,72 +147,72 @@ def info(path: str | Path, options: LoadOptions) -> FileInfo:
         except ValueError as error:
             problem = str(error)
         return FileInfo(str(path), "a scan of ptynb", tuple(_of_scan(scan)), (), remarks, problem, _line(path, {}, ()))
-    found = find(path, options)
-    assert isinstance(found, FileRecord)
-    return _of_found(path, found, options)
+    record = find(path, options)
+    assert isinstance(record, FileRecord)
+    return _of_record(path, record, options)
 
 
-def _of_found(path: Path, found: FileRecord, options: LoadOptions) -> FileInfo:
-    lacks = missing(found, options)
-    problem, facts, remarks = None, tuple(_facts(found, options)), found.notes
+def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo:
+    lacks = missing(record, options)
+    problem, facts, remarks = None, tuple(_facts(record, options)), record.notes
     unpack = True
     try:
-        if isinstance(found.frames, PackedFrames) and found.frames.nbytes > QUICK:
-            unpack, remarks = False, (*remarks, f"{found.frames.note} None of them was read.")
-            found.frames.check()
+        if isinstance(record.frames, PackedFrames) and record.frames.nbytes > QUICK:
+            unpack, remarks = False, (*remarks, f"{record.frames.note} None of them was read.")
+            record.frames.check()
         if not lacks:
-            scan = assemble(found, options, path, unpack)
+            scan = assemble(record, options, path, unpack)
             facts += tuple(_derived(scan))
             remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
-        elif found.frames is not None:
-            remarks += check_patterns(found.frames, found.frames.read)
+        elif record.frames is not None:
+            remarks += check_patterns(record.frames, record.frames.read)
     except ValueError as error:
         problem = str(error)
-    return FileInfo(str(path), found.format, facts, lacks, remarks, problem, _line(path, options.arguments, lacks))
+    return FileInfo(str(path), record.format, facts, lacks, remarks, problem, _line(path, options.arguments, lacks))
 
 
-def _facts(found: FileRecord, options: LoadOptions) -> Iterator[Fact]:
+def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
     """Yield values of the options, else of the file."""
-    if found.frames is not None:
-        count, height, width = found.frames.shape
-        stored = f"{count} of {height} x {width}, {found.frames.dtype}"
-        yield Fact("patterns", stored, "counts", _place(found, "patterns"))
-        yield _in_memory(found.frames)
-    positions = found.positions if found.positions is not None else found.pixel_positions
+    if record.frames is not None:
+        count, height, width = record.frames.shape
+        stored = f"{count} of {height} x {width}, {record.frames.dtype}"
+        yield Fact("patterns", stored, "counts", _place(record, "patterns"))
+        yield _in_memory(record.frames)
+    positions = record.positions if record.positions is not None else record.pixel_positions
     if options.positions is not None:
         yield Fact("positions", "as given", options.units, "given")
     elif positions is not None and not (options.raster or options.step):
-        yield _spanned(positions, "object pixels" if found.positions is None else "m", _place(found, "positions"))
+        yield _spanned(positions, "object pixels" if record.positions is None else "m", _place(record, "positions"))
     else:
         for name in ("raster", "step"):
-            yield from _one(found, options, name, "m" if name == "step" else "positions")
-    yield from _one(found, options, "rotation", "rad")
-    if found.geometry is not None:
-        yield from _of_geometry(found.geometry)
+            yield from _one(record, options, name, "m" if name == "step" else "positions")
+    yield from _one(record, options, "rotation", "rad")
+    if record.geometry is not None:
+        yield from _of_geometry(record.geometry)
     else:
-        wavelength = found.wavelength if options.beam is None else options.beam
-        place = "given" if options.beam is not None else _place(found, "wavelength") or _place(found, "energy")
+        wavelength = record.wavelength if options.beam is None else options.beam
+        place = "given" if options.beam is not None else _place(record, "wavelength") or _place(record, "energy")
         if wavelength is not None:
             yield Fact("wavelength", f"{wavelength:.6g}", "m", place)
         for name, unit in (("distance", "m"), ("detector_pixel", "m"), ("angular_pixel", "rad")):
-            yield from _one(found, options, name, unit)
+            yield from _one(record, options, name, unit)
     if options.mask is not None:
         yield Fact("mask", "as given", "", "given")
-    elif found.mask is not None:
-        yield Fact("mask", _bad(found.mask), "", _place(found, "mask"))
-    for name, guess in (("probe", found.probe), ("object", found.object)):
+    elif record.mask is not None:
+        yield Fact("mask", _bad(record.mask), "", _place(record, "mask"))
+    for name, guess in (("probe", record.probe), ("object", record.object)):
         if guess is not None:
-            yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(found, name))
+            yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(record, name))
 
 
 def _in_memory(frames: Frames) -> Fact:
     return Fact("patterns in memory", f"{frames.nbytes / 1e6:.4g}", "MB", "computed")
 
 
-def _one(found: FileRecord, options: LoadOptions, name: str, unit: str) -> Iterator[Fact]:
+def _one(record: FileRecord, options: LoadOptions, name: str, unit: str) -> Iterator[Fact]:
     value, place = getattr(options, name), "given"
     if value is None:
-        value, place = getattr(found, name), _place(found, name)
+        value, place = getattr(record, name), _place(record, name)
     if value is not None:
         yield Fact(name.replace("_", " "), _shown(value), unit, place)
 
@@ -285,8 +285,8 @@ def _of_mask(path: Path, shape: tuple[int, ...]) -> FileInfo:
     return FileInfo(str(path), "a mask", facts, (), (), None, f"scan = ptynb.load(..., mask={str(path)!r})")
 
 
-def _place(found: FileRecord, name: str) -> str:
-    return found.places.get(name, "")
+def _place(record: FileRecord, name: str) -> str:
+    return record.places.get(name, "")
 
 
 def _line(path: Path, names: dict[str, Any], lacks: tuple[Missing, ...]) -> str:

@@ -1,10 +1,10 @@
 """HDF5 files: opening, following links, and writing, protected against damaged and malicious files.
 
-- HDF5 itself opens whatever a link names, reads zeros for missing parts of a virtual dataset, and resolves names in
-  circles. `Linked` follows each link itself.
+- HDF5 itself opens any file that a link names, reads zeros for missing parts of a virtual dataset, and resolves cyclic
+  links. `Linked` follows each link itself.
 - A file can name any other one on the machine: by a link inside HDF5, by a symbolic link in a zarr store or in a folder
-  of TIFF files, by a name in its metadata. What is read is shown, saved and sent on as patterns, so a file from a
-  stranger must not choose it: `LinkPolicy` is the rule for all formats.
+  of TIFF files, by a name in its metadata. What is read is shown, saved and sent on as patterns, so an
+  untrusted file must not choose it: `LinkPolicy` is the rule for all formats.
 - libhdf5 2.0 hangs, out of reach of Ctrl-C, in a damaged global heap ("GCOL": HDF5 File Format Specification 3.0,
   section III.E), in which texts of variable length are stored: heaps are checked before a file is opened.
 - A chunk whose packed size is damaged is unpacked to any size: `check_chunks`.
@@ -35,23 +35,23 @@ from ptynb.table import gigabytes
 from ptynb.text import in_one_line as in_one_line
 
 MOST_HOPS = 64
-"""Links that one name may go through."""
+"""Maximum number of links in the path of one name."""
 MOST_FILES = 200
-"""Files that are open at once; systems allow about a thousand."""
+"""Maximum number of files open at once; systems allow about a thousand."""
 MOST_OBJECTS = 20_000
-"""Groups and datasets of a file that are listed."""
+"""Maximum number of groups and datasets of a file that are listed."""
 DEEPEST = 8
-"""Levels of virtual datasets in virtual datasets."""
+"""Maximum nesting of virtual datasets."""
 COUNTED = "%b"
 """In the name of a source of a virtual dataset: the number of the block."""
 HEAP_SIGNATURE = b"GCOL\x01\0\0\0"
 HEAP_HEADER = 16
-"""Bytes before a heap's first object, and before an object's data, where lengths have 8 bytes (nearly always)."""
+"""Bytes before the first object of a heap, and before the data of an object, if lengths have 8 bytes (as usual)."""
 CHECKED_BYTES = 2**26
-"""Searched for heaps at each end of a file: longer files are long because of patterns, and have their texts around."""
+"""Size of the part at each end of a file that is searched for heaps; longer files have patterns in the middle."""
 PIECE = 2**20
 LONGEST_HEAP = 2**20
-"""Bytes of one heap that are checked."""
+"""Maximum number of bytes of one heap that are checked."""
 SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
 FOLDER, ANYWHERE = "folder", "anywhere"
 """Where linked files may be: in the folder of the file and below, or anywhere."""
@@ -68,7 +68,7 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def open_for_reading(path: Path) -> Iterator[h5py.File]:
-    """Yield the open file. Raises FileError if it is no readable HDF5 file."""
+    """Yield the open file. Raise FileError if it is no readable HDF5 file."""
     if not path.exists():
         raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.", code="file.not-found")
     if not path.is_file():
@@ -94,7 +94,7 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
         try:
             yield file
         except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            # All these types are raised by h5py for damaged files; errors of ours pass.
+            # h5py raises all these types for damaged files; errors of ptynb pass.
             origin = error.__traceback__
             while origin is not None and origin.tb_next is not None:
                 origin = origin.tb_next
@@ -124,7 +124,7 @@ def replacing(path: Path) -> Iterator[h5py.File]:
 
 
 class _Interrupts:
-    """A handler of SIGINT that records which KeyboardInterrupt the handler before it raised."""
+    """A handler of SIGINT that records which KeyboardInterrupt the previous handler raised."""
 
     def __init__(self, before: Callable[[int, FrameType | None], Any]) -> None:
         self._before = before
@@ -166,7 +166,7 @@ def values_text(values: NDArray[Any]) -> str:
 
 
 def read_all(dataset: h5py.Dataset) -> Any:
-    """Return all values of a dataset. Raises OSError if the columns of its type overlap.
+    """Return all values of a dataset. Raise OSError if the columns of its type overlap.
 
     They overlap where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
     HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
@@ -241,7 +241,7 @@ def followed(start: h5py.Group, name: str, path: Path, external: External) -> It
     """Return the group or dataset of this name, from `start`; None if there is none.
 
     Soft links are followed here rather than by HDF5, which would open other files behind them. path: of the file, for
-    messages. Raises FileError for links in a circle, and what `external` raises.
+    messages. Raise FileError for links in a circle, and what `external` raises.
     """
     here: Item = start.file["/"] if name.startswith("/") else start
     parts, hops = _parts(name), 0
@@ -286,7 +286,7 @@ def _parts(name: str) -> list[str]:
 
 
 class _ElsewhereError(Exception):
-    """A name that leads into another file."""
+    """A name refers to another file."""
 
 
 def _elsewhere(here: h5py.Group, part: str, link: h5py.ExternalLink) -> h5py.Group:
@@ -294,7 +294,7 @@ def _elsewhere(here: h5py.Group, part: str, link: h5py.ExternalLink) -> h5py.Gro
 
 
 def has(file: h5py.Group, *names: str) -> bool:
-    """Whether a file has objects of all these names; links into other files count and are not opened."""
+    """Return whether a file has objects of all these names; links into other files count and are not opened."""
     for name in names:
         try:
             if followed(file, name, Path(file.file.filename), _elsewhere) is None:
@@ -307,7 +307,7 @@ def has(file: h5py.Group, *names: str) -> bool:
 def inside(file: h5py.Group, name: str, path: Path) -> Item | None:
     """Return the group or dataset of this name in the file itself; None if there is none.
 
-    Raises FileError for a link into another file, a virtual dataset, and one that is stored in raw files.
+    Raise FileError for a link into another file, a virtual dataset, and one that is stored in raw files.
     """
     try:
         found = followed(file, name, path, _elsewhere)
@@ -322,7 +322,7 @@ def inside(file: h5py.Group, name: str, path: Path) -> Item | None:
 
 
 def dataset(file: h5py.Group, name: str, path: Path) -> h5py.Dataset:
-    """Return the dataset of this name in the file itself. Raises FileError as `inside`, and if there is none."""
+    """Return the dataset of this name in the file itself. Raise FileError as `inside`, and if there is none."""
     found = inside(file, name, path)
     if not isinstance(found, h5py.Dataset):
         raise FileError(
@@ -360,7 +360,7 @@ class Linked:
     def get(self, name: str, start: h5py.Group | None = None) -> Item | None:
         """Return the group or dataset of this name, from `start` (the root); None if there is none.
 
-        The data of a dataset may still be in other files: see `check_sources`. Raises FileError for a link that leads
+        The data of a dataset may still be in other files: see `check_sources`. Raise FileError for a link that leads
         out of the folder, to a missing file, or in a circle.
         """
         return followed(self.root if start is None else start, name, self.path, self._external)
@@ -409,31 +409,31 @@ class Linked:
             self.allowed(self._beside(dataset.file, raw), f"{self.path} stores {dataset.name}", dataset.file)
 
     def source_file(self, dataset: h5py.Dataset, name: str, what: str) -> h5py.File:
-        """The open file that a source of a virtual dataset names. Raises as `allowed`, with `what` as there."""
+        """Return the open file that a source of a virtual dataset names. Raise as `allowed`, with `what` as there."""
         if name == ".":
             return self._file(Path(dataset.file.filename).resolve())
         return self._file(self.allowed(self._beside(dataset.file, name), what, dataset.file))
 
     def _blocks(self, dataset: h5py.Dataset, file_name: str, inner: str) -> Iterator[tuple[str, str]]:
-        """(file, dataset) that a source of a virtual dataset names; of counted names, those of files that exist."""
+        """Yield (file, dataset) of a virtual dataset's source; with block numbers, those of existing files."""
         if not is_counted(file_name) and not is_counted(inner):
             yield file_name, inner
             return
         for number in range(max(dataset.shape)):
             name = _numbered(file_name, number)
             if name != "." and not self._beside(dataset.file, name).exists():
-                if not Path(name).exists():  # where HDF5 looks next
+                if not Path(name).exists():  # where HDF5 searches next
                     return
                 name = str(Path(name).absolute())
             yield name, _numbered(inner, number)
 
     def group(self, name: str, start: h5py.Group | None = None) -> h5py.Group | None:
-        """Return the group of this name; None if there is none. Raises as `get`."""
+        """Return the group of this name; None if there is none. Raise as `get`."""
         found = self.get(name, start)
         return found if isinstance(found, h5py.Group) else None
 
     def children(self, group: h5py.Group) -> Iterator[tuple[str, Item]]:
-        """(name, group or dataset) of everything in a group; errors of links are collected in `left_out`."""
+        """Yield (name, group or dataset) of everything in a group; errors of links are collected in `left_out`."""
         for name in group:
             try:
                 found = self.get(name, group) if "/" not in name else None
@@ -444,7 +444,7 @@ class Linked:
                 yield name, found
 
     def walk(self, start: h5py.Group | None = None) -> Iterator[tuple[str, Item]]:
-        """(name from the root of the file, group or dataset) of everything below a group, each once, nearest first."""
+        """Yield (name from the root, group or dataset) of everything below a group, each once, breadth first."""
         first = self.root if start is None else start
         waiting, visited, count = [(first.name.rstrip("/"), first)], {identity(first)}, 0
         while waiting:
@@ -467,7 +467,7 @@ class Linked:
             yield other
 
     def allowed(self, target: Path, what: str, file: h5py.File) -> Path:
-        """Return the resolved path of `target`. Raises FileError if it may not be read, or does not exist.
+        """Return the resolved path of `target`. Raise FileError if it may not be read, or does not exist.
 
         what: start of the message ("... stores x"). file: the one that names it.
         """
@@ -489,7 +489,7 @@ class Linked:
         return folder / named
 
     def _file(self, path: Path) -> h5py.File:
-        """The open file at a path that is `allowed`."""
+        """Return the open file at a path that is `allowed`."""
         if path not in self._files:
             if len(self._files) >= MOST_FILES:
                 raise FileError(
@@ -525,7 +525,7 @@ def identity(item: Item) -> tuple[int, int]:
 
 
 def is_counted(name: str) -> bool:
-    """Whether the name of a source of a virtual dataset has a block number, and so stands for many files."""
+    """Return whether the name of a source of a virtual dataset contains a block number and refers to many files."""
     return COUNTED in name.replace("%%", "")
 
 
@@ -542,7 +542,7 @@ def damaged_heap(path: Path) -> int | None:
     return _damaged_heap(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=256)  # a file is opened several times until its kind is known
+@functools.lru_cache(maxsize=256)  # a file is opened several times until its format is known
 def _damaged_heap(path: Path, _inode: int, size: int, _modified: int) -> int | None:
     with path.open("rb", buffering=0) as file:
         if not _has_long_lengths(file, size):
@@ -556,7 +556,7 @@ def _bytes(file: FileIO, count: int, place: int) -> bytes:
 
 
 def _has_long_lengths(file: FileIO, size: int) -> bool:
-    """Whether this is an HDF5 file with lengths of 8 bytes."""
+    """Return whether this is an HDF5 file with lengths of 8 bytes."""
     place = 0
     while place < size:
         block = _bytes(file, HEAP_HEADER, place)
@@ -579,7 +579,7 @@ def _heaps(file: FileIO, size: int) -> Iterator[int]:
 
 
 def _is_sound(file: FileIO, place: int) -> bool:
-    """Whether the objects of this heap follow each other up to its end."""
+    """Return whether the objects of this heap follow each other up to its end."""
     head = _bytes(file, HEAP_HEADER, place)
     if len(head) < HEAP_HEADER:
         return True  # cut short: libhdf5 raises an error itself

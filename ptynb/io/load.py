@@ -1,6 +1,6 @@
-"""`load`: open a path as a scan: recognise the format by content, read it into a record, make a scan of the record.
+"""`load`: open a path as a scan: recognise the format by content, read a record, and create a scan from it.
 
-A format's reader fills in a `FileRecord` and raises no error for what is missing: `assemble` does, for all formats.
+The reader of a format returns a `FileRecord` and raises no error for missing values: `assemble` does, for all formats.
 Numbers in files that only a wrong unit explains are errors; what the user gives is accepted, except for positions that
 form no scan. Suspicious patterns (empty, or far larger in memory than in the file) are warnings.
 """
@@ -52,7 +52,7 @@ FORMATS: tuple[Format, ...] = (
 )
 """Readable formats; the first that recognises a file reads it."""
 DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
-"""Errors raised by h5py for damaged files."""
+"""Exceptions that h5py raises for damaged files."""
 FIRST_BYTES = 4096
 """Number of first bytes by which formats other than HDF5 are recognised."""
 LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
@@ -67,10 +67,10 @@ WIDEST = 2.0
 """Detector's width over its distance; beyond 60 degrees to each side an object pixel is less than half a wavelength."""
 UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "angstrom", 1e3: "kilometres"}
 FITTING = (0.002, 0.8)
-"""Steps between neighbours over the window's width, in usual scans."""
+"""Range of the step between neighbours relative to the window's width in usual scans."""
 MOST_NEIGHBOURS = 20_000
 SAMPLE = 8
-"""Patterns, spread over a scan, that are read before it is called empty, beside the first and the last ones."""
+"""Number of patterns, spread over a scan, that are read before it is reported as empty, besides first and last."""
 MOST_BYTES = 2**30
 """Limit of the bytes of chunks that are unpacked for this: fewer patterns are read if they are large."""
 LARGEST_UNNOTICED = 2**28
@@ -112,8 +112,8 @@ def load(path: str | Path, options: LoadOptions) -> Scan:
         If patterns are unpacked into much memory, seem to be empty, or are far larger than their file.
     """
     path = Path(path).expanduser()
-    found = find(path, options)
-    scan = found if isinstance(found, Scan) else assemble(found, options, path)
+    record = find(path, options)
+    scan = record if isinstance(record, Scan) else assemble(record, options, path)
     return _finished(scan, options, path)
 
 
@@ -186,35 +186,35 @@ def _unknown(head: Head, written_by: str) -> FileError:
     return FileError(message, code="file.unknown-format")
 
 
-def assemble(found: FileRecord, options: LoadOptions, path: Path, unpack: bool = True) -> Scan:
-    """Make a scan of a record and the options. Patterns are not read, except those that have to be unpacked.
+def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool = True) -> Scan:
+    """Create a scan from a record and the options. Patterns are not read, except those that have to be unpacked.
 
-    unpack: whether to read patterns that are packed together into memory (with a warning where they are large).
+    unpack: whether to read patterns that are compressed as a whole into memory (with a warning if they are large).
     """
-    if unpack and isinstance(found.frames, PackedFrames):
-        found.frames.check()
-    lacks = missing(found, options)
+    if unpack and isinstance(record.frames, PackedFrames):
+        record.frames.check()
+    lacks = missing(record, options)
     if lacks:
         names, ways = ", ".join(lack.name for lack in lacks), ", ".join(lack.give for lack in lacks)
         raise FileError(
-            f"{path} ({found.format}) does not contain {names}; give it: load(..., {ways}).",
+            f"{path} ({record.format}) does not contain {names}; give it: load(..., {ways}).",
             code="scan.missing-metadata",
         )
-    assert found.frames is not None
+    assert record.frames is not None
     try:
-        geometry = _geometry(found, options)
+        geometry = _geometry(record, options)
     except FileError:
         raise
     except ValueError as error:
         raise FileError(f"{path}: {error}", code="scan.implausible-metadata") from None
-    window = found.frames.shape[1:]
-    if isinstance(geometry, Geometry) and found.geometry is None:
-        _check_geometry(found, options, geometry, window, path)
-    positions = _positions(found, options, path, geometry)
-    in_pixels = options.units == "pixels" if options.positions is not None else found.pixel_positions is not None
+    window = record.frames.shape[1:]
+    if isinstance(geometry, Geometry) and record.geometry is None:
+        _check_geometry(record, options, geometry, window, path)
+    positions = _positions(record, options, path, geometry)
+    in_pixels = options.units == "pixels" if options.positions is not None else record.pixel_positions is not None
     if geometry is not None and not in_pixels and min(window) > 0:
-        _check_positions(positions, window, geometry.object_pixel(window), found, path)
-    frames = found.frames
+        _check_positions(positions, window, geometry.object_pixel(window), record, path)
+    frames = record.frames
     if unpack and isinstance(frames, PackedFrames):
         if frames.nbytes >= LARGE:
             warnings.warn(f"{path}: {frames.note}", PtynbWarning, stacklevel=4)
@@ -222,85 +222,85 @@ def assemble(found: FileRecord, options: LoadOptions, path: Path, unpack: bool =
     return Scan(
         frames=frames,
         positions=positions,
-        centred=found.centred,
-        mask=found.mask if options.mask is None else _array(options.mask, path, "mask", found, options).astype(bool),
-        probe=found.probe,
-        object=found.object,
+        centred=record.centred,
+        mask=record.mask if options.mask is None else _array(options.mask, path, "mask", record, options).astype(bool),
+        probe=record.probe,
+        object=record.object,
         geometry=geometry,
         clip_negative=options.clip_negative,
         name=default_name(path),
     )
 
 
-def missing(found: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
+def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
     """Return what a scan needs and neither the file nor the options contain."""
     lacks: list[Missing] = []
-    if found.frames is None:
+    if record.frames is None:
         lacks.append(Missing("the patterns", "patterns='entry/data/data' (the name of their dataset)"))
-    in_pixels = options.units == "pixels" if options.positions is not None else found.pixel_positions is not None
-    if options.positions is None and found.positions is None and found.pixel_positions is None:
+    in_pixels = options.units == "pixels" if options.positions is not None else record.pixel_positions is not None
+    if options.positions is None and record.positions is None and record.pixel_positions is None:
         step = "step=(20e-9, 20e-9) (y, x) [m]"
-        if options.raster is None and found.raster is None:
+        if options.raster is None and record.raster is None:
             lacks.append(
                 Missing("the positions", f"positions=array (pattern, yx) [m], or raster=(rows, columns) and {step}")
             )
-        elif options.step is None and found.step is None:
+        elif options.step is None and record.step is None:
             lacks.append(Missing("the scan's step", step))
-    if found.geometry is not None or in_pixels:
+    if record.geometry is not None or in_pixels:
         return tuple(lacks)
-    if options.beam is None and found.wavelength is None:
+    if options.beam is None and record.wavelength is None:
         lacks.append(
             Missing("the wavelength", "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]")
         )
-    if options.angular_pixel is None and (found.angular_pixel is None or options.detector_pixel or options.distance):
-        if options.distance is None and found.distance is None:
+    if options.angular_pixel is None and (record.angular_pixel is None or options.detector_pixel or options.distance):
+        if options.distance is None and record.distance is None:
             lacks.append(Missing("the distance to the detector", "distance=2.0 [m]"))
-        if options.detector_pixel is None and found.detector_pixel is None:
+        if options.detector_pixel is None and record.detector_pixel is None:
             lacks.append(
                 Missing("the detector's pixel size", "detector_pixel=(55e-6, 55e-6) (y, x) [m], or angular_pixel [rad]")
             )
     return tuple(lacks)
 
 
-def _geometry(found: FileRecord, options: LoadOptions) -> AnyGeometry | None:
-    if found.geometry is not None:
+def _geometry(record: FileRecord, options: LoadOptions) -> AnyGeometry | None:
+    if record.geometry is not None:
         extra = [name for name in LENGTHS if name in options.names]
         if extra:
             raise FileError(
                 f"The file contains a complete geometry; leave out {', '.join(extra)}.", code="argument.conflict"
             )
-        return found.geometry
-    wavelength = found.wavelength if options.beam is None else options.beam
-    distance = found.distance if options.distance is None else options.distance
-    pixel = found.detector_pixel if options.detector_pixel is None else options.detector_pixel
+        return record.geometry
+    wavelength = record.wavelength if options.beam is None else options.beam
+    distance = record.distance if options.distance is None else options.distance
+    pixel = record.detector_pixel if options.detector_pixel is None else options.detector_pixel
     angle = options.angular_pixel
     if angle is None and options.distance is None and options.detector_pixel is None:
-        angle = found.angular_pixel
+        angle = record.angular_pixel
     if angle is not None:
-        distance, pixel = 1.0, angle  # an angle is a length seen from one metre
+        distance, pixel = 1.0, angle  # an angle equals the size of a pixel at a distance of one metre
     if wavelength is None or distance is None or pixel is None:
         return None
     return Geometry(wavelength=wavelength, distance=distance, detector_pixel=pixel)
 
 
 def _positions(
-    found: FileRecord, options: LoadOptions, path: Path, geometry: AnyGeometry | None
+    record: FileRecord, options: LoadOptions, path: Path, geometry: AnyGeometry | None
 ) -> NDArray[np.float64]:
-    """(pattern, yx) [object pixels]."""
-    assert found.frames is not None
-    pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(found.frames.shape[1:])
-    metres, in_pixels = found.positions, found.pixel_positions
+    """Return positions (pattern, yx) [object pixels]."""
+    assert record.frames is not None
+    pixel = (1.0, 1.0) if geometry is None else geometry.object_pixel(record.frames.shape[1:])
+    metres, in_pixels = record.positions, record.pixel_positions
     if options.positions is not None:
-        given = _array(options.positions, path, "positions", found, options).astype(np.float64)
+        given = _array(options.positions, path, "positions", record, options).astype(np.float64)
         metres, in_pixels = (given, None) if options.units == "metres" else (None, given)
     elif options.raster or options.step or (metres is None and in_pixels is None):
-        metres, in_pixels = _raster(found, options, path), None
+        metres, in_pixels = _raster(record, options, path), None
     if metres is None:
         assert in_pixels is not None
         metres = in_pixels * np.asarray(pixel) if in_pixels.ndim == 2 and in_pixels.shape[1] == 2 else in_pixels
     if metres.ndim != 2 or metres.shape[1] != 2:
         return metres  # Scan raises the error
-    angle = (found.rotation if options.rotation is None else options.rotation) or 0.0
+    angle = (record.rotation if options.rotation is None else options.rotation) or 0.0
     if not math.isfinite(angle):
         raise FileError(
             f"{path} has a scan rotation of {angle} rad; expected a finite angle: give rotation= [rad].",
@@ -313,14 +313,14 @@ def _positions(
     return metres_to_pixels(metres, pixel)
 
 
-def _raster(found: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
+def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
     """Return positions [m] of a scan line by line, from its first corner."""
-    raster = options.raster or found.raster
-    step = options.step or found.step
-    assert found.frames is not None
+    raster = options.raster or record.raster
+    step = options.step or record.step
+    assert record.frames is not None
     assert raster is not None
     assert step is not None
-    count = found.frames.shape[0]
+    count = record.frames.shape[0]
     if raster[0] * raster[1] != count or min(raster) < 1:
         raise FileError(
             f"{path} has {count} patterns, and the raster has {raster[0]} x {raster[1]} positions; expected as many. "
@@ -337,9 +337,9 @@ def _raster(found: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.f
 
 
 def _array(
-    value: str | Path | ArrayLike, path: Path, name: str, found: FileRecord, options: LoadOptions
+    value: str | Path | ArrayLike, path: Path, name: str, record: FileRecord, options: LoadOptions
 ) -> NDArray[Any]:
-    """An array that was given: itself, the name of a dataset of the file at `path`, or a file of its own."""
+    """Return an array option: an array, the name of a dataset in the file at `path`, or the path of another file."""
     if not isinstance(value, str | Path):
         return _real_numbers(np.asarray(value), name, "what was given")
     if isinstance(value, str) and path.is_file() and h5py.is_hdf5(path):
@@ -350,7 +350,7 @@ def _array(
                 metres = name == "positions" and options.units == "metres"
                 scale = factor(units_of(stored), "length") if metres else None
                 return values if scale is None else values * scale
-    inside = found.named(value) if isinstance(value, str) and found.named is not None else None
+    inside = record.named(value) if isinstance(value, str) and record.named is not None else None
     if inside is not None:
         return _real_numbers(inside, name, f"{path} at {value}")
     beside = Path(value).expanduser()
@@ -383,12 +383,12 @@ def _real_numbers(values: NDArray[Any], name: str, where: str) -> NDArray[Any]:
 
 
 def _check_geometry(
-    found: FileRecord, options: LoadOptions, geometry: Geometry, window: tuple[int, int], path: Path
+    record: FileRecord, options: LoadOptions, geometry: Geometry, window: tuple[int, int], path: Path
 ) -> None:
     """Raise FileError for a wavelength, distance or pixel size of a file that is impossible; name the likely unit."""
     if options.beam is None:
-        _check_beam(found, geometry.wavelength, path)
-    in_angles = options.angular_pixel is not None or found.angular_pixel is not None
+        _check_beam(record, geometry.wavelength, path)
+    in_angles = options.angular_pixel is not None or record.angular_pixel is not None
     if in_angles and options.distance is None and options.detector_pixel is None:
         return
     lengths = [] if options.distance is not None else [("a distance to the detector", "distance", geometry.distance)]
@@ -398,7 +398,7 @@ def _check_geometry(
         limits, give = (DISTANCES, "distance= [m]") if name == "distance" else (PIXELS, "detector_pixel=(y, x) [m]")
         if not limits[0] <= value <= limits[1]:
             raise FileError(
-                f"{path} has {description} of {value:.6g} m{_at(found, name)}{_likely_unit(value, limits)}; expected "
+                f"{path} has {description} of {value:.6g} m{_at(record, name)}{_likely_unit(value, limits)}; expected "
                 f"{limits[0]:g} to {limits[1]:g} m: give {give}.",
                 code="scan.implausible-metadata",
             )
@@ -406,14 +406,14 @@ def _check_geometry(
     if width > 2 * WIDEST * geometry.distance and options.distance is None:
         raise FileError(
             f"{path} has a detector of {width:.3g} m at a distance of {geometry.distance:.3g} m"
-            f"{_at(found, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
+            f"{_at(record, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
             "another unit: give distance= [m] or detector_pixel=(y, x) [m].",
             code="scan.implausible-metadata",
         )
 
 
-def _check_beam(found: FileRecord, wavelength: float, path: Path) -> None:
-    place = _at(found, "wavelength") or _at(found, "energy")
+def _check_beam(record: FileRecord, wavelength: float, path: Path) -> None:
+    place = _at(record, "wavelength") or _at(record, "energy")
     low, high = WAVELENGTHS
     if not low <= wavelength <= high:
         raise FileError(
@@ -431,7 +431,7 @@ def _check_beam(found: FileRecord, wavelength: float, path: Path) -> None:
 
 
 def _check_positions(
-    positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], found: FileRecord, path: Path
+    positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], record: FileRecord, path: Path
 ) -> None:
     """Raise FileError for positions [object pixels] from metres that form no scan: in one pixel, or without overlap."""
     if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) < 4 or not np.isfinite(positions).all():
@@ -452,9 +452,9 @@ def _check_positions(
     if not fits and fits_inverse:
         meant = f"; they would fit if they were metres taken as {fits_inverse[0]}"
     raise FileError(
-        f"{path}: {problem}{_at(found, 'positions')}, where a window has {window[0]} x {window[1]} and an object pixel "
-        f"is {pixel[0]:.3g} m{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they are pixels), "
-        "or check wavelength, distance and pixel size.",
+        f"{path}: {problem}{_at(record, 'positions')}, where a window has {window[0]} x {window[1]} and an object "
+        f"pixel is {pixel[0]:.3g} m{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they are "
+        "pixels), or check wavelength, distance and pixel size.",
         code="scan.implausible-metadata",
     )
 
@@ -467,8 +467,8 @@ def _likely_unit(value: float, limits: tuple[float, float]) -> str:
     return f" (it could be {' or '.join(fits[:2])})" if fits else ""
 
 
-def _at(found: FileRecord, name: str) -> str:
-    return f" (at {found.places[name]})" if name in found.places else ""
+def _at(record: FileRecord, name: str) -> str:
+    return f" (at {record.places[name]})" if name in record.places else ""
 
 
 def check_patterns(
@@ -500,7 +500,7 @@ def check_patterns(
 
 
 def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
-    """Numbers of the patterns that were read if all of them are zero: first and last, and more only where these are."""
+    """Return the indices of the patterns read if all are zero; others than first and last are read only if needed."""
     last = frames.shape[0] - 1
     ends = [counts(index, index + 1).any() for index in {0, last} if index >= 0]
     if any(ends) or not ends:

@@ -18,7 +18,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def named(given: tuple[Given, ...]) -> dict[str, Result]:
     """Return the results by name, see `sources`.
 
-    Raises InvalidValueError for fewer than two, InvalidTypeError for other types, FileError for other files.
+    Raise InvalidValueError for fewer than two, InvalidTypeError for other types, FileError for other files.
     """
     found: dict[str, Result] = {}
     for name, source in sources(given):

@@ -51,7 +51,7 @@ def write_plots(entry: h5py.Group, result: Result) -> None:
 def _axes(
     shape: tuple[int, ...], reduction: int, pixel: tuple[float, float] | None, first: tuple[int, int]
 ) -> dict[str, tuple[Real, str]]:
-    """Centres of pixels [m], or [pixels] if their size is unknown."""
+    """Return the centres of pixels along each axis [m], or [pixels] if their size is unknown."""
     found: dict[str, tuple[Real, str]] = {}
     for axis, side, start, size in zip("yx", shape, first, pixel or (1.0, 1.0), strict=True):
         middles = start + reduction * np.arange(side) + (reduction - 1) / 2
@@ -66,7 +66,7 @@ def _plot(
     group.attrs.update(NX_class="NXdata", signal="data", axes=[*axes])
     group["title"] = title
     group["data"] = values.astype(np.float32 if values.ndim > 1 else np.float64)
-    # Without interpretation viewers take slices and modes for a volume.
+    # Without this attribute viewers show slices and modes as a volume.
     group["data"].attrs.update(units=units, long_name=title, interpretation="image" if values.ndim > 1 else "spectrum")
     for axis, (where, unit) in axes.items():
         group[axis] = where

@@ -47,12 +47,12 @@ class StoredField(NamedTuple):
 
     @property
     def item(self) -> Any:
-        """The type of a tuple's items; None for other types."""
+        """Type of a tuple's items; None for other types."""
         return typing.get_args(self.kind)[0] if typing.get_origin(self.kind) is tuple else None
 
 
 def fields(kind: Any) -> tuple[StoredField, ...]:
-    """The fields of a dataclass."""
+    """Return the stored fields of a dataclass."""
     if kind not in _FIELDS:
         _FIELDS[kind] = _fields(kind)
     return _FIELDS[kind]
@@ -69,19 +69,16 @@ def _fields(kind: Any) -> tuple[StoredField, ...]:
         if isinstance(one, UnionType):
             one = next(part for part in typing.get_args(one) if part is not type(None))
         path, _, attribute = (data.get("path") or field.name).partition("@")
-        required = data.get("required", False) or _has_no_default(field)
+        has_default = not (field.default is field.default_factory is dataclasses.MISSING)
+        required = data.get("required", False) or not has_default
         checkpoint = data.get("checkpoint") or field.name
         columns = data.get("columns", ())
         found.append(StoredField(field.name, one, path, attribute, data.get("unit", ""), required, checkpoint, columns))
     return tuple(found)
 
 
-def _has_no_default(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
 def is_array(kind: Any) -> bool:
-    """Whether this is the type of an array, or of a dictionary of arrays."""
+    """Return whether this is the type of an array, or of a dictionary of arrays."""
     origin = typing.get_origin(kind)
     return origin is np.ndarray or (origin is dict and is_array(typing.get_args(kind)[1]))
 
@@ -101,7 +98,7 @@ def visible(text: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return plain values as JSON in one line. Raises TypeError for other values."""
+    """Return plain values as JSON in one line. Raise TypeError for other values."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
@@ -184,12 +181,12 @@ def _cell(column: StoredField, value: Any) -> Any:
 def read_record(source: Checked, kind: type[Record], group: str = "", **others: Any) -> Record:
     """Return the record that `write_record` wrote in a group; missing fields have their default.
 
-    others: values of fields that are not read. Raises FileError if a required value is missing or of another type.
+    others: values of fields that are not read. Raise FileError if a required value is missing or of another type.
     """
     values = {}
     for field in fields(kind):
         path = f"{group}/{field.path}".lstrip("/")
-        if field.name not in others and (field.required or _is_there(source, field, path)):
+        if field.name not in others and (field.required or _is_stored(source, field, path)):
             values[field.name] = _read_field(source, field, path)
     return kind(**values, **others)
 
@@ -200,7 +197,7 @@ def read_field(source: Checked, kind: type[Any], name: str) -> Any:
     return _read_field(source, field, field.path)
 
 
-def _is_there(source: Checked, field: StoredField, path: str) -> bool:
+def _is_stored(source: Checked, field: StoredField, path: str) -> bool:
     return source.has(path) and (not field.attribute or field.attribute in source.dataset(path).attrs)
 
 
@@ -304,7 +301,7 @@ def to_json(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def from_json(kind: type[Record], plain: dict[str, Any], arrays: dict[str, Any]) -> Record:
-    """Return the record of `to_json`. Raises KeyError or TypeError if something is missing or unknown."""
+    """Return the record of `to_json`. Raise KeyError or TypeError if something is missing or unknown."""
     known = {field.checkpoint: field for field in fields(kind)}
     if unknown := {*plain} - {*known}:
         raise InvalidTypeError(f"unknown field {sorted(unknown)[0]!r:.40}", code="file.damaged")

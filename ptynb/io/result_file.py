@@ -122,9 +122,9 @@ def _read(source: Checked) -> Result:
         raise FileError(f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format")
     version = source.file.attrs.get("version")
     if version == 1:
-        result = _with_present_names(Result(**_arrays(source), **_first_record(source)), 0)
+        result = _with_current_names(Result(**_arrays(source), **_first_record(source)), 0)
     elif version in range(UNNAMED, VERSION + 1):
-        result = _with_present_names(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
+        result = _with_current_names(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
     else:
         raise FileError(
             f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
@@ -172,7 +172,7 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
     return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
 
 
-def _with_present_names(result: Result, known: int) -> Result:
+def _with_current_names(result: Result, known: int) -> Result:
     """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return replace(
         result,
@@ -183,7 +183,7 @@ def _with_present_names(result: Result, known: int) -> Result:
 
 
 def _with_centred_background(source: Checked, result: Result) -> Result:
-    """Files without the attribute `order` store the background of a far field with the zero frequency first."""
+    """Shift a far-field background to centred order; files without the attribute `order` have zero frequency first."""
     found = result.parameters.get(BACKGROUND)
     if found is None or not result.scan.is_far_field or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
         return result
@@ -191,5 +191,5 @@ def _with_centred_background(source: Checked, result: Result) -> Result:
 
 
 def is_result(file: h5py.File) -> bool:
-    """Whether this file is a result written by ptynb."""
+    """Return whether this file is a result written by ptynb."""
     return bool(file.attrs.get("format") == FORMAT)

@@ -1,4 +1,4 @@
-"""The scan of a run file, with its initial guess."""
+"""Scan of a run file, with its initial guess."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from ptynb.settings.run_file import RunFile
 
 
 def scan_of(plan: RunFile) -> Scan:
-    """Load the scan, the same in every rank. Raises FileError and ScanError."""
+    """Load the scan, the same in every rank. Raise FileError and ScanError."""
     scan = load(plan.scan, **plan.load.arguments)
     return scan if plan.start is None else load_initial_guess(scan, plan.start)

@@ -115,7 +115,7 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
 
 
 def is_native(file: h5py.File) -> bool:
-    """Whether this is a scan file of ptynb."""
+    """Return whether this is a scan file of ptynb."""
     return bool(file.attrs.get("format") == FORMAT)
 
 

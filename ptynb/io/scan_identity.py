@@ -44,7 +44,7 @@ LENGTHS = ("wavelength", "distance", "detector_pixel")
 
 
 def geometry_from(plain: dict[str, Any]) -> AnyGeometry | None:
-    """The inverse of `plain_geometry`. Raises InvalidValueError for other values."""
+    """Return a geometry from the output of `plain_geometry`. Raise InvalidValueError for other values."""
     if not plain:
         return None
     values = {name: _tuples(value) for name, value in plain.items() if name != "kind"}

@@ -83,7 +83,7 @@ class StatusReport:
 
 
 def status_text(name: str, scan: str, status: Status, picture: dict[str, Any] | None, kept: str | None) -> bytes:
-    """Content of a `status.json`. picture: of the pictures beside it; kept: name of the newest checkpoint."""
+    """Return the content of a `status.json`. picture: metadata of the pictures; kept: name of the newest checkpoint."""
     values = {
         "format": FORMAT,
         "version": VERSION,
@@ -220,7 +220,7 @@ def _last(values: tuple[float | None, ...]) -> float | None:
 
 
 def ago(seconds: float) -> str:
-    """'just now', '40 seconds ago', '3 minutes ago', '2 days ago'."""
+    """Return a duration as text: 'just now', '40 seconds ago', '3 minutes ago', '2 days ago'."""
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
         count = int(seconds // size)
         if count >= (10 if unit == "second" else 1):

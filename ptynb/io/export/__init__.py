@@ -1,4 +1,4 @@
-"""Results for other programs: CXI, TIFF, PNG, npz; chosen by the suffix of the path."""
+"""Export of results to CXI, TIFF, PNG and npz; the suffix of the path selects the format."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A result as CXI (https://www.cxidb.org/cxi.html, version 1.5), for other programs, with its geometry.
+"""Export of a result with its geometry as CXI (https://www.cxidb.org/cxi.html, version 1.5).
 
 /cxi_version
-/entry_1/image_1        the object: data (complex), data_space "real", image_size [m], and the processing behind it
+/entry_1/image_1        the object: data (complex), data_space "real", image_size [m], and the processing
 /entry_1/image_2        the probe, in the same way
 /entry_1/instrument_1   source_1/energy [J], detector_1/{distance, x_pixel_size, y_pixel_size} [m], if known
-/entry_1/sample_1       geometry_1/translation (pattern, xyz) [m]: where the sample was moved to
+/entry_1/sample_1       geometry_1/translation (pattern, xyz) [m]: of the sample
 /entry_1/data_1         data: a link to the object, for viewers
 
 Translations are those of the sample, as `ptynb.io.formats.cxi` reads them: the probe moves the other way. Their origin
@@ -27,11 +27,11 @@ from ptynb.io.record_mapper import write_text
 
 VERSION = 150
 SHORTEST = 1e-11
-"""Lower limit of the wavelength of photons [m]; shorter ones are of electrons, for whose energy CXI has no field."""
+"""Minimum wavelength of photons [m]; shorter ones are of electrons, for whose energy CXI has no field."""
 
 
 def write_cxi(result: Result, path: Path) -> None:
-    """Write the file."""
+    """Write a result to a CXI file."""
     with replacing(path) as file:
         file["cxi_version"] = VERSION
         file.attrs.update(NX_class="NXroot", default="entry_1")
@@ -57,7 +57,7 @@ def _image(group: h5py.Group, result: Result, values: NDArray[Any], title: str) 
     group["is_fft_shifted"], group["dimensionality"] = 0, 2
     if result.pixel_size is not None:
         height, width = values.shape[-2:]
-        # CXI has x first, and a third side of length 0.
+        # CXI stores x first, and a third side of length 0.
         group["image_size"] = [width * result.pixel_size[1], height * result.pixel_size[0], 0.0]
         group["x_pixel_size"], group["y_pixel_size"] = result.pixel_size[1], result.pixel_size[0]
         for name in ("image_size", "x_pixel_size", "y_pixel_size"):

@@ -28,7 +28,7 @@ from ptynb.io.record_mapper import visible
 Of = Literal["object", "probe"]
 What = Literal["amplitude", "phase", "complex"]
 PERCENTILES = (0.1, 99.9)
-"""Percentiles between which grey levels lie; the text "values" in the PNG has their values."""
+"""Percentiles of the data for black and white; the text "values" in the PNG has their values."""
 MOST_PER_METRE = 2**31 - 1
 MOST_BYTES = 2**32 - 2**20
 """Upper limit of the bytes of pixels in a TIFF, whose offsets have 32 bits."""
@@ -36,7 +36,7 @@ MOST_BYTES = 2**32 - 2**20
 
 @dataclass(frozen=True)
 class ExportedArrays:
-    """Selection of the arrays of a result; see `ptynb.export`. Raises InvalidValueError for unknown values."""
+    """Selection of the arrays of a result; see `ptynb.export`. Raise InvalidValueError for unknown values."""
 
     of: Of = "object"
     what: What | None = None
@@ -56,7 +56,7 @@ class ExportedArrays:
         return "slice" if self.of == "object" else "mode"
 
     def layers(self, result: Result) -> NDArray[Any]:
-        """Complex (layer, y, x): all slices or modes, or the selected one."""
+        """Return a complex array (layer, y, x): all slices or modes, or the selected one."""
         found = result.slices if self.of == "object" else result.probe
         if self.slice is None:
             return found
@@ -70,7 +70,7 @@ class ExportedArrays:
 
 
 def write_png(result: Result, selected: ExportedArrays, bits: int = 8, colours: str = "gray") -> bytes:
-    """Return the content of a PNG. Raises InvalidValueError for unsupported arguments."""
+    """Return the content of a PNG. Raise InvalidValueError for unsupported arguments."""
     if bits not in (8, 16):
         raise InvalidValueError(f"bits is {bits}; expected 8 or 16.", code="argument.invalid-value")
     what = selected.what or "phase"
@@ -123,7 +123,7 @@ def write_png(result: Result, selected: ExportedArrays, bits: int = 8, colours: 
 
 
 def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
-    """Write a TIFF. Raises InvalidValueError for complex values, and for more than a TIFF can hold."""
+    """Write a TIFF. Raise InvalidValueError for complex values, and for more than a TIFF can hold."""
     import tifffile
 
     if selected.what == "complex":
@@ -162,5 +162,5 @@ def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
 
 
 def _real(field: NDArray[Any], what: str) -> NDArray[np.float32]:
-    """Amplitude or phase [rad] of complex values."""
+    """Return the amplitude or phase [rad] of a complex array."""
     return (np.abs(field) if what == "amplitude" else np.angle(field)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""All arrays of a result for numpy, without pickled objects; everything else as JSON text."""
+"""Export of a result as .npz: arrays without pickled objects, all other values as JSON text."""
 
 from __future__ import annotations
 

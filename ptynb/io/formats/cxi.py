@@ -1,4 +1,4 @@
-"""CXI files (Coherent X-ray Imaging data bank, version 1.6; https://www.cxidb.org/cxi.html) in their flavours.
+"""CXI files (Coherent X-ray Imaging data bank, version 1.6; https://www.cxidb.org/cxi.html) in their variants.
 
     entry_N/instrument_1/source_1/      wavelength [m], or energy [J]
     entry_N/instrument_1/detector_N/    distance [m] (or corner_position, or geometry_1/translation),
@@ -58,14 +58,17 @@ NEXUS_DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 
 
 def recognises(head: Head) -> bool:
-    """Whether the names at the top are those of CXI, and no group is an entry for `nexus`."""
+    """Return whether top-level names are those of CXI, and no group is an entry that the reader `nexus` accepts."""
     if head.file is None or not any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file):
         return False
     return not has_entry(head.file)
 
 
 def has_entry(file: h5py.File) -> bool:
-    """Whether a group at the top is an NXentry: of a file that is not CXI, or for ptychography by its definition."""
+    """Return whether a top-level group is an NXentry that the reader `nexus` accepts.
+
+    In a file that is also CXI, its definition has to be one for ptychography.
+    """
     is_cxi = "cxi_version" in set(file)
     for _, item in own(file):
         if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
@@ -75,16 +78,16 @@ def has_entry(file: h5py.File) -> bool:
     return False
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
-    """Return the content of a CXI file; a given pixel size replaces its basis vectors, which positions depend on."""
-    with Linked(path, given.links) as linked:
+def read(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the content of a CXI file; a pixel size in the options replaces its basis vectors, also for positions."""
+    with Linked(path, options.links) as linked:
         notes = Notes()
-        entry, place = _entry(linked, path, given, notes)
+        entry, place = _entry(linked, path, options, notes)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
         notes.sentences += patterns.notes
         detector = _detector(linked, entry, place)
-        basis = _basis(linked, detector, path, given.detector_pixel, notes)
+        basis = _basis(linked, detector, path, options.detector_pixel, notes)
         translations = translations_of(linked, _translations(entry, place, detector), patterns, path, notes)
         directions = UPRIGHT if basis is None else basis
         return FileRecord(
@@ -104,11 +107,11 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
 FORMAT = Format("CXI", recognises, read)
 
 
-def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tuple[str, str]:
-    """The names of the entry and of its patterns: the given ones, or the first."""
-    if given.patterns is not None:
-        first = given.patterns.strip("/").split("/")[0]
-        return (first if ENTRY.fullmatch(first) else "entry_1"), given.patterns
+def _entry(linked: Linked, path: Path, options: LoadOptions, notes: Notes) -> tuple[str, str]:
+    """Return the names of the entry and of its patterns: those of the options, or the first ones."""
+    if options.patterns is not None:
+        first = options.patterns.strip("/").split("/")[0]
+        return (first if ENTRY.fullmatch(first) else "entry_1"), options.patterns
     entries = sorted((name for name in linked.root if ENTRY.fullmatch(name)), key=_number) or ["entry_1"]
     found: dict[tuple[int, int], tuple[str, str]] = {}
     for entry in entries:
@@ -131,7 +134,7 @@ def _entry(linked: Linked, path: Path, given: LoadOptions, notes: Notes) -> tupl
 
 
 def _places(linked: Linked, entry: str) -> Iterator[str]:
-    """Candidates for the patterns of an entry, in the order of preference."""
+    """Yield names under which the patterns of an entry may be stored, in the order of preference."""
     for kind in ("data", "image"):
         for group in _numbered(linked, entry, kind):
             yield f"{group}/data"
@@ -141,7 +144,7 @@ def _places(linked: Linked, entry: str) -> Iterator[str]:
 
 
 def _numbered(linked: Linked, parent: str, kind: str) -> list[str]:
-    """Names of groups such as data_1, data_2 in a group, in the order of their numbers."""
+    """Return the names of numbered groups (data_1, data_2, ...) in a group, in numerical order."""
     group = linked.group(parent)
     if group is None:
         return []
@@ -153,7 +156,7 @@ def _number(name: str) -> int:
 
 
 def _detector(linked: Linked, entry: str, patterns: str) -> str:
-    """The name of the detector of these patterns: the one that contains them, or of the same number, or the first."""
+    """Return the name of the detector: the one that contains the patterns, has the same number, or is the first."""
     names = [
         detector
         for instrument in _numbered(linked, entry, "instrument")
@@ -185,7 +188,7 @@ def _wavelength(linked: Linked, entry: str, notes: Notes) -> float | None:
 
 
 def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
-    """The energy [eV] in a dataset in joules; implausible values without a unit are taken as eV or keV."""
+    """Return the energy [eV] in a dataset in joules; implausible values without a unit are taken as eV or keV."""
     found = quantity(item, "energy", "J")
     if item is None or found is None or found.value is None or not found.value > 0:
         notes.add("" if found is None else found.note)
@@ -202,7 +205,7 @@ def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
 def _basis(
     linked: Linked, detector: str, path: Path, detector_pixel: tuple[float, float] | None, notes: Notes
 ) -> NDArray[np.float64] | None:
-    """(xyz, row/column) [m]: the step from one detector row to the next, and from one column to the next."""
+    """Return the basis vectors (xyz, row/column) [m]: steps between adjacent detector rows and columns."""
     if detector_pixel is None:
         stored = linked.dataset(f"{detector}/basis_vectors")
         if stored is not None:
@@ -230,7 +233,7 @@ def _basis(
 
 
 def pixel_sizes(linked: Linked, detector: h5py.Group | None, notes: Notes) -> tuple[float, float] | None:
-    """(y, x) [m] of a detector pixel; one of them counts for both."""
+    """Return the size (y, x) of a detector pixel [m]; if one is missing, the pixel is taken as square."""
     if detector is None:
         return None
     found = [quantity(linked.dataset(f"{axis}_pixel_size", detector), "length", "m") for axis in ("y", "x")]
@@ -256,7 +259,7 @@ def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, 
 
 
 def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
-    """Candidates for the translations of these patterns."""
+    """Return names under which the translations of these patterns may be stored."""
     beside = patterns.strip("/").rpartition("/")[0]
     names = [f"{beside}/translation", f"{entry}/data_1/translation", f"{entry}/image_1/translation"]
     names += [
@@ -268,7 +271,7 @@ def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
 def translations_of(
     linked: Linked, names: tuple[str, ...], patterns: PatternSource, path: Path, notes: Notes
 ) -> NDArray[np.float64] | None:
-    """(pattern, xyz) [m] of the SAMPLE, from the first of these datasets that exists."""
+    """Return translations (pattern, xyz) of the SAMPLE [m] from the first of these datasets that exists."""
     found = next((item for item in map(linked.dataset, names) if item is not None), None)
     if found is None:
         return None
@@ -294,7 +297,7 @@ def translations_of(
 
 
 def on_detector(translations: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(pattern, yx) [m]: the probe's movement along the detector's rows and columns.
+    """Return positions (pattern, yx) [m] of the probe along the detector's rows and columns.
 
     translations: (pattern, xyz) of the sample. basis: (xyz, row/column) of the detector.
     """

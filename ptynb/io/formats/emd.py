@@ -1,4 +1,4 @@
-"""EMD as py4DSTEM and emdfile write it (version 1.0), and Berkeley's older one: HDF5 with groups of stated kinds.
+"""EMD as py4DSTEM and emdfile write it (version 1.0), and Berkeley's older version: HDF5 with typed groups.
 
     .../datacube                    emd_group_type "array" (older: 1)
         data                        (Rx, Ry, Qx, Qy): rows and columns of the scan, rows and columns of the patterns
@@ -9,8 +9,8 @@ The calibration has precedence over axes. Pixel sizes in 1/Å need the voltage, 
 `load(path, voltage=300e3)`. Its probes are patterns, not waves, so they are not used as initial guess.
 
 Orientation: py4DSTEM's x are rows, its y columns. A vector q of the detector is R(θ) q in the scan, θ = QR_rotation and
-R = [[cos, -sin], [sin, cos]] on (row, column), its components exchanged first if QR_flip. Here positions are turned
-into the detector's axes, and patterns are transposed if QR_flip, so the object is not mirrored.
+R = [[cos, -sin], [sin, cos]] on (row, column), its components exchanged first if QR_flip. Here positions are rotated
+to the detector's axes, and patterns are transposed if QR_flip, so the object is not mirrored.
 
 Source: py4DSTEM 0.14, braggvectors and process/phase; https://emdatasets.com/format.
 """
@@ -41,28 +41,28 @@ MOST = 4096
 
 
 def recognises(head: Head) -> bool:
-    """Whether a group has the attributes of EMD."""
+    """Return whether a group has the attributes of EMD."""
     try:
         return head.file is not None and any(True for _ in _cubes(head.file))
     except (OSError, RuntimeError, KeyError, ValueError):
         return False  # damaged: another reader raises the error
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the datacube and its calibration."""
-    with sentences(path, "HDF5"), Linked(path, given.links) as linked:
-        cube = _cube(linked.root.file, given, path)
+    with sentences(path, "HDF5"), Linked(path, options.links) as linked:
+        cube = _cube(linked.root.file, options, path)
         data = cube["data"]
         stacked(data.shape, path, data.name)
         check_counts(data.dtype, path, data.name)
         stored = patterns_at(linked, data.name)
         places = {"patterns": data.name, "raster": data.name}
         calibration = _calibration(cube, places)
-        voltage = None if given.beam is not None else _voltage(cube, path, places)
+        voltage = None if options.beam is not None else _voltage(cube, path, places)
         wavelength = None if voltage is None else electron_wavelength(voltage)
         step = _step(cube, calibration, path, places)
-        angle = _angle(cube, calibration, path, given.beam or wavelength, places)
-    rotation = None if given.rotation is not None else calibration.get("QR_rotation")
+        angle = _angle(cube, calibration, path, options.beam or wavelength, places)
+    rotation = None if options.rotation is not None else calibration.get("QR_rotation")
     if rotation is not None and not (isinstance(rotation, float) and math.isfinite(rotation)):
         raise FileError(
             f"{path} has the QR_rotation {str(rotation)[:40]}; expected a finite angle: give rotation=... [rad].",
@@ -89,7 +89,7 @@ FORMAT = Format("EMD (py4DSTEM)", recognises, read)
 
 
 def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
-    """Groups of arrays with four or three axes, those with four first; links out of the file are not followed."""
+    """Yield groups with an array of four or three axes, those of four first; external links are not followed."""
     found: list[h5py.Group] = []
     seen = 0
 
@@ -106,10 +106,10 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
     yield from sorted(found, key=lambda group: -group["data"].ndim)
 
 
-def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
+def _cube(file: h5py.File, options: LoadOptions, path: Path) -> h5py.Group:
     cubes = list(_cubes(file))
-    if given.patterns is not None:
-        name = given.patterns.strip("/").removesuffix("/data")
+    if options.patterns is not None:
+        name = options.patterns.strip("/").removesuffix("/data")
         chosen = [cube for cube in cubes if cube.name.strip("/") == name]
     else:
         chosen = [cube for cube in cubes if cube["data"].ndim == cubes[0]["data"].ndim]
@@ -123,7 +123,7 @@ def _cube(file: h5py.File, given: LoadOptions, path: Path) -> h5py.Group:
 
 
 def _bundles(cube: h5py.Group) -> Iterator[h5py.Group]:
-    """Groups of metadata of the cube and of those around it, nearest first."""
+    """Yield metadata groups of the cube and of its parent groups, nearest first."""
     group = cube
     while True:
         inside = dict(own(group))
@@ -194,7 +194,7 @@ def _angle(
 
 
 def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
-    """(step, unit) of an axis of the data; version 1.0 counts axes from 0, the older one from 1."""
+    """Return (step, unit) of an axis of the data; version 1.0 counts axes from 0, the older version from 1."""
     inside = dict(own(cube))
     axis = inside.get(f"dim{number + (0 if 'dim0' in inside else 1)}")
     if not isinstance(axis, h5py.Dataset) or axis.size is None or axis.size < 2 or axis.dtype.kind not in "iuf":
@@ -215,7 +215,7 @@ def _positive(value: Any, where: str, path: Path) -> float:
 
 
 def _scalar(item: h5py.Dataset) -> Any:
-    """A number as float, text as str, anything else as None."""
+    """Return the value of a scalar dataset: numbers as float, text as str, anything else as None."""
     if item.shape not in ((), (1,)):
         return None
     check_chunks(item, Path(item.file.filename))

@@ -53,21 +53,21 @@ LONGEST = 2**24
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is a .raw, or XML."""
+    """Return whether this is a .raw file, or an .xml file that contains XML."""
     if head.path.suffix.lower() == ".raw":
         return head.path.is_file()
     beginning = head.start.lstrip(b"\xef\xbb\xbf \t\r\n")
     return head.path.suffix.lower() == ".xml" and beginning.startswith(b"<")
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
-    """Return the content of the two files."""
-    policy, notes = LinkPolicy.around(path, given.links), list[str]()
+def read(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the content of the .raw and .xml files."""
+    policy, notes = LinkPolicy.around(path, options.links), list[str]()
     if path.suffix.lower() == ".raw":
         raw, xml = path, _xml_of(path, policy, notes)
     else:
         raw, xml = _raw_of(path, policy), path
-    scan = _named_scan(raw.name) if xml is None else _described_scan(xml, given)
+    scan = _named_scan(raw.name) if xml is None else _described_scan(xml, options)
     count, rest = divmod(raw.stat().st_size, STRIDE)
     if rest or not count:
         raise FileError(
@@ -84,7 +84,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         )
     frames = placed(raw, 0, (expected or count, PIXELS, PIXELS), np.dtype("<f4"), stride=STRIDE)
     wavelength = None if scan.voltage is None else electron_wavelength(scan.voltage)
-    beam = given.beam or wavelength
+    beam = options.beam or wavelength
     angle = None if scan.reciprocal is None or beam is None else scan.reciprocal * beam
     if expected is not None and expected < count:
         notes.append(f"{raw.name} has {count} patterns; the {count - expected} after the raster's are left out.")
@@ -115,8 +115,8 @@ FORMAT = Format("EMPAD", recognises, read)
 class _Metadata:
     """Content of the .xml.
 
-    raster: (rows, columns). series: patterns without a raster. step: (y, x) [m]. voltage: [V]. reciprocal: of a
-    detector pixel [1/m]. camera_length: [m]. places: where each of them was found.
+    raster: (rows, columns). series: patterns without a raster. step: (y, x) [m]. voltage: [V]. reciprocal: size
+    of a detector pixel [1/m]. camera_length: [m]. places: path of each value in the file.
     """
 
     raster: tuple[int, int] | None = None
@@ -129,7 +129,7 @@ class _Metadata:
 
 
 def _named_scan(name: str) -> _Metadata:
-    """The raster (rows, columns) in a name like "scan_x64_y48.raw"."""
+    """Return the raster (rows, columns) in a file name like "scan_x64_y48.raw"."""
     found = re.search(r"_x(\d{1,6})_y(\d{1,6})", name)
     if found is None:
         return _Metadata(places={})
@@ -137,7 +137,7 @@ def _named_scan(name: str) -> _Metadata:
 
 
 def _tree(xml: Path) -> Element:
-    """The root element. Raises FileError for what is not XML, too long, or declares a document type or entities."""
+    """Return the root element. Raise FileError if it is no XML, too long, or declares a document type or entities."""
     if xml.stat().st_size > LONGEST:
         raise FileError(
             f"{xml} has {xml.stat().st_size} bytes; expected the .xml of an EMPAD, which has a few thousand.",
@@ -159,7 +159,7 @@ def _tree(xml: Path) -> Element:
 
 
 def _raw_name(tree: Element) -> str:
-    """The name of the .raw, without its folder, which is that of another machine or leads elsewhere; "" if missing."""
+    """Return the file name of the .raw; "" if missing. Its folder is ignored: it may be one of another machine."""
     element = tree.find(".//raw_file")
     name = "" if element is None else element.get("filename") or element.get("file_name") or ""
     last = PurePosixPath(name.replace("\\", "/")).name
@@ -190,7 +190,7 @@ def _raw_of(xml: Path, policy: LinkPolicy) -> Path:
 
 
 def _xml_of(raw: Path, policy: LinkPolicy, notes: list[str]) -> Path | None:
-    """The .xml beside a .raw: that of the same name, or else the one that names it; adds notes on skipped ones."""
+    """Return the .xml that belongs to a .raw: of the same name, else one that refers to it; note skipped files."""
     beside = sorted(found for found in raw.parent.iterdir() if found.suffix.lower() == ".xml" and found.is_file())
     for candidate in beside:
         if candidate.stem == raw.stem:
@@ -203,7 +203,7 @@ def _xml_of(raw: Path, policy: LinkPolicy, notes: list[str]) -> Path | None:
         except FileError as error:
             notes.append(str(error))
             continue
-        with suppress(FileError):  # of something else
+        with suppress(FileError):  # unrelated XML
             if _raw_name(_tree(candidate)) == raw.name:
                 naming.append(candidate)
     if len(naming) > 1:
@@ -214,7 +214,7 @@ def _xml_of(raw: Path, policy: LinkPolicy, notes: list[str]) -> Path | None:
     return naming[0] if naming else None
 
 
-def _described_scan(xml: Path, given: LoadOptions) -> _Metadata:
+def _described_scan(xml: Path, options: LoadOptions) -> _Metadata:
     tree = _tree(xml)
     fields = _Fields(xml, tree)
     series = fields.whole("series", "scan_parameters/series_count")
@@ -229,7 +229,7 @@ def _described_scan(xml: Path, given: LoadOptions) -> _Metadata:
         raster=None if series is not None else raster,
         series=series,
         step=None if raster is None else _step(fields, raster),
-        voltage=None if voltage is None or given.beam is not None else volts(voltage, str(xml)),
+        voltage=None if voltage is None or options.beam is not None else volts(voltage, str(xml)),
         reciprocal=None if not calibrated else calibrated * 1e18,
         camera_length=fields.number("distance", "iom_measurements/nominal_camera_length") or None,
         places=fields.places,
@@ -237,7 +237,7 @@ def _described_scan(xml: Path, given: LoadOptions) -> _Metadata:
 
 
 def _step(fields: _Fields, raster: tuple[int, int]) -> tuple[float, float] | None:
-    """(y, x) [m]. The newer field of view is that of the longer side, for both axes."""
+    """Return the scan step (y, x) [m]. The newer field of view is that of the longer side, for both axes."""
     both = fields.text("step", "iom_measurements/optics.get_full_scan_field_of_view")
     if both is not None:
         sides = [float(number) for number in re.findall(r"[-+\d.]+(?:[eE][-+]?\d+)?", both) if _is_number(number)]
@@ -257,7 +257,7 @@ def _step(fields: _Fields, raster: tuple[int, int]) -> tuple[float, float] | Non
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of one .xml, and where each was found."""
+    """Fields of an .xml, with the path of each one that was read."""
 
     xml: Path
     tree: Element

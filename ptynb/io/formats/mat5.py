@@ -1,11 +1,12 @@
-"""MATLAB's files of versions 5 to 7: numbers, and numbers in structs, with every length checked.
+"""MATLAB files of versions 5 to 7: numeric arrays, also in structs, with every length checked.
 
-scipy reads these files too, but crashes the process on some damaged ones. Here no more is read or unpacked than the
-tags announce, and lengths that do not fit together are an error.
+scipy reads these files too, but crashes the process on some damaged ones. Here no more is read or
+decompressed than the tags announce, and inconsistent lengths are errors.
 
 A file is a header of 128 bytes and elements: a tag (type, bytes) and its data, padded to 8 bytes; up to 4 bytes of data
-are in the tag itself. A variable is an element of elements: flags, dimensions, name, and then numbers (often stored as
-a smaller type than they have), or the fields of a struct. From version 7 on, variables are compressed by zlib.
+are in the tag itself. A variable is an element that contains elements: flags, dimensions, name, and then numbers
+(often stored in a smaller type than that of the array), or the fields of a struct. From version 7 on, variables are
+compressed by zlib.
 
 Source: MathWorks, MAT-File Format (2024), Level 5.
 """
@@ -30,27 +31,28 @@ from ptynb.io.reading.packed_patterns import PIECE, UnpackingProgress
 from ptynb.io.reading.safe_reading import check_room, check_small
 
 HEAD = 2**16
-"""Bytes of a variable that contain its flags, dimensions and name; also the block size of reading compressed ones."""
+"""Number of first bytes of a variable that contain flags, dimensions and name; also the block size for reading."""
 MOST = 10_000
 """Limit of variables in a file and of fields in a struct."""
 MATRIX, COMPRESSED, STRUCT = 14, 15, 2
 CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-"""Types of arrays by their class; other classes are not numbers."""
+"""Array types by MATLAB class; other classes are not numeric."""
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-"""Types in which numbers are stored."""
+"""Storage types of numbers."""
 COMPLEX, LOGICAL = 0x0800, 0x0200
 
 
 class DamagedError(ValueError):
-    """Lengths that do not fit together."""
+    """Lengths in the file are inconsistent."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a file, of which only the head has been read.
+    """A variable of a file, of which only flags, dimensions and name have been read.
 
-    kind: its class. dtype: of its numbers, stored as `stored`. start, length: of its element in the file [bytes].
-    place, octets: of its numbers in the uncompressed element.
+    kind: MATLAB class. dtype: type of the numbers; stored: type in the file. start, length: of its element in the
+    file [bytes]. packed: whether it is compressed. place, octets: offset and size of the numbers in the decompressed
+    element [bytes].
     """
 
     path: Path
@@ -67,16 +69,16 @@ class Variable:
 
     @property
     def numbers(self) -> bool:
-        """Whether it is an array of numbers."""
+        """Whether it is a numeric array."""
         return self.kind in CLASSES
 
     @property
     def whole(self) -> bool:
-        """Whether its numbers are stored uncompressed, in their own type."""
+        """Whether its numbers are stored uncompressed, in the type of the array."""
         return not self.packed and self.dtype.kind != "c" and self.stored.newbyteorder("=") == self.dtype
 
     def values(self, progress: UnpackingProgress | None = None) -> NDArray[Any]:
-        """All of its numbers, with axes in MATLAB's order. Raises FileError for a damaged file."""
+        """Return the array with axes in MATLAB's order. Raise FileError if the file is damaged."""
         parts = 2 if self.dtype.kind == "c" else 1
         check_room(parts * self.octets + math.prod(self.shape) * self.dtype.itemsize, self.name, self.path)
         with _as_file_error(self.path):
@@ -87,7 +89,7 @@ class Variable:
             return _numbers(content, self.place, self.shape, self.dtype, self.stored)
 
     def fields(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """(name, numbers) of a struct of one element, and of structs in it ("p/lambda")."""
+        """Yield (name, array) of the numeric fields of a 1 x 1 struct and of nested structs ("p/lambda")."""
         check_small(self.length if not self.packed else 0, f"the struct {self.name}", self.path)
         with _as_file_error(self.path):
             order = _order(self.stored)
@@ -97,7 +99,7 @@ class Variable:
 
 
 def variables(path: Path) -> list[Variable]:
-    """The variables of a file. Raises FileError for one that is damaged, or not of this version."""
+    """Return the variables of a file. Raise FileError if it is damaged, or not of this version."""
     found: list[Variable] = []
     with _as_file_error(path), path.open("rb") as file:
         header, size = file.read(128), path.stat().st_size
@@ -152,7 +154,7 @@ def _unpacked(
     most: int | None,
     progress: UnpackingProgress | None = None,
 ) -> bytes | bytearray:
-    """The first `most` bytes of an element without its tag; all announced ones if None."""
+    """Return the first `most` bytes of an element without its tag, decompressed; all announced bytes if None."""
     with path.open("rb") as file:
         file.seek(start)
         if not packed:
@@ -169,7 +171,7 @@ def _unpacked(
             block = unpack.unconsumed_tail or file.read(min(HEAD, left))
             if not unpack.unconsumed_tail:
                 left -= len(block)
-            # In pieces, between which Ctrl-C is handled.
+            # In blocks, between which Ctrl-C is handled.
             piece = unpack.decompress(block, min(PIECE, end - len(found)))
             if not piece and not block:
                 break
@@ -183,7 +185,7 @@ def _unpacked(
 
 
 def _tag(content: bytes | bytearray, at: int, order: str) -> tuple[int, int, int, int]:
-    """(type, bytes, offset of the data, offset of the next element)."""
+    """Return (type, length, offset of the data, offset of the next element) [bytes] of the element at an offset."""
     if at < 0 or at + 8 > len(content):
         raise DamagedError("an element ends too early")
     kind, length = struct.unpack_from(f"{order}2I", content, at)
@@ -196,7 +198,7 @@ def _tag(content: bytes | bytearray, at: int, order: str) -> tuple[int, int, int
 
 
 def _head(content: bytes | bytearray, order: str) -> tuple[int, int, tuple[int, ...], str, int]:
-    """(class, flags, shape, name, offset of what follows) of a variable."""
+    """Return (class, flags, shape, name, offset of the next element) of a variable."""
     _, length, at, after = _tag(content, 0, order)
     if length != 8 or at + 8 > len(content):
         raise DamagedError("a variable has no flags")
@@ -216,7 +218,7 @@ def _head(content: bytes | bytearray, order: str) -> tuple[int, int, tuple[int, 
 def _types(
     content: bytes | bytearray, at: int, order: str, kind: int, flags: int, shape: tuple[int, ...]
 ) -> tuple[np.dtype[Any], np.dtype[Any], int, int]:
-    """(type, stored type, offset, bytes) of the numbers of an array."""
+    """Return (type, stored type, offset, length [bytes]) of the numbers of an array."""
     number, octets, place, _ = _tag(content, at, order)
     if number not in TYPES or octets != math.prod(shape) * np.dtype(TYPES[number]).itemsize:
         raise DamagedError(f"an array of {shape} has {octets} bytes of type {number}")

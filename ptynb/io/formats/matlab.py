@@ -6,7 +6,7 @@ is (pattern, ky, kx), recognised by two equal sides at the end, or by the number
 as well, and those of the struct `p` of PtychoShelves and fold_slice have their units:
 
     p.lambda [m], p.energy [keV], p.z [m], p.ds (detector pixel [m]), p.positions_real (pattern, yx) [m]
-    ppY, ppX [m]: positions of the sample's stage; the probe moves the other way on it
+    ppY, ppX [m]: positions of the sample's stage; the probe moves in the opposite direction
 
 Beside "*_dp.hdf5", which has (pattern, y, x) as h5py counts axes, "*_para.hdf5" is read for ppY and ppX.
 
@@ -47,7 +47,7 @@ P_FIELDS = {"z": "distance", "ds": "detector_pixel", "energy": "energy_keV"}
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is a MATLAB file, by its first bytes, suffix, attributes, or a file of positions beside it."""
+    """Return whether this is a MATLAB file, by first bytes, suffix, attributes, or an accompanying positions file."""
     if head.file is None:
         return head.start.startswith(b"MATLAB 5.0") or (head.path.suffix.lower() == ".mat" and head.path.is_file())
     if head.start.startswith(b"MATLAB 7.3") or head.path.suffix.lower() == ".mat" or _para(head.path) is not None:
@@ -55,25 +55,25 @@ def recognises(head: Head) -> bool:
     return any("MATLAB_class" in item.attrs for _, item in own(head.file) if isinstance(item, h5py.Dataset))
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the variables."""
     if not h5py.is_hdf5(path):
-        return found_in(FORMAT.name, _renamed(_version_5(path), path), given, path)
+        return found_in(FORMAT.name, _with_standard_names(_version_5(path), path), options, path)
     with sentences(path, "HDF5"):
-        return found_in(FORMAT.name, _renamed(_version_73(path, given), path), given, path)
+        return found_in(FORMAT.name, _with_standard_names(_version_73(path, options), path), options, path)
 
 
 FORMAT = Format("MATLAB", recognises, read)
 
 
 def _para(path: Path) -> Path | None:
-    """The file with positions beside "*_dp.hdf5"."""
+    """Return the file "*_para.hdf5" with the positions of "*_dp.hdf5"; None if there is none."""
     beside = path.with_name(f"{path.name.removesuffix('_dp.hdf5')}_para.hdf5")
     return beside if path.name.endswith("_dp.hdf5") and beside.is_file() else None
 
 
-def _renamed(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArray]:
-    """Fields of p under names with units; ppY and ppX combined to positions of the probe."""
+def _with_standard_names(arrays: dict[str, StoredArray], path: Path) -> dict[str, StoredArray]:
+    """Rename fields of p to names with units, and combine ppY and ppX to positions of the probe."""
     named = {
         f"p/{P_FIELDS[name[2:]]}" if name.startswith("p/") and name[2:] in P_FIELDS else name: stored
         for name, stored in arrays.items()
@@ -100,7 +100,10 @@ def _probe_of_stage(rows: StoredArray, columns: StoredArray, path: Path) -> NDAr
 
 
 def _order(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
-    """The axes in the order (pattern, y, x) or (row, column, y, x); count: of positions. () for other arrays."""
+    """Return the permutation of axes to (pattern, y, x) or (row, column, y, x); () for other arrays.
+
+    count: number of positions; None if unknown.
+    """
     if len(shape) not in (3, 4):
         return ()
     in_order = shape[-1] == shape[-2] and shape[0] != shape[1]
@@ -138,17 +141,17 @@ def _version_5(path: Path) -> dict[str, StoredArray]:
             shape, dtype = variable.shape, variable.dtype
             arrays[variable.name] = StoredArray(shape, dtype, variable.values, partial(_frames_5, variable))
         else:
-            arrays |= {name: _held(name, value, path) for name, value in variable.fields()}
+            arrays |= {name: _array_in_memory(name, value, path) for name, value in variable.fields()}
     return arrays
 
 
-def _held(name: str, value: NDArray[Any], path: Path) -> StoredArray:
+def _array_in_memory(name: str, value: NDArray[Any], path: Path) -> StoredArray:
     frames = partial(_packed, value.shape, value.dtype, lambda progress: value, name, path)
     return StoredArray(value.shape, value.dtype, lambda: value, frames)
 
 
 def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | None]:
-    """Patterns read in place if they are stored uncompressed and contiguously; else in memory."""
+    """Return patterns that are read in place if stored uncompressed and contiguously; else in memory."""
     shape, path = variable.shape, variable.path
     order = _order(shape, count)
     if not variable.whole or not order or order[0] == 0:
@@ -167,10 +170,10 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
 # Version 7.3
 
 
-def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
+def _version_73(path: Path, options: LoadOptions) -> dict[str, StoredArray]:
     para = _para(path)
     if para is not None:
-        LinkPolicy.around(path, given.links).check(para, f"{path} stores its positions")
+        LinkPolicy.around(path, options.links).check(para, f"{path} stores its positions")
     with open_for_reading(path) as file:
         arrays = {name: _dataset(path, found, para is None) for name, found in _datasets(file)}
     if para is not None:
@@ -180,7 +183,7 @@ def _version_73(path: Path, given: LoadOptions) -> dict[str, StoredArray]:
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Datasets by name; links out of the file are not followed."""
+    """Yield (name, dataset); links out of the file are not followed."""
     found: list[tuple[str, h5py.Dataset]] = []
 
     def visit(name: str, item: Any) -> bool | None:
@@ -195,7 +198,7 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
 
 
 def _dataset(path: Path, dataset: h5py.Dataset, as_matlab: bool) -> StoredArray:
-    """A variable of version 7.3; `as_matlab`: its axes are reversed in HDF5."""
+    """Return a variable of version 7.3. as_matlab: whether its axes are reversed in HDF5."""
     check_chunks(dataset, path)
     dtype = dataset.dtype
     if dtype.names is not None and set(dtype.names) == {"real", "imag"}:

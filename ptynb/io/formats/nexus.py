@@ -1,9 +1,9 @@
-"""NeXus files (https://manual.nexusformat.org), NXcxi_ptycho among them: found by NX_class, not by name.
+"""NeXus files (https://manual.nexusformat.org), also NXcxi_ptycho; groups are identified by NX_class, not by name.
 
     NXentry             definition = NXcxi_ptycho or NXptycho
     NXbeam              incident_wavelength, incident_beam_energy, incident_energy or energy; else NXmonochromator
     NXdetector          data (pattern, y, x) or (row, column, y, x), or data_000001 and so on (of more axes, those of
-                        length 1 in front of y count for nothing: (row, column, 1, y, x)); distance,
+                        length 1 before y are ignored: (row, column, 1, y, x)); distance,
                         x_pixel_size, y_pixel_size, pixel_mask (0 is good)
     NXdata              signal: the patterns; data_000001 and so on, as Eiger's master files link them; y, x
     translation         (pattern, xyz), of the SAMPLE: the probe moves the other way
@@ -57,21 +57,21 @@ MASKS = "pixel_mask", "mask", "detectorSpecific/pixel_mask"
 MOST_PHOTON = 1e6
 """Upper limit of a photon energy [eV]; higher ones are of the storage ring."""
 DIRECTIONS = {"y": (0.0, 1.0, 0.0), "x": (1.0, 0.0, 0.0)}
-"""Directions of motors without a vector."""
+"""Directions (xyz) of motors without an attribute `vector`."""
 
 
 def recognises(head: Head) -> bool:
-    """Whether a group at the top is an NXentry that `cxi` does not read."""
+    """Return whether a top-level group is an NXentry that the reader `cxi` does not accept."""
     return head.file is not None and has_entry(head.file)
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
-    """Return the content of a NeXus file; what is outside its classes is searched by name."""
-    with Linked(path, given.links) as linked:
+def read(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the content of a NeXus file; values that are in no NeXus class are searched by name."""
+    with Linked(path, options.links) as linked:
         notes = Notes()
-        entry = _entry(linked, given, notes)
+        entry = _entry(linked, options, notes)
         classes = _Classes(linked, entry)
-        place = given.patterns or _patterns(linked, classes, path, notes)
+        place = options.patterns or _patterns(linked, classes, path, notes)
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
         notes.sentences += patterns.notes
@@ -85,7 +85,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
             "distance": by_name["distance"] if distance is None else distance,
             "detector_pixel": by_name.get("detector_pixel") if pixel is None else pixel,
             "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
-            "positions": _positions(linked, classes, entry, patterns, names, given, notes),
+            "positions": _positions(linked, classes, entry, patterns, names, options, notes),
         }
         notes.sentences += loose.sentences
         notes.places = {**spare.places, **loose.places, **notes.places}
@@ -107,12 +107,12 @@ class _Classes:
                 self._groups.setdefault(nx_class(item), []).append((name, item))
 
     def of(self, *kinds: str) -> Iterator[tuple[str, h5py.Group]]:
-        """(name, group) of these classes, in their order."""
+        """Yield (name, group) of all groups of these classes, in the order of the arguments."""
         for kind in kinds:
             yield from self._groups.get(kind, ())
 
     def detector_of(self, patterns: Item | None) -> h5py.Group | None:
-        """The detector that contains these patterns, else the first one."""
+        """Return the detector group that contains these patterns, else the first one."""
         detectors = [group for _, group in self.of("NXdetector")]
         for group in detectors:
             data = self.linked.get("data", group)
@@ -121,15 +121,15 @@ class _Classes:
         return next(iter(detectors), None)
 
 
-def _entry(linked: Linked, given: LoadOptions, notes: Notes) -> h5py.Group:
-    """The given entry, else one for ptychography by its definition, else the file's default, else the first."""
+def _entry(linked: Linked, options: LoadOptions, notes: Notes) -> h5py.Group:
+    """Return the entry of the options, else one with a definition for ptychography, else the default or first entry."""
     entries = {
         name: item
         for name, item in linked.children(linked.root)
         if isinstance(item, h5py.Group) and nx_class(item) == "NXentry"
     }
-    if given.patterns is not None and given.patterns.strip("/").split("/")[0] in entries:
-        return entries[given.patterns.strip("/").split("/")[0]]
+    if options.patterns is not None and options.patterns.strip("/").split("/")[0] in entries:
+        return entries[options.patterns.strip("/").split("/")[0]]
     default = str(attribute_of(linked.root, "default") or "").strip("/").split("/")[0]
     fitting = [name for name, item in entries.items() if text(linked.dataset("definition", item)) in NEXUS_DEFINITIONS]
     ordered = list(dict.fromkeys([*fitting, *([default] if default in entries else []), *entries]))
@@ -141,7 +141,7 @@ def _entry(linked: Linked, given: LoadOptions, notes: Notes) -> h5py.Group:
 
 
 def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> str:
-    """The name of the patterns: those of detectors and plots, else any dataset of their shape."""
+    """Return the name of the patterns: in NXdetector or NXdata, else any dataset of their shape."""
     found: dict[str, Item] = {}
     for name, group in classes.of("NXdetector", "NXdata", "NXcollection"):
         signal = str(attribute_of(group, "signal") or "data")
@@ -151,10 +151,10 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
                 found[f"{name}/{one}"] = item
         if numbered(group):
             found[name] = group
-    kept = without_doubles(linked, found)
-    if len(kept) == 1:
-        return next(iter(kept))
-    chosen = choose(kept or candidates(linked), path, linked)
+    unique = without_doubles(linked, found)
+    if len(unique) == 1:
+        return next(iter(unique))
+    chosen = choose(unique or candidates(linked), path, linked)
     if chosen is None:
         raise plain_hdf5.nothing_found(linked)
     notes.sentences += chosen[1]
@@ -187,7 +187,7 @@ def _wavelength(linked: Linked, classes: _Classes, notes: Notes) -> float | None
 def _detector(
     linked: Linked, detector: h5py.Group | None, notes: Notes
 ) -> tuple[float | None, tuple[float, float] | None]:
-    """(distance [m], pixel (y, x) [m])."""
+    """Return (distance [m], pixel size (y, x) [m])."""
     if detector is None:
         return None, None
     distance = None
@@ -214,11 +214,11 @@ def _positions(
     entry: h5py.Group,
     patterns: PatternSource,
     names: Names,
-    given: LoadOptions,
+    options: LoadOptions,
     notes: Notes,
 ) -> NDArray[np.float64] | None:
-    """(pattern, yx) [m] of the probe, from the movement of the sample."""
-    if given.positions is not None or given.raster or given.step:
+    """Return positions (pattern, yx) [m] of the probe, from the translations of the sample."""
+    if options.positions is not None or options.raster or options.step:
         return None
     count = patterns.frames.shape[0]
     translations = _translations(linked, entry, count, notes)
@@ -257,7 +257,7 @@ def _translations(linked: Linked, entry: h5py.Group, count: int, notes: Notes) -
 
 
 def _motors(linked: Linked, classes: _Classes, patterns: PatternSource, notes: Notes) -> NDArray[np.float64] | None:
-    """(pattern, xyz) [m]: the sum of the sample's motors, each along its vector."""
+    """Return translations (pattern, xyz) [m]: the sum of the sample's motors, each along its vector."""
     total, places = np.zeros((patterns.frames.shape[0], 3)), []
     samples = [f"{name}/" for name, _ in classes.of("NXsample")]
     for name, group in classes.of("NXtransformations"):
@@ -282,7 +282,7 @@ def _motors(linked: Linked, classes: _Classes, patterns: PatternSource, notes: N
 
 
 def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, linked: Linked) -> None:
-    """Raise FileError for a motor with another number of values than patterns: without it the scan would be a line."""
+    """Raise FileError if the number of a motor's values does not match the patterns; ignoring it would give a line."""
     count, raster = patterns.frames.shape[0], patterns.raster or ()
     for item in found.values():
         stated = attribute_of(item, "transformation_type")
@@ -297,7 +297,7 @@ def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, link
 
 
 def _scanned(found: dict[str, h5py.Dataset], patterns: PatternSource) -> list[str]:
-    """Names of motors with a value for each pattern, row or column; the one of rows first."""
+    """Return the names of motors with a value for each pattern, row or column; that of the rows first."""
     count, raster = patterns.frames.shape[0], patterns.raster or ()
     moved = [
         name
@@ -323,7 +323,7 @@ def _over_scan(item: h5py.Dataset, number: int, patterns: PatternSource) -> NDAr
 
 
 def _vector(item: h5py.Dataset, name: str) -> NDArray[np.float64] | None:
-    """The direction (xyz) of a motor: its attribute, or by the last letter of its name."""
+    """Return the direction (xyz) of a motor: its attribute `vector`, else by the last letter of its name."""
     try:
         stated = np.asarray(item.attrs["vector"], dtype=np.float64).ravel() if "vector" in item.attrs else None
     except (OSError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""numpy's files: .npy, whose patterns are read in place, and .npz, an archive of them.
+"""numpy files: .npy, whose patterns are read in place, and .npz, an archive of them.
 
 .npy: (pattern, y, x), or (row, column, y, x) of a scan line by line. .npz: arrays with names, as
 `ptynb.io.reading.named_arrays` lists them; those of numpy.savez are read in place, those of savez_compressed are
@@ -37,16 +37,16 @@ MAGIC = b"\x93NUMPY"
 LONGEST = 2**16
 """Upper limit of the bytes of a header; numpy writes 128."""
 LOCAL = struct.Struct("<4s5H3I2H")
-"""Header of a member of an archive; its last two numbers are the lengths of the name and of the extra field."""
+"""Local header of a member of an archive; the last two numbers are the lengths of name and extra field."""
 
 
 def recognises_npy(head: Head) -> bool:
-    """Whether the file begins with the header of .npy."""
+    """Return whether the file begins with the header of .npy."""
     return head.start.startswith(MAGIC)
 
 
 def recognises_npz(head: Head) -> bool:
-    """Whether this is an archive of .npy, or a truncated one of that suffix."""
+    """Return whether this is an archive of .npy files, or a truncated archive with the suffix .npz."""
     if not head.start.startswith(b"PK"):
         return False
     try:
@@ -56,16 +56,16 @@ def recognises_npz(head: Head) -> bool:
         return head.path.suffix.lower() == ".npz"
 
 
-def read_npy(path: Path, given: LoadOptions) -> FileRecord:
-    """Return the patterns of a .npy."""
+def read_npy(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the patterns of a .npy file."""
     with path.open("rb") as file:
         shape, dtype, fortran, offset = _header(file, path, "")
     frames, raster = _frames(path, offset, shape, dtype, fortran, "")
     return FileRecord(format=NPY.name, frames=frames, raster=raster, places={"patterns": str(path)})
 
 
-def read_npz(path: Path, given: LoadOptions) -> FileRecord:
-    """Return the content of an .npz."""
+def read_npz(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the content of an .npz file."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
@@ -74,7 +74,7 @@ def read_npz(path: Path, given: LoadOptions) -> FileRecord:
         raise FileError(
             f"{path} is not a whole .npz ({reason(error)}); write it again with numpy.savez.", code="file.damaged"
         ) from None
-    return found_in(NPZ.name, arrays, given, path)
+    return found_in(NPZ.name, arrays, options, path)
 
 
 NPY = Format("npy", recognises_npy, read_npy)
@@ -82,7 +82,7 @@ NPZ = Format("npz", recognises_npz, read_npz)
 
 
 def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:
-    """(shape, type, whether in Fortran's order, bytes of the header) of an array in numpy's format."""
+    """Return (shape, type, whether in Fortran order, length of the header [bytes]) of an array in numpy's format."""
     at = f" at {where}" if where else ""
     start = file.read(8)
     long = len(start) == 8 and start[6] >= 2
@@ -113,7 +113,7 @@ def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], n
 def _frames(
     path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], fortran: bool, where: str
 ) -> tuple[Frames, Raster | None]:
-    """Uncompressed patterns in a file, from `offset` on."""
+    """Return uncompressed patterns in a file, from `offset` [bytes] on, and their raster."""
     stack, raster = stacked(shape, path, where)
     check_counts(dtype, path, where)
     if fortran:
@@ -153,7 +153,7 @@ def _refuse_objects(path: Path, name: str) -> Any:
 
 
 def _whole(path: Path, name: str, progress: UnpackingProgress | None = None) -> NDArray[Any]:
-    """All of a member of checked size; no more is unpacked than its header announces."""
+    """Return the array of a member whose size was checked; no more is unpacked than its header announces."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
             shape, dtype, fortran, _ = _header(file, path, name)

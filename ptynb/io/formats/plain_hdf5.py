@@ -1,4 +1,4 @@
-"""HDF5 files that follow no convention: patterns by their shape, the rest by names that many programs use."""
+"""HDF5 files that follow no convention: patterns are found by shape, other values by commonly used names."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ ORDER = "give positions=array (pattern, yx) [m] where that is wrong."
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is HDF5; tried last."""
+    """Return whether this is an HDF5 file; tried last."""
     return head.file is not None
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
-    """Return what can be found without a convention; every assumption is a note."""
-    with Linked(path, given.links) as linked:
+def read(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the values that were found by name and shape; every assumption is noted."""
+    with Linked(path, options.links) as linked:
         notes = Notes()
-        if given.patterns is not None:
-            place = given.patterns
+        if options.patterns is not None:
+            place = options.patterns
         else:
             chosen = choose(candidates(linked), path, linked)
             if chosen is None:
@@ -43,26 +43,26 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         patterns = patterns_at(linked, place)
         notes.at("patterns", patterns.place)
         notes.sentences += patterns.notes
-        return FileRecord(format=FORMAT.name, **described(names, patterns, given, notes), **noted(notes))
+        return FileRecord(format=FORMAT.name, **described(names, patterns, options, notes), **noted(notes))
 
 
 FORMAT = Format("HDF5", recognises, read)
 
 
 def noted(notes: Notes) -> dict[str, Any]:
-    """Places and notes, as `FileRecord` takes them."""
+    """Return the arguments `places` and `notes` of `FileRecord`."""
     return {"places": notes.places, "notes": tuple(notes.sentences)}
 
 
-def described(names: Names, patterns: PatternSource, given: LoadOptions, notes: Notes) -> dict[str, Any]:
-    """Frames, positions, beam, distances and mask, by names, as `FileRecord` takes them."""
+def described(names: Names, patterns: PatternSource, options: LoadOptions, notes: Notes) -> dict[str, Any]:
+    """Return arguments of `FileRecord`, found by name: frames, positions, beam, distances and mask."""
     frames: Frames = patterns.frames
     found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
     found |= {"frames": frames, "raster": patterns.raster, "mask": known.mask_in(names, frames.shape[1:], notes)}
     step = notes.number("step", names.number(known.STEP, "length", "m"))
     if step is not None:
         found["step"] = (step, step)
-    if given.positions is None and not given.raster and not given.step:
+    if options.positions is None and not options.raster and not options.step:
         found |= _positions(names, patterns, notes)
     return found
 
@@ -86,7 +86,7 @@ def _positions(names: Names, patterns: PatternSource, notes: Notes) -> dict[str,
 
 
 def wavelength(names: Names, notes: Notes) -> float | None:
-    """Wavelength [m], from a wavelength, a photon energy or a voltage, by name."""
+    """Return the wavelength [m] from a wavelength, photon energy or voltage, found by name."""
     length = names.number(known.WAVELENGTH, "length", "m")
     if length is not None:
         return notes.number("wavelength", _scaled_length(length, names, notes))
@@ -97,15 +97,15 @@ def wavelength(names: Names, notes: Notes) -> float | None:
     return None if voltage is None or voltage <= 0 else electron_wavelength(voltage)
 
 
-def _unit_stated(found: Quantity, names: Names, wanted: tuple[str, ...]) -> bool:
-    for named in names.all(wanted):
+def _unit_stated(found: Quantity, names: Names, aliases: tuple[str, ...]) -> bool:
+    for named in names.all(aliases):
         if found.place in (named.item.name.lstrip("/"), f"{named.item.name.lstrip('/')}@{named.attribute}"):
             return bool(named.unit or (named.attribute is None and units_of(named.item)))
     return False
 
 
 def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
-    """A wavelength; without a unit, one that is implausible in metres is in ångström."""
+    """Return a wavelength; without a unit, a value that is implausible in metres is taken as ångström."""
     assert found.value is not None
     if _unit_stated(found, names, known.WAVELENGTH) or found.value < 1e-4:
         return found
@@ -116,7 +116,7 @@ def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
 
 
 def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
-    """A photon energy [eV]; without a unit it is taken as joules, eV or keV by its size."""
+    """Return a photon energy [eV]; without a unit it is taken as joules, eV or keV by its magnitude."""
     assert found.value is not None
     notes.at("energy", found.place)
     notes.add(found.note)
@@ -130,7 +130,7 @@ def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
 
 
 def detector(names: Names, notes: Notes) -> dict[str, Any]:
-    """Distance and pixel size of the detector [m], by name."""
+    """Return arguments of `FileRecord`, found by name: distance and pixel size of the detector [m]."""
     found: dict[str, Any] = {"distance": notes.number("distance", names.number(known.DISTANCE, "length", "m"))}
     y = names.number(known.PIXEL_Y, "length", "m")
     x = names.number(known.PIXEL_X, "length", "m")
@@ -143,7 +143,7 @@ def detector(names: Names, notes: Notes) -> dict[str, Any]:
 
 
 def nothing_found(linked: Linked) -> FileError:
-    """The error for an HDF5 file without patterns, or with links that were not followed."""
+    """Return the error for an HDF5 file without patterns, or with links that were not followed."""
     for name, item in linked.walk():
         if isinstance(item, h5py.Dataset) and item.ndim > 4 and is_real(item.dtype):
             return other_axes(item.shape, linked.path, name.strip("/"))

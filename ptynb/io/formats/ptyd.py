@@ -3,7 +3,7 @@
     meta/               energy [keV], distance [m], psize (y, x) [m], center, shape
     chunks/0, 1, ...    data (pattern, y, x), positions (pattern, yx) [m] of the probe, indices,
                         weights (pattern, y, x), 0 where a pixel is bad; also in other files, by links
-    info/               what it was prepared with: weight2d (y, x), propagation
+    info/               parameters of the preparation: weight2d (y, x), propagation
 
 Before they are written, patterns are cropped about their centre and oriented as positions are counted.
 """
@@ -37,18 +37,18 @@ from ptynb.io.reading.records import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
 LOOKED_AT = 64
-"""Number of patterns whose weights are read; they are mostly the same."""
+"""Number of patterns whose weights are read; weights of all patterns are usually the same."""
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is what ptypy writes: chunks beside meta or info."""
+    """Return whether the file has the groups that ptypy writes: chunks, and meta or info."""
     names = set() if head.file is None else set(head.file)
     return "chunks" in names and bool(names & {"meta", "info"})
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of a .ptyd file."""
-    with Linked(path, given.links) as linked:
+    with Linked(path, options.links) as linked:
         notes = Notes()
         if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
             raise FileError(
@@ -89,7 +89,7 @@ FORMAT = Format("ptypy .ptyd", recognises, read)
 
 
 def _stored(linked: Linked, names: tuple[str, ...]) -> h5py.Dataset | None:
-    """The first of these datasets that exists; None and pickled objects of ptypy do not count."""
+    """Return the first of these datasets that exists; stored None and pickled objects of ptypy are skipped."""
     for name in names:
         found = linked.dataset(name)
         if found is not None and attribute_of(found, "type") not in ("None", "pickle", "record_array"):
@@ -100,7 +100,7 @@ def _stored(linked: Linked, names: tuple[str, ...]) -> h5py.Dataset | None:
 def _positions(
     linked: Linked, names: list[str], parts: list[PatternSource], notes: Notes
 ) -> NDArray[np.float64] | None:
-    """(pattern, yx) [m]: of each chunk, else of the whole scan, by the patterns' indices."""
+    """Return positions (pattern, yx) [m]: of each chunk, else of the whole scan, by the patterns' indices."""
     found: list[NDArray[np.float64]] = []
     for name, part in zip(names, parts, strict=True):
         stored = _stored(linked, (f"chunks/{name}/positions",))
@@ -143,7 +143,7 @@ def _pixel(linked: Linked, notes: Notes) -> tuple[float, float] | None:
 
 
 def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Notes) -> NDArray[np.bool_] | None:
-    """Pixels that have a weight in all patterns that are read."""
+    """Return a mask (y, x) of pixels with a positive weight in all patterns that are read; None if unknown."""
     good: NDArray[np.bool_] | None = None
     for name in names:
         stored = _stored(linked, (f"chunks/{name}/weights",))
@@ -165,7 +165,7 @@ def _mask(linked: Linked, names: list[str], window: tuple[int, ...], notes: Note
 
 
 def _has_weight(stored: h5py.Dataset, most: int) -> NDArray[np.bool_]:
-    """(pattern, y, x): whether pixels have a weight, in at most so many patterns that are spread over the dataset."""
+    """Return (pattern, y, x) bool: whether weights are positive, in up to `most` patterns spread over the dataset."""
     if stored.dtype.kind not in "biuf":
         raise FileError(
             f"{stored.file.filename} has weights of type {stored.dtype} at {where(stored)}; expected real numbers.",

@@ -1,8 +1,8 @@
-"""Files of microscopes through RosettaSciIO: MIB, DM3/DM4, EMD of Velox, BLO, TVIPS and MRC.
+"""Files of electron microscopes, read by RosettaSciIO: MIB, DM3/DM4, EMD of Velox, BLO, TVIPS and MRC.
 
 RosettaSciIO is optional (`pip install 'ptynb[formats]'`) and imported when needed. Files are opened lazily, by each
-process. Taken from it are the axes with scales and units, the beam's energy [kV] and the camera length [mm]. Detector
-axes are those in reciprocal lengths or angles if there are two, else its signal axes.
+process. It provides the axes with scales and units, the beam energy [kV] and the camera length [mm]. Detector axes are
+those in reciprocal lengths or angles if there are two, else its signal axes.
 
 Orientation: as RosettaSciIO orders the axes, rows before columns in scan and patterns; nothing is flipped or rotated.
 Files without a raster (MIB without .hdr, TVIPS) are a stack: give raster=(rows, columns).
@@ -41,7 +41,7 @@ PACKAGE = "RosettaSciIO"
 
 @dataclass(frozen=True)
 class RosettaFormat:
-    """A format of RosettaSciIO: its name for messages, its module, and its test."""
+    """A format of RosettaSciIO: name for messages, module of RosettaSciIO, and function that recognises a file."""
 
     name: str
     module: str
@@ -49,7 +49,7 @@ class RosettaFormat:
 
 
 def _is_dm(head: Head) -> bool:
-    """Version 3 or 4, then the length of the tags (4 or 8 bytes), then 0 or 1 for the order of bytes."""
+    """Test for version 3 or 4, the length of the tags (4 or 8 bytes), and the byte order (0 or 1)."""
     version = int.from_bytes(head.start[:4], "big")
     place = {3: 8, 4: 12}.get(version, 0)
     return bool(place) and head.start[place : place + 4] in (b"\0\0\0\0", b"\0\0\0\1")
@@ -62,7 +62,7 @@ def _is_velox(head: Head) -> bool:
 
 
 def _is_tvips(head: Head) -> bool:
-    """A header of 256 bytes, version 1 or 2, and TVIPS in it or as suffix."""
+    """Test for a header of 256 bytes with version 1 or 2, and "TVIPS" in the header or as suffix."""
     named = b"TVIPS" in head.start[:256] or head.path.suffix.lower() == ".tvips"
     return named and head.start[:4] == b"\0\1\0\0" and head.start[4:8] in (b"\1\0\0\0", b"\2\0\0\0")
 
@@ -78,13 +78,13 @@ KINDS = (
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is one of these formats."""
+    """Return whether the file has one of the formats in `KINDS`."""
     return any(kind.recognises(head) for kind in KINDS)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of an array: its length, its step in `unit`, and whether it belongs to the scan."""
+    """An axis of an array: length, step [unit], unit, and whether it belongs to the scan."""
 
     size: int
     scale: float
@@ -94,10 +94,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class RosettaFrames(FileFrames):
-    """Patterns of a file that RosettaSciIO reads; each process opens it itself.
+    """Patterns of a file that RosettaSciIO reads; each process opens the file itself.
 
-    module: of RosettaSciIO. number: of the signal in the file. order: its axes as (scan..., y, x). grid: lengths of the
-    scan's axes.
+    module: of RosettaSciIO. number: index of the signal in the file. order: permutation of its axes to (scan..., y, x).
+    grid: lengths of the scan's axes.
     """
 
     path: Path
@@ -110,11 +110,11 @@ class RosettaFrames(FileFrames):
     policy: LinkPolicy
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1."""
+        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
         return self.local().read(start, stop)
 
     def local(self) -> Frames:
-        """The same with the file open."""
+        """Return frames that have the file open in this process."""
         with sentences(self.path, PACKAGE):
             data = _signals(self.path, self.module, self.policy, self.grid)[self.number]["data"].transpose(self.order)
         return OpenedFrames(self, data)
@@ -129,7 +129,7 @@ class OpenedFrames(Frames):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
+        """Shape (pattern, y, x)."""
         return self.closed.shape
 
     @property
@@ -139,11 +139,11 @@ class OpenedFrames(Frames):
 
     @property
     def in_file(self) -> bool:
-        """Patterns are read when they are needed."""
+        """Always True: patterns are read when they are needed."""
         return True
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1, row by row of the scan."""
+        """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         columns, at = self.closed.grid[-1], start
         with sentences(self.closed.path, PACKAGE):
@@ -158,15 +158,15 @@ class OpenedFrames(Frames):
         return patterns
 
     def part(self, start: int, stop: int) -> Frames:
-        """The closed file, which can be sent to other processes."""
+        """Return the closed file, which can be sent to other processes."""
         return self.closed
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return what RosettaSciIO reads from the file."""
     require("rsciio", PACKAGE, path)
-    policy = LinkPolicy.around(path, given.links)
-    path = path.resolve()  # companion files are searched where engines search
+    policy = LinkPolicy.around(path, options.links)
+    path = path.resolve()  # companion files are searched in the same folder as by engines
     kind, start = _kind(path)
     with sentences(path, PACKAGE):
         _check_size(path, kind.module, start)
@@ -184,7 +184,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
     if raster is not None and min(raster) == 1:
         raster = None  # a stack in one column
     check_counts(dtype, path)
-    voltage = None if beam is None or given.beam is not None else microscope_scales.volts(beam, str(path))
+    voltage = None if beam is None or options.beam is not None else microscope_scales.volts(beam, str(path))
     wavelength = None if voltage is None else electron_wavelength(voltage)
     detector = _lengths(ordered[-2:])
     frames = RosettaFrames(
@@ -196,7 +196,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
         raster=raster,
         step=_lengths(ordered[:-2]) if raster is not None else None,
         wavelength=wavelength,
-        angular_pixel=_angles(ordered[-2:], given.beam or wavelength),
+        angular_pixel=_angles(ordered[-2:], options.beam or wavelength),
         distance=None if detector is None or not camera_length else camera_length * 1e-3,
         detector_pixel=None if camera_length is None else detector,
         places={"patterns": f"signal {number} of {len(signals)}"},
@@ -207,7 +207,7 @@ FORMAT = Format("MIB, DM3/DM4, EMD of Velox, BLO, TVIPS, MRC (RosettaSciIO)", re
 
 
 def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
-    """The kind of file, and its first bytes."""
+    """Return the format of a file, and its first bytes (none for HDF5)."""
     if h5py.is_hdf5(path):
         return next(kind for kind in KINDS if kind.module == "emd"), b""
     with path.open("rb") as file:
@@ -222,10 +222,10 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
 
 
 def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    """The signals in the file, without warnings.
+    """Return the signals in the file, with warnings suppressed.
 
-    grid: of the scan, if known; for MIB it would be determined again from the headers of all patterns.
-    Raises FileError if RosettaSciIO would open other files that may not be read.
+    grid: shape of the scan, if known; for MIB it would be determined again from the headers of all patterns.
+    Raise FileError if RosettaSciIO would open other files that may not be read.
     """
     for companion in _companions(path, module):
         real = policy.check(companion, f"{path} stores a part of the scan")
@@ -249,7 +249,7 @@ def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] 
 
 
 def _companions(path: Path, module: str) -> Iterator[Path]:
-    """Files beside this one that RosettaSciIO opens by their names."""
+    """Yield other files in the same folder that RosettaSciIO opens too, by their names."""
     if module == "quantumdetector":
         yield Path(str(path).replace(".mib", ".hdr"))
     elif module == "tvips":  # all parts of a scan, of which this is number 000
@@ -261,7 +261,7 @@ def _companions(path: Path, module: str) -> Iterator[Path]:
 
 
 def _check_size(path: Path, module: str, start: bytes) -> None:
-    """Raise FileError if a header announces more than the file has, which would be split into very many pieces."""
+    """Raise FileError if a header announces more data than the file has; lazy arrays would get very many chunks."""
     if module == "mrc":
         columns, rows, sections, mode = struct.unpack_from("<4i", start)
         octets = {0: 1, 1: 2, 2: 4, 6: 2, 12: 2}.get(mode, 1)
@@ -282,7 +282,7 @@ def _check_size(path: Path, module: str, start: bytes) -> None:
 
 
 def _check_datasets(path: Path) -> None:
-    """Raise FileError for data in another file, which Velox never writes, and for more than the file can hold."""
+    """Raise FileError if data are in another file, which Velox never writes, or larger than the file can hold."""
     elsewhere = "stores {} in another file, which Velox never does; load that file."
     beyond = "claims more for {} than a file of its size can hold; it is damaged, copy it again."
     most = max(SMALL, MOST_EXPANSION * path.stat().st_size)
@@ -303,7 +303,7 @@ def _check_datasets(path: Path) -> None:
 
 
 def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
-    """The largest signal with three or four axes."""
+    """Return the index of the largest signal with three or four axes."""
     stacks = [number for number, signal in enumerate(signals) if len(signal["data"].shape) in (3, 4)]
     if not stacks:
         shapes = ", ".join(str(tuple(signal["data"].shape)) for signal in signals[:5]) or "nothing"
@@ -317,7 +317,7 @@ def _chosen(signals: list[dict[str, Any]], path: Path) -> int:
 
 
 def _axes(signal: dict[str, Any]) -> list[Axis]:
-    """The axes in the order of the array; those without a description have no unit."""
+    """Return the axes in the order of the array; axes without a description have no unit."""
     shape = signal["data"].shape
     axes = [Axis(int(size), 1.0, "", index < len(shape) - 2) for index, size in enumerate(shape)]
     for number, axis in enumerate(signal["axes"]):
@@ -331,7 +331,7 @@ def _axes(signal: dict[str, Any]) -> list[Axis]:
 
 
 def _order(axes: list[Axis]) -> tuple[int, ...]:
-    """The axes with those of the detector last, by their units, else by `navigate`, else in their order."""
+    """Return a permutation with the detector axes last, identified by units, else by `navigate`, else by order."""
     every = range(len(axes))
     by_unit = [index for index in every if microscope_scales.angular_pixel(1.0, axes[index].unit, 1.0) is not None]
     by_name = [index for index in every if not axes[index].navigate]
@@ -340,7 +340,7 @@ def _order(axes: list[Axis]) -> tuple[int, ...]:
 
 
 def _lengths(axes: list[Axis]) -> tuple[float, float] | None:
-    """(rows, columns) [m] of two axes that are lengths."""
+    """Return the steps (rows, columns) [m] of two axes; None if they are no lengths."""
     factors = [microscope_scales.length(axis.unit) for axis in axes]
     if len(axes) != 2 or factors[0] is None or factors[1] is None or min(axis.scale for axis in axes) <= 0:
         return None
@@ -353,7 +353,7 @@ def _angles(axes: list[Axis], beam: float | None) -> tuple[float, float] | None:
 
 
 def _microscope(signal: dict[str, Any]) -> tuple[float | None, float | None]:
-    """(beam's energy [kV], camera length [mm]), from common metadata or those of the format."""
+    """Return (beam energy [kV], camera length [mm]), from general metadata or those of the format."""
     common = signal.get("metadata", {}).get("Acquisition_instrument", {}).get("TEM", {})
     values: dict[str, Any] = {name: common.get(name) for name in ("beam_energy", "camera_length")}
     for place, (target, function) in signal.get("mapping", {}).items():

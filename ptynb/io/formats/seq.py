@@ -1,8 +1,8 @@
 """SEQ of StreamPix (NorPix), as cameras of Direct Electron and others write: uncompressed grey images of one size.
 
-A header, little-endian: 0xFEED, "Norpix seq" in UTF-16, and from byte 548 on width, height, bits a pixel, real bits,
-bytes of an image, format (100 is grey), images allocated, origin, bytes from one image to the next; at 620 the
-compression. Images begin at byte 8192 (1024 before version 5), each followed by the time at which it was taken.
+The little-endian header has 0xFEED, "Norpix seq" in UTF-16, and from byte 548 on: width, height, bits per pixel, real
+bits, bytes of an image, format (100: grey), allocated images, origin, bytes from one image to the next; at byte 620 the
+compression. Images begin at byte 8192 (1024 before version 5), each followed by its time stamp.
 
 Orientation: as the images are stored. The file contains no metadata of the scan.
 Source: NorPix, Sequence File Format, as PIMS and LiberTEM read it.
@@ -26,12 +26,12 @@ TYPES = {8: "<u1", 16: "<u2", 32: "<u4"}
 
 
 def recognises(head: Head) -> bool:
-    """Whether the file begins with the header of StreamPix."""
+    """Return whether the file begins with the header of StreamPix."""
     return head.start.startswith(MAGIC)
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
-    """The patterns."""
+def read(path: Path, options: LoadOptions) -> FileRecord:
+    """Return the patterns."""
     with path.open("rb") as file:
         header = file.read(1024)
     if len(header) < 1024:
@@ -52,7 +52,7 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
             f"{dtype.itemsize} bytes; the header is damaged, copy the file again.",
             code="file.damaged",
         )
-    # Allocated images may not have been taken; the time after the last image may be missing.
+    # Not all allocated images may have been recorded; the time stamp after the last image may be missing.
     inside = max(0, path.stat().st_size - offset + stride - width * height * dtype.itemsize) // stride
     count = min(allocated, inside) if allocated else inside
     stack, _ = stacked((count, height, width), path)

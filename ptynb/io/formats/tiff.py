@@ -1,12 +1,12 @@
-"""TIFF: one file of many pages, or a folder with one pattern a file, in the order of their names ("f2" before "f10").
+"""TIFF: one file of many pages, or a folder with one pattern per file, ordered by name ("f2" before "f10").
 
 Uncompressed pages are read in place; compressed ones are unpacked by tifffile when they are needed
 (LZW and some others need `pip install imagecodecs`). Four axes, as ImageJ and tifffile describe them, are a raster.
 A TIFF contains no metadata of the scan.
 
 Orientation: rows down and columns right as pictures are shown; the tag for orientation is ignored.
-Format: Adobe, TIFF 6.0 (1992), and BigTIFF, by tifffile. References to other files, as OME-TIFF, Micro-Manager and
-NDTiff have them, are not followed: a file is its own pages.
+Format: Adobe, TIFF 6.0 (1992), and BigTIFF, by tifffile. References to other files, as in OME-TIFF, Micro-Manager
+and NDTiff, are not followed: only the pages of the file itself are read.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ BROKEN = (
     ValueError, TypeError, OSError, EOFError, KeyError, IndexError, NotImplementedError, MemoryError, OverflowError,
     AttributeError, ZeroDivisionError, RuntimeError, AssertionError, struct.error, zlib.error,
 )  # fmt: skip
-"""Exceptions of tifffile for damaged files."""
+"""Exceptions that tifffile raises for damaged files."""
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is a TIFF by its first four bytes, or a folder with files of these suffixes."""
+    """Return whether this is a TIFF by its first four bytes, or a folder with files of its suffixes."""
     if not head.path.is_dir():
         return head.start[:4] in MAGIC
     with os.scandir(head.path) as inside:
         return any(one.name.lower().endswith(SUFFIXES) for one in inside)
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the patterns, and the raster if the file has four axes."""
     if path.is_dir():
-        frames: Frames = _folder(path, LinkPolicy.around(path, given.links))
+        frames: Frames = _folder(path, LinkPolicy.around(path, options.links))
         raster, notes = None, tuple[str, ...]()
     else:
         frames, raster, notes = _pages(path)
@@ -69,7 +69,7 @@ FORMAT = Format("TIFF", recognises, read)
 
 @dataclass(frozen=True)
 class TiffFrames(FileFrames):
-    """Compressed pages of a TIFF, from page `first` on; each process opens the file by itself."""
+    """Compressed pages of a TIFF, from page `first` on; each process opens the file itself."""
 
     path: Path
     first: int
@@ -78,11 +78,11 @@ class TiffFrames(FileFrames):
 
     @property
     def stored_bytes(self) -> int | None:
-        """Of the whole file."""
+        """Size of the whole file [bytes]."""
         return self.path.stat().st_size
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1."""
+        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         with _opened(self.path) as tiff:
             for index in range(start, stop):
@@ -93,7 +93,7 @@ class TiffFrames(FileFrames):
 
 @dataclass(frozen=True)
 class FolderFrames(FileFrames):
-    """One pattern per file; each process opens the files that it needs, if they may still be read."""
+    """One pattern per file; each process opens the files that it needs, and checks the policy again."""
 
     folder: Path
     names: tuple[str, ...]
@@ -103,16 +103,16 @@ class FolderFrames(FileFrames):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
+        """Shape (pattern, y, x)."""
         return (len(self.names), *self.window)
 
     @property
     def stored_bytes(self) -> int | None:
-        """Of all files."""
+        """Size of all files [bytes]."""
         return sum((self.folder / name).stat().st_size for name in self.names)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1."""
+        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
         patterns = np.empty((stop - start, *self.window), self.dtype)
         for index in range(start, stop):
             path = _allowed(self.folder, self.names[index], self.policy)
@@ -123,7 +123,7 @@ class FolderFrames(FileFrames):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
-    """The open file; errors inside, and those that tifffile only logs, are raised as FileError."""
+    """Yield the open file; errors in the block, and errors that tifffile only logs, are raised as FileError."""
     problems: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: problems.append(record.getMessage())  # type: ignore[method-assign]
@@ -132,7 +132,7 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        # Of formats with pages in other files only the pages of this file are read.
+        # Formats with pages in other files: read only the pages of this file.
         with tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff:
             yield tiff
     except FileError:
@@ -169,7 +169,7 @@ def _fill(target: NDArray[Any], page: Any, path: Path) -> None:
 
 
 def _check_page(page: Any, path: Path) -> np.dtype[Any]:
-    """The type of its counts. Raises FileError for colours, other types, and pages larger than the memory."""
+    """Return the type of the counts. Raise FileError for colours, other types, and pages larger than the memory."""
     if page.samplesperpixel != 1 or len(page.shape) != 2 or page.dtype is None:
         raise FileError(
             f"{path} has pages of shape {tuple(page.shape)} with {page.samplesperpixel} samples per pixel; expected "
@@ -207,7 +207,7 @@ def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]
 
 
 def _places(series: Any, stack: tuple[int, int, int]) -> NDArray[np.int64] | None:
-    """The offset of each pattern; None if pages are compressed or split."""
+    """Return the offset of each pattern [bytes]; None if pages are compressed or split."""
     page = series.keyframe
     size = stack[1] * stack[2] * np.dtype(page.dtype).itemsize
     if not (page.is_final and page.is_contiguous):
@@ -227,14 +227,14 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
     folder = path.resolve()
     with os.scandir(folder) as inside:
         found = [one for one in inside if Path(one.name).suffix.lower() in SUFFIXES]
-    # Links first, as is_file follows them.
+    # Check links first, as is_file follows them.
     for one in found:
         if one.is_symlink():
             _allowed(folder, one.name, policy)
-    names = sorted((one.name for one in found if one.is_file()), key=_by_number)
+    names = sorted((one.name for one in found if one.is_file()), key=_natural_order)
     if not names:
         raise FileError(f"{path} contains no readable TIFF; expected one for each pattern.", code="file.incomplete")
-    kept: tuple[tuple[int, ...], np.dtype[Any]] | None = None
+    first: tuple[tuple[int, ...], np.dtype[Any]] | None = None
     for name in (names[0], names[-1]):
         file = _allowed(folder, name, policy)
         with _opened(file) as tiff:
@@ -245,19 +245,19 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
                 )
             page = tiff.pages[0]
             shape, dtype = tuple(page.shape), _check_page(page, file)
-            if kept is not None and (shape, dtype) != kept:
+            if first is not None and (shape, dtype) != first:
                 raise FileError(
-                    f"{file} has a pattern of shape {shape} and type {dtype}; expected {kept[0]} and {kept[1]} as "
+                    f"{file} has a pattern of shape {shape} and type {dtype}; expected {first[0]} and {first[1]} as "
                     f"in {names[0]}: remove it from the folder.",
                     code="file.unexpected-content",
                 )
-            kept = shape, dtype
-    assert kept is not None
-    return FolderFrames(folder, tuple(names), (int(kept[0][0]), int(kept[0][1])), kept[1].str, policy)
+            first = shape, dtype
+    assert first is not None
+    return FolderFrames(folder, tuple(names), (int(first[0][0]), int(first[0][1])), first[1].str, policy)
 
 
-def _by_number(name: str) -> list[int | str]:
-    """Sort key: "f2" before "f10"."""
+def _natural_order(name: str) -> list[int | str]:
+    """Return a sort key with numbers in numerical order: "f2" before "f10"."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 

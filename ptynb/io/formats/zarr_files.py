@@ -1,7 +1,7 @@
 """The files of a zarr store, each checked before it is read; imported if zarr is installed.
 
-zarr reads chunks when they are used, also in engines, so each file is checked then: links out of the store are errors
-unless `LinkPolicy` allows them, pipes are not opened, and files far larger than a chunk are not unpacked.
+zarr reads chunks lazily, also in engines, so each file is checked at that time: links out of the store are errors
+unless `LinkPolicy` allows them, pipes are not opened, and files far larger than a chunk are not decompressed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
 LONGEST = 2**22
-"""Bytes of a description at most."""
+"""Maximum size of a metadata file [bytes]."""
 MOST_CHUNKS = 10**6
-"""Missing chunks are counted up to this number of chunks."""
+"""Missing chunks are counted only in arrays of at most this number of chunks."""
 
 
 def open_array(location: ArrayLocation) -> Any:
-    """The array of zarr; the caller closes its store."""
+    """Return the open zarr array; the caller closes its store."""
     if location.path.is_file():
         archive = ZipStore(location.path, mode="r")
         archive._sync_open()
@@ -90,7 +90,7 @@ class _Folder(_Checked):
         self._check_length(key, found.st_size)
 
     def _status(self, key: str) -> os.stat_result:
-        """Of a permitted file. Links are searched part by part: 10 µs; resolving the path takes 30."""
+        """Return the status of a permitted file. Checking path components for links takes 10 µs, resolving it 30."""
         location, here = self._location, str(self._location.path)
         for part in key.split("/"):
             here = f"{here}/{part}"
@@ -112,7 +112,7 @@ class _Archive(_Checked):
 
 
 def survey(array: Any, location: ArrayLocation) -> tuple[int, int | None]:
-    """(missing chunks or shards, bytes of the others); (0, None) for very many."""
+    """Return (number of missing chunks or shards, bytes of the others); (0, None) if there are very many."""
     parts = array.shards or array.chunks
     numbers = [range(-(-side // part)) for side, part in zip(array.shape, parts, strict=True)]
     if math.prod(map(len, numbers)) > MOST_CHUNKS:
@@ -124,13 +124,13 @@ def survey(array: Any, location: ArrayLocation) -> tuple[int, int | None]:
             known = {member.filename: member.compress_size for member in archive.infolist()}
         sizes = [known.get(f"{prefix}{key}", -1) for key in keys]
     else:
-        # zarr's own count walks all folders: 100 s for 100,000 chunks; this takes 0.5 s.
+        # The count of zarr itself walks all folders: 100 s for 100,000 chunks; this takes 0.5 s.
         sizes = [_size(f"{location.path}/{prefix}{key}") for key in keys]
     return sizes.count(-1), sum(size for size in sizes if size > 0)
 
 
 def _size(path: str) -> int:
-    """Bytes of a regular file; -1 where there is none."""
+    """Return the size of a regular file [bytes]; -1 if there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""zarr, versions 2 and 3, in a folder or a .zip: arrays with names, as `ptynb.io.reading.named_arrays` lists them.
+"""zarr stores, versions 2 and 3, in a folder or a .zip: arrays named as in `ptynb.io.reading.named_arrays`.
 
 zarr is optional (`pip install 'ptynb[formats]'`) and imported when needed; each engine opens the store itself. Numbers
-may be arrays of one value, or attributes of the group around the arrays. The metadata of arrays are checked before zarr
-opens them: codecs that could run code (pickle) and unknown ones are errors.
+may be arrays of one value, or attributes of the group that contains the arrays. The metadata of arrays are checked
+before zarr opens them: codecs that could run code (pickle) and unknown ones are errors.
 
 Orientation: rows down and columns right, as zarr's own axes.
 Source: https://zarr-specs.readthedocs.io, versions 2 and 3.
@@ -38,22 +38,22 @@ from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "zarr"
 FILES = "ptynb.io.formats.zarr_files"
-"""The module that imports zarr."""
+"""Name of the module that imports zarr."""
 DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
 CODECS = {
     "bytes", "transpose", "crc32c", "gzip", "zstd", "blosc", "sharding_indexed", "lz4", "zlib", "bz2", "lzma",
     "shuffle", "delta", "fixedscaleoffset", "astype", "bitround", "quantize", "packbits", "crc32", "adler32",
     "fletcher32", "jenkins_lookup3",
 }  # fmt: skip
-"""Codecs of arrays of numbers; none of them runs code."""
+"""Permitted codecs of numeric arrays; none of them runs code."""
 LONGEST = 2**22
-"""Upper limit of the bytes of a description."""
+"""Maximum size of a metadata file [bytes]."""
 MOST = 1000
 """Limit of arrays and groups that are visited in a store."""
 
 
 def recognises(head: Head) -> bool:
-    """Whether this is a folder or an archive with a description of zarr."""
+    """Return whether this is a folder or an archive with a metadata file of zarr."""
     if head.path.is_dir():
         return any((head.path / name).is_file() for name in DESCRIPTIONS)
     if not head.start.startswith(b"PK"):
@@ -65,11 +65,11 @@ def recognises(head: Head) -> bool:
         return head.path.name.lower().endswith(".zarr.zip")
 
 
-def read(path: Path, given: LoadOptions) -> FileRecord:
+def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the store."""
     require("zarr", PACKAGE, path)
     arrays: dict[str, StoredArray] = {}
-    policy = LinkPolicy.around(path, given.links)
+    policy = LinkPolicy.around(path, options.links)
     try:
         described = list(_in_archive(path) if path.is_file() else _in_folder(path, policy))
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
@@ -82,20 +82,20 @@ def read(path: Path, given: LoadOptions) -> FileRecord:
             arrays[name] = _stored(path, name, metadata, policy)
         elif isinstance(metadata.get("attributes"), dict):
             arrays |= _numbers(name, metadata["attributes"])
-    return found_in(FORMAT.name, arrays, given, path)
+    return found_in(FORMAT.name, arrays, options, path)
 
 
 FORMAT = Format("zarr", recognises, read)
 
 
 def _in_folder(path: Path, policy: LinkPolicy) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, description) of all arrays and groups; folders of chunks are not visited."""
+    """Yield (name, metadata) of all arrays and groups; folders of chunks are not visited."""
     waiting, seen, known = [path], 0, set()
     while waiting and seen < MOST:
         here = waiting.pop(0)
         real = policy.check(here, f"{path} stores {here.relative_to(path)}")
         if real in known:
-            continue  # a link to a group around it
+            continue  # a link to a parent group
         known.add(real)
         texts = {name: here / name for name in (*DESCRIPTIONS, ".zattrs") if (here / name).is_file()}
         metadata: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def _description(text: bytes, name: str, where: Path) -> dict[str, Any]:
 
 
 def _stored(path: Path, name: str, metadata: dict[str, Any], policy: LinkPolicy) -> StoredArray:
-    """An array whose description has been checked, so that zarr may open it."""
+    """Return an array after checking its metadata, so that zarr may open it."""
     shape, dtype = metadata.get("shape"), metadata.get("data_type", metadata.get("dtype"))
     chunks = metadata.get("chunks", metadata.get("chunk_grid"))
     if isinstance(chunks, dict):
@@ -188,7 +188,7 @@ def _refuse(path: Path, name: str) -> Any:
 
 
 def _codecs(metadata: Any) -> Iterator[str]:
-    """The names of all codecs, also of those inside others."""
+    """Yield the names of all codecs, also of nested ones."""
     if isinstance(metadata, list):
         for one in metadata:
             yield from _codecs(one)
@@ -204,7 +204,7 @@ def _codecs(metadata: Any) -> Iterator[str]:
 
 
 def _numbers(group: str, attributes: dict[str, Any]) -> dict[str, StoredArray]:
-    """Attributes that are numbers, or a few of them."""
+    """Return attributes that are numbers, or lists of up to three numbers, as arrays."""
     found: dict[str, StoredArray] = {}
     for key, value in list(attributes.items())[:MOST]:
         several = value if isinstance(value, list) and 0 < len(value) <= 3 else [value]
@@ -227,7 +227,7 @@ class ArrayLocation:
 
 @contextmanager
 def _opened(location: ArrayLocation) -> Iterator[Any]:
-    """The array of zarr, whose files are checked when they are read."""
+    """Yield the open zarr array, whose files are checked when they are read."""
     with sentences(location.path, PACKAGE):
         array = importlib.import_module(FILES).open_array(location)
         try:
@@ -264,8 +264,8 @@ def _frames(
 class ZarrFrames(FileFrames):
     """Patterns in an array of zarr; each process opens the store itself.
 
-    grid: lengths of the axes before the pattern's own. chunk: patterns that are stored together. stored: bytes on
-    the disk; None: not known.
+    grid: lengths of the axes before (y, x). chunk: number of patterns that are stored together. stored: size on the
+    disk [bytes]; None if unknown.
     """
 
     location: ArrayLocation
@@ -277,21 +277,21 @@ class ZarrFrames(FileFrames):
 
     @property
     def stored_bytes(self) -> int | None:
-        """Of all chunks."""
+        """Size of all chunks [bytes]; None if unknown."""
         return self.stored
 
     @property
     def path(self) -> Path:
-        """Of the store."""
+        """Path of the store."""
         return self.location.path
 
     @property
     def stored_together(self) -> int:
-        """Patterns in one chunk."""
+        """Number of patterns in one chunk."""
         return self.chunk
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1, row by row of the scan."""
+        """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         columns, at = self.grid[-1], start
         with _opened(self.location) as array:

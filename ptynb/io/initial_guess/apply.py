@@ -1,4 +1,4 @@
-"""Applying an imported guess to a scan. The scan is not reoriented; mismatches raise errors or issue warnings."""
+"""Application of an imported guess to a scan. The scan is not reoriented; mismatches raise errors or issue warnings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ptynb.io.initial_guess.guess_fit import fit
 from ptynb.io.initial_guess.imported_guess import Array, ImportedGuess, InitialGuessWarning
 
 SAME_PIXEL = 0.01
-"""Relative difference of object pixels that are taken as equal: packages round, and positions count in their pixels."""
+"""Relative difference of pixel sizes that are taken as equal: packages round them, and positions are in pixels."""
 MOST_PIXELS = 2**16
-"""Pixels on a side of a resampled object."""
+"""Maximum number of pixels on a side of a resampled object."""
 
 
 def apply_guess(
     guess: ImportedGuess, scan: Scan, *, probe: bool, object: bool, positions: bool, resample: bool
 ) -> Scan:
-    """Return the scan with the guess as its initial guesses; see `ptynb.load_initial_guess`. Raises ScanError."""
+    """Return the scan with the guess as its initial guesses; see `ptynb.load_initial_guess`. Raise ScanError."""
     notes = list(guess.notes)
     if object and (guess.object is None or (guess.positions is None and guess.origin is None)):
         object = False
@@ -50,7 +50,7 @@ def apply_guess(
     guess = _sampled(_with_curvature(guess, scan, notes), scan, resample)
     if positions:
         notes += _position_notes(guess, scan)
-    changed = _placed(guess, scan, object, positions)
+    changed = _aligned(guess, scan, object, positions)
     if probe:
         changed["probe"] = guess.probe
     applied = _scaled(dataclasses.replace(scan, **changed), guess, notes)
@@ -60,7 +60,7 @@ def apply_guess(
 
 
 def _with_curvature(guess: ImportedGuess, scan: Scan, notes: list[str]) -> ImportedGuess:
-    """Multiply the probe by the phase of the propagation to the detector, where the package stores it without."""
+    """Multiply the probe by the phase of the propagation to the detector, if the package stores it without."""
     if not guess.curved:
         return guess
     if not isinstance(scan.geometry, Geometry) or guess.pixel_size is None:
@@ -76,7 +76,7 @@ def _with_curvature(guess: ImportedGuess, scan: Scan, notes: list[str]) -> Impor
 
 
 def _sampled(guess: ImportedGuess, scan: Scan, resample: bool) -> ImportedGuess:
-    """Return the guess on the scan's pixels and in its window. Raises ScanError where that needs a decision."""
+    """Return the guess on the scan's pixels and in its window. Raise ScanError if that needs a decision of the user."""
     pixel, scan_pixel = guess.pixel_size, scan.pixel_size
     if pixel is not None and scan_pixel is not None:
         factor = np.array(pixel) / np.array(scan_pixel)
@@ -137,17 +137,17 @@ def _resampled(guess: ImportedGuess, scan: Scan, factor: NDArray[np.float64]) ->
 
 
 def _interpolated(fields: Array, coordinates: list[NDArray[np.float64]], mode: str) -> Array:
-    """Complex fields (…, y, x) at fractional rows and columns."""
+    """Interpolate complex fields (…, y, x) at fractional rows and columns."""
     grid = np.meshgrid(*coordinates, indexing="ij")
     flat = fields.reshape(-1, *fields.shape[-2:])
     values = [map_coordinates(one, grid, order=3, mode=mode) for one in flat]
     return np.stack(values).reshape(*fields.shape[:-2], *grid[0].shape).astype(fields.dtype)
 
 
-def _placed(guess: ImportedGuess, scan: Scan, object: bool, positions: bool) -> dict[str, Any]:
-    """Positions, object and truth in the coordinates of the object that is used.
+def _aligned(guess: ImportedGuess, scan: Scan, object: bool, positions: bool) -> dict[str, Any]:
+    """Return positions, object and ground truth in the coordinates of the object that is used.
 
-    Positions from the other source are shifted there as a whole, which does not change the patterns.
+    If the positions are those of the other source, all of them are shifted by one vector, which leaves patterns equal.
     """
     if object:
         assert guess.object is not None
@@ -155,16 +155,16 @@ def _placed(guess: ImportedGuess, scan: Scan, object: bool, positions: bool) -> 
         if guess.positions is not None and guess.origin is None:
             shift = (guess.positions - scan.positions).mean(0)
         own = guess.positions if positions else None
-        return _enlarged(scan.positions + shift if own is None else own, guess.object, scan)
+        return _padded(scan.positions + shift if own is None else own, guess.object, scan)
     if not positions:
         return {}
     assert guess.positions is not None
     places = guess.positions + (scan.positions - guess.positions).mean(0)
-    return {"positions": places} if scan.object is None else _enlarged(places, scan.object, scan)
+    return {"positions": places} if scan.object is None else _padded(places, scan.object, scan)
 
 
-def _enlarged(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[str, Any]:
-    """Positions, and an object padded with 1 to contain all windows; the truth is shifted with them."""
+def _padded(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[str, Any]:
+    """Return positions, and an object padded with 1 to contain all windows; shift the ground truth accordingly."""
     corners = np.rint(places).astype(int)
     ends = corners.max(0) + scan.pattern_shape
     near, far = np.maximum(0, -corners.min(0)), np.maximum(0, ends - object.shape[-2:])
@@ -186,7 +186,7 @@ def _enlarged(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[st
 
 
 def _position_notes(guess: ImportedGuess, scan: Scan) -> list[str]:
-    """A note if the positions differ from the scan's by more than a step, after a common shift."""
+    """Return a note if positions differ from those of the scan by more than a step, after removing a common shift."""
     assert guess.positions is not None
     moved = guess.positions - scan.positions
     rms = float(np.sqrt(((moved - moved.mean(0)) ** 2).sum(1).mean()))
@@ -201,7 +201,7 @@ def _position_notes(guess: ImportedGuess, scan: Scan) -> list[str]:
 
 
 def _scaled(scan: Scan, guess: ImportedGuess, notes: list[str]) -> Scan:
-    """The scan with its probe scaled to the measured counts; adds a note if the guess does not fit the patterns."""
+    """Return the scan with its probe scaled to the measured counts; note if the guess does not fit the patterns."""
     found = fit(scan, guess.thickness)
     if found is None or scan.probe is None:
         return scan

@@ -26,12 +26,12 @@ STATE = "state_dict"
 
 
 def recognises(source: ForeignResult) -> bool:
-    """Whether CDTools wrote this file."""
+    """Return whether CDTools wrote this file."""
     return source.has("cdtools_version", "obj", "probe")
 
 
 def read(source: ForeignResult) -> ImportedGuess:
-    """Return the guess in a result of CDTools. Raises FileError."""
+    """Return the guess in a result of CDTools. Raise FileError."""
     path = source.path
     if source.number(f"{STATE}/near_field"):
         raise FileError(
@@ -46,7 +46,7 @@ def read(source: ForeignResult) -> ImportedGuess:
         object = np.exp(1j * (object.real if source.number(f"{STATE}/phase_only") else object))
     basis = source.reals("obj_basis", (3, 2))
     lengths = np.linalg.norm(basis, axis=0)
-    # Lengths may be of 1e-9 m: the rank is that of the directions.
+    # Vectors may be as short as 1e-9 m: the rank is determined from normalized ones.
     if not (lengths > 0).all() or np.linalg.matrix_rank(basis / lengths) < 2:
         raise FileError(
             f"{path} has an obj_basis of {basis.tolist()} m; expected two steps that are not parallel.",
@@ -64,7 +64,7 @@ def read(source: ForeignResult) -> ImportedGuess:
 
 
 def _probe(source: ForeignResult) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """(probe (mode, y, x), notes)."""
+    """Return the probe (mode, y, x) and notes."""
     probe = source.array("probe", 2, 3)
     probe = probe if probe.ndim == 3 else probe[None]
     if source.has(f"{STATE}/probe_support"):
@@ -92,8 +92,8 @@ def _probe(source: ForeignResult) -> tuple[NDArray[Any], tuple[str, ...]]:
 
 
 def _positions(source: ForeignResult, basis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(pattern, yx) [object pixels]."""
-    # Projects along the beam onto the surface of the sample.
+    """Return positions (pattern, yx) [object pixels]."""
+    # Projection along the beam onto the surface of the sample.
     projection = np.diag([1.0, 1.0, 0.0])
     if source.has(f"{STATE}/surface_normal"):
         normal = source.reals(f"{STATE}/surface_normal", (3,))

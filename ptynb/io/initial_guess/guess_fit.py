@@ -1,4 +1,4 @@
-"""How well initial guesses fit a scan: a few patterns are modelled and compared with the measured ones.
+"""Test of initial guesses: a few patterns are modelled and compared with the measured ones.
 
 The model is the simplest form of ptynb's (`ptynb/conventions.md`): far field, one object, incoherent probe modes, no
 background. It is written in numpy because files are read without torch.
@@ -18,7 +18,7 @@ from ptynb.data.tilted_geometry import TiltedGeometry
 
 Array = NDArray[Any]
 PATTERNS = 24
-"""Number of patterns that are modelled: gives the R-factor to a few per cent of itself, in a fraction of a second."""
+"""Number of modelled patterns: gives the R-factor with a relative error of a few per cent in a fraction of a second."""
 ORIENTATIONS: dict[str, tuple[bool, tuple[int, ...]]] = {
     "mirrored along y": (False, (-2,)),
     "mirrored along x": (False, (-1,)),
@@ -33,10 +33,10 @@ ORIENTATIONS: dict[str, tuple[bool, tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Fit:
-    """How modelled patterns compare with measured ones.
+    """Comparison of modelled with measured patterns.
 
     scale: factor from modelled to measured counts.
-    r_factor: amplitude R-factor Σ|√I - √M| / Σ√I with this factor; of_mean: that of the mean pattern as the model.
+    r_factor: amplitude R-factor Σ|√I - √M| / Σ√I with this factor; of_mean: R-factor with the mean pattern as model.
     better: orientation of the measured patterns that fits much better, and its R-factor.
     """
 
@@ -47,9 +47,9 @@ class Fit:
 
 
 def fit(scan: Scan, thickness: float | None) -> Fit | None:
-    """Compare the scan's guesses of object and probe with its patterns; None where the model does not apply.
+    """Compare the scan's guesses of object and probe with its patterns; None if the model does not apply.
 
-    thickness: between slices [m], of an object that has several.
+    thickness: distance between slices [m], if the object has several.
     """
     if scan.object is None or scan.probe is None or not scan.is_far_field or isinstance(scan.geometry, TiltedGeometry):
         return None
@@ -81,7 +81,7 @@ def fit(scan: Scan, thickness: float | None) -> Fit | None:
 
 
 def _pattern(scan: Scan, index: int, thickness: float | None) -> Array:
-    """The modelled counts (y, x) of a pattern, in FFT order."""
+    """Return the modelled counts (y, x) of a pattern, in FFT order."""
     assert scan.object is not None
     assert scan.probe is not None
     window, corner = scan.pattern_shape, np.rint(scan.positions[index]).astype(int)
@@ -101,7 +101,7 @@ def _pattern(scan: Scan, index: int, thickness: float | None) -> Array:
 
 
 def _free_space(scan: Scan, distance: float) -> Array:
-    """The angular spectrum's factor (y, x) in FFT order; see `ptynb.physics.propagation`."""
+    """Return the angular spectrum propagator (y, x) in FFT order; see `ptynb.physics.propagation`."""
     assert isinstance(scan.geometry, Geometry)
     pixel, wavelength = scan.geometry.object_pixel(scan.pattern_shape), scan.geometry.wavelength
     y, x = (np.fft.fftfreq(side, pitch) for side, pitch in zip(scan.pattern_shape, pixel, strict=True))
@@ -119,6 +119,6 @@ def _r_factor(measured: Array, modelled: Array, mask: Array) -> float:
 
 
 def _oriented(values: Array, transposed: bool, axes: tuple[int, ...]) -> Array:
-    """Values (…, y, x) in FFT order, transposed and then with k as -k along some axes."""
+    """Return an array (…, y, x) in FFT order, transposed if requested and then mirrored (k to -k) along some axes."""
     values = values.swapaxes(-1, -2) if transposed else values
     return np.roll(np.flip(values, axes), 1, axes) if axes else values

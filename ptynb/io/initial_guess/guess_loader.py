@@ -19,7 +19,7 @@ from ptynb.io.result_file import is_result, load_result
 from ptynb.io.scan_file import is_native
 
 PACKAGES = (ptyrad_result, cdtools_result, ptypy_result, py4dstem_result, ptychoshelves_result)
-"""Readers of HDF5, in the order in which they are tried; the last one accepts the most common names."""
+"""Readers of HDF5 files in the order in which they are tried; the last one accepts the most general names."""
 KNOWN = "PtyRAD, PtychoShelves or fold_slice (.mat), ptypy (.ptyr), py4DSTEM, CDTools (.h5) or ptynb"
 
 
@@ -70,7 +70,7 @@ def load_initial_guess(
 
 
 def read_guess(path: str | Path) -> ImportedGuess:
-    """Return the guess in a result of ptynb or of another package. Raises FileError."""
+    """Return the guess in a result of ptynb or of another package. Raise FileError."""
     path = Path(path).expanduser()
     content = ""
     if path.is_file() and not h5py.is_hdf5(path):
@@ -92,7 +92,7 @@ def read_guess(path: str | Path) -> ImportedGuess:
 
 
 def _from_result(result: Result, path: Path | None = None) -> ImportedGuess:
-    """Return a guess from a result of ptynb, with the first mode of the object. Raises FileError for invalid values."""
+    """Return a guess from a result of ptynb, with the first mode of the object. Raise FileError for invalid values."""
     object, notes = result.object, tuple[str, ...]()
     if object.ndim == 4:
         if len(object) > 1:

@@ -76,7 +76,7 @@ class ImportedGuess:
 
     @property
     def label(self) -> str:
-        """Origin, for messages."""
+        """Path or package, for messages."""
         return self.package if self.path is None else f"{self.path} ({self.package})"
 
     def __repr__(self) -> str:

@@ -32,19 +32,19 @@ from ptynb.io.initial_guess.result_arrays import ForeignResult, as_complex, as_n
 HEADER = b"MATLAB 5.0 MAT-file"
 """Beginning of files of versions 5 to 7."""
 GPU_ONLY = "p.probe_fourier_shift"
-"""A field that only the GPU engines write; it may be empty."""
+"""Field that only the GPU engines write; it may be empty."""
 LARGEST_PIXEL = 1e-4
 """Upper limit of an object pixel [m]; larger numbers are in Å."""
 Value = Callable[[str], Array | None]
 
 
 def recognises(source: ForeignResult) -> bool:
-    """Whether this is version 7.3 of such a file."""
+    """Return whether this is a result of PtychoShelves or fold_slice in a file of version 7.3."""
     return source.has("object", "probe") and (source.has("outputs") or source.has("p"))
 
 
 def read(source: ForeignResult) -> ImportedGuess:
-    """Return the guess in a file of version 7.3, in which HDF5 has MATLAB's axes in reverse. Raises FileError."""
+    """Return the guess in a file of version 7.3, in which HDF5 has MATLAB's axes in reverse. Raise FileError."""
 
     def value(name: str) -> Array | None:
         place = name.replace(".", "/")
@@ -56,7 +56,7 @@ def read(source: ForeignResult) -> ImportedGuess:
 
 
 def read_version_5(path: Path) -> ImportedGuess:
-    """Return the guess in a file of versions 5 to 7. Raises FileError."""
+    """Return the guess in a file of versions 5 to 7. Raise FileError."""
     found: dict[str, Array] = {}
     for variable in variables(path):
         if variable.name in ("object", "probe") and variable.numbers:
@@ -107,7 +107,7 @@ def _guess(value: Value, path: Path, gpu: bool) -> ImportedGuess:
 
 
 def _positions(value: Value, margin: Array, path: Path, gpu: bool) -> tuple[NDArray[np.float64] | None, str]:
-    """(positions (pattern, yx) [object pixels], note); margin: difference (y, x) of object and probe [pixels]."""
+    """Return positions (pattern, yx) [object pixels] and a note. margin: size (y, x) of object minus probe [pixels]."""
     centred = value("outputs.probe_positions")
     if centred is not None:
         centred = centred[..., 0] if centred.ndim == 3 else centred  # of the first mode of a fly scan

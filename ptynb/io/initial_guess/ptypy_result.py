@@ -25,12 +25,12 @@ PAIR = (), (1,), (2,)
 
 
 def recognises(source: ForeignResult) -> bool:
-    """Whether ptypy wrote this file as a result."""
+    """Return whether ptypy wrote this file as a result."""
     return source.has(PROBE, OBJECT)
 
 
 def read(source: ForeignResult) -> ImportedGuess:
-    """Return the guess in a result of ptypy. Raises FileError."""
+    """Return the guess in a result of ptypy. Raise FileError."""
     path, notes, storages = source.path, [], []
     for name in (PROBE, OBJECT):
         container = inside(source.file, name, path)

@@ -26,12 +26,12 @@ TENSORS, ATTRIBUTES = "optimizable_tensors", "model_attributes"
 
 
 def recognises(source: ForeignResult) -> bool:
-    """Whether PtyRAD wrote this file."""
+    """Return whether PtyRAD wrote this file."""
     return source.has(f"{TENSORS}/objp", f"{TENSORS}/probe")
 
 
 def read(source: ForeignResult) -> ImportedGuess:
-    """Return the guess in a result of PtyRAD. Raises FileError."""
+    """Return the guess in a result of PtyRAD. Raise FileError."""
     path = source.path
     amplitude, phase = source.array(f"{TENSORS}/obja", 4), source.array(f"{TENSORS}/objp", 4)
     probe = source.array(f"{TENSORS}/probe", 3, 4)

@@ -27,12 +27,12 @@ PREPROCESS = "metadatabundle/preprocess_metadata"
 
 
 def recognises(source: ForeignResult) -> bool:
-    """Whether py4DSTEM wrote this file, with a ptychographic reconstruction in it."""
+    """Return whether py4DSTEM wrote this file, with a ptychographic reconstruction in it."""
     return bool(_reconstructions(source.file))
 
 
 def read(source: ForeignResult) -> ImportedGuess:
-    """Return the guess in a result of py4DSTEM. Raises FileError."""
+    """Return the guess in a result of py4DSTEM. Raise FileError."""
     path, names = source.path, _reconstructions(source.file)
     if len(names) != 1:
         raise FileError(
@@ -74,7 +74,7 @@ def read(source: ForeignResult) -> ImportedGuess:
 
 
 def _reconstructions(file: h5py.File) -> list[str]:
-    """Names of groups on the second level (root/name) that contain an object, a probe and their metadata."""
+    """Return names of groups on the second level (root/name) that contain an object, a probe and their metadata."""
     found = []
     for root in file:
         group = file.get(root) if isinstance(file.get(root, getlink=True), h5py.HardLink) else None

@@ -1,4 +1,4 @@
-"""Arrays in results of other packages: numbers of the expected rank, not larger than the file can hold."""
+"""Access to arrays in results of other packages: numbers of the expected rank, no larger than the file can hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptynb.io.reading.safe_reading import ELSEWHERE, check_room
 
 Array = NDArray[Any]
 SMALL = 2**26
-"""Bytes in memory that are allowed for any dataset."""
+"""Size in memory that is permitted for any dataset [bytes]."""
 COMPRESSION = 1100
 """Highest ratio of bytes in memory to bytes on the disk; the limit of deflate is 1032."""
 
@@ -29,7 +29,7 @@ class ForeignResult:
     path: Path
 
     def has(self, *names: str) -> bool:
-        """Whether the file has groups or datasets of all these names."""
+        """Return whether the file has groups or datasets of all these names."""
         return has(self.file, *names)
 
     def array(self, name: str, *dimensions: int) -> Array:
@@ -70,7 +70,7 @@ class ForeignResult:
         return as_reals(self.array(name, *{len(shape) for shape in shapes}), name, self.path, *shapes)
 
     def number(self, name: str) -> float | None:
-        """Return the finite real number in a dataset of one value; None where there is none."""
+        """Return the finite real number in a dataset of one value; None if there is none."""
         found = inside(self.file, name, self.path)
         if not isinstance(found, h5py.Dataset) or found.size != 1:
             return None
@@ -88,7 +88,7 @@ def as_numbers(values: Array, name: str, path: Path) -> Array:
 
 
 def as_reals(values: Array, name: str, path: Path, *shapes: tuple[int | str, ...]) -> NDArray[np.float64]:
-    """Return finite real numbers as float64, of one of these shapes; an axis with a name has any length above 0."""
+    """Return finite real numbers as float64, of one of these shapes; a named axis has any length above 0."""
     fits = any(
         len(shape) == values.ndim
         and all(

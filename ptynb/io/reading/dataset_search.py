@@ -1,6 +1,6 @@
-"""Search in HDF5 files without a convention: by names that many programs use, and by shape.
+"""Search in HDF5 files that follow no convention: by commonly used names, and by shape.
 
-Results of such a search are uncertain, so each is noted for the user.
+Results of such a search are uncertain, so each of them is noted for the user.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Named:
 
 
 class Names:
-    """The named small values of a group, or of a file."""
+    """All named small values of a group or file."""
 
     def __init__(self, linked: Linked, start: h5py.Group | None = None) -> None:
         self.linked = linked
@@ -125,12 +125,12 @@ class Names:
         self._found.setdefault(plain, []).append(Named(plain, unit[1] if unit else "", item, attribute))
 
     def all(self, names: Sequence[str]) -> Iterator[Named]:
-        """The values with these names, in the order of the names."""
+        """Yield all values with one of these names, in the order of the names."""
         for name in names:
             yield from self._found.get(name, ())
 
     def number(self, names: Sequence[str], kind: str, default: str) -> Quantity | None:
-        """The first number with one of these names, in SI; a remark names others that differ."""
+        """Return the first number with one of these names, in SI units; the remark lists others that differ."""
         found: list[Quantity] = []
         for named in self.all(names):
             one = _quantity(self.linked, named, kind, default)
@@ -165,7 +165,7 @@ def _quantity(linked: Linked, named: Named, kind: str, default: str) -> Quantity
 
 @dataclass(frozen=True, eq=False)
 class FoundPositions:
-    """Positions (pattern, 2) as y and x, or (pattern, 3) as x, y, z; pixels: whether they are in object pixels."""
+    """Positions (pattern, yx) or (pattern, xyz), and their path; pixels: whether they are in object pixels."""
 
     values: NDArray[np.float64]
     place: str
@@ -173,10 +173,10 @@ class FoundPositions:
 
 
 def positions_in(
-    names: Names, count: int, raster: tuple[int, int] | None, notes: Notes, wanted: Sequence[str] = POSITIONS
+    names: Names, count: int, raster: tuple[int, int] | None, notes: Notes, aliases: Sequence[str] = POSITIONS
 ) -> FoundPositions | None:
-    """Positions of `count` patterns, from one array or from a pair of them; the axes of a raster make a grid."""
-    for named in names.all(wanted):
+    """Return positions of `count` patterns from one array, a pair of arrays, or a grid of the raster's axes."""
+    for named in names.all(aliases):
         values = _array(names.linked, named, count * 3)
         if values is None:
             continue
@@ -223,7 +223,7 @@ def _in_metres(values: NDArray[np.float64], found: tuple[Named, ...], notes: Not
 
 
 def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.bool_] | None:
-    """A mask of the patterns' shape, by name; the more frequent of its two values is taken as good."""
+    """Return a mask of shape `window`, found by name; the more frequent of its two values is taken as good."""
     for named in names.all(MASK):
         item = named.item
         if named.attribute is not None or not isinstance(item, h5py.Dataset) or item.shape != window:
@@ -244,11 +244,11 @@ def mask_in(names: Names, window: tuple[int, int], notes: Notes) -> NDArray[np.b
 
 
 MUCH_SMALLER = 8
-"""Datasets that are smaller than the largest one by this factor are dark frames and the like."""
+"""Datasets that are smaller than the largest one by this factor are ignored (dark frames and the like)."""
 
 
 def candidates(linked: Linked, start: h5py.Group | None = None) -> dict[str, Item]:
-    """Datasets that look like patterns, and groups of consecutive ones, by name."""
+    """Return datasets that look like patterns, and groups of numbered datasets, by name."""
     first = linked.root if start is None else start
     found = {
         name: item
@@ -259,7 +259,7 @@ def candidates(linked: Linked, start: h5py.Group | None = None) -> dict[str, Ite
 
 
 def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
-    """The same without duplicates: parts of a stack or of a virtual dataset, and a stack beside it."""
+    """Return the candidates without duplicates: parts of a stack or of a virtual dataset, and copies as a stack."""
     virtual = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset) and item.is_virtual}
     inside: set[str] = set()
     places = {name: _place(item.file.filename, item.name) for name, item in found.items()}
@@ -278,17 +278,17 @@ def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
                 inside.add(name)
             else:
                 inside.update(f"{name.rstrip('/')}/{one}" for one in numbered(item))
-    kept: dict[tuple[int, int], str] = {}
+    unique: dict[tuple[int, int], str] = {}
     for name, item in found.items():
         if name not in inside:
-            kept.setdefault(identity(item), name)
-    return {name: found[name] for name in kept.values()}
+            unique.setdefault(identity(item), name)
+    return {name: found[name] for name in unique.values()}
 
 
 def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tuple[str, ...]] | None:
-    """(name of the patterns, remarks): the dataset that is by far the largest; None where there is none.
+    """Return (name of the patterns, remarks): the dataset that is by far the largest; None if there is none.
 
-    Raises FileError, with their names, where several fit.
+    Raise FileError, with their names, if several datasets fit.
     """
     sizes = {name: _size(item, linked) for name, item in found.items()}
     ordered = sorted(sizes, key=lambda name: (-sizes[name], name))

@@ -1,4 +1,4 @@
-"""Datasets of HDF5 files: units in SI, numbers and small arrays with their units, and patterns."""
+"""Datasets of HDF5 files: conversion to SI units, scalars, small arrays, and patterns."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KINDS = {"length": LENGTHS, "energy": ENERGIES, "voltage": VOLTAGES, "angle": AN
 
 
 def factor(units: str, kind: str) -> float | None:
-    """Factor that converts to metres, electron volts, volts or radians; None for an unknown unit.
+    """Return the factor that converts to metres, electron volts, volts or radians; None for an unknown unit.
 
     kind: "length", "energy", "voltage" or "angle".
     """
@@ -57,7 +57,7 @@ def factor(units: str, kind: str) -> float | None:
 
 
 def units_of(item: h5py.Dataset | h5py.Group) -> str:
-    """The attribute `units` (or `unit`) of a dataset; empty where it is missing."""
+    """Return the attribute `units` (or `unit`) of a dataset; empty where it is missing."""
     for name in ("units", "unit"):
         value = attribute_of(item, name)
         if isinstance(value, str) and value.strip():
@@ -66,7 +66,7 @@ def units_of(item: h5py.Dataset | h5py.Group) -> str:
 
 
 def attribute_of(item: h5py.Dataset | h5py.Group, name: str) -> Any:
-    """An attribute with one value, decoded; None where it is missing, unreadable, or has several values."""
+    """Return an attribute with one value, decoded; None if it is missing, unreadable, or has several values."""
     try:
         if name not in item.attrs or item.attrs.get_id(name).get_space().get_simple_extent_npoints() != 1:
             return None
@@ -77,14 +77,14 @@ def attribute_of(item: h5py.Dataset | h5py.Group, name: str) -> Any:
 
 
 MOST_BYTES = 2**28
-"""Most bytes of positions, masks and other arrays that are read at once."""
+"""Maximum size of positions, masks and other arrays that are read at once [bytes]."""
 SPREAD = 1e-3
 """Largest relative difference between the values of an array that is read as one number."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number in SI (energies in eV), its path in the file, and a remark; value is None for an unknown unit."""
+    """A number in SI units (energies in eV), its path in the file, and a remark; value None: unknown unit."""
 
     value: float | None
     place: str
@@ -92,7 +92,7 @@ class Quantity:
 
 
 class Notes:
-    """Paths in the file of what a reader found, and remarks for the user."""
+    """Paths in the file of the values that a reader found, and remarks for the user."""
 
     def __init__(self) -> None:
         self.places: dict[str, str] = {}
@@ -124,9 +124,9 @@ def where(item: h5py.Dataset | h5py.Group) -> str:
 
 
 def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
-    """All values of a dataset. Raises FileError for one that is too large for what it is, or can't be read.
+    """Return all values of a dataset. Raise FileError if it is too large or cannot be read.
 
-    what: what it is, in the plural, for messages ("positions").
+    what: content in the plural, for messages ("positions").
     """
     path = Path(dataset.file.filename)
     if dataset.shape is None:
@@ -151,7 +151,7 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
 
 
 def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
-    """All values of a dataset as float64. Raises FileError for other types than real numbers."""
+    """Return all values of a dataset as float64. Raise FileError if they are no real numbers."""
     if not is_real(dataset.dtype):
         raise FileError(
             f"{dataset.file.filename} has {what} of type {dataset.dtype} at {where(dataset)}; expected real numbers.",
@@ -161,14 +161,14 @@ def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether this is a type of real numbers (integers or floats)."""
+    """Return whether this is a type of real numbers (integers or floats)."""
     return bool(np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.floating))
 
 
 def quantity(item: h5py.Dataset | None, kind: str, default: str) -> Quantity | None:
-    """One number in SI, by its attribute `units`, else in `default` units; the mean of an array.
+    """Return a number in SI units, or the mean of an array. default: unit if the attribute `units` is missing.
 
-    None where there is no number; a quantity without a value where its unit is unknown.
+    Return None if there is no number, and a quantity without a value if its unit is unknown.
     """
     if item is None or not is_real(item.dtype) or not item.size:
         return None
@@ -187,7 +187,7 @@ def quantity(item: h5py.Dataset | None, kind: str, default: str) -> Quantity | N
 
 
 def lengths(dataset: h5py.Dataset, what: str, default: str = "m") -> tuple[NDArray[np.float64], str]:
-    """Lengths [m] of a dataset by its attribute `units`, and a remark where the unit is unknown."""
+    """Return the lengths [m] in a dataset by its attribute `units`, and a remark if the unit is unknown."""
     values, units = real(dataset, what), units_of(dataset)
     scale = factor(units or default, "length")
     if scale is None:
@@ -196,7 +196,7 @@ def lengths(dataset: h5py.Dataset, what: str, default: str = "m") -> tuple[NDArr
 
 
 def text(dataset: h5py.Dataset | h5py.Group | None) -> str:
-    """The text of a dataset; empty where there is none."""
+    """Return the text in a dataset; empty if there is none."""
     if not isinstance(dataset, h5py.Dataset) or dataset.size != 1 or not h5py.check_string_dtype(dataset.dtype):
         return ""
     if h5py.check_string_dtype(dataset.dtype).length not in (None, *range(4097)):
@@ -207,15 +207,15 @@ def text(dataset: h5py.Dataset | h5py.Group | None) -> str:
 
 
 def nx_class(item: h5py.Group | h5py.Dataset) -> str:
-    """The NeXus class of a group; empty where it has none."""
+    """Return the NeXus class of a group; empty if it has none."""
     return str(attribute_of(item, "NX_class") or "")
 
 
 MOST_PATTERNS = 2**24
 MOST_PIXELS = 2**28
-"""Of one pattern. More of either means a damaged header."""
+"""Maximum number of pixels of one pattern; a larger one, or a larger chunk, means a damaged header."""
 MOST_CHUNK = 2**30
-"""Bytes that are decompressed to read one pattern."""
+"""Maximum size of a chunk that is decompressed to read one pattern [bytes]."""
 NUMBERED = re.compile(r"data_?\d+")
 """Names of consecutive datasets of one scan, as detectors write them."""
 
@@ -224,7 +224,7 @@ NUMBERED = re.compile(r"data_?\d+")
 class PatternSource:
     """Patterns in a file.
 
-    place: name in the file. raster: (rows, columns), where the file stores a grid.
+    place: name in the file. raster: (rows, columns), if the file stores a grid.
     """
 
     frames: Frames
@@ -234,10 +234,10 @@ class PatternSource:
 
 
 def patterns_at(linked: Linked, name: str) -> PatternSource:
-    """The patterns of this name: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
+    """Return patterns: a dataset (pattern, y, x) or (row, column, y, x), or a group of data_000001 and so on.
 
-    Of more axes, those of length 1 in front of y are ignored; see `scan_axes`. Raises FileError where there are no
-    readable patterns.
+    Of more axes, those of length 1 before y are ignored; see `scan_axes`. Raise FileError if there are no readable
+    patterns.
     """
     found = linked.get(name)
     if isinstance(found, h5py.Group):
@@ -254,7 +254,7 @@ def patterns_at(linked: Linked, name: str) -> PatternSource:
 
 
 def looks_like_patterns(item: Item) -> bool:
-    """Whether a dataset has the shape and the type of patterns."""
+    """Return whether a dataset has the shape and the type of patterns."""
     return (
         isinstance(item, h5py.Dataset)
         and item.ndim > 2
@@ -266,9 +266,9 @@ def looks_like_patterns(item: Item) -> bool:
 
 
 def scan_axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Lengths (pattern,) or (row, column) of the axes in front of a pattern's own; None for other axes.
+    """Return the lengths (pattern,) or (row, column) of the axes before (y, x); None for other axes.
 
-    Of more than two, those of length 1 are ignored: detectors write (row, column, 1, y, x).
+    Of more than two, axes of length 1 are ignored: detectors write (row, column, 1, y, x).
     """
     before = tuple(int(side) for side in shape[:-2])
     if len(before) > 2:
@@ -277,7 +277,7 @@ def scan_axes(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError:
-    """The error for an array with other axes than patterns have."""
+    """Return the error for an array whose axes are not those of patterns."""
     at = f" in {where}" if where else ""
     remedy = ": sum or choose along the others, and give the rest to Scan.from_arrays" if len(shape) > 4 else ""
     return FileError(
@@ -287,7 +287,7 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
 
 
 def numbered(group: h5py.Group) -> tuple[str, ...]:
-    """Names like data_000001 in a group, in the order of their numbers; no dataset is opened."""
+    """Return names like data_000001 in a group, in the order of their numbers; no dataset is opened."""
     names = [name for name in group if NUMBERED.fullmatch(name)]
     return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
 
@@ -363,7 +363,7 @@ def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
 
 
 def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> tuple[Frames, tuple[str, ...]]:
-    """Frames of a virtual dataset: those of its sources if each contains whole patterns, else read through HDF5."""
+    """Return frames of a virtual dataset: of its sources if each contains whole patterns, else read through HDF5."""
     if depth >= DEEPEST:
         raise FileError(
             f"{linked.path} has virtual datasets more than {DEEPEST} deep at {place}; expected fewer.",
@@ -404,7 +404,7 @@ def _virtual(linked: Linked, dataset: h5py.Dataset, place: str, depth: int) -> t
 def _source(
     linked: Linked, other: Linked, dataset: h5py.Dataset, source: object, place: str, depth: int
 ) -> tuple[Frames, tuple[int, int, int] | None]:
-    """(frames of a source, (first pattern, last + 1, first in the source)); None where it has parts of patterns."""
+    """Return (frames of a source, (first, last + 1, first in the source)); None instead for parts of patterns."""
     name, inside = source.file_name, source.dset_name  # type: ignore[attr-defined]
     vspace, space = source.vspace, source.src_space  # type: ignore[attr-defined]
     what = f"{linked.path} stores parts of {place}"
@@ -427,10 +427,10 @@ def _source(
             "the file is cut short, or of another scan.",
             code="file.damaged",
         )
-    wanted = min(int(vspace.get_select_npoints()), dataset.size)
-    if low is None and found.size != wanted:
+    expected = min(int(vspace.get_select_npoints()), dataset.size)
+    if low is None and found.size != expected:
         raise FileError(
-            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {wanted} values there; "
+            f"{what} in {file.filename} at {inside}, of shape {found.shape}, and expects {expected} values there; "
             "the file is cut short, or of another scan.",
             code="file.damaged",
         )
@@ -443,7 +443,7 @@ def _source(
 def _run(
     dataset: h5py.Dataset, found: h5py.Dataset, vspace: h5py.h5s.SpaceID, space: h5py.h5s.SpaceID
 ) -> tuple[int, int, int] | None:
-    """(first pattern, last + 1, first pattern in the source) of a mapping of whole patterns; else None."""
+    """Return (first pattern, last + 1, first pattern in the source) of a mapping; None for parts of patterns."""
     if dataset.ndim != 3 or found.ndim != 3 or found.shape[1:] != dataset.shape[1:]:
         return None
     (low, high), (first, last) = _bounds(vspace), _bounds(space)
@@ -459,7 +459,7 @@ def _run(
 
 
 def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
-    """The smallest and the largest index that is selected; None where all are."""
+    """Return the smallest and the largest selected index along each axis; None for the smallest if all are."""
     if space.get_select_type() == h5py.h5s.SEL_ALL:
         return None, ()
     low, high = space.get_select_bounds()
@@ -467,14 +467,14 @@ def _bounds(space: h5py.h5s.SpaceID) -> tuple[tuple[int, ...] | None, tuple[int,
 
 
 def _flat(dataset: h5py.Dataset) -> Frames:
-    """Frames for a dataset that is no stack of patterns: only its file is used."""
+    """Return frames for a dataset that is no stack of patterns; only their path is used."""
     path = Path(dataset.file.filename).resolve()
     shape = (1, *(1, 1, *dataset.shape)[-2:])
     return HDF5Frames(path, dataset.name, shape, dataset.dtype.str)
 
 
 def _paths(frames: Frames) -> tuple[Path, ...]:
-    """Files that contain the frames."""
+    """Return the files that contain the frames."""
     if isinstance(frames, StackedFrames):
         return tuple(path for part in frames.parts for path in _paths(part))
     if isinstance(frames, SelectedFrames):

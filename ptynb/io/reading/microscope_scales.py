@@ -1,4 +1,4 @@
-"""Scales of microscopes' files: reciprocal lengths, angles of a detector pixel, voltages in V or kV."""
+"""Units in files of microscopes: reciprocal lengths, angles of a detector pixel, voltages in V or kV."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ptynb.io.reading.hdf5_reading import factor
 
 
 def length(unit: str) -> float | None:
-    """Factor to metres; None where it is no length."""
+    """Return the factor that converts a unit to metres; None if it is no length."""
     return factor(unit, "length")
 
 
 def angle(unit: str) -> float | None:
-    """Factor to radians; None where it is no angle."""
+    """Return the factor that converts a unit to radians; None if it is no angle."""
     return factor(unit, "angle")
 
 
 def energy(unit: str) -> float | None:
-    """Factor to electron volts; None where it is no energy."""
+    """Return the factor that converts a unit to electron volts; None if it is no energy."""
     return factor(unit, "energy")
 
 
 def reciprocal(unit: str) -> float | None:
-    """Factor to 1/m ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None where it is no reciprocal length."""
+    """Return the factor that converts a unit to 1/m ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None for others."""
     text = unit.strip().replace("⁻¹", "^-1").replace("**-1", "^-1").replace(" ", "")
     if text.startswith("1/"):
         inner = text[2:].strip("()")
@@ -37,9 +37,9 @@ def reciprocal(unit: str) -> float | None:
 
 
 def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | None:
-    """Angle of a detector pixel seen from the sample [rad], from an angle or a reciprocal length k = angle / λ.
+    """Return the angle of a detector pixel seen from the sample [rad], from an angle or a k = angle / λ.
 
-    None for other units, or for a reciprocal length without a wavelength [m].
+    Return None for other units, or for a reciprocal length without a wavelength [m].
     """
     radians = angle(unit)
     if radians is not None:
@@ -49,9 +49,9 @@ def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | 
 
 
 def volts(number: float, where: str) -> float:
-    """An acceleration voltage [V] that a file gives in V or kV: up to 3000 it is kV.
+    """Return an acceleration voltage [V] from a number in V or kV; numbers up to 3000 are taken as kV.
 
-    Electron ptychography uses 3 kV to 3 MV; other voltages raise FileError.
+    Raise FileError for voltages outside 3 kV to 3 MV, the range of electron ptychography.
     """
     found = number * 1e3 if number <= 3000 else number
     if not (math.isfinite(found) and 3e3 <= found <= 3e6):

@@ -1,6 +1,6 @@
-"""Scans in named arrays, as in .npz, .mat and zarr.
+"""Scans stored as named arrays, as in .npz, .mat and zarr.
 
-Names are compared without case and without the groups in front of them. Lengths are metres, energies eV, angles
+Names are compared without case and without preceding group names. Lengths are metres, energies eV, angles
 radians, unless a name ends with its unit ("wavelength_nm", "energy_keV", "step_A"); voltages up to 3000 are kV.
 
     patterns, diffraction, dp, cbed, data, ...      (pattern, y, x) or (row, column, y, x); or the only such array
@@ -39,21 +39,21 @@ PATTERNS = (
     "diffraction_intensities", "intensity", "measurements", "data", "images",
 )  # fmt: skip
 SURE = 6
-"""The first of them are used for patterns only."""
+"""Number of the first names that are used for patterns only."""
 POSITIONS = ("positions", "probe_positions", "scan_positions", "positions_real", "pos", "scan")
 PIXEL_POSITIONS = ("positions_px", "positions_pixels", "pixel_positions")
 MASKS = ("mask", "detector_mask", "valid_mask")
 VOLTAGES = ("voltage", "acceleration_voltage", "accelerating_voltage", "high_voltage", "voltage_kv", "voltage_v")
 PROBES = ("probe", "initial_probe", "probe_guess")
 METRES_AT_MOST = 0.05
-"""Extent of a scan [m]; positions that reach further are in other units."""
+"""Maximum extent of a scan [m]; positions that exceed it must be in other units."""
 
 
 @dataclass(frozen=True)
 class StoredArray:
     """An array in a file, not read yet.
 
-    read: returns the whole array. frames: returns it as patterns, in the file where possible, and the raster.
+    read: returns the whole array. frames: returns it as patterns, read lazily if possible, and the raster.
     """
 
     shape: tuple[int, ...]
@@ -63,17 +63,17 @@ class StoredArray:
 
 
 def found_in(
-    form: str, arrays: Mapping[str, StoredArray], given: LoadOptions, path: Path, notes: tuple[str, ...] = ()
+    form: str, arrays: Mapping[str, StoredArray], options: LoadOptions, path: Path, notes: tuple[str, ...] = ()
 ) -> FileRecord:
-    """The record of a file with these arrays. Raises FileError for numbers that do not fit their names."""
-    return _Reading(form, arrays, given, path, list(notes)).found()
+    """Return the record of a file with these arrays. Raise FileError if values are implausible for their names."""
+    return _Reading(form, arrays, options, path, list(notes)).found()
 
 
 @dataclass
 class _Reading:
     form: str
     arrays: Mapping[str, StoredArray]
-    given: LoadOptions
+    options: LoadOptions
     path: Path
     notes: list[str]
 
@@ -120,19 +120,19 @@ class _Reading:
             for name, stored in self.arrays.items()
             if len(stored.shape) in (3, 4) and stored.dtype.kind in "iufcb" and min(stored.shape) > 0
         ]
-        if self.given.patterns is not None:
-            if self.given.patterns not in self.arrays:
+        if self.options.patterns is not None:
+            if self.options.patterns not in self.arrays:
                 raise FileError(
-                    f"{self.path} has no array {self.given.patterns!r}; it has {self._names(stacks or self.arrays)}: "
+                    f"{self.path} has no array {self.options.patterns!r}; it has {self._names(stacks or self.arrays)}: "
                     "name one with patterns=...",
                     code="file.incomplete",
                 )
-            return self._took("patterns", self.given.patterns)
+            return self._record_place("patterns", self.options.patterns)
         for alias in PATTERNS:
-            # One with the name and other axes raises an error when its frames are made.
+            # An array with a name of patterns but other axes raises an error when its frames are created.
             found = next((name for name in self.arrays if _last(name) == alias), None)
             if found is not None and (found in stacks or alias in PATTERNS[:SURE]):
-                return self._took("patterns", found)
+                return self._record_place("patterns", found)
         others = {alias for group in (POSITIONS, PIXEL_POSITIONS, MASKS, PROBES, ("object",)) for alias in group}
         left = [name for name in stacks if _last(name) not in others and self.arrays[name].dtype.kind != "c"]
         if not left:  # its frames raise the error, with its shape
@@ -144,13 +144,13 @@ class _Reading:
                 f"{self.path} has {self._names(left)}; name the patterns: patterns={left[0]!r}.",
                 code="file.several-choices",
             )
-        return self._took("patterns", left[0]) if left else None
+        return self._record_place("patterns", left[0]) if left else None
 
     def _names(self, names: Mapping[str, StoredArray] | list[str]) -> str:
         shown = [f"{name} {self.arrays[name].shape}" for name in list(names)[:8]]
         return ", ".join(shown) + (", ..." if len(names) > 8 else "") if shown else "no arrays"
 
-    def _took(self, what: str, name: str) -> str:
+    def _record_place(self, what: str, name: str) -> str:
         self.places[what] = name
         return name
 
@@ -158,18 +158,18 @@ class _Reading:
         return next((name for alias in aliases for name in self.arrays if _last(name) == alias), None)
 
     def _positions(self) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
-        """(metres, pixels), at most one of them."""
-        if self.given.positions is not None or self.given.raster is not None:
+        """Return (positions [m], positions [object pixels]); at most one of them is not None."""
+        if self.options.positions is not None or self.options.raster is not None:
             return None, None
         name = self._first(PIXEL_POSITIONS)
         if name is not None:
-            return None, self._places(self._took("positions", name))
+            return None, self._places(self._record_place("positions", name))
         name = self._first(POSITIONS)
         if name is None:
             return None, None
-        positions = self._places(self._took("positions", name))
+        positions = self._places(self._record_place("positions", name))
         reach = float(np.ptp(positions, axis=0).max()) if positions.size else 0.0
-        if self.given.units == "pixels":
+        if self.options.units == "pixels":
             return None, positions
         if not reach <= METRES_AT_MOST:
             raise FileError(
@@ -203,9 +203,9 @@ class _Reading:
 
     def _mask(self) -> NDArray[np.bool_] | None:
         name = self._first(MASKS)
-        if name is None or self.given.mask is not None:
+        if name is None or self.options.mask is not None:
             return None
-        values = self._read(self._took("mask", name))
+        values = self._read(self._record_place("mask", name))
         if values.dtype.kind not in "iufb":
             raise FileError(
                 f"{self.path} has a mask of type {values.dtype} in {name}; expected True where the detector works.",
@@ -225,7 +225,7 @@ class _Reading:
                 f"{name} of shape {shape} is ignored; expected (mode, y, x) with the shape of the patterns."
             )
             return None
-        return self._read(self._took("probe", name)).reshape(-1, *window).astype(np.complex64)
+        return self._read(self._record_place("probe", name)).reshape(-1, *window).astype(np.complex64)
 
     def _centred(self) -> bool:
         name = self._first(("centred",))
@@ -235,7 +235,7 @@ class _Reading:
         name = self._first(("raster", "scan_shape"))
         if name is None:
             return None
-        rows, columns = self._flat(self._took("raster", name), 2)
+        rows, columns = self._flat(self._record_place("raster", name), 2)
         if not all(number == int(number) and 1 <= number < 2**31 for number in (rows, columns)):
             raise FileError(
                 f"{self.path} has the raster {rows:g} x {columns:g} in {name}; expected (rows, columns).",
@@ -244,7 +244,7 @@ class _Reading:
         return int(rows), int(columns)
 
     def _wavelength(self) -> float | None:
-        if self.given.beam is not None:
+        if self.options.beam is not None:
             return None
         wavelength = self._number("wavelength", ("wavelength", "lambda"), microscope_scales.length, 1e-2)
         if wavelength is not None:
@@ -261,7 +261,7 @@ class _Reading:
         name = self._first(VOLTAGES)
         if name is None:
             return None
-        voltage = microscope_scales.volts(self._flat(self._took("voltage", name), 1)[0], f"{self.path}: {name}")
+        voltage = microscope_scales.volts(self._flat(self._record_place("voltage", name), 1)[0], f"{self.path}: {name}")
         return electron_wavelength(voltage)
 
     def _number(
@@ -279,8 +279,8 @@ class _Reading:
     def _values(
         self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int, below: float
     ) -> list[float] | None:
-        """Numbers in SI units, which are errors from the limit on. None where the option is given."""
-        if what in self.given.names:
+        """Return `count` numbers in SI units; None if the option is given. Raise FileError for numbers >= `below`."""
+        if what in self.options.names:
             return None
         for name in self.arrays:
             last = _last(name)
@@ -290,7 +290,7 @@ class _Reading:
                 )
                 if factor is None:
                     continue
-                values = [number * factor for number in self._flat(self._took(what, name), count)]
+                values = [number * factor for number in self._flat(self._record_place(what, name), count)]
                 if not all(math.isfinite(number) and abs(number) < below for number in values):
                     raise FileError(
                         f"{self.path} has {', '.join(f'{number:g}' for number in values)} for {what} in {name}, which "

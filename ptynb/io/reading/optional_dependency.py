@@ -1,4 +1,4 @@
-"""Readers that use optional packages: check that one is installed, and convert its errors."""
+"""Optional packages of readers: check that a package is installed, and convert its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns that are compressed as a whole: all of them are read into memory at once."""
+"""Patterns that are compressed as a whole, so all of them are read into memory at once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ptynb.progress import LINE_SECONDS, log
 from ptynb.table import gigabytes
 
 LARGE = 2**30
-"""Bytes of patterns above which there is a warning before they are unpacked."""
+"""Size of patterns above which a warning is issued before they are unpacked [bytes]."""
 PIECE = 2**24
-"""Bytes that are unpacked at once, between which Ctrl-C works and progress is logged."""
+"""Block size of unpacking [bytes]; between blocks Ctrl-C is handled and progress is logged."""
 
 Unpack = Callable[["UnpackingProgress"], NDArray[Any]]
-"""Returns the patterns (pattern, y, x), and reports its progress."""
+"""Type of functions that return the patterns (pattern, y, x), and report progress."""
 
 
 class UnpackingProgress:
@@ -43,9 +43,9 @@ class UnpackingProgress:
 
 @dataclass(frozen=True, eq=False)
 class PackedFrames(Frames):
-    """Patterns with a known shape, which `unpacked` reads; `load` calls it, `info` does not.
+    """Patterns whose shape is known and whose values `unpacked` reads; `load` calls it, `info` does not.
 
-    name: of the array in the file. needed: bytes of memory that unpacking takes.
+    name: of the array in the file. needed: memory that unpacking takes [bytes].
     """
 
     path: Path
@@ -57,34 +57,34 @@ class PackedFrames(Frames):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(pattern, y, x)."""
+        """Shape (pattern, y, x)."""
         return self.known_shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the counts."""
+        """Type of the stored counts."""
         return self.type
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Patterns start to stop - 1, after all are unpacked."""
+        """Return patterns start to stop - 1; all of them are unpacked first."""
         return self.unpacked().read(start, stop)
 
     def part(self, start: int, stop: int) -> Frames:
-        """The patterns in memory."""
+        """Return the patterns in memory."""
         return self.unpacked().part(start, stop)
 
     def check(self) -> None:
-        """Raise FileError where they don't fit into memory."""
+        """Raise FileError if the patterns do not fit into memory."""
         check_room(self.needed, f"the patterns in {self.name}, to be unpacked", self.path)
 
     def unpacked(self) -> ArrayFrames:
-        """All patterns in memory. Raises FileError where they don't fit."""
+        """Return all patterns in memory. Raise FileError if they do not fit."""
         self.check()
         return ArrayFrames.of(self.unpack(UnpackingProgress(str(self.path), self.nbytes)))
 
     @property
     def note(self) -> str:
-        """The warning for large ones."""
+        """Warning about large patterns; empty for others."""
         count, height, width = self.shape
         return (
             f"{count} patterns of {height} x {width}, {self.dtype}, are packed in {self.name}, and are unpacked into "

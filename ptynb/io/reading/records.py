@@ -18,18 +18,18 @@ from ptynb.settings.load_options import LoadOptions
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileRecord:
-    """Content of a file with a scan; None for what is missing.
+    """Content of a file with a scan; missing values are None.
 
     format: name of the format ("CXI").
     frames: patterns (pattern, y, x); centred: whether the zero frequency is at index n // 2.
     positions: (pattern, yx) float64 of the PROBE on the sample, along the patterns' rows and columns [m];
         pixel_positions: the same in object pixels.
-    raster, step, rotation: as in `LoadOptions`; used where there are no positions.
+    raster, step, rotation: as in `LoadOptions`; used if there are no positions.
     wavelength [m], distance [m], detector_pixel (y, x) [m], angular_pixel (y, x) [rad]: of a far-field measurement.
-    geometry: instead of these, for near field and tilted planes.
+    geometry: replaces these for near field and tilted planes.
     mask: (y, x), True where the detector works. probe (mode, y, x), object (y, x) or (slice, y, x): initial guesses.
-    places: where in the file each of them was found, by name. notes: remarks for the user.
-    named: returns an array of the file by its name, where the file is not HDF5; None for an unknown name.
+    places: path in the file of each value, by name. notes: remarks for the user.
+    named: function that returns an array by its name, if the file is not HDF5; None for an unknown name.
     """
 
     format: str
@@ -55,7 +55,7 @@ class FileRecord:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """Beginning of a file: its path, its first bytes (none of a folder), and the open file where it is HDF5."""
+    """Input for recognising a format: path, first bytes (none of a folder), and the open file if it is HDF5."""
 
     path: Path
     start: bytes
@@ -67,7 +67,7 @@ class Format:
     """A file format.
 
     name: for messages. recognises: whether a file is of this format, by its content.
-    read: returns what the file contains; patterns stay in the file. Raises FileError for damaged files.
+    read: returns what the file contains; patterns stay in the file. Raise FileError for damaged files.
     """
 
     name: str

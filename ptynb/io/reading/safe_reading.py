@@ -1,4 +1,4 @@
-"""Checks before anything is read: a header can announce any size, and a value may be of any kind and shape."""
+"""Checks before data are read: a damaged header can announce any size, type and shape."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from ptynb.io.hdf5_file import Item, check_chunks, in_one_line, inside, read_all
 from ptynb.table import gigabytes
 
 SHARE = 0.5
-"""Fraction of the free memory that one file may take: engines get a copy of it."""
+"""Fraction of the free memory that the content of one file may take; engines get a copy of it."""
 SMALL = 2**28
-"""Most bytes of what is read beside the patterns: positions, a mask, a probe."""
+"""Maximum size of arrays other than patterns: positions, a mask, a probe [bytes]."""
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Compression of members of archives: zipfile unpacks others in portions of any size."""
+"""Permitted compression of members of archives; with others, zipfile unpacks blocks of any size."""
 ELSEWHERE = "open it on a machine with more memory"
 UNCOMPRESSED = "store the patterns uncompressed (.npy or HDF5), where they can stay in the file"
 
 
 def size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    """Bytes of an array, as a Python integer, which does not overflow."""
+    """Return the size of an array [bytes] as a Python integer, which does not overflow."""
     return math.prod(int(side) for side in shape) * dtype.itemsize
 
 
 def check_room(octets: int, what: str, path: Path, remedy: str = UNCOMPRESSED) -> None:
-    """Raise FileError, with this remedy, if `octets` are more than may be read into memory at once."""
+    """Raise FileError, with a remedy in the message, if `octets` bytes are too many to be read into memory."""
     free = psutil.virtual_memory().available
-    room = int(free * SHARE)
-    if octets > room:
+    limit = int(free * SHARE)
+    if octets > limit:
         raise FileError(
-            f"{path} announces {gigabytes(octets)} for {what}, and {gigabytes(room)} may be read into memory here, "
+            f"{path} announces {gigabytes(octets)} for {what}, and {gigabytes(limit)} may be read into memory here, "
             f"half of the {gigabytes(free)} that are free; {remedy}.",
             code="file.too-large",
         )
 
 
 def check_small(octets: int, what: str, path: Path) -> None:
-    """Raise FileError if something beside the patterns is larger than that of any scan."""
+    """Raise FileError if an array other than patterns is larger than `SMALL`, more than any scan has."""
     if octets > SMALL:
         raise FileError(
             f"{path} announces {gigabytes(octets)} for {what}; expected at most {gigabytes(SMALL)}: the file is "
@@ -56,9 +56,9 @@ def check_small(octets: int, what: str, path: Path) -> None:
 
 
 def mapped(path: Path, expected: str) -> NDArray[Any]:
-    """The array of a .npy file, mapped into memory, so that a header that announces more than the file has is an error.
+    """Return the memory-mapped array of a .npy file; a header that announces more than the file has is an error.
 
-    expected: what it should contain, in the plural, for the message ("positions").
+    expected: expected content in the plural, for the message ("positions").
     """
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -66,13 +66,13 @@ def mapped(path: Path, expected: str) -> NDArray[Any]:
         raise FileError(
             f"{path} is not a readable .npy file ({reason(error)}); expected {expected}.", code="file.damaged"
         ) from None
-    if not isinstance(values, np.ndarray):  # an archive of several, under this name
+    if not isinstance(values, np.ndarray):  # an .npz archive with the suffix .npy
         raise FileError(f"{path} holds several arrays; expected one, {expected}.", code="file.unexpected-content")
     return values
 
 
 def check_packing(member: zipfile.ZipInfo, path: Path) -> None:
-    """Raise FileError for a member of an archive that can't be unpacked in portions of a known size."""
+    """Raise FileError if a member of an archive cannot be unpacked in blocks of a known size."""
     if member.compress_type not in PACKED:
         raise FileError(
             f"{path} packs {member.filename[:80]} by method {member.compress_type}; expected deflate (8) or none (0): "
@@ -82,9 +82,9 @@ def check_packing(member: zipfile.ZipInfo, path: Path) -> None:
 
 
 MOST_EXPANSION = 1000
-"""Largest ratio of a dataset to the whole file: the limit of gzip."""
+"""Maximum ratio of the size of a dataset to that of the file; the limit of gzip."""
 MOST_TEXT = 2**26
-"""Most bytes of a text."""
+"""Maximum size of a text [bytes]."""
 KINDS = {
     "c": "complex numbers",
     "f": "real numbers",
@@ -96,18 +96,18 @@ KINDS = {
 
 
 class Checked:
-    """Values of an open file, checked before they are read. Every method raises FileError."""
+    """Access to an open file that checks values before reading them. All methods raise FileError."""
 
     def __init__(self, file: h5py.File, path: Path) -> None:
         self.file, self.path = file, path
         self._bytes = path.stat().st_size
 
     def has(self, name: str) -> bool:
-        """Whether there is a group or dataset of this name."""
+        """Return whether there is a group or dataset of this name."""
         return self._inside(name) is not None
 
     def group(self, name: str) -> h5py.Group:
-        """The group of this name; links into other files are not followed."""
+        """Return the group of this name; links into other files are not followed."""
         found = self._inside(name)
         if not isinstance(found, h5py.Group):
             raise FileError(
@@ -116,7 +116,7 @@ class Checked:
         return found
 
     def dataset(self, name: str) -> h5py.Dataset:
-        """The dataset of this name, of a size that the file can hold; links into other files are not followed."""
+        """Return the dataset of this name if the file can hold its size; links into other files are not followed."""
         found = self._inside(name)
         if not isinstance(found, h5py.Dataset):
             raise FileError(
@@ -143,7 +143,7 @@ class Checked:
             raise self._damaged(name, error) from None
 
     def array(self, name: str, kind: str, *dimensions: int, last: int | None = None) -> NDArray[Any]:
-        """An array. kind: a key of `KINDS`. dimensions: possible numbers of axes. last: length of the last one."""
+        """Return an array. kind: key of `KINDS`. dimensions: permitted numbers of axes. last: length of the last."""
         stored = self.dataset(name)
         right = stored.dtype.kind in kind and stored.ndim in dimensions and 0 not in stored.shape
         if not right or last not in (None, stored.shape[-1]):
@@ -157,7 +157,7 @@ class Checked:
         return self.read(name, stored)
 
     def table(self, name: str, fields: dict[str, str]) -> NDArray[Any]:
-        """Rows. fields: kind of each required column; "O" for text."""
+        """Return a structured array. fields: kind of each required column; "O" for text."""
         stored = self.dataset(name)
         known = stored.dtype.fields or {}
         right = all(field in known and known[field][0].kind in kind for field, kind in fields.items())
@@ -169,7 +169,7 @@ class Checked:
         return self.read(name, stored)
 
     def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
-        """All values of a dataset that was checked."""
+        """Return all values of a dataset that was checked."""
         check_room(stored.nbytes, name, self.path, ELSEWHERE)
         check_chunks(stored, self.path)
         try:
@@ -179,7 +179,7 @@ class Checked:
         return values
 
     def text(self, name: str) -> str:
-        """A text."""
+        """Return the text in a dataset."""
         stored = self.dataset(name)
         if h5py.check_string_dtype(stored.dtype) is None or stored.shape != ():
             raise FileError(
@@ -188,7 +188,7 @@ class Checked:
         return self._decoded(name, self.read(name, stored))
 
     def texts(self, name: str) -> list[Any]:
-        """Texts of a dataset with one axis."""
+        """Return the texts in a dataset with one axis."""
         stored = self.dataset(name)
         if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
             raise FileError(
@@ -197,11 +197,11 @@ class Checked:
         return [*self.read(name, stored)]
 
     def json(self, name: str, kind: type[dict[Any, Any]] | type[list[Any]]) -> Any:
-        """The value of a JSON text: a dictionary or a list."""
+        """Return the value of a dataset with JSON text: a dictionary or a list."""
         return self.parsed(name, self.text(name), kind)
 
     def parsed(self, name: str, text: Any, kind: type[Any] = object) -> Any:
-        """The value of a JSON text that was read already."""
+        """Return the value of a JSON text that was already read from the dataset `name`."""
         try:
             found = json.loads(self._decoded(name, text))
         except (ValueError, RecursionError) as error:
@@ -216,7 +216,7 @@ class Checked:
         return found
 
     def number(self, name: str) -> float:
-        """A scalar."""
+        """Return the number in a scalar dataset."""
         stored = self.dataset(name)
         if stored.dtype.kind not in "fiub" or stored.shape != ():
             raise FileError(
@@ -225,7 +225,7 @@ class Checked:
         return float(self.read(name, stored))
 
     def attribute(self, place: h5py.Group | h5py.Dataset, name: str) -> Any:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         try:
             if name in place.attrs:
                 return place.attrs[name]
@@ -237,7 +237,7 @@ class Checked:
         )
 
     def real(self, place: h5py.Group | h5py.Dataset, name: str) -> float:
-        """A number in an attribute; it may be infinite or NaN."""
+        """Return a number in an attribute; it may be infinite or NaN."""
         value = self.attribute(place, name)
         try:
             return float(value)
@@ -248,7 +248,7 @@ class Checked:
             ) from None
 
     def numbers(self, place: h5py.Group | h5py.Dataset, name: str, count: int) -> tuple[float, ...]:
-        """`count` finite numbers in an attribute."""
+        """Return `count` finite numbers in an attribute."""
         value = self.attribute(place, name)
         try:
             found = tuple(float(one) for one in np.atleast_1d(value))

@@ -15,7 +15,7 @@ from ptynb.io.reading.hdf5_reading import MOST_PATTERNS, MOST_PIXELS, other_axes
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
-    """((pattern, y, x), raster (rows, columns) or None) of an array. Raises FileError for other axes."""
+    """Return the shape (pattern, y, x) and the raster (rows, columns) or None. Raise FileError for other axes."""
     at = f" in {where}" if where else ""
     if len(shape) not in (3, 4):
         raise other_axes(shape, path, where)
@@ -38,9 +38,9 @@ def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[
 def placed(
     path: Path, offset: int, shape: tuple[int, int, int], dtype: np.dtype[Any], *, stride: int | None = None
 ) -> Frames:
-    """Consecutive patterns in a file from `offset` [bytes], with this stride [bytes] (None: the size of one).
+    """Return consecutive patterns in a file from `offset` [bytes], with a stride [bytes] (None: the size of one).
 
-    Raises FileError where the file ends before the last of them.
+    Raise FileError if the file ends before the last of them.
     """
     check_counts(dtype, path)
     own = shape[1] * shape[2] * dtype.itemsize
@@ -57,7 +57,7 @@ def placed(
 
 
 def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:
-    """Raise FileError for other types than real numbers."""
+    """Raise FileError if the type is not one of real numbers."""
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         at = f" in {where}" if where else ""
         raise FileError(
@@ -67,19 +67,19 @@ def check_counts(dtype: np.dtype[Any], path: Path, where: str = "") -> None:
 
 
 def native(frames: Frames) -> Frames:
-    """The same patterns in native byte order."""
+    """Return the same patterns in native byte order."""
     if frames.dtype.isnative:
         return frames
     dtype = frames.dtype.newbyteorder("=")
-    return TransformedFrames(frames, _swapped, frames.shape[1:], dtype)
+    return TransformedFrames(frames, _in_native_order, frames.shape[1:], dtype)
 
 
-def _swapped(patterns: NDArray[Any], first: int) -> NDArray[Any]:
+def _in_native_order(patterns: NDArray[Any], first: int) -> NDArray[Any]:
     return patterns.astype(patterns.dtype.newbyteorder("="))
 
 
 def transposed(frames: Frames) -> Frames:
-    """The same patterns with rows and columns exchanged."""
+    """Return the same patterns with rows and columns exchanged."""
     return TransformedFrames(frames, _transposed, (frames.shape[2], frames.shape[1]), frames.dtype)
 
 
