@@ -47,7 +47,7 @@ class SelfTest:
 def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
     """Run the self-test on all engines of a running cluster without a reconstruction.
 
-    timeout: of waiting for another rank [s]. Raises ClusterError with the cause and, if it is known, a remedy.
+    timeout: longest time to wait for another rank [s]. Raises ClusterError with the cause and, if known, a remedy.
     """
     ranks = [*range(len(cluster))]
     with joining(cluster, timeout=timeout) as memberships:

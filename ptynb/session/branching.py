@@ -31,7 +31,7 @@ Which = Checkpoint | int | str | Path
 
 
 class BranchManager:
-    """The branches of one reconstruction, and moving between them."""
+    """List the checkpoint branches of a reconstruction, and switch between them."""
 
     def __init__(self, client: EngineClient, scan: Scan, cluster: Cluster | None) -> None:
         self._client, self._scan, self._cluster = client, scan, cluster
@@ -46,26 +46,26 @@ class BranchManager:
 
     @property
     def name(self) -> str:
-        """Of the present branch."""
+        """Name of the present branch."""
         folder = self.folder
         return files.MAIN if folder is None else files.name_of(folder)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints of all branches, in the order in which they were written."""
+        """Return the checkpoints of all branches, in the order in which they were written."""
         folder = self.folder
         return () if folder is None else files.all_states(files.root_of(folder))
 
     def branches(self) -> tuple[Branch, ...]:
-        """All branches."""
+        """Return all branches."""
         folder = self.folder
         return () if folder is None else files.all_branches(files.root_of(folder), files.name_of(folder))
 
     def result(self, name: str) -> Result:
-        """The result of a branch's newest checkpoint; its R-factor, which takes a pass over all patterns, is NaN."""
+        """Return the result of a branch's newest checkpoint; its R-factor, which needs all patterns, is NaN."""
         spec = self._client.spec
         return result_of(load_state(self._newest(name)), spec.scan, spec.extensions)
 
-    # Moving
+    # Switching
 
     def restore(self, which: Which) -> None:
         """Return to a checkpoint; later ones of its branch are moved to a branch of their own."""
@@ -108,7 +108,7 @@ class BranchManager:
         reopen(self._client, prepare)
 
     def branch(self, name: str | None, which: Which | None) -> str:
-        """Begin a branch at a checkpoint or at the present state, and continue on it; returns its name."""
+        """Create a branch at a checkpoint or at the present state, switch to it, and return its name."""
         self._check_open()
         came_from, began = self.name, list[Path]()
 
@@ -138,7 +138,7 @@ class BranchManager:
         return files.name_of(began[0].parent)
 
     def switch_branch(self, name: str) -> None:
-        """Go to the newest checkpoint of another branch."""
+        """Switch to the newest checkpoint of another branch."""
         self._check_open()
         came_from, target = self.name, self._newest(name)
         if name == came_from:
@@ -167,7 +167,7 @@ class BranchManager:
     # Reconfiguring
 
     def why_not(self, settings: Settings) -> str | None:
-        """Why it cannot continue with these settings; None where it can."""
+        """Return why the reconstruction cannot continue with these settings, or None if it can."""
         spec, engines = self._client.spec, self._client.engines.world
         if settings == spec.settings:
             return None
@@ -187,9 +187,9 @@ class BranchManager:
         return refusal(self._scan, workload, self._room(spec.settings, workload))
 
     def _room(self, present: Settings, workload: Workload) -> Room:
-        """Memory that is free once the present workers are closed."""
+        """Return the memory that is available once the present workers are closed."""
         if self._cluster is not None:
-            reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # by its own engines alone
+            reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # only by the engines in use
             return room_for(self._cluster.plan.on_gpu, reused)
         on_gpu = "CPU" not in self._client.engines.description
         room = room_for(on_gpu)
@@ -198,7 +198,7 @@ class BranchManager:
         return room_for(on_gpu, present_bytes)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Continue with these settings, from the present state mapped onto them."""
+        """Continue with these settings, from the present state converted to them."""
         if problem := self.why_not(settings):
             raise ReconstructionError(problem, code="settings.not-reconfigurable")
 
@@ -207,7 +207,7 @@ class BranchManager:
             before = load_state(kept)
             try:
                 state = restructuring.restructured(before, settings, self._scan)
-            except SettingsError as error:  # found in the state only, such as a component that was active earlier
+            except SettingsError as error:  # depends on the state, such as on a component that was active earlier
                 raise ReconstructionError(str(error), code="settings.not-reconfigurable") from error
             root = files.root_of(kept.parent)
             name = files.free_name(root, f"{files.name_of(kept.parent)}-{before.epoch}")
@@ -243,7 +243,7 @@ class BranchManager:
         carry_out: Callable[[], object] = nothing,
         undo: Callable[[], object] = nothing,
     ) -> Reopening:
-        """How it is opened again from this checkpoint, with its settings and on its branch."""
+        """Return the plan for reopening the reconstruction from this checkpoint, with its settings and branch."""
         spec = self._client.spec
         assert spec.checkpointing is not None, "checked by _check_open"
         checkpointing = spec.checkpointing.model_copy(update={"folder": start.parent.absolute()})
@@ -265,7 +265,7 @@ class BranchManager:
             )
 
     def _find(self, which: Which, before: bool = False) -> Path:
-        """The file of a checkpoint. before: whether its epoch may be on the branches that the present one came from."""
+        """Return the file of a checkpoint. before: whether to look for an epoch on ancestors of the branch, too."""
         if isinstance(which, SupportsIndex):  # numpy's integers too
             return self._of_epoch(operator.index(which), before)
         path = which.path if isinstance(which, Checkpoint) else Path(which).expanduser().absolute()
@@ -280,7 +280,7 @@ class BranchManager:
         return path
 
     def _of_epoch(self, epoch: int, before: bool) -> Path:
-        """The last checkpoint of an epoch, one at its very end if there is one."""
+        """Return the last checkpoint of an epoch, preferably the one at the end of the epoch."""
         checkpoints, origins = self.checkpoints(), {branch.name: branch.origin for branch in self.branches()}
         names = [self.name]
         while before and (origin := origins.get(names[-1])) and origin not in names:
@@ -307,7 +307,7 @@ class BranchManager:
 
 
 def _present(written: Path | None) -> Path:
-    """The present state's checkpoint. Raises ReconstructionError where there is none."""
+    """Return the checkpoint of the present state. Raises ReconstructionError if there is none."""
     if written is None:
         raise ReconstructionError(
             "The run has failed, so there is no present state; restore(...) one of `checkpoints`.",
@@ -317,7 +317,7 @@ def _present(written: Path | None) -> Path:
 
 
 def _epoch_of(later: list[Path], now: int) -> int:
-    """The epoch that a branch is named after: its last one."""
+    """Return the epoch in the name of a branch: its last one."""
     with contextlib.suppress(ValueError):
         return load_state(later[-1]).epoch if later else now
     return now

@@ -1,4 +1,4 @@
-"""The result of a run, from what an engine reports or from a checkpoint."""
+"""Result of a run, from the data of an engine or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from ptynb.settings.change_replay import settings_before
 
 
 def make_result(scan: Scan, found: Result, machines: Machines, failure: Exception | None) -> Result:
-    """The result of a scan from what an engine reports.
+    """Return the complete result of a run from the data of an engine.
 
-    machines: what reconstructed. failure: what ended it, if something did.
+    machines: engines and backend of the run. failure: the error that ended the run, if any.
     """
     software = present_software()
     message = "" if failure is None else str(failure)
@@ -52,9 +52,9 @@ def make_result(scan: Scan, found: Result, machines: Machines, failure: Exceptio
 
 @torch.no_grad()
 def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Result:
-    """The result of a scan from a checkpoint, without an engine and without a pattern; its R-factor is NaN.
+    """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN.
 
-    extensions: the user's own components and constraints, by value (cloudpickle), the same ones as before.
+    extensions: the user's components and constraints of the run, pickled (cloudpickle).
     """
     begun = Settings(**state.begun)
     check_together(scan, begun)
@@ -97,7 +97,7 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
 def _completed(
     scan: Scan, found: Result, machines: Machines, software: Software, metadata: dict[str, str], failure: str
 ) -> Result:
-    """The result with what the scan and its settings say."""
+    """Return the result with metadata of scan, settings, software and machines."""
     written = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return dataclasses.replace(
         found,
@@ -125,7 +125,7 @@ def _machines(state: ReconstructionState, extensions: bytes) -> Machines:
 
 
 def present_software() -> Software:
-    """The versions of this process."""
+    """Return the versions of the software of this process."""
     return Software(
         ptynb=importlib.metadata.version("ptynb"),
         torch=torch.__version__,
@@ -137,6 +137,6 @@ def present_software() -> Software:
 
 
 def names_of(extensions: bytes | Sequence[Any]) -> tuple[str, ...]:
-    """The classes of the user's own pieces and constraints; bytes: as an opening holds them, made by this program."""
+    """Return the class names of the user's components and constraints; bytes: pickled by this program."""
     found = pickle.loads(extensions) if isinstance(extensions, bytes) else extensions
     return tuple(type(one).__qualname__ for one in found)

@@ -157,7 +157,7 @@ class Server:
 
 
 def status_of(folder: Folder, version: int) -> dict[str, Any]:
-    """The status for the page, as plain values. version: increases with every change."""
+    """Return the status for the page, as plain values. version: increases with every change."""
     shown = folder.shown
     if shown is None:
         return {"waiting": folder.problem}
@@ -176,7 +176,7 @@ def status_of(folder: Folder, version: int) -> dict[str, Any]:
 
 
 def notes_of(folder: Folder) -> dict[str, str]:
-    """The line below each picture, by name."""
+    """Return the line below each picture, by name."""
     shown = folder.shown
     if shown is None:
         return {}
