@@ -28,13 +28,13 @@ def held_back() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGINT) is None:  # interrupts reach the main thread only
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    received: list[int] = []
+    previous_handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
+        signal.signal(signal.SIGINT, previous_handler)
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -61,7 +61,7 @@ class SerialExecutor:
         self._name, self._finish = name, finish
         self._lock = threading.Lock()
         self._last: threading.Thread | None = None
-        self._here = threading.local()
+        self._local = threading.local()
 
     def submit(self, work: Callable[[], Answer]) -> Future[Answer]:
         """Queue a function and return its future, whose `cancel()` removes it from the queue unless it has begun."""
@@ -72,7 +72,7 @@ class SerialExecutor:
                 previous.join()
             if not future.set_running_or_notify_cancel():
                 return
-            self._here.inside = True
+            self._local.inside = True
             try:
                 future.set_result(work())
             except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
@@ -84,7 +84,7 @@ class SerialExecutor:
                 thread.start()
             except RuntimeError:  # Python is exiting and starts no threads; no thread waits any more
                 execute()
-                self._here.inside = False
+                self._local.inside = False
             else:
                 self._last = thread
         return future
@@ -95,7 +95,7 @@ class SerialExecutor:
         patience: time after which TimeoutError is raised while the function continues [s]. A call from a function that
         this executor is running is executed at once.
         """
-        if getattr(self._here, "inside", False):
+        if getattr(self._local, "inside", False):
             return work()
         future = self.submit(work)
         with waiting():
@@ -103,5 +103,5 @@ class SerialExecutor:
 
     def wait(self) -> None:
         """Wait until all functions submitted so far are done."""
-        if self._last is not None and not getattr(self._here, "inside", False):
+        if self._last is not None and not getattr(self._local, "inside", False):
             self._last.join()

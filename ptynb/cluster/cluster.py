@@ -146,8 +146,8 @@ class Cluster:
             An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
         chosen = checked(SlurmCluster, nodes=nodes, **options)
-        wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
-        allocation, job = slurm_commands.choose(wanted, within)
+        requested = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
+        allocation, job = slurm_commands.choose(requested, within)
         address = chosen.address or slurm_commands.own_address(allocation.partition)
         cluster = cls._elsewhere(
             lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),

@@ -74,13 +74,13 @@ class BranchManager:
         files.stay(target)  # before the present state is written, which may remove the oldest
         came_from = self.name
 
-        def prepare(kept: Path | None) -> Reopening:
-            if target == kept:
+        def prepare(checkpoint: Path | None) -> Reopening:
+            if target == checkpoint:
                 raise ReconstructionError(
                     f"{target.name} is the present state; choose an earlier checkpoint.", code="checkpoint.present"
                 )
             state = load_state(target)
-            now = len(self._client.epochs) if kept is None else load_state(kept).epoch
+            now = len(self._client.epochs) if checkpoint is None else load_state(checkpoint).epoch
             branch_folder = target.parent
             known = states(branch_folder)
             later = known[known.index(target) + 1 :]
@@ -101,41 +101,41 @@ class BranchManager:
 
             here = files.name_of(branch_folder)
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
-            failed = ", where it failed" if kept is None else ""
+            failed = ", where it failed" if checkpoint is None else ""
             note = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
-            return self._to(target, state, note, carry_out=carry_out, undo=undo)
+            return self._plan_from(target, state, note, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
     def branch(self, name: str | None, which: Which | None) -> str:
         """Create a branch at a checkpoint or at the present state, switch to it, and return its name."""
         self._check_open()
-        came_from, began = self.name, list[Path]()
+        came_from, created = self.name, list[Path]()
 
         def begin(state: Path) -> Path:
             root = files.root_of(state.parent)
-            began.append(files.begin(root, name or files.free_name(root, "branch"), state))
-            return began[0]
+            created.append(files.begin(root, name or files.free_name(root, "branch"), state))
+            return created[0]
 
         first = None if which is None else begin(self._find(which, before=True))  # before the present state is written
 
-        def prepare(kept: Path | None) -> Reopening:
-            start = first or begin(_present(kept))
+        def prepare(checkpoint: Path | None) -> Reopening:
+            start = first or begin(_present(checkpoint))
             branch_folder = start.parent
             note = "branch", came_from, files.name_of(branch_folder)
 
             def carry_out() -> None:
                 files.use(branch_folder)
 
-            return self._to(start, load_state(start), note, continues=which is None, carry_out=carry_out)
+            return self._plan_from(start, load_state(start), note, continues=which is None, carry_out=carry_out)
 
         try:
             reopen(self._client, prepare)
         except Exception:
-            for start in began:
+            for start in created:
                 files.remove(start.parent)
             raise
-        return files.name_of(began[0].parent)
+        return files.name_of(created[0].parent)
 
     def switch_branch(self, name: str) -> None:
         """Switch to the newest checkpoint of another branch."""
@@ -146,7 +146,7 @@ class BranchManager:
         present = files.folder_of(files.root_of(target.parent), came_from)
 
         def prepare(_: Path | None) -> Reopening:
-            return self._to(
+            return self._plan_from(
                 target,
                 load_state(target),
                 ("branch", came_from, name),
@@ -203,37 +203,37 @@ class BranchManager:
             raise ReconstructionError(problem, code="settings.not-reconfigurable")
 
         def prepare(present: Path | None) -> Reopening:
-            kept = _present(present)
-            before = load_state(kept)
+            checkpoint = _present(present)
+            before = load_state(checkpoint)
             try:
                 state = restructuring.restructured(before, settings, self._scan)
             except SettingsError as error:  # depends on the state, such as on a component that was active earlier
                 raise ReconstructionError(str(error), code="settings.not-reconfigurable") from error
-            root = files.root_of(kept.parent)
-            name = files.free_name(root, f"{files.name_of(kept.parent)}-{before.epoch}")
-            aside = files.folder_of(root, name) / kept.name
-            start = kept.with_name(file_name(state.epoch, state.update, files.read_note(kept.parent).stays))
+            root = files.root_of(checkpoint.parent)
+            name = files.free_name(root, f"{files.name_of(checkpoint.parent)}-{before.epoch}")
+            aside = files.folder_of(root, name) / checkpoint.name
+            start = checkpoint.with_name(file_name(state.epoch, state.update, files.read_note(checkpoint.parent).stays))
 
             def carry_out() -> None:
-                files.begin(root, name, kept)
-                for part in files.parts_of(kept)[1:] if start == kept else ():
+                files.begin(root, name, checkpoint)
+                for part in files.parts_of(checkpoint)[1:] if start == checkpoint else ():
                     part.unlink()
                 save_state(state, start)
 
             def undo() -> None:
-                if start != kept:
+                if start != checkpoint:
                     start.unlink(missing_ok=True)
                 if aside.exists():
-                    files.copy_into(aside, kept.parent)
+                    files.copy_into(aside, checkpoint.parent)
                     files.remove(aside.parent)
 
-            return self._to(start, state, None, continues=True, carry_out=carry_out, undo=undo)
+            return self._plan_from(start, state, None, continues=True, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
     # Finding checkpoints
 
-    def _to(
+    def _plan_from(
         self,
         start: Path,
         state: ReconstructionState,

@@ -56,7 +56,7 @@ class EngineClient:
         self.target_epoch: int | None = None
         """Epoch at which the requested run ends; None if no run is requested."""
         self.paused = False
-        self._line = None if start is None else str(start.absolute().parent)
+        self._last_folder = None if start is None else str(start.absolute().parent)
         """Folder of the checkpoint from which the engines were last opened."""
         self.activity = threading.Event()
         """Set by each command: idle engines may become active."""
@@ -326,8 +326,8 @@ class EngineClient:
         known = self.statuses.get(0)
         if known is not None and known.kept_in is not None:
             return known.kept_in
-        if self._line is not None:
-            return self._line
+        if self._last_folder is not None:
+            return self._last_folder
         for rank in range(self.engines.world):
             with contextlib.suppress(ClusterError):
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
@@ -383,7 +383,7 @@ class EngineClient:
 
         instead_of: message of the failure that ended the previous workers; if not empty, lost engines are replaced.
         """
-        self.spec, self._line = spec, str(start.parent)
+        self.spec, self._last_folder = spec, str(start.parent)
         if instead_of:
             engines = self.engines.replaced(spec, start, instead_of, note)
         else:

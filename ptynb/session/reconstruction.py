@@ -242,7 +242,7 @@ class Reconstruction:
                 _open.setdefault(cluster, weakref.WeakSet()).add(self)
         else:
             # On a cluster the next reconstruction ends the workers; in this process nothing else ends the thread.
-            weakref.finalize(self, _close_last, client)
+            weakref.finalize(self, lambda: client.engines.close())
         self._follow()
 
     def _follow(self) -> None:
@@ -1249,10 +1249,6 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
             pass  # a late answer, or a cluster that is being stopped: the next iteration shows which
         pause = IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
         del recon
-
-
-def _close_last(client: EngineClient) -> None:
-    client.engines.close()
 
 
 def _check_extensions(extensions: Sequence[Any]) -> None:

@@ -78,7 +78,7 @@ def _replace(client: EngineClient, prepare: Callable[[Path | None], Reopening], 
 
 
 def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening]) -> None:
-    ran = _pause(client)
+    was_running = _pause(client)
     try:
         written = _write_checkpoint(client)
         before, target, paused = (
@@ -88,7 +88,7 @@ def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening])
         )
         plan = prepare(written)
     except Exception:
-        if ran:
+        if was_running:
             with contextlib.suppress(ClusterError, TimeoutError):  # the first error is raised
                 client.sent = max(client.sent, client.engines.call(0, "command", Command("resume")))
         raise

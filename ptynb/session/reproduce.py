@@ -105,7 +105,7 @@ def reproduce(
     """
     path = Path(path).expanduser()
     first = load_result(path)
-    begun = settings_of(first, path)
+    initial = settings_of(first, path)
     if len(extensions) != len(first.machines.extensions):
         raise FileError(
             f"{path} was made with extensions ({', '.join(first.machines.extensions) or 'none'}), and "
@@ -114,10 +114,10 @@ def reproduce(
         )
     scan = same_scan(first, path) if scan is None else scan
     check_same(scan, first, path)
-    steps = steps_of(begun, first.changes)
+    steps = steps_of(initial, first.changes)
     reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
     with _checkpoint_folder(reconfigured) as checkpointing:
-        settings = Settings(**begun)
+        settings = Settings(**initial)
         with Reconstruction(
             scan, settings, cluster, device=device, checkpointing=checkpointing, extensions=extensions
         ) as recon:
@@ -133,13 +133,13 @@ def reproduce(
 
 def settings_of(result: Result, path: Path) -> dict[str, Any]:
     """Return the initial settings of a run. Raises FileError if its result does not contain them."""
-    begun = result.initial_settings or settings_before(result.settings, result.changes)
-    if not begun:
+    initial = result.initial_settings or settings_before(result.settings, result.changes)
+    if not initial:
         raise FileError(
             f"{path} does not have the settings that the run began with, so it cannot be repeated.",
             code="file.incomplete",
         )
-    return begun
+    return initial
 
 
 def same_scan(result: Result, path: Path) -> Scan:
@@ -211,38 +211,40 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
 
 def notes_on(first: Result, second: Result) -> tuple[str, ...]:
     """Return notes on what could not be repeated, and what differs."""
-    found = [
+    differences = [
         f"After epoch {change.epoch} engines were lost, and the run continued from a checkpoint ({change.old}); "
         "this was not repeated."
         for change in first.changes
         if change.name == "engines"
     ]
     if first.failure:
-        found.append(f"The original run ended with a failure, which was not repeated: {first.failure.splitlines()[0]}")
+        differences.append(
+            f"The original run ended with a failure, which was not repeated: {first.failure.splitlines()[0]}"
+        )
     if Settings(**first.settings).sync_every > 1:
-        found.append(
+        differences.append(
             "With sync_every above 1 engines also synchronise their parameters at each pause, and pauses are not in "
             "the record."
         )
     if (len(second.epochs), second.update) != (len(first.epochs), first.update):
-        found.append(
+        differences.append(
             f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "
             f"{len(second.epochs)} and {second.update} updates."
         )
-    found += _differing("machines", first, second, {"engines": "engines", "threads": "threads of each engine"})
-    found += _differing("machines", first, second, {"devices": "devices", "backend": "backend"})
+    differences += _differing("machines", first, second, {"engines": "engines", "threads": "threads of each engine"})
+    differences += _differing("machines", first, second, {"devices": "devices", "backend": "backend"})
     known = {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"}
-    return (*found, *_differing("software", first, second, known))
+    return (*differences, *_differing("software", first, second, known))
 
 
 def _differing(part: str, first: Result, second: Result, names: dict[str, str]) -> list[str]:
-    found = []
+    differences = []
     for name, word in names.items():
         then, now = (getattr(getattr(result, part), name) for result in (first, second))
         if then and then != now:
             texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
-            found.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
-    return found
+            differences.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
+    return differences
 
 
 def _other_data(first: Result, second: Result) -> tuple[str, ...]:

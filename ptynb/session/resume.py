@@ -69,19 +69,19 @@ def attach(name: str | None = None) -> Reconstruction:
         several ("reconstruction.ambiguous"), or if another running process holds the cluster
         ("cluster.held-elsewhere").
     """
-    found = _running(name)
-    if not found:
+    runs = _running(name)
+    if not runs:
         where = "" if name is None else f" on a cluster named {name!r}"
         raise ClusterError(f"No reconstruction runs{where}. {_latest_checkpoint()}", code="reconstruction.not-found")
-    if len(found) > 1:
-        for one in found:
+    if len(runs) > 1:
+        for one in runs:
             _release(one.cluster)
-        listed = "; ".join(str(one) for one in found)
+        listed = "; ".join(str(one) for one in runs)
         raise ClusterError(
-            f"Several reconstructions run: {listed}. Choose one: attach({found[0].name!r}).",
+            f"Several reconstructions run: {listed}. Choose one: attach({runs[0].name!r}).",
             code="reconstruction.ambiguous",
         )
-    chosen = found[0]
+    chosen = runs[0]
     chosen.cluster.hold()
     engines = ClusterEngines.joined(chosen.cluster, chosen.group, chosen.ranks)
     return Reconstruction._joined(chosen.cluster, engines, chosen.spec, chosen.status)
@@ -92,13 +92,13 @@ def going_on(scan: Scan | None = None) -> dict[str, str]:
 
     scan: restrict to runs of this scan, or of the same file. Clusters that do not answer are omitted.
     """
-    found: dict[str, str] = {}
+    runs: dict[str, str] = {}
     for folder in runtime_dir.known_clusters():
         if Cluster.holder(folder) is None and (cluster := Cluster.joined(folder)) is not None:
             here = _on(cluster)
             _release(cluster)
-            found |= {one.name: str(one) for one in here if scan is None or _same(scan, one.spec.scan)}
-    return found
+            runs |= {one.name: str(one) for one in here if scan is None or _same(scan, one.spec.scan)}
+    return runs
 
 
 def any_held_elsewhere() -> bool:
@@ -113,7 +113,7 @@ def _same(one: Scan, other: Scan) -> bool:
 
 
 def _running(name: str | None) -> list[Running]:
-    found = []
+    runs = []
     for folder in runtime_dir.known_clusters():
         if name is not None and folder.name != name.partition("/")[0]:
             continue
@@ -128,8 +128,8 @@ def _running(name: str | None) -> list[Running]:
         running = [one for one in _on(cluster) if name in (None, cluster.name, one.name)]
         if not running:
             _release(cluster)
-        found += running
-    return found
+        runs += running
+    return runs
 
 
 def _on(cluster: Cluster) -> list[Running]:

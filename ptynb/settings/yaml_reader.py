@@ -162,8 +162,8 @@ def _value(event: yaml.NodeEvent) -> Any:
 def _number_or_word(text: str, event: yaml.NodeEvent) -> Any:
     if text.lower() in WORDS and text in (text.lower(), text.upper(), text.capitalize()):
         return WORDS[text.lower()]
-    found = INTEGER.fullmatch(text) or FLOAT.fullmatch(text)
-    if found is None:
+    match = INTEGER.fullmatch(text) or FLOAT.fullmatch(text)
+    if match is None:
         return text
     if len(text) > LONGEST_NUMBER:
         raise _RefusedError(event, f"a number of {len(text)} characters; expected at most {LONGEST_NUMBER}")
