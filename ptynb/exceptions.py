@@ -175,7 +175,7 @@ CODES: dict[str, str] = {
     "workbench.no-scan": "The workbench has no scan.",
     "workbench.run-active": "A run is active in the workbench.",
 }
-"""Each code and what it means."""
+"""Codes and their meanings."""
 
 
 class PtynbError(Exception):
@@ -184,15 +184,15 @@ class PtynbError(Exception):
     Parameters
     ----------
     message : str
-        What was found, what was expected and what to do.
+        Text with the actual value, the expected one, and a remedy.
     code : str
-        The kind of problem, one of `ptynb.exceptions.CODES`.
+        Kind of problem, one of `ptynb.exceptions.CODES`.
     """
 
     code = ""
 
     def __init_subclass__(cls) -> None:
-        """Add the parameters to the docstring of a class that has no others."""
+        """Add a section Parameters to the docstring of a class that has none."""
         own, base = cls.__doc__, PtynbError.__doc__
         if cls.__init__ is PtynbError.__init__ and own and base:
             cls.__doc__ = own + base[base.index("\n") :]
@@ -224,11 +224,11 @@ class SettingsError(PtynbError, ValueError):
     Parameters
     ----------
     message : str
-        What was found, what was expected and what to do.
+        Text with the actual value, the expected one, and a remedy.
     problems : tuple of ErrorDetails
         Entry of pydantic for each invalid field.
     code : str
-        The kind of the first problem, one of `ptynb.exceptions.CODES`.
+        Kind of the first problem, one of `ptynb.exceptions.CODES`.
     """
 
     def __init__(self, message: str = "", problems: tuple[ErrorDetails, ...] = (), *, code: str = "") -> None:

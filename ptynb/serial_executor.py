@@ -1,9 +1,9 @@
-"""Serial execution of work that Ctrl-C must not cut in two.
+"""Serial execution of functions that must not be aborted by Ctrl-C.
 
-Python raises KeyboardInterrupt in the main thread, between any two of its instructions: between the start of a process
-and the note that it was started, say, and again while the first interrupt is being answered. So what takes moments
-defers it (`held_back`), and what takes longer runs in a thread of its own (`SerialExecutor`), where an interrupt only
-ends the waiting.
+Python raises KeyboardInterrupt in the main thread between any two instructions: for example between the start of a
+process and the record that it was started, and again while the first interrupt is being handled. Therefore short
+operations defer interrupts (`held_back`), and longer ones run in a separate thread (`SerialExecutor`), where an
+interrupt only ends the wait for them.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 PATIENCE_SECONDS = 0.25
-"""How long an interrupted caller waits for the clean-up: the prompt has to be back within a second."""
+"""Time that an interrupted caller waits for the clean-up [s]: the prompt must return within a second."""
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Defer an interrupt to the end of the block, which must be short."""
+    """Context that defers an interrupt to the end of the block, which must be short."""
     main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is None:  # the main thread's only, or not Python's to handle
+    if not main or signal.getsignal(signal.SIGINT) is None:  # interrupts reach the main thread only
         yield
         return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    received: list[int] = []
+    previous_handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
+        signal.signal(signal.SIGINT, previous_handler)
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager
 def waiting() -> Iterator[None]:
-    """Around a wait on a `threading.Condition`, an Event or a Future: an interrupt ends it with KeyboardInterrupt.
+    """Context for a wait on a `threading.Condition`, an Event or a Future, which an interrupt ends properly.
 
-    Where a second interrupt comes while the wait takes its lock again after the first, its `with` releases a lock that
-    it does not hold, and CPython raises RuntimeError in place of the interrupt.
+    If a second interrupt arrives while the wait reacquires its lock after the first one, its `with` releases a lock
+    that it does not hold, and CPython raises RuntimeError; KeyboardInterrupt is raised instead.
     """
     try:
         yield
@@ -54,17 +54,17 @@ def waiting() -> Iterator[None]:
 
 
 class SerialExecutor:
-    """Runs work in the order of submission, each to its end, even where an interrupt has ended the waiting for it."""
+    """Execute functions in the order of submission, each to its end, also if an interrupt ends the wait for it."""
 
     def __init__(self, name: str, *, finish: bool = False) -> None:
-        """name: of the threads. finish: Python does not exit before they have ended."""
+        """name: name of the threads. finish: whether Python waits for them when it exits."""
         self._name, self._finish = name, finish
         self._lock = threading.Lock()
         self._last: threading.Thread | None = None
-        self._here = threading.local()
+        self._local = threading.local()
 
     def submit(self, work: Callable[[], Answer]) -> Future[Answer]:
-        """Queue the work and return its future, whose `cancel()` drops it unless it has begun."""
+        """Queue a function and return its future, whose `cancel()` removes it from the queue unless it has begun."""
         future: Future[Answer] = Future()
 
         def execute(previous: threading.Thread | None = None) -> None:
@@ -72,36 +72,36 @@ class SerialExecutor:
                 previous.join()
             if not future.set_running_or_notify_cancel():
                 return
-            self._here.inside = True
+            self._local.inside = True
             try:
                 future.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - goes to whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
                 future.set_exception(error)
 
         with held_back(), self._lock:
             thread = threading.Thread(target=execute, args=(self._last,), name=self._name, daemon=not self._finish)
             try:
                 thread.start()
-            except RuntimeError:  # Python is exiting and starts no threads; nobody waits for anything any more
+            except RuntimeError:  # Python is exiting and starts no threads; no thread waits any more
                 execute()
-                self._here.inside = False
+                self._local.inside = False
             else:
                 self._last = thread
         return future
 
     def run(self, work: Callable[[], Answer], patience: float | None = None) -> Answer:
-        """Run the work after all that was submitted before, and return its answer or raise its error.
+        """Run a function after all previously submitted ones, and return its result or raise its error.
 
-        patience: seconds after which TimeoutError is raised, while the work continues. Inside other work of this
-        executor it runs at once.
+        patience: time after which TimeoutError is raised while the function continues [s]. A call from a function that
+        this executor is running is executed at once.
         """
-        if getattr(self._here, "inside", False):
+        if getattr(self._local, "inside", False):
             return work()
         future = self.submit(work)
         with waiting():
             return future.result(patience)
 
     def wait(self) -> None:
-        """Wait until everything submitted so far is done."""
-        if self._last is not None and not getattr(self._here, "inside", False):
+        """Wait until all functions submitted so far are done."""
+        if self._last is not None and not getattr(self._local, "inside", False):
             self._last.join()

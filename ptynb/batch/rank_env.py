@@ -21,7 +21,7 @@ from ptynb.settings.cluster_options import Device
 
 @dataclass(frozen=True)
 class Place:
-    """Position of a rank among all, and among those of this host: rank of world; local_rank of local_world."""
+    """Rank of a process among all ranks (rank of world) and among those of its host (local_rank of local_world)."""
 
     rank: int = 0
     world: int = 1

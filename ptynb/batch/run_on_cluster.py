@@ -36,8 +36,8 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
                 try:
                     _run(recon, plan, console)
                 except BaseException:
-                    _keep(recon)
-                    log(console, go_on(*_kept(recon), again))
+                    _save_checkpoint(recon)
+                    log(console, go_on(*_latest_checkpoint(recon), again))
                     raise
         except Leaving:
             return INTERRUPTED
@@ -74,7 +74,7 @@ def _run(recon: Reconstruction, plan: RunFile, console: Console) -> None:
     if recon.epoch < plan.epochs:
         log(console, f"Stopped from elsewhere after epoch {recon.epoch} of {plan.epochs}; the result is of that.")
     path = recon.save(plan.result)
-    _keep(recon)  # for a --resume with more epochs
+    _save_checkpoint(recon)  # for a --resume with more epochs
     result = recon.result
     log(console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
 
@@ -96,18 +96,18 @@ class News:
         self._notices, self._changes = len(notices), len(changes)
 
 
-def _keep(recon: Reconstruction) -> None:
+def _save_checkpoint(recon: Reconstruction) -> None:
     """Stop and save a checkpoint, unless it is saved already or the reconstruction failed or is closed."""
     if recon.failure is not None or recon.closed:
         return
     recon.stop()
-    status, kept = recon.last_status(), recon.latest_checkpoint
-    if status is None or (kept is not None and is_of(kept, status.epoch, status.update)):
+    status, latest = recon.last_status(), recon.latest_checkpoint
+    if status is None or (latest is not None and is_of(latest, status.epoch, status.update)):
         return
     if status.epoch or status.update:
         recon.save_checkpoint()
 
 
-def _kept(recon: Reconstruction) -> tuple[str | None, int | None]:
-    status, kept = recon.last_status(), recon.latest_checkpoint
-    return (None, None) if kept is None or status is None else (str(kept), status.kept_epoch)
+def _latest_checkpoint(recon: Reconstruction) -> tuple[str | None, int | None]:
+    status, latest = recon.last_status(), recon.latest_checkpoint
+    return (None, None) if latest is None or status is None else (str(latest), status.kept_epoch)

@@ -72,9 +72,9 @@ class CachedPage:
         if not making.cancelled():
             making.result()
 
-    async def _make(self, made: Pieces) -> None:
+    async def _make(self, rendered: Pieces) -> None:
         pieces = self._pieces
-        async for piece in made:
+        async for piece in rendered:
             pieces.append(piece)
 
     async def _is_good(self, making: asyncio.Task[None]) -> bool:

@@ -176,17 +176,17 @@ def notebooks_folder() -> Path:
 def _lab(chosen: argparse.Namespace) -> int:
     folder: Path = chosen.folder
     folder.mkdir(parents=True, exist_ok=True)
-    copied, kept = [], []
+    copied, existing = [], []
     for notebook in sorted(notebooks_folder().glob("*.ipynb")):
         target = folder / notebook.name
         if target.exists():
-            kept.append(target.name)  # it may have changes of the user
+            existing.append(target.name)  # it may have changes of the user
         else:
             shutil.copy(notebook, target)
             copied.append(target.name)
     console = Console()
     console.print(
-        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(kept)} unchanged.",
+        f"Notebooks in {folder.resolve()}: {len(copied)} new, {len(existing)} unchanged.",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -113,11 +113,16 @@ def _program(pid: int) -> str:
 
 def plain(found: FoundCluster) -> dict[str, Any]:
     """Return plain values for JSON."""
-    told = dataclasses.asdict(found)
+    values = dataclasses.asdict(found)
     if found.work is not None:
-        told["work"]["folder"] = None if found.work.folder is None else str(found.work.folder)
-    told["folder"] = None if found.folder is None else str(found.folder)
-    return told | {"alive": found.alive, "orphaned": found.orphaned, "note": found.note, "held_by": holder(found)}
+        values["work"]["folder"] = None if found.work.folder is None else str(found.work.folder)
+    values["folder"] = None if found.folder is None else str(found.folder)
+    return values | {
+        "alive": found.alive,
+        "orphaned": found.orphaned,
+        "note": found.note,
+        "held_by": holder(found),
+    }
 
 
 def _stop(chosen: argparse.Namespace) -> int:
@@ -129,10 +134,10 @@ def _stop(chosen: argparse.Namespace) -> int:
             code="argument.missing",
         )
     found = orphans.find()
-    wanted = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
+    selected = named(found, chosen.names) if chosen.names else [one for one in found if one.place != "elsewhere"]
     console, errors = Console(), Console(stderr=True)
     failed = False
-    for one in map(orphans.look, wanted):
+    for one in map(orphans.look, selected):
         if chosen.orphaned and not one.orphaned:
             console.print(f"{one.name} is not ended: {why_spared(one)}.", markup=False, highlight=False)
             continue
@@ -144,7 +149,7 @@ def _stop(chosen: argparse.Namespace) -> int:
             errors.print(f"ptynb: {one.name}: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)
         if not ended.failures:
             console.print(f"{one.name}: ended{kept(one, ended)}.", markup=False, highlight=False, soft_wrap=True)
-    if not wanted:
+    if not selected:
         console.print(NONE)
     return 1 if failed else 0
 
@@ -171,8 +176,8 @@ def what(found: FoundCluster) -> str:
     """Return a description of what is ended."""
     if not found.processes:
         return "no process here, and removing its folder"
-    told = f"process{'' if len(found.processes) == 1 else 'es'} {ranges([one.pid for one in found.processes])}"
-    return f"{told}{'' if found.work is None else f' ({found.work})'}, held by {holder(found)}"
+    description = f"process{'' if len(found.processes) == 1 else 'es'} {ranges([one.pid for one in found.processes])}"
+    return f"{description}{'' if found.work is None else f' ({found.work})'}, held by {holder(found)}"
 
 
 def why_spared(found: FoundCluster) -> str:

@@ -23,8 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     run = commands.add_parser("run", help="reconstruct without a notebook, by a run file")
     add_options(run)
-    run.add_argument("--cluster", choices=["local", "none", "slurm", "ssh"], help="kind of cluster")
-    add_cluster_options(run, "engines")
+    add_cluster_options(run, "cluster", "engines")
     run.add_argument("--reproduce", action="store_true", help="FILE is a result: repeat its run and compare")
     run.set_defaults(run=_run)
 

@@ -71,7 +71,7 @@ class Combination:
 
 def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """Return name -> values of options such as 'probe.modes=1,2,4'. Raises ValueError for invalid or repeated ones."""
-    found: dict[str, tuple[Any, ...]] = {}
+    parsed: dict[str, tuple[Any, ...]] = {}
     for option in options:
         name, equals, text = option.partition("=")
         name = name.strip()
@@ -80,7 +80,7 @@ def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
                 f"-p {quoted(option)} is no name with values; expected such as -p probe.modes=1,2,4.",
                 code="argument.invalid-value",
             )
-        if name in found:
+        if name in parsed:
             raise InvalidValueError(
                 f"{name} is given twice; give all its values at once, as -p {name}=1,2,4.", code="argument.conflict"
             )
@@ -89,8 +89,8 @@ def parse(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
                 f"The name {name!r} is what a sweep itself gives the notebook; use another one.",
                 code="argument.invalid-value",
             )
-        found[name] = _parsed(name, text)
-    return found
+        parsed[name] = _parsed(name, text)
+    return parsed
 
 
 def _parsed(name: str, text: str) -> tuple[Any, ...]:
@@ -175,7 +175,7 @@ def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: st
         )
     there = dict(_there(folder, source))
     free = itertools.count(1 + max((number for number, _ in there.values()), default=0))
-    found = []
+    parsed = []
     for chosen in itertools.product(*values.values()):
         own = dict(zip(values, chosen, strict=True))
         if (key := _key(own)) in there:
@@ -183,8 +183,8 @@ def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: st
         else:
             number = next(free)
             place = folder / f"{number:03d}-{_file_name(own)}"
-        found.append(Combination(number, own, place))
-    return found
+        parsed.append(Combination(number, own, place))
+    return parsed
 
 
 def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:

@@ -89,12 +89,12 @@ def _sweep(chosen: argparse.Namespace) -> int:
 def _run(one: Combination, notebook: Path, source: str, console: Console, with_report: bool) -> Done:
     """Run a combination that is not done yet, and print its outcome."""
     done = one.done()
-    told = ", ".join(f"{name}={value}" for name, value in one.values.items())
+    label = ", ".join(f"{name}={value}" for name, value in one.values.items())
     if done is not None:
-        _say(console, f"{one.number:03d} {told}: done before.")
+        _say(console, f"{one.number:03d} {label}: done before.")
         return done
     one.folder.mkdir(parents=True, exist_ok=True)
-    _say(console, f"{one.number:03d} {told}: runs ...")
+    _say(console, f"{one.number:03d} {label}: runs ...")
     started = time.perf_counter()
     error = _execute(one, notebook)
     seconds = time.perf_counter() - started

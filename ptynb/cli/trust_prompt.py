@@ -135,8 +135,8 @@ def _remember(fingerprints: Sequence[str]) -> None:
 
 
 def _check_own(handle: int, path: Path) -> None:
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise SettingsError(
             f"{path} is not a file that only you can write; remove it, and confirm run files again.",
             code="file.not-private",

@@ -63,7 +63,7 @@ _held: weakref.WeakValueDictionary[Path, Cluster] = weakref.WeakValueDictionary(
 Report = Callable[[str], None]
 """Called with a line of text on what a launcher waits for."""
 Launch = Callable[[str, Path], Launcher]
-"""Makes the launcher of the cluster with this name and folder."""
+"""Function that creates the launcher of the cluster with this name and folder."""
 
 
 @documented_by(LocalCluster, engines="n")
@@ -146,8 +146,8 @@ class Cluster:
             An option is not valid, the present job lacks what is requested, or Slurm reports an error.
         """
         chosen = checked(SlurmCluster, nodes=nodes, **options)
-        wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
-        allocation, job = slurm_commands.choose(wanted, within)
+        requested = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
+        allocation, job = slurm_commands.choose(requested, within)
         address = chosen.address or slurm_commands.own_address(allocation.partition)
         cluster = cls._elsewhere(
             lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
@@ -242,12 +242,12 @@ class Cluster:
         Parameters
         ----------
         folder : Path
-            Of the cluster.
+            Folder of the cluster.
 
         Returns
         -------
         Cluster or None
-            None if it does not answer.
+            The cluster; None if it does not answer.
         """
         if (own := _held.get(folder)) is not None:
             return own
@@ -279,9 +279,9 @@ class Cluster:
         timeout: float,
         report: Report | None = None,
     ) -> None:
-        """plan: None until the engines have described themselves. address: on which the controller listens.
+        """plan: None until the engines have sent their descriptions. address: address on which the controller listens.
 
-        report: called with a line of text whenever what the launcher waits for changes.
+        report: function called with a line of text whenever the launcher's reason for waiting changes.
         """
         if lease is not None and not lease >= 0:
             raise ClusterError(
@@ -322,12 +322,12 @@ class Cluster:
         Parameters
         ----------
         folder : Path
-            Of the cluster.
+            Folder of the cluster.
 
         Returns
         -------
         Holder or None
-            None if it has ended.
+            The process; None if it has ended.
         """
         known = runtime_dir.read(folder, "holder.json")
         holder = keepalive.Holder(**known) if known else None
@@ -339,7 +339,7 @@ class Cluster:
         Raises
         ------
         ClusterError
-            Another process that still runs is the holder ("cluster.held-elsewhere").
+            If another running process is the holder ("cluster.held-elsewhere").
         """
         folder, _ = self._running()
         if self.held_here:
@@ -435,7 +435,7 @@ class Cluster:
         Raises
         ------
         ClusterError
-            They cannot be started ("cluster.start-failed").
+            If they cannot be started ("cluster.start-failed").
         """
         self._executor.wait()
         if self.running:
@@ -665,25 +665,25 @@ class Cluster:
         Parameters
         ----------
         rank : int
-            Of the engine.
+            Rank of the engine.
         function : callable
-            Of a module that can be imported there.
+            Function from a module that can be imported there.
         *arguments : object
-            Of the function.
+            Arguments of the function.
         timeout : float
             Longest time to wait for the answer [s].
 
         Returns
         -------
         object
-            What the function returns.
+            Return value of the function.
 
         Raises
         ------
         EngineLostError
-            The engine is lost ("engine.lost").
+            If the engine is lost ("engine.lost").
         ClusterError
-            It did not answer in time ("engine.no-answer"), or the function raised an error (its
+            If it did not answer in time ("engine.no-answer"), or the function raised an error (its
             code, or "engine.failed").
         """
         return self.caller.call_all([rank], function, [arguments], timeout)[0]
@@ -700,7 +700,7 @@ class Cluster:
         Parameters
         ----------
         ranks : list of int
-            Of the engines.
+            Ranks of the engines.
         function : callable
             As for `call`.
         arguments : list of tuple
@@ -711,7 +711,7 @@ class Cluster:
         Returns
         -------
         list
-            What the function returns on each rank.
+            Return value of each rank.
 
         Raises
         ------
@@ -766,7 +766,7 @@ class Cluster:
         Parameters
         ----------
         rank : int, optional
-            Of one engine. None: of all processes.
+            Rank of an engine, for its log files. None: those of all processes.
 
         Returns
         -------
@@ -811,7 +811,7 @@ class Cluster:
 
     def replace_lost(self) -> None:
         """Start a new engine for each that is lost; one that does not answer in time stays lost."""
-        with self._replacing:  # several reconstructions may each have lost one
+        with self._replacing:  # several reconstructions may request this at the same time
             folder, launcher = self._running()
             caller = self._caller
             lost = sorted({*range(self._count)} - {*self.alive()})
@@ -838,7 +838,7 @@ class Cluster:
         Raises
         ------
         ClusterError
-            One cannot be replaced ("engine.lost").
+            If one cannot be replaced ("engine.lost").
         """
         self.replace_lost()
         if missing := sorted({*range(len(self))} - {*self.alive()}):

@@ -80,8 +80,8 @@ def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: fl
     while not all(_whole(file) for file in (engine_file(folder), client_file(folder))):
         if process.poll() is not None:
             logs = [folder / "log" / "controller.log"]
-            told = f"The controller of the cluster ended with status {process.returncode}.{log_end(logs)}"
-            raise ClusterError(summarize(told, logs=logs), code="cluster.start-failed")
+            message = f"The controller of the cluster ended with status {process.returncode}.{log_end(logs)}"
+            raise ClusterError(summarize(message, logs=logs), code="cluster.start-failed")
         if time.monotonic() > until:
             raise TimeoutError
         time.sleep(0.02)
@@ -89,10 +89,10 @@ def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: fl
 
 def _whole(file: Path) -> bool:
     try:
-        found: Any = json.loads(file.read_text())
+        content: Any = json.loads(file.read_text())
     except (OSError, ValueError):
         return False
-    return bool(found)
+    return bool(content)
 
 
 def listed(controller: psutil.Process) -> list[list[float]]:

@@ -26,7 +26,7 @@ PACKAGES = (
     *("ipyparallel", "ipykernel", "ipywidgets", "anywidget", "jupyterlab"),
 )
 MEMORY_PER_ENGINE = 2**30
-"""An engine takes about 0.4 GB before it has patterns."""
+"""Memory of an engine [bytes], for a warning; an engine without patterns uses about 0.4 GB."""
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ class RunningCluster(Protocol):
 
 
 def memberships(cluster: RunningCluster, ranks: Sequence[int], store: str, timeout: float) -> list[Membership]:
-    """Return the memberships of a group of engines, by rank; ranks: in the cluster.
+    """Return the memberships of a group of engines, by rank in the group.
 
-    store: a new one. timeout: of waiting for another rank [s].
+    ranks: ranks in the cluster. store: a new rendezvous. timeout: longest time to wait for another rank [s].
     """
     engines = [cluster.plan.engines[place] for place in ranks]
     return [

@@ -47,7 +47,7 @@ class SelfTest:
 def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
     """Run the self-test on all engines of a running cluster without a reconstruction.
 
-    timeout: of waiting for another rank [s]. Raises ClusterError with the cause and, if it is known, a remedy.
+    timeout: longest time to wait for another rank [s]. Raises ClusterError with the cause and, if known, a remedy.
     """
     ranks = [*range(len(cluster))]
     with joining(cluster, timeout=timeout) as memberships:
@@ -56,7 +56,7 @@ def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
         except ClusterError as error:  # an engine is lost; its last messages are in its log
             text = explained(f"The self-test ended: {error}", last_words(cluster))
             raise type(error)(text, code=error.code) from error
-    failures = {rank: told for rank, (findings, told) in enumerate(answers) if findings is None}
+    failures = {rank: message for rank, (findings, message) in enumerate(answers) if findings is None}
     if failures:
         raise ClusterError(_failed(failures, len(ranks), last_words(cluster)), code="cluster.selftest-failed")
     found = [findings for findings, _ in answers if findings is not None]
@@ -95,5 +95,5 @@ def _failed(failures: dict[int, str], world: int, logs: str) -> str:
     sentence = re.sub(r"^(Runtime|Cluster|InvalidValue|Reconstruction)Error: ", "", " ".join(words.split()))
     known = explain(logs) if "NCCL error" in failures[rank] else None
     known = known or explain(failures[rank])
-    told = f"The self-test of {counted(world, 'engine')} failed on rank {rank}: {sentence}"
-    return told if known is None else f"{told} {known}"
+    message = f"The self-test of {counted(world, 'engine')} failed on rank {rank}: {sentence}"
+    return message if known is None else f"{message} {known}"

@@ -86,7 +86,7 @@ class Workload:
 def copies_of_parameters(settings: Settings, engines: int) -> float:
     """Return the largest number of arrays of the size of object and probe in use at the same time."""
     if settings.optimiser in THIN_ONLY:
-        # Itself, the sums above and below with their received message, the step, and the mean of its lengths.
+        # Parameters, sums (numerator, denominator) and their received message, the step, and its mean length.
         return 8
     # Copies for a result and for a picture; only one optimiser has more temporary arrays in a step.
     passing = 5 if settings.optimiser == "radam" else 2
@@ -100,9 +100,10 @@ def copies_of_parameters(settings: Settings, engines: int) -> float:
 
 
 def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
-    """(waves, windows, patterns) per pattern that `physics.hotpath` and the loss store until its gradient is computed.
+    """Return the numbers of arrays per pattern that `physics.hotpath` and the loss store until its gradient is known.
 
-    waves: (state, mode, y, x), complex. windows: (state, y, x), complex. patterns: (y, x), real.
+    They are (waves, windows, patterns). waves: (state, mode, y, x), complex. windows: (state, y, x), complex.
+    patterns: (y, x), real.
     """
     still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
     if on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):

@@ -31,7 +31,7 @@ Which = Checkpoint | int | str | Path
 
 
 class BranchManager:
-    """The branches of one reconstruction, and moving between them."""
+    """List the checkpoint branches of a reconstruction, and switch between them."""
 
     def __init__(self, client: EngineClient, scan: Scan, cluster: Cluster | None) -> None:
         self._client, self._scan, self._cluster = client, scan, cluster
@@ -46,26 +46,26 @@ class BranchManager:
 
     @property
     def name(self) -> str:
-        """Of the present branch."""
+        """Name of the present branch."""
         folder = self.folder
         return files.MAIN if folder is None else files.name_of(folder)
 
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints of all branches, in the order in which they were written."""
+        """Return the checkpoints of all branches, in the order in which they were written."""
         folder = self.folder
         return () if folder is None else files.all_states(files.root_of(folder))
 
     def branches(self) -> tuple[Branch, ...]:
-        """All branches."""
+        """Return all branches."""
         folder = self.folder
         return () if folder is None else files.all_branches(files.root_of(folder), files.name_of(folder))
 
     def result(self, name: str) -> Result:
-        """The result of a branch's newest checkpoint; its R-factor, which takes a pass over all patterns, is NaN."""
+        """Return the result of a branch's newest checkpoint; its R-factor, which needs all patterns, is NaN."""
         spec = self._client.spec
         return result_of(load_state(self._newest(name)), spec.scan, spec.extensions)
 
-    # Moving
+    # Switching
 
     def restore(self, which: Which) -> None:
         """Return to a checkpoint; later ones of its branch are moved to a branch of their own."""
@@ -74,13 +74,13 @@ class BranchManager:
         files.stay(target)  # before the present state is written, which may remove the oldest
         came_from = self.name
 
-        def prepare(kept: Path | None) -> Reopening:
-            if target == kept:
+        def prepare(checkpoint: Path | None) -> Reopening:
+            if target == checkpoint:
                 raise ReconstructionError(
                     f"{target.name} is the present state; choose an earlier checkpoint.", code="checkpoint.present"
                 )
             state = load_state(target)
-            now = len(self._client.epochs) if kept is None else load_state(kept).epoch
+            now = len(self._client.epochs) if checkpoint is None else load_state(checkpoint).epoch
             branch_folder = target.parent
             known = states(branch_folder)
             later = known[known.index(target) + 1 :]
@@ -101,44 +101,44 @@ class BranchManager:
 
             here = files.name_of(branch_folder)
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
-            failed = ", where it failed" if kept is None else ""
+            failed = ", where it failed" if checkpoint is None else ""
             note = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
-            return self._to(target, state, note, carry_out=carry_out, undo=undo)
+            return self._plan_from(target, state, note, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
     def branch(self, name: str | None, which: Which | None) -> str:
-        """Begin a branch at a checkpoint or at the present state, and continue on it; returns its name."""
+        """Create a branch at a checkpoint or at the present state, switch to it, and return its name."""
         self._check_open()
-        came_from, began = self.name, list[Path]()
+        came_from, created = self.name, list[Path]()
 
         def begin(state: Path) -> Path:
             root = files.root_of(state.parent)
-            began.append(files.begin(root, name or files.free_name(root, "branch"), state))
-            return began[0]
+            created.append(files.begin(root, name or files.free_name(root, "branch"), state))
+            return created[0]
 
         first = None if which is None else begin(self._find(which, before=True))  # before the present state is written
 
-        def prepare(kept: Path | None) -> Reopening:
-            start = first or begin(_present(kept))
+        def prepare(checkpoint: Path | None) -> Reopening:
+            start = first or begin(_present(checkpoint))
             branch_folder = start.parent
             note = "branch", came_from, files.name_of(branch_folder)
 
             def carry_out() -> None:
                 files.use(branch_folder)
 
-            return self._to(start, load_state(start), note, continues=which is None, carry_out=carry_out)
+            return self._plan_from(start, load_state(start), note, continues=which is None, carry_out=carry_out)
 
         try:
             reopen(self._client, prepare)
         except Exception:
-            for start in began:
+            for start in created:
                 files.remove(start.parent)
             raise
-        return files.name_of(began[0].parent)
+        return files.name_of(created[0].parent)
 
     def switch_branch(self, name: str) -> None:
-        """Go to the newest checkpoint of another branch."""
+        """Switch to the newest checkpoint of another branch."""
         self._check_open()
         came_from, target = self.name, self._newest(name)
         if name == came_from:
@@ -146,7 +146,7 @@ class BranchManager:
         present = files.folder_of(files.root_of(target.parent), came_from)
 
         def prepare(_: Path | None) -> Reopening:
-            return self._to(
+            return self._plan_from(
                 target,
                 load_state(target),
                 ("branch", came_from, name),
@@ -167,7 +167,7 @@ class BranchManager:
     # Reconfiguring
 
     def why_not(self, settings: Settings) -> str | None:
-        """Why it cannot continue with these settings; None where it can."""
+        """Return why the reconstruction cannot continue with these settings, or None if it can."""
         spec, engines = self._client.spec, self._client.engines.world
         if settings == spec.settings:
             return None
@@ -187,9 +187,9 @@ class BranchManager:
         return refusal(self._scan, workload, self._room(spec.settings, workload))
 
     def _room(self, present: Settings, workload: Workload) -> Room:
-        """Memory that is free once the present workers are closed."""
+        """Return the memory that is available once the present workers are closed."""
         if self._cluster is not None:
-            reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # by its own engines alone
+            reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # only by the engines in use
             return room_for(self._cluster.plan.on_gpu, reused)
         on_gpu = "CPU" not in self._client.engines.description
         room = room_for(on_gpu)
@@ -198,42 +198,42 @@ class BranchManager:
         return room_for(on_gpu, present_bytes)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Continue with these settings, from the present state mapped onto them."""
+        """Continue with these settings, from the present state converted to them."""
         if problem := self.why_not(settings):
             raise ReconstructionError(problem, code="settings.not-reconfigurable")
 
         def prepare(present: Path | None) -> Reopening:
-            kept = _present(present)
-            before = load_state(kept)
+            checkpoint = _present(present)
+            before = load_state(checkpoint)
             try:
                 state = restructuring.restructured(before, settings, self._scan)
-            except SettingsError as error:  # found in the state only, such as a component that was active earlier
+            except SettingsError as error:  # depends on the state, such as on a component that was active earlier
                 raise ReconstructionError(str(error), code="settings.not-reconfigurable") from error
-            root = files.root_of(kept.parent)
-            name = files.free_name(root, f"{files.name_of(kept.parent)}-{before.epoch}")
-            aside = files.folder_of(root, name) / kept.name
-            start = kept.with_name(file_name(state.epoch, state.update, files.read_note(kept.parent).stays))
+            root = files.root_of(checkpoint.parent)
+            name = files.free_name(root, f"{files.name_of(checkpoint.parent)}-{before.epoch}")
+            aside = files.folder_of(root, name) / checkpoint.name
+            start = checkpoint.with_name(file_name(state.epoch, state.update, files.read_note(checkpoint.parent).stays))
 
             def carry_out() -> None:
-                files.begin(root, name, kept)
-                for part in files.parts_of(kept)[1:] if start == kept else ():
+                files.begin(root, name, checkpoint)
+                for part in files.parts_of(checkpoint)[1:] if start == checkpoint else ():
                     part.unlink()
                 save_state(state, start)
 
             def undo() -> None:
-                if start != kept:
+                if start != checkpoint:
                     start.unlink(missing_ok=True)
                 if aside.exists():
-                    files.copy_into(aside, kept.parent)
+                    files.copy_into(aside, checkpoint.parent)
                     files.remove(aside.parent)
 
-            return self._to(start, state, None, continues=True, carry_out=carry_out, undo=undo)
+            return self._plan_from(start, state, None, continues=True, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
     # Finding checkpoints
 
-    def _to(
+    def _plan_from(
         self,
         start: Path,
         state: ReconstructionState,
@@ -243,7 +243,7 @@ class BranchManager:
         carry_out: Callable[[], object] = nothing,
         undo: Callable[[], object] = nothing,
     ) -> Reopening:
-        """How it is opened again from this checkpoint, with its settings and on its branch."""
+        """Return the plan for reopening the reconstruction from this checkpoint, with its settings and branch."""
         spec = self._client.spec
         assert spec.checkpointing is not None, "checked by _check_open"
         checkpointing = spec.checkpointing.model_copy(update={"folder": start.parent.absolute()})
@@ -265,7 +265,7 @@ class BranchManager:
             )
 
     def _find(self, which: Which, before: bool = False) -> Path:
-        """The file of a checkpoint. before: whether its epoch may be on the branches that the present one came from."""
+        """Return the file of a checkpoint. before: whether to look for an epoch on ancestors of the branch, too."""
         if isinstance(which, SupportsIndex):  # numpy's integers too
             return self._of_epoch(operator.index(which), before)
         path = which.path if isinstance(which, Checkpoint) else Path(which).expanduser().absolute()
@@ -280,7 +280,7 @@ class BranchManager:
         return path
 
     def _of_epoch(self, epoch: int, before: bool) -> Path:
-        """The last checkpoint of an epoch, one at its very end if there is one."""
+        """Return the last checkpoint of an epoch, preferably the one at the end of the epoch."""
         checkpoints, origins = self.checkpoints(), {branch.name: branch.origin for branch in self.branches()}
         names = [self.name]
         while before and (origin := origins.get(names[-1])) and origin not in names:
@@ -307,7 +307,7 @@ class BranchManager:
 
 
 def _present(written: Path | None) -> Path:
-    """The present state's checkpoint. Raises ReconstructionError where there is none."""
+    """Return the checkpoint of the present state. Raises ReconstructionError if there is none."""
     if written is None:
         raise ReconstructionError(
             "The run has failed, so there is no present state; restore(...) one of `checkpoints`.",
@@ -317,7 +317,7 @@ def _present(written: Path | None) -> Path:
 
 
 def _epoch_of(later: list[Path], now: int) -> int:
-    """The epoch that a branch is named after: its last one."""
+    """Return the epoch in the name of a branch: its last one."""
     with contextlib.suppress(ValueError):
         return load_state(later[-1]).epoch if later else now
     return now

@@ -1,8 +1,8 @@
-"""Connection of a session to its engines: commands, the record, and recovery after a failure.
+"""Connection of a session to its engines: commands, record of epochs, and recovery after a failure.
 
-A lost engine ends the work on all of them. With `on_failure="continue"` a thread then opens the reconstruction again,
-from the latest checkpoint on the remaining engines or on new ones; requests wait meanwhile, and a command that was on
-its way is repeated.
+The loss of one engine ends the run on all engines. With `on_failure="continue"` a thread then reopens the
+reconstruction from the latest checkpoint, on the remaining engines or on new ones; requests block meanwhile, and a
+command that was not answered is repeated.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from ptynb.session.failure import Cause, find_cause
 from ptynb.session.run_spec import RunSpec
 
 ASKING_SECONDS = 5.0
-"""How long rank 0 has to answer before the status of the other ranks is requested."""
+"""Time limit for the answer of rank 0 before the status of the other ranks is requested [s]."""
 MOST_SILENCE = 60.0
 MOST_RECOVERIES = 3
-"""Automatic recoveries in a row without a newer checkpoint."""
+"""Largest number of consecutive automatic recoveries without a newer checkpoint."""
 
 
 class EngineClient:
-    """Commands to the engines of a session, and their record. Used by several threads."""
+    """Send commands to the engines of a session, and record their epochs. Used by several threads."""
 
     def __init__(
         self, engines: Engines, spec: RunSpec, epochs: Sequence[Epoch] = (), start: Path | None = None
     ) -> None:
-        """epochs: the record so far, where the engines continue from the checkpoint `start`."""
+        """epochs: records of the previous epochs, if the engines continue from the checkpoint `start`."""
         self.engines, self.spec = engines, spec
         self.lock = threading.RLock()
         self.epochs = [*epochs]
         self.statuses: dict[int, Status] = {}
         self._received_at = 0.0
         self.r_factors: dict[int, float] = {}
-        """By the epochs completed."""
+        """R-factor by number of completed epochs."""
         self.r_factor_every = 0
         self.words = Words()
         """The user's title and comments."""
@@ -54,10 +54,10 @@ class EngineClient:
         self.can_recover = False
         """Whether `recover` can continue after the failure."""
         self.target_epoch: int | None = None
-        """Epoch at which a requested run ends; None without one."""
+        """Epoch at which the requested run ends; None if no run is requested."""
         self.paused = False
-        self._line = None if start is None else str(start.absolute().parent)
-        """Folder of the checkpoint that it was opened from last."""
+        self._last_folder = None if start is None else str(start.absolute().parent)
+        """Folder of the checkpoint from which the engines were last opened."""
         self.activity = threading.Event()
         """Set by each command: idle engines may become active."""
         self._generation = 0
@@ -67,7 +67,7 @@ class EngineClient:
     # Requests
 
     def alive(self) -> None:
-        """Wait for a recovery. Raises the failure, if there is one."""
+        """Wait until a recovery has ended. Raises the failure of the reconstruction, if there is one."""
         while (recovery := self._recovery) is not None and recovery is not threading.current_thread():
             if recovery.ident is None:  # not started yet
                 time.sleep(0.001)
@@ -92,7 +92,7 @@ class EngineClient:
                     raise
 
     def look(self, request: RenderRequest) -> Pictures | None:
-        """Request rank 0's pictures, and record the status that comes with them."""
+        """Request pictures from rank 0, and record the status in the same answer."""
         generation, known = self._generation, len(self.epochs)
         pictures: Pictures | None
         pictures, status = self.call(0, "look", request, known)
@@ -101,9 +101,9 @@ class EngineClient:
         return pictures
 
     def fetch(self, within: float = 0.0) -> Status:
-        """Return rank 0's status and record its new epochs; a status of the last `within` seconds is reused.
+        """Return the status of rank 0 and record its new epochs; reuse a status of the last `within` seconds.
 
-        Waits while rank 0's process, or the controller's, is suspended. Raises the failure, if there is one.
+        Waits while the process of rank 0 or of the controller is suspended. Raises the failure, if there is one.
         """
         silence = RunningTime(ASKING_SECONDS * (self.engines.world + 1))
         while True:
@@ -137,7 +137,7 @@ class EngineClient:
             return self.statuses.get(0) if time.monotonic() - self._received_at < within else None
 
     def _record_status(self, status: Status, known: int, generation: int) -> bool:
-        """Record a status, which several threads may have requested; False where it is from before a recovery."""
+        """Record a status, which several threads may have requested; return False if it precedes a recovery."""
         with self.lock:
             if generation != self._generation:
                 return False
@@ -149,7 +149,7 @@ class EngineClient:
             return True
 
     def _check_other_ranks(self, generation: int) -> None:
-        """Where rank 0 does not answer, another rank may have failed, or have lost rank 0."""
+        """Check whether another rank has failed or lost its connection to rank 0, which does not answer."""
         for rank in range(1, self.engines.world):
             try:
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
@@ -179,13 +179,13 @@ class EngineClient:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs and no command is on its way, by the last status."""
+        """Whether, by the last status, no run is active and no command is pending."""
         status = self.statuses.get(0)
         done = status is not None and status.state in ("ready", "paused") and status.applied >= self.sent
         return done and self._recovery is None
 
     def begin(self, epochs: int) -> None:
-        """Send the command to run so many more epochs."""
+        """Send the command to run this number of additional epochs."""
         generation = self._generation
         self.target_epoch, self.paused = self.fetch().epoch + epochs, False
         try:
@@ -197,9 +197,9 @@ class EngineClient:
             self._note_sent(number)
 
     def order(self, kind: Any, value: Any = None) -> None:
-        """Send a command and wait until rank 0 has applied it; after a recovery it is sent again.
+        """Send a command and wait until rank 0 has applied it; send it again after a recovery.
 
-        The others apply it before the same update, which may be some milliseconds later.
+        The other ranks apply it before the same update, possibly some milliseconds later.
         """
         while True:
             generation = self._generation
@@ -223,9 +223,9 @@ class EngineClient:
     # Failure and recovery
 
     def fail(self, lost: Exception | None, generation: int) -> None:
-        """Find the cause of a failure, and recover if `on_failure` is "continue"; once for each failure.
+        """Determine the cause of a failure, once, and recover if `on_failure` is "continue".
 
-        lost: the error that the session met.
+        lost: the error raised by the session's request. generation: number of recoveries before that request.
         """
         with self.lock:
             if self.failure is not None or self._recovery is not None or generation != self._generation:
@@ -239,7 +239,7 @@ class EngineClient:
             self.failure = ReconstructionError(text, code=cause.code)
 
     def offer(self) -> str:
-        """Message about what `recover` would do."""
+        """Return a message that describes the effect of `recover`."""
         checkpoint = self._latest_intact_checkpoint()
         place = "starts from the beginning (there is no checkpoint yet)"
         if checkpoint is not None:
@@ -247,13 +247,13 @@ class EngineClient:
         return f"recover() {place}, on the remaining and on new engines."
 
     def _may_recover(self) -> bool:
-        """False after `MOST_RECOVERIES` in a row without a newer checkpoint."""
+        """Whether a recovery is allowed: at most `MOST_RECOVERIES` in a row without a newer checkpoint."""
         latest = self.statuses[0].kept if 0 in self.statuses else None
         self._recoveries = [*self._recoveries, latest][-MOST_RECOVERIES - 1 :]
         return len(self._recoveries) <= MOST_RECOVERIES or len(set(self._recoveries)) > 1
 
     def recover(self) -> None:
-        """Recover after a failure. Raises ReconstructionError where no engine was lost, or none can be had."""
+        """Recover after a failure. Raises ReconstructionError if no engine was lost, or none is available."""
         with self.lock:
             if self.failure is None:
                 return
@@ -275,7 +275,7 @@ class EngineClient:
 
     @property
     def recovering(self) -> bool:
-        """Whether the reconstruction is being opened again."""
+        """Whether the reconstruction is being reopened."""
         return self._recovery is not None
 
     def _recover(self, cause: Cause) -> None:
@@ -291,7 +291,7 @@ class EngineClient:
             self._recovery = None
 
     def _switch_to(self, engines: Engines, state: ReconstructionState | None) -> None:
-        """Use these engines, which were opened from this state, and start the run that was requested, if any."""
+        """Use these engines, opened from this state (None: from the beginning), and start the requested run, if any."""
         with self.lock:
             self.engines, self.sent = engines, 0
             self.epochs = [] if state is None else [*state.epochs]
@@ -312,7 +312,7 @@ class EngineClient:
             self.sent = self.engines.call(0, "command", Command("pause"))
 
     def _latest_intact_checkpoint(self) -> tuple[Path, ReconstructionState] | None:
-        """The newest checkpoint that can be read; None without one."""
+        """Return the newest readable checkpoint, or None."""
         folder = self.checkpoint_folder()
         for path in reversed(states(folder)) if folder else ():
             try:
@@ -322,12 +322,12 @@ class EngineClient:
         return None
 
     def checkpoint_folder(self) -> str | None:
-        """From any engine that answers: rank 0 may be lost before its first status."""
+        """Return the checkpoint folder, from any engine that answers: rank 0 may be lost before its first status."""
         known = self.statuses.get(0)
         if known is not None and known.kept_in is not None:
             return known.kept_in
-        if self._line is not None:
-            return self._line
+        if self._last_folder is not None:
+            return self._last_folder
         for rank in range(self.engines.world):
             with contextlib.suppress(ClusterError):
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
@@ -335,10 +335,10 @@ class EngineClient:
                     return status.kept_in
         return None
 
-    # Reopening on purpose: see `ptynb.session.reopen`
+    # Requested reopening: see `ptynb.session.reopen`
 
     def apart(self, work: Callable[[], None], failed: bool = False) -> None:
-        """Run work on the engines while all other requests wait, in a thread that an interrupt does not end.
+        """Run a function while all other requests to the engines wait, in a thread that an interrupt does not end.
 
         failed: whether the reconstruction may have failed; the failure is cleared if the work succeeds.
         """
@@ -352,7 +352,7 @@ class EngineClient:
             except Exception as error:  # noqa: BLE001 - goes to the caller
                 problem = error
                 self.failure = self.failure or before
-            self._recovery = None  # first: the caller may send requests at once
+            self._recovery = None  # before the result: the caller may send requests at once
             outcome.set_result(None) if problem is None else outcome.set_exception(problem)
 
         with contextlib.suppress(*([ReconstructionError] if failed else [])):
@@ -368,7 +368,7 @@ class EngineClient:
         outcome.result()
 
     def status_inside(self) -> Status:
-        """Rank 0's status, from inside such work. Raises ReconstructionError where an engine failed."""
+        """Return the status of rank 0, in a function run by `apart`. Raises ReconstructionError if an engine failed."""
         status: Status = self.engines.call(0, "status", 10**9, timeout=MOST_SILENCE)
         if status.failure is not None:
             raise ReconstructionError(status.failure.message, code=status.failure.code or "engine.failed")
@@ -379,11 +379,11 @@ class EngineClient:
     def open_from(
         self, spec: RunSpec, start: Path, state: ReconstructionState, note: ChangeNote | None, instead_of: str = ""
     ) -> None:
-        """Open workers in place of closed ones from this checkpoint, and use them once they have read it.
+        """Open workers from this checkpoint in place of closed ones, and use them once they have loaded it.
 
-        instead_of: the failure that ended the previous ones, if any; lost engines are replaced then.
+        instead_of: message of the failure that ended the previous workers; if not empty, lost engines are replaced.
         """
-        self.spec, self._line = spec, str(start.parent)
+        self.spec, self._last_folder = spec, str(start.parent)
         if instead_of:
             engines = self.engines.replaced(spec, start, instead_of, note)
         else:

@@ -1,4 +1,4 @@
-"""The engines of one reconstruction, seen from its session: those of a cluster, or this process."""
+"""Engines of one reconstruction as its session uses them: engines of a cluster, or this process."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ptynb.optimize.sampler import BatchSampler
 from ptynb.session.run_spec import RunSpec
 
 ABANDON_SECONDS = 5.0
-"""How long a worker of a failed reconstruction has to end."""
+"""Time limit for the end of a worker of a failed reconstruction [s]."""
 
 ChangeNote = tuple[str, str, str]
-"""Name, old and new value of an entry in `changes`."""
+"""Name, old value and new value of an entry in `changes`."""
 
 
 class Engines(ABC):
@@ -40,23 +40,23 @@ class Engines(ABC):
 
     @abstractmethod
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
-        """Call a method of the worker of this rank. Raises EngineLostError when its engine is lost."""
+        """Call a method of the worker of this rank. Raises EngineLostError if its engine is lost."""
 
     @abstractmethod
     def lost(self) -> str:
-        """Why one of the engines is lost; empty while none is."""
+        """Return why one of the engines is lost; empty if none is."""
 
     @abstractmethod
     def suspended(self, rank: int) -> str:
-        """A message if this rank's process or the controller's is suspended by a signal; empty otherwise."""
+        """Return a message if a signal suspends the process of this rank or of the controller; empty otherwise."""
 
     @abstractmethod
     def stacks(self, rank: int) -> str:
-        """The stacks of this rank's training threads, or why they are not available."""
+        """Return the stacks of this rank's training threads, or why they are not available."""
 
     @abstractmethod
     def logs(self) -> list[Path]:
-        """Log files of the cluster's processes."""
+        """Return the log files of the cluster's processes."""
 
     @abstractmethod
     def close(self) -> None:
@@ -64,21 +64,22 @@ class Engines(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """The same after a loss; the process of a worker that does not end is killed."""
+        """End the workers after the loss of an engine; kill the process of a worker that does not end."""
 
     @abstractmethod
     def replaced(self, spec: RunSpec, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
-        """New workers in place of these, after one was lost or failed: on the remaining engines and on new ones.
+        """Open new workers after one was lost or failed, on the remaining engines and on new ones.
 
-        start: the checkpoint to continue from; None: from the beginning. why: for the record. note: replaces the entry
-        about the number of engines. Raises ClusterError, or SettingsError where the engines refuse.
+        start: the checkpoint to continue from; None: start from the beginning. why: reason for the record of changes.
+        note: entry for that record instead of the one about the number of engines. Raises ClusterError, or
+        SettingsError if the engines refuse the settings.
         """
 
     @abstractmethod
     def reopened(self, spec: RunSpec, start: Path, note: ChangeNote | None) -> Engines:
-        """New workers in place of these, which were closed: on the same engines, from this checkpoint.
+        """Open new workers in place of these closed ones, on the same engines, from this checkpoint.
 
-        note: for the record. Raises ClusterError, or SettingsError where the engines refuse.
+        note: entry for the record of changes. Raises ClusterError, or SettingsError if the engines refuse the settings.
         """
 
 
@@ -91,7 +92,7 @@ class LocalEngine(Engines):
         self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
         self._device, self.devices = device, (identity,)
         membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
-        extensions = pickle.loads(spec.extensions)  # this process's own copies
+        extensions = pickle.loads(spec.extensions)  # copies, as on the engines of a cluster
         self._worker = Worker(spec.scan, spec.settings, membership, extensions, spec.checkpointing, start, note)
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
@@ -126,9 +127,10 @@ class LocalEngine(Engines):
 
 @final
 class ClusterEngines(Engines):
-    """One worker on each of some engines of a cluster, joined in a group.
+    """One worker on each of several engines of a cluster, joined in a group.
 
-    ranks: the cluster's, in the order of the group's; None: those of `spec`, or all, with lost ones replaced.
+    ranks: ranks in the cluster, in the order of the ranks in the group; None: those of `spec`, or all after lost
+    engines are replaced.
     """
 
     _store: str
@@ -169,7 +171,7 @@ class ClusterEngines(Engines):
         try:
             answers = cluster.call_all(self._ranks, run_registry.open_worker, arguments, timeout=600.0)
         except ClusterError:
-            self.abandon()  # the other workers wait for the lost one
+            self.abandon()  # the other workers are waiting for the lost one
             raise
         if refused := next(filter(None, answers), None):
             self.abandon()
@@ -177,7 +179,7 @@ class ClusterEngines(Engines):
 
     @classmethod
     def joined(cls, cluster: Cluster, name: str, ranks: list[int]) -> ClusterEngines:
-        """The workers that are open under this name on these engines."""
+        """Connect to the workers that are open under this name on these engines."""
         engines = cls.__new__(cls)
         engines._set_up(cluster, name, ranks)
         engines._store = ""
@@ -213,7 +215,7 @@ class ClusterEngines(Engines):
         if self._cluster.running:
             alive = self._cluster.alive()
             ranks = [rank for rank in self._ranks if rank in alive]
-            with contextlib.suppress(EngineLostError):  # it ended meanwhile, and its worker with it
+            with contextlib.suppress(EngineLostError):  # the engine has ended, and its worker with it
                 self._cluster.call_all(ranks, run_registry.close_worker, [(self.name,)] * len(ranks))
         self._cluster.close_store(self._store)
 
@@ -249,9 +251,9 @@ class ClusterEngines(Engines):
 
 
 def end_forgotten(cluster: Cluster, ranks: Sequence[int] | None) -> None:
-    """End the reconstructions on these engines (None: on any) that no kernel uses, on all engines of the cluster.
+    """End reconstructions that no kernel uses and that have workers on these engines (None: any), on all their engines.
 
-    A worker that is not its group's first waits for the first one's command, so it can't be ended alone.
+    A worker of rank above 0 waits for a command of rank 0 in its group, so it cannot be ended alone.
     """
     alive = cluster.alive()
     chosen = alive if ranks is None else [rank for rank in alive if rank in ranks]

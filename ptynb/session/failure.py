@@ -1,4 +1,4 @@
-"""The cause of a failure: which rank failed first, and where."""
+"""Cause of a failure: the rank that failed first, and the location of its error."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ptynb.exceptions import ClusterError, EngineLostError
 from ptynb.session.engines import Engines
 
 FAILURE_SECONDS = 3.0
-"""How long the other ranks have to report after the first failure."""
+"""Time limit for the reports of the other ranks after the first failure [s]."""
 NOTICE_SECONDS = 1.0
-"""The same where an engine is known to be lost: the others notice at once, or not before the group's timeout."""
+"""The same if an engine is known to be lost [s]: the others notice at once, or not before the group's timeout."""
 MESSAGE_LINES = MOST_LINES - 2
-"""Of an engine's message; two lines say where in the code that was."""
+"""Largest number of lines of an engine's message; two more lines have the location in the code."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What ended a reconstruction. lost: an engine was lost, or did not answer, and `recover` may help."""
+    """Cause of the end of a reconstruction. lost: an engine was lost, or did not answer, and `recover` may help."""
 
     text: str
     lost: bool
@@ -28,9 +28,9 @@ class Cause:
 
 
 def find_cause(engines: Engines, lost: Exception | None) -> Cause:
-    """Return the rank that failed first and where, rather than one that only lost its connection to it.
+    """Return the error of the rank that failed first, not of one that only lost its connection to that rank.
 
-    lost: the session's own error, used where no engine reports one. The tracebacks of all ranks go into a file.
+    lost: error raised in the session, used if no engine reports one. The tracebacks of all ranks are written to a file.
     """
     started = time.monotonic()
     while True:
@@ -61,7 +61,7 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
 
 
 def _first(failure: Failure) -> str:
-    """Its message, and where in the code it was raised."""
+    """Return the message of a failure, and the location in the code at which it was raised."""
     message = f"Rank {failure.rank}: {failure.message}".splitlines()[:MESSAGE_LINES]
     frames = [line for line in failure.traceback.splitlines() if line.startswith(("  File ", "    "))]
     last = max((at for at, line in enumerate(frames) if line.startswith("  File ")), default=0)
@@ -69,7 +69,7 @@ def _first(failure: Failure) -> str:
 
 
 def _failures(engines: Engines) -> tuple[dict[int, Failure], dict[int, Exception]]:
-    """By rank: failures that engines report, and errors of engines that are lost or do not answer."""
+    """Return, by rank, the failures that engines report, and the errors of engines that are lost or do not answer."""
     failures: dict[int, Failure] = {}
     gone: dict[int, Exception] = {}
     for rank in range(engines.world):

@@ -1,4 +1,4 @@
-"""What a reconstruction begins with: object, probe and positions, computed without engines."""
+"""Initial object, probe and positions of a reconstruction, computed without engines."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from ptynb.settings import Settings
 
 Array = NDArray[Any]
 PATTERNS = 256
-"""Patterns of the mean pattern: enough for an estimate of the probe, in a moment for a scan of any size."""
+"""Largest number of patterns that are averaged: enough to estimate the probe, and fast for scans of any size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Preview:
-    """What a reconstruction begins with.
+    """Initial state of a reconstruction.
 
     Parameters
     ----------
     object : array of complex, (mode, slice, y, x)
-        The object.
+        Initial object.
     probe : array of complex, (mode, y, x)
-        The probe [square root of counts].
+        Initial probe [square root of counts].
     positions : array of float, (pattern, yx)
         Top-left corners of the probe windows [pixels of `object`].
     origin : tuple of int
-        (y, x) of the object's first pixel in the scan's coordinates [object pixels].
+        Position (y, x) of the object's first pixel in the scan's coordinates [object pixels].
     pixel_size : tuple of float or None
-        (y, x) of an object pixel [m]; None where it is unknown.
+        Size (y, x) of an object pixel [m]; None if it is unknown.
     note : str
-        Which patterns the mean pattern behind the probe is of.
+        Patterns that were averaged to estimate the probe.
     """
 
     object: Array = field(repr=False)
@@ -54,33 +54,33 @@ class Preview:
 
     @property
     def centres(self) -> NDArray[np.float64]:
-        """Centres (pattern, yx) of the probe's windows in pixels of the object."""
+        """Centres (pattern, yx) of the probe windows [pixels of `object`]."""
         return self.positions + np.array(self.probe.shape[-2:]) / 2
 
     @property
     def illumination(self) -> NDArray[np.float64]:
-        """Photons (y, x) of all patterns together through each pixel of the object."""
+        """Total number of photons (y, x) through each pixel of the object, summed over all patterns."""
         intensity = (np.abs(self.probe) ** 2).sum(0).astype(np.float64)
         sides = [side - inner + 1 for side, inner in zip(self.object.shape[-2:], intensity.shape, strict=True)]
         corners = np.zeros(sides)
         y, x = np.rint(self.positions).astype(np.int64).T
         np.add.at(corners, (y, x), 1.0)
-        # One convolution, however many positions there are.
+        # A single convolution, independent of the number of positions.
         light: NDArray[np.float64] = fftconvolve(corners, intensity).clip(min=0)
         return light
 
     def pictures(self, modes: int = 4) -> tuple[Picture, ...]:
-        """Illumination of the object, the object's first slice, and the first probe modes, for a `Viewer`.
+        """Return images of illumination, first slice of the object and first probe modes, for a `Viewer`.
 
         Parameters
         ----------
         modes : int
-            Number of probe modes at most.
+            Largest number of probe modes.
 
         Returns
         -------
         tuple of Picture
-            Grey levels or colours, with titles and units.
+            Images in grey levels or colours, with titles and units.
         """
         powers = (np.abs(self.probe) ** 2).sum((1, 2))
         states, slices, height, width = self.object.shape
@@ -90,9 +90,9 @@ class Preview:
         )
         what = f"{height} × {width} pixels, {slices} slice(s), {states} state(s)"
         first = self.object[0, 0]
-        varies = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # a constant one has no phase worth a colour
+        varies = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # of a constant object only the amplitude is shown
         flat = float(abs(first.flat[0]))
-        # The percentiles of a constant are that constant, and values up to the lower limit are black.
+        # Limits by percentiles would both equal the constant, and show it black.
         limits = None if varies else (0.0, 2.0 * flat) if flat else (-1.0, 1.0)
         start = picture(
             first if varies else np.abs(first), "object", "Object", limits=limits, pixel_size=size, note=what
@@ -110,7 +110,7 @@ class Preview:
         return (light, start, *shown)
 
     def _repr_html_(self) -> str:
-        """Its pictures side by side, for notebooks."""
+        """Return the pictures side by side as HTML, for notebooks."""
         shown = "".join(
             f'<figure style="margin:0"><figcaption><b>{html.escape(one.title)}</b></figcaption>'
             f'<img alt="{html.escape(one.title)}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
@@ -122,29 +122,29 @@ class Preview:
 
 
 def preview(scan: Scan, settings: Settings | None = None) -> Preview:
-    """Compute what a reconstruction of this scan with these settings begins with, on the CPU of this process.
+    """Compute the initial state of a reconstruction of this scan with these settings, on the CPU of this process.
 
-    As on the engines, but for the mean pattern behind a probe without a guess, and behind its scale, which is that of
-    at most 256 patterns evenly taken from the scan.
+    The result differs from that of the engines in one respect: the mean pattern, from which the scale of the probe
+    and, without an initial guess, the probe itself are estimated, is that of at most 256 evenly spaced patterns.
 
     Parameters
     ----------
     scan : Scan
-        To reconstruct.
+        Scan to reconstruct.
     settings : Settings, optional
-        Default: `Settings()`.
+        Settings of the reconstruction. None: `Settings()`.
 
     Returns
     -------
     Preview
-        Object, probe, positions, and pictures of them.
+        Initial object, probe and positions.
 
     Raises
     ------
     ScanError
-        These patterns are empty ("scan.empty").
+        If these patterns are empty ("scan.empty").
     SettingsError
-        Scan and settings do not fit together.
+        If scan and settings are incompatible.
     """
     settings = settings or Settings()
     check_together(scan, settings)

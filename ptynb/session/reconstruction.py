@@ -1,4 +1,4 @@
-"""Reconstruction: the session that a user holds. Sends commands to rank 0, follows the record, and never computes."""
+"""Reconstruction: the user's session, which sends commands to rank 0 and fetches its record, but does not compute."""
 
 from __future__ import annotations
 
@@ -64,61 +64,60 @@ Answer = TypeVar("Answer")
 
 CHECKPOINTING = Checkpointing()
 FOLLOW_SECONDS = 0.1
-"""How often the record is fetched in the background."""
+"""Period at which the record is fetched in the background [s]."""
 IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
-"""How often it is fetched while nothing runs, and how often the engines' processes are checked."""
+"""Periods while no run is active: of fetching the record, and of checking the engines' processes [s]."""
 HEALTH_SECONDS = 1.0
-"""How long an engine has to answer `health`."""
+"""Time limit for the answer of an engine to `health` [s]."""
 MOST_AT_ONCE = 16
-"""Engines that are asked for their health at the same time."""
+"""Largest number of engines whose health is requested at the same time."""
 
 _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = weakref.WeakKeyDictionary()
-"""The reconstructions that were opened on a cluster."""
+"""Open reconstructions of each cluster."""
 _open_lock = threading.Lock()
 
 
 class Reconstruction:
     """A reconstruction of a scan on the engines of a cluster, or in this process.
 
-    The engines begin to read the scan at once. A new reconstruction on a cluster takes its engines over from the one
-    that had them, whose result stays available.
+    The engines begin to read the scan at once. A new reconstruction on a cluster closes the previous one on the same
+    engines, whose result remains available.
 
     Parameters
     ----------
     scan : Scan
-        From `load`, `Scan.from_arrays` or `simulate`.
+        Scan from `load`, `Scan.from_arrays` or `simulate`.
     settings : Settings, optional
-        Default: `Settings()`.
+        Settings of the reconstruction. None: `Settings()`.
     cluster : Cluster, optional
-        Its engines reconstruct. None: this process does.
+        Cluster whose engines reconstruct. None: this process reconstructs.
     device : {"auto", "cpu", "cuda"}
-        Of this process, where there is no cluster; "auto": a GPU if there is one.
+        Device of this process if there is no cluster; "auto": a GPU if there is one.
     timeout : float
-        Time after which engines give up waiting for each other [s], without the time in which they are suspended.
+        Longest time that engines wait for each other [s], not counting time in which they are suspended.
     extensions : sequence of ModelComponent or CustomConstraint
-        Your own components of the forward model and constraints.
+        User-defined components of the forward model and constraints.
     checkpointing : Checkpointing, optional
-        How often checkpoints are written, and where; `ptynb.resume` continues from one. None: never.
+        Interval and folder of checkpoints, from which `ptynb.resume` continues. None: no checkpoints.
     on_failure : {"pause", "continue"}
-        What happens when an engine is lost. "pause": `recover` continues. "continue": it continues by itself from the
+        Action after the loss of an engine. "pause": stop until `recover` is called. "continue": continue from the
         latest checkpoint, on the remaining and on new engines; `changes` records it.
     ranks : sequence of int, optional
-        Engines of the cluster that reconstruct; None: all. Several reconstructions can run on different engines of one
-        cluster.
+        Ranks of the engines to use. None: all. Several reconstructions can run on different engines of one cluster.
 
     Attributes
     ----------
     title, comments : str
-        One line, and text in Markdown; yours to set. They go into the result and its report.
+        Title (one line) and comments (Markdown), which can be set and are saved with the result and its report.
 
     Raises
     ------
     SettingsError
-        An argument is invalid, or settings and scan do not fit together.
+        If an argument is invalid, or settings and scan are incompatible.
     EnginesBusyError
-        The engines are running another reconstruction.
+        If the engines are running another reconstruction.
     ClusterError
-        The cluster is stopped, or lost an engine that could not be replaced.
+        If the cluster is stopped, or an engine is lost and cannot be replaced.
     """
 
     scan: Scan
@@ -151,7 +150,7 @@ class Reconstruction:
 
     @classmethod
     def _from_state(cls, start: Path, state: ReconstructionState, *arguments: Any) -> Self:
-        """Continue from a checkpoint; arguments: those of `_open` before `start`."""
+        """Create a reconstruction from a checkpoint. arguments: those of `_open` before `start`."""
         recon = cls.__new__(cls)
         recon._open(*arguments, start=start, epochs=state.epochs)
         recon._client.words = Words.of(state)
@@ -162,7 +161,7 @@ class Reconstruction:
         """Connect to a reconstruction that is open on the cluster's engines."""
         recon = cls.__new__(cls)
         recon._set_up(cluster, spec, EngineClient(engines, spec))
-        with contextlib.suppress(ReconstructionError):  # an engine was lost meanwhile: `recover` continues
+        with contextlib.suppress(ReconstructionError):  # an engine is lost: `recover` continues
             recon._client.fetch()
             recon._client.r_factor_every, measured = recon._call(0, "measured")
             recon._client.r_factors = dict(measured)
@@ -200,7 +199,7 @@ class Reconstruction:
         check_together(scan, settings)
         check_shares(scan, settings, engines)
         _check_extensions(extensions)
-        local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel never touches CUDA
+        local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
         reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
         room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, reused)
         check_room(scan, Workload(settings, engines, cluster is not None, checkpointing is not None), room)
@@ -220,7 +219,7 @@ class Reconstruction:
             engine_group: Engines = ClusterEngines(cluster, spec, start=start)
             self._set_up(cluster, spec, EngineClient(engine_group, spec, epochs, start))
             return
-        with held_back():  # an interrupt must not separate the thread from what ends it
+        with held_back():  # an interrupt must not prevent the finalizer that ends the thread
             self._set_up(cluster, spec, EngineClient(LocalEngine(spec, local, start), spec, epochs, start))
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
@@ -233,7 +232,7 @@ class Reconstruction:
         self._advancing: int | None = None
         self._shown_notices: set[str] = set()
         self._pattern_rank: tuple[int, int] | None = None
-        """The pattern that was requested last, and the rank that has it."""
+        """Index of the last requested pattern, and the rank that stores it."""
         self._health: tuple[Health, ...] = ()
         self._result: Result | None = None
         self._result_at: tuple[int, int, int] | None = None
@@ -242,8 +241,8 @@ class Reconstruction:
             with _open_lock:
                 _open.setdefault(cluster, weakref.WeakSet()).add(self)
         else:
-            # On a cluster the next reconstruction ends the workers; here nothing else would end the thread.
-            weakref.finalize(self, _close_last, client)
+            # On a cluster the next reconstruction ends the workers; in this process nothing else ends the thread.
+            weakref.finalize(self, lambda: client.engines.close())
         self._follow()
 
     def _follow(self) -> None:
@@ -254,7 +253,7 @@ class Reconstruction:
     def start(self, epochs: int = 100) -> None:
         """Run more epochs in the background and return at once.
 
-        After `stop` it continues exactly where it stopped, in the middle of an epoch too.
+        After `stop` the run continues at the same update, also within an epoch.
 
         Parameters
         ----------
@@ -264,7 +263,7 @@ class Reconstruction:
         Raises
         ------
         ReconstructionError
-            It is running ("reconstruction.busy"), closed, or has failed.
+            If it is running ("reconstruction.busy"), closed, or has failed.
         """
         epochs = _whole("start", epochs)
         self._end_interrupted_epoch()
@@ -272,21 +271,21 @@ class Reconstruction:
         self._warn_of_notices()
 
     def run_until(self, epoch: int, update: int = 0) -> None:
-        """Run in the background until this epoch is completed, and so many updates of the next one; return at once.
+        """Run in the background up to an update of an epoch, and return at once.
 
-        A lost engine ends the run, also with `on_failure="continue"`.
+        The loss of an engine ends the run, also with `on_failure="continue"`.
 
         Parameters
         ----------
         epoch : int
-            Epochs completed at the end of the run.
+            Number of completed epochs at the end of the run.
         update : int
-            Updates of the epoch after it.
+            Number of completed updates of the next epoch.
 
         Raises
         ------
         ReconstructionError
-            It is past that update already ("argument.invalid-value"), running, closed, or has failed.
+            If it is already past that update ("argument.invalid-value"), running, closed, or has failed.
         """
         epoch, update = _whole("run_until", epoch, 0), _whole("run_until", update, 0, "updates")
         self._end_interrupted_epoch()
@@ -310,7 +309,7 @@ class Reconstruction:
         self._client.command("reach", [epoch, update])
 
     def _begin(self, epochs: int, advancing: int | None = None) -> None:
-        """advancing: the thread that runs epoch by epoch."""
+        """Start a run. advancing: identifier of the thread that runs epoch by epoch."""
         if busy := self._busy():
             raise ReconstructionError(
                 f"It is already {busy}, at epoch {self.epoch} of {self.target}; resume() or stop() it first.",
@@ -340,7 +339,7 @@ class Reconstruction:
 
     def _end_run(self) -> None:
         if self._client.failure is None:
-            self._client.target_epoch = None  # or a recovery that is under way would start the run again
+            self._client.target_epoch = None  # otherwise a recovery in progress would start the run again
         self._check_usable()
         self._advancing = self._client.target_epoch = None
         self._client.order("stop")
@@ -350,19 +349,19 @@ class Reconstruction:
             self._end_run()
 
     def _end_interrupted_epoch(self) -> None:
-        """Stop an epoch of this thread that still runs because a second interrupt cut its clean-up short."""
+        """Stop an epoch of this thread that is still running because a second interrupt aborted its clean-up."""
         if self._advancing == threading.get_ident():
             self._executor.run(self._end_run)
 
     def recover(self) -> None:
-        """Continue after an engine was lost: from the latest checkpoint, on the remaining and on new engines.
+        """Continue after the loss of an engine, from the latest checkpoint on the remaining and on new engines.
 
-        A run that was under way is started again. Does nothing where nothing failed.
+        An interrupted run is started again. Does nothing if the reconstruction has not failed.
 
         Raises
         ------
         ReconstructionError
-            No engine was lost, or none can be had.
+            If no engine was lost, or none is available.
         """
         self._executor.run(self._recover)
 
@@ -372,7 +371,7 @@ class Reconstruction:
             self._follow()
 
     def save_checkpoint(self, timeout: float = 600.0) -> Path:
-        """Write a checkpoint now, and return its file once it is complete.
+        """Write a checkpoint now and wait until it is complete.
 
         Parameters
         ----------
@@ -382,14 +381,14 @@ class Reconstruction:
         Returns
         -------
         Path
-            The checkpoint's file.
+            File of the checkpoint.
 
         Raises
         ------
         ReconstructionError
-            It could not be written ("checkpoint.failed"), or took longer than `timeout` ("checkpoint.timeout").
+            If it could not be written ("checkpoint.failed"), or took longer than `timeout` ("checkpoint.timeout").
         ClusterError or InvalidValueError
-            The reconstruction writes no checkpoints ("checkpoint.disabled").
+            If the reconstruction writes no checkpoints ("checkpoint.disabled").
         """
         written, failed = self._fetch().keeps
         self._client.order("keep")
@@ -407,7 +406,7 @@ class Reconstruction:
             time.sleep(0.01)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until no run is under way. An interrupt (Ctrl-C) ends the waiting only; the reconstruction continues.
+        """Wait until no run is active. An interrupt (Ctrl-C) ends only the wait; the reconstruction continues.
 
         Parameters
         ----------
@@ -417,14 +416,14 @@ class Reconstruction:
         Raises
         ------
         TimeoutError
-            After `timeout` seconds.
+            If the run is still active after `timeout`.
         ReconstructionError
-            It has failed, or is closed.
+            If it has failed, or is closed.
         """
         until = None if timeout is None else time.monotonic() + timeout
         pause = 0.002
         while True:
-            status = self._fetch(within=pause)  # the follower fetches it too
+            status = self._fetch(within=pause)  # the background thread fetches it, too
             if status.applied >= self._client.sent and status.state == "ready":
                 self._warn_of_notices()
                 return
@@ -436,17 +435,17 @@ class Reconstruction:
             pause = min(1.5 * pause, FOLLOW_SECONDS)
 
     def step(self) -> Epoch:
-        """Run one epoch, or the rest of one that was stopped.
+        """Run one epoch, or the remainder of an epoch that was stopped.
 
         Returns
         -------
         Epoch
-            Its record: loss, time.
+            Record of the epoch, with loss and time.
 
         Raises
         ------
         ReconstructionError
-            It was stopped meanwhile, by a click or from another thread ("reconstruction.stopped").
+            If it was stopped meanwhile, by a click or from another thread ("reconstruction.stopped").
         """
         epoch = self._advance()
         if epoch is None:
@@ -457,7 +456,7 @@ class Reconstruction:
         return epoch
 
     def _advance(self) -> Epoch | None:
-        """One epoch; None if it was stopped before its end."""
+        """Run one epoch and return its record; None if it was stopped before its end."""
         self._end_interrupted_epoch()
         done, thread = len(self._client.epochs), threading.get_ident()
         try:
@@ -467,7 +466,7 @@ class Reconstruction:
             time.sleep(min(expected, 1.0))
             self.wait()
         except BaseException:
-            # An interrupted caller does not wait for a slow engine, or a recovery.
+            # An interrupted caller does not wait for a slow engine or a recovery.
             with contextlib.suppress(TimeoutError, ReconstructionError, ClusterError):
                 self._executor.run(lambda: self._end_epoch_of(thread), PATIENCE_SECONDS)
             raise
@@ -477,8 +476,8 @@ class Reconstruction:
     def run(self, epochs: int) -> Iterator[Epoch]:
         """Run epoch by epoch: `for epoch in recon.run(50): ...`.
 
-        The engines wait while the loop's body runs. An interrupt stops them, and so does `stop` or its button, which
-        ends the loop; running again continues where they stopped.
+        The engines wait while the body of the loop is executed. An interrupt stops the run; `stop` or its button stops
+        it and ends the loop. The next run continues at the same update.
 
         Parameters
         ----------
@@ -488,7 +487,7 @@ class Reconstruction:
         Returns
         -------
         iterator of Epoch
-            Each epoch's record, once it is completed.
+            Record of each epoch, once it is completed.
         """
         return self._run(_whole("run", epochs))
 
@@ -502,18 +501,18 @@ class Reconstruction:
             if self._stops != stops:
                 return
 
-    # Status: as the engines reported it at most 0.1 s ago, unless stated otherwise
+    # Status, as reported by the engines at most 0.1 s ago unless stated otherwise
 
     @property
     def state(self) -> str:
-        """ "loading", "ready", "running", "paused", "recovering", "failed" or "closed"; asks rank 0 now."""
+        """State, requested from rank 0: "loading", "ready", "running", "paused", "recovering", "failed" or "closed"."""
         if self._client.failure is not None:
             return "failed"
         if self._closed:
             return "closed"
         if self._client.recovering:
             return "recovering"
-        self._executor.wait()  # for work that an interrupted caller did not wait for
+        self._executor.wait()  # work of an interrupted caller may not be done yet
         status = self._fetch()
         if status.applied < self._client.sent and status.state != "loading":
             self._client.caught_up()
@@ -532,40 +531,40 @@ class Reconstruction:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Settings changed so far, with the epoch and update before which all engines applied them."""
+        """Changes of settings so far, with the epoch and update before which all engines applied them."""
         status = self.last_status()
         return status.changes if status else ()
 
     @property
     def failure(self) -> ReconstructionError | None:
-        """The error that ended it, if any."""
+        """The error that ended the reconstruction, or None."""
         return self._client.failure
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Problems that stopped nothing, such as a full disk; each once."""
+        """Messages about problems that did not stop the run, such as a full disk; each once."""
         status = self.last_status()
         return status.notices if status else ()
 
     @property
     def latest_checkpoint(self) -> Path | None:
-        """The newest checkpoint's file, from which `recover` and `ptynb.resume` continue."""
+        """File of the newest checkpoint, from which `recover` and `ptynb.resume` continue; None if there is none."""
         status = self.last_status()
         return None if status is None or status.kept is None else Path(status.kept)
 
     @property
     def can_recover(self) -> bool:
-        """Whether it failed in a way after which `recover` can continue."""
+        """Whether `recover` can continue after the failure."""
         return self._client.failure is not None and self._client.can_recover
 
     @property
     def recovering(self) -> bool:
-        """Whether it is being opened again after an engine was lost."""
+        """Whether the reconstruction is being reopened after the loss of an engine."""
         return self._client.recovering
 
     @property
     def engines(self) -> str:
-        """Number and kind of engines, the backend between them, and whether patterns are read from disk."""
+        """Number and kind of engines, backend for communication, and whether patterns are read from disk, as text."""
         status = self.last_status()
         joined = f", {status.backend}" if status and status.world > 1 else ""
         streamed = ", frames read from disk" if status and status.frames == "disk" else ""
@@ -573,42 +572,42 @@ class Reconstruction:
 
     @property
     def batch(self) -> str:
-        """The effective batch, and its parts where each engine has its own."""
+        """Effective batch size as text, and its parts if each engine has a batch of its own."""
         return batch_text(self._settings, self._client.engines.world, len(self.scan))
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called, by the user or by another reconstruction on the same cluster."""
+        """Whether the reconstruction was closed, by the user or by another reconstruction on the same cluster."""
         return self._closed
 
     @property
     def cluster(self) -> Cluster | None:
-        """The cluster whose engines reconstruct; None: this process does."""
+        """The cluster whose engines reconstruct; None if this process reconstructs."""
         return self._cluster
 
     def last_status(self) -> Status | None:
-        """Rank 0's status of at most 0.1 s ago, without a request.
+        """Return the last known status of rank 0, without a request.
 
         Returns
         -------
         Status or None
-            None before rank 0 has answered for the first time.
+            Status, usually at most 0.1 s old; None before the first answer of rank 0.
         """
         return self._client.statuses.get(0)
 
     def status(self) -> tuple[Status, ...]:
-        """Request the status of each engine now.
+        """Request the status of each engine.
 
         Returns
         -------
         tuple of Status
-            By rank.
+            Status of each engine, by rank.
         """
         return tuple(self._call(rank, "status", 10**9) for rank in range(self._client.engines.world))
 
     @property
     def target(self) -> int:
-        """Epoch at which the present run ends; assigning makes the run longer or shorter, and `changes` records it."""
+        """Epoch at which the present run ends; assignment extends or shortens the run and is recorded in `changes`."""
         status = self.last_status()
         return status.target if status else 0
 
@@ -631,7 +630,7 @@ class Reconstruction:
         self._client.target_epoch = epoch
         self._client.order("target", epoch)
 
-    # Inspection: engines answer between two updates
+    # Inspection; engines answer between two updates
 
     def snapshot(self, size: int = 512) -> Snapshot:
         """Request a preview of object and probe from rank 0.
@@ -639,7 +638,7 @@ class Reconstruction:
         Parameters
         ----------
         size : int
-            Longest side of the object's preview [pixels]; a larger object is reduced.
+            Longest side of the object's preview [pixels]; a larger object is downsampled.
 
         Returns
         -------
@@ -660,49 +659,49 @@ class Reconstruction:
         Parameters
         ----------
         request : RenderRequest, optional
-            What to render, and at which size.
+            Content and size of the pictures.
 
         Returns
         -------
         Pictures or None
-            None while the engines are loading.
+            The pictures; None while the engines are loading.
         """
         self._check_usable()
         return self._client.look(request or RenderRequest())
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest | None = None) -> complex | float:
-        """Return the exact value at pixel (y, x) of a picture's array, without reduction and grey levels.
+        """Return the value at pixel (y, x) of the array behind a picture, without downsampling or grey levels.
 
         Parameters
         ----------
         name : str
-            Of the picture: "amplitude", "phase", "complex", "probe 1" ...
+            Name of the picture: "amplitude", "phase", "complex", "probe 1" ...
         y, x : int
             Pixel of the array.
         request : RenderRequest, optional
-            As for the pictures.
+            As for `pictures`.
 
         Returns
         -------
         complex or float
-            Complex for pictures in colours.
+            Value; complex for pictures in colours.
 
         Raises
         ------
         ClusterError or InvalidValueError
-            There is no such picture or pixel.
+            If there is no such picture or pixel.
         """
         self._wait_until_loaded()
         value: complex | float = self._call(0, "value_at", name, y, x, request or RenderRequest())
         return value
 
     def pattern(self, index: int) -> PatternPair:
-        """Request a measured diffraction pattern and the modelled one, from the engine that has it.
+        """Request a measured diffraction pattern and the modelled one, from the engine that stores it.
 
         Parameters
         ----------
         index : int
-            Of the pattern, in the whole scan.
+            Index of the pattern in the whole scan.
 
         Returns
         -------
@@ -726,7 +725,7 @@ class Reconstruction:
 
     @property
     def positions(self) -> tuple[Array, Array]:
-        """Top-left corners of the probe windows at the start and now, (pattern, yx) float64 [object pixels]."""
+        """Initial and present top-left corners of the probe windows, each (pattern, yx) float64 [object pixels]."""
         self._wait_until_loaded()
         positions: tuple[Array, Array] = self._call(0, "positions")
         return positions
@@ -734,12 +733,12 @@ class Reconstruction:
     def health(self) -> tuple[Health, ...]:
         """Request speed, memory, load and temperature of each engine.
 
-        Does not wait for an engine that is busy: its last answer is returned, with `answered` False.
+        For a busy engine the previous answer is returned, with `answered` False.
 
         Returns
         -------
         tuple of Health
-            By rank.
+            Health of each engine, by rank.
         """
         ranks = range(self._client.engines.world)
         before = {one.rank: one for one in self._health}
@@ -757,14 +756,14 @@ class Reconstruction:
 
     @property
     def r_factors(self) -> tuple[tuple[int, float], ...]:
-        """(epochs completed, amplitude R-factor over all patterns), as far as measured: see `r_factor_every`."""
+        """Measured amplitude R-factors over all patterns, as (completed epochs, R-factor); see `r_factor_every`."""
         return tuple(sorted(self._client.r_factors.items()))
 
     @property
     def r_factor_every(self) -> int:
-        """Epochs from one measurement of the R-factor to the next, each a pass over all patterns without gradients.
+        """Interval between measurements of the R-factor [epochs]; each is a pass over all patterns without gradients.
 
-        0: only with `result`. Assigning takes effect before the next update.
+        0: only `result` measures it. Assignment takes effect before the next update.
         """
         return self._client.r_factor_every
 
@@ -786,9 +785,9 @@ class Reconstruction:
 
     @property
     def result(self) -> Result:
-        """Object, probe, positions and the whole record of now; costs a pass over all patterns.
+        """Present object, probe, positions and record; requires a pass over all patterns for the R-factor.
 
-        After a failure: the state that an engine still has, with an R-factor of NaN.
+        After a failure it has the state of a remaining engine, and an R-factor of NaN.
         """
         if not self._closed and self._cluster_alive():
             self._take_result()
@@ -801,7 +800,7 @@ class Reconstruction:
 
     @property
     def title(self) -> str:
-        """Title of the result and its report, one line; yours to set. Checkpoints contain it and the comments."""
+        """Title of the result and its report, one line; can be set. Checkpoints contain title and comments."""
         return self._client.words.title
 
     @title.setter
@@ -810,7 +809,7 @@ class Reconstruction:
 
     @property
     def comments(self) -> str:
-        """Comments in the result and its report, text in Markdown; yours to set."""
+        """Comments in the result and its report, in Markdown; can be set."""
         return self._client.words.comments
 
     @comments.setter
@@ -818,10 +817,10 @@ class Reconstruction:
         self._set_words(dataclasses.replace(self._client.words, comments=str(text)))
 
     def _set_words(self, words: Words) -> None:
-        """Once it has failed or is closed, they go into the result alone."""
+        """Set title and comments; after a failure or `close` they are only added to the result."""
         self._client.words = words
         if not self._closed and self._client.failure is None:
-            with contextlib.suppress(ReconstructionError):  # which the next command raises
+            with contextlib.suppress(ReconstructionError):  # the next command raises it
                 self._executor.run(lambda: self._client.command("words", vars(words)))
 
     def save(self, path: str | Path) -> Path:
@@ -830,19 +829,19 @@ class Reconstruction:
         Parameters
         ----------
         path : str or Path
-            Of the file.
+            File to write.
 
         Returns
         -------
         Path
-            The same.
+            The file.
 
         Raises
         ------
         FileError
-            It cannot be written.
+            If the file cannot be written.
         ReconstructionError
-            There is no result.
+            If there is no result.
         """
         return save_result(self.result, path)
 
@@ -850,9 +849,9 @@ class Reconstruction:
 
     @property
     def settings(self) -> Settings:
-        """The settings; assigning takes effect on every engine before the same update.
+        """The settings; assignment takes effect on every engine before the same update.
 
-        Only those marked live may change: `recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})`.
+        Only live settings can be changed: `recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})`.
         """
         return self._settings
 
@@ -881,32 +880,32 @@ class Reconstruction:
         Parameters
         ----------
         settings : Settings
-            To continue with.
+            Settings to continue with.
 
         Returns
         -------
         str or None
-            None where it can.
+            Message; None if `reconfigure` can continue.
         """
         return self._branches.why_not(settings)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Continue with settings that are not live: more modes or slices, another batch, optimiser, loss.
+        """Continue with changes of settings that are not live: more modes or slices, another batch, optimiser, loss.
 
-        Pauses all engines before the same update, writes a checkpoint, opens them again from the state mapped onto the
-        new settings, and continues: new probe modes are faint and orthogonal to the present ones, slices multiply to
-        the object before, the optimiser's moments stay for the parameters that stay. `changes` records it; the state
-        before is kept as a branch of its own. Takes about as long as opening did.
+        All engines pause before the same update, write a checkpoint, are reopened from the state converted to the new
+        settings, and continue. New probe modes are weak and orthogonal to the present ones, the product of new slices
+        is the previous object, and the optimiser's moments are preserved for unchanged parameters. `changes` records
+        the step; the previous state is stored as a separate branch. The duration is about that of opening.
 
         Parameters
         ----------
         settings : Settings
-            To continue with.
+            Settings to continue with.
 
         Raises
         ------
         ReconstructionError
-            With the text of `reconfigure_error`; the run continues as before.
+            If `reconfigure_error` returns a message; the run continues as before.
         """
         if all(Settings.is_live(name) for name in self.settings.differences(settings)):
             self.settings = settings
@@ -917,12 +916,12 @@ class Reconstruction:
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints of all branches, in the order in which they were written; see `restore`."""
+        """Checkpoints of all branches, in the order in which they were written; see `restore`."""
         return self._branches.checkpoints()
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """The branches, "main" first."""
+        """All branches, "main" first."""
         return self._branches.branches()
 
     @property
@@ -933,9 +932,9 @@ class Reconstruction:
     def restore(self, checkpoint: Which) -> None:
         """Return to a checkpoint, with its settings, and stop there.
 
-        The record of epochs ends with it; `changes` records the step. Later checkpoints stay on disk as a branch of
-        their own, and so does the present state. It is possible after a failure too, such as an object that is not
-        finite any more.
+        The record of epochs is truncated at the checkpoint; `changes` records the step. Later checkpoints and the
+        present state remain on disk as a separate branch. This is also possible after a failure, such as an object
+        with values that are not finite.
 
         Parameters
         ----------
@@ -945,27 +944,27 @@ class Reconstruction:
         Raises
         ------
         ReconstructionError
-            There is no such checkpoint, or the engines cannot be opened from it; nothing is changed then.
+            If there is no such checkpoint, or the engines cannot be opened from it; nothing is changed then.
         """
         self._move(lambda: self._branches.restore(checkpoint), stops=True)
 
     def branch(self, name: str | None = None, checkpoint: Which | None = None) -> str:
-        """Begin a branch at the present state, or at a checkpoint, and switch to it.
+        """Create a branch at the present state or at a checkpoint, and switch to it.
 
-        At the present state a run continues; at a checkpoint it stops, as after `restore`. The previous branch keeps
-        its checkpoints, and `switch_branch` returns to it.
+        An active run continues if the branch begins at the present state, and stops if it begins at a checkpoint, as
+        with `restore`. The checkpoints of the previous branch remain; `switch_branch` returns to it.
 
         Parameters
         ----------
         name : str, optional
-            Of the branch; None: "branch-1" or the next free one.
+            Name of the branch. None: "branch-1" or the next unused one.
         checkpoint : Checkpoint, int, str or Path, optional
-            As for `restore`; an epoch may be one of the branches that the present one came from.
+            As for `restore`; an epoch may also be on an ancestor of the present branch. None: the present state.
 
         Returns
         -------
         str
-            The branch's name.
+            Name of the branch.
 
         Raises
         ------
@@ -975,12 +974,12 @@ class Reconstruction:
         return self._move(lambda: self._branches.branch(name, checkpoint), stops=checkpoint is not None)
 
     def switch_branch(self, name: str) -> None:
-        """Go to the newest checkpoint of another branch, and stop there; the present state is kept on its own branch.
+        """Switch to the newest checkpoint of another branch and stop there; the present state is saved on its branch.
 
         Parameters
         ----------
         name : str
-            Of the branch.
+            Name of the branch.
 
         Raises
         ------
@@ -995,12 +994,12 @@ class Reconstruction:
         Parameters
         ----------
         name : str
-            Of the branch. For the present one `result` is newer, and has an R-factor.
+            Name of the branch. For the present branch, `result` is newer and has an R-factor.
 
         Returns
         -------
         Result
-            As `result`.
+            Result of the branch.
         """
         return self._branches.result(name)
 
@@ -1010,20 +1009,20 @@ class Reconstruction:
         Parameters
         ----------
         name : str
-            Of the branch; neither the present one nor "main".
+            Name of the branch; neither the present one nor "main".
 
         Raises
         ------
         ReconstructionError
-            It cannot be removed, or does not exist.
+            If it cannot be removed, or does not exist.
         """
         self._branches.drop(name)
 
     def _move(self, work: Callable[[], Answer], stops: bool = False) -> Answer:
-        """Do work after which the engines have another state. stops: whether no run continues after it."""
+        """Run a function that changes the state of the engines. stops: whether it ends an active run."""
 
         def do() -> Answer:
-            failed = stops and self._client.failure is not None  # a checkpoint can lead out of a failure
+            failed = stops and self._client.failure is not None  # restoring a checkpoint clears a failure
             self._check_open() if failed else self._check_usable()
             try:
                 answer = work()
@@ -1031,7 +1030,7 @@ class Reconstruction:
                 self._settings, self._result_at = self._client.spec.settings, None
             if failed:
                 self._follow()
-            if stops:  # not where it was refused: the run continues as before then, and so does a loop
+            if stops:  # only on success: otherwise the run continues as before, and so does a loop
                 self._stops += 1
                 self._advancing = None
             return answer
@@ -1041,12 +1040,12 @@ class Reconstruction:
     # Ending
 
     def close(self, *, result: bool = True) -> None:
-        """Free the engines for another reconstruction; the record stays readable.
+        """Free the engines for another reconstruction; the record remains available.
 
         Parameters
         ----------
         result : bool
-            Whether to take the result first, which costs a pass over all patterns.
+            Whether to fetch the result first, which requires a pass over all patterns.
         """
         self._executor.run(lambda: self._close(result))
 
@@ -1085,7 +1084,7 @@ class Reconstruction:
     # Connection to the engines
 
     def _cluster_alive(self) -> bool:
-        """Whether the engines it was opened on still run; a cluster that was started again has new ones."""
+        """Whether the engines of this reconstruction are running; a restarted cluster has new engines."""
         return self._cluster is None or (self._cluster.running and self._cluster.folder == self._folder)
 
     def _make_way(self) -> None:
@@ -1099,7 +1098,7 @@ class Reconstruction:
         self.close()
 
     def _busy(self) -> str:
-        """The state of a run that is under way, or an empty string."""
+        """Return the state if a run is active, or an empty string."""
         state = self.state
         target = self._client.target_epoch
         if state == "loading" and target is not None and target > self.epoch:
@@ -1111,7 +1110,7 @@ class Reconstruction:
             time.sleep(0.02)
 
     def _check_usable(self) -> None:
-        """Wait for a recovery. Raises ReconstructionError where the run has failed, or is closed."""
+        """Wait until a recovery has ended. Raises ReconstructionError if the run has failed, or is closed."""
         self._client.alive()
         self._check_open()
 
@@ -1136,7 +1135,7 @@ class Reconstruction:
         return self._client.fetch(within)
 
     def _warn_of_notices(self) -> None:
-        """Show each notice of the engines once, as a warning."""
+        """Issue each notice of the engines once, as a warning."""
         for notice in self.notices:
             if notice not in self._shown_notices:
                 self._shown_notices.add(notice)
@@ -1170,7 +1169,7 @@ class Reconstruction:
             self._result_at = (status.epoch, status.update, status.applied)
 
     def _result_data(self) -> Result | None:
-        """From rank 0; after a failure from any engine that answers, since all have the same."""
+        """Return the result data of rank 0; after a failure, of any engine that answers, since all are equal."""
         for rank in range(self._client.engines.world if self._client.failure is not None else 1):
             try:
                 data: Result | None = self._client.engines.call(rank, "result", timeout=600.0)
@@ -1182,7 +1181,7 @@ class Reconstruction:
 
 
 def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
-    """A number of epochs as Python's int: numpy's own are not sent to engines."""
+    """Return a valid number of epochs or updates as int, since numpy's integers cannot be sent to engines."""
     try:
         value = operator.index(number)
     except TypeError:
@@ -1200,7 +1199,7 @@ def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
 
 
 def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:
-    """Return ranks of a cluster's engines. Raises SettingsError where it has no such ranks."""
+    """Return the ranks as a tuple of int. Raises SettingsError if the cluster does not have them."""
     if cluster is None:
         raise SettingsError(
             f"ranks is {[*ranks]}, and no cluster is given; give one, or leave ranks out.", code="argument.missing"
@@ -1215,9 +1214,9 @@ def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...
 
 
 def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
-    """Close the reconstructions on these engines of the cluster (None: on any); their results are kept.
+    """Close the reconstructions on these engines of a cluster (None: on any); their results remain available.
 
-    Raises EnginesBusyError where one is running.
+    Raises EnginesBusyError if one is running.
     """
     with _open_lock:
         present = [*_open.get(cluster, ())]
@@ -1227,7 +1226,7 @@ def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
 
 
 def _follow(reference: weakref.ref[Reconstruction]) -> None:
-    """Fetch the record of a reconstruction until it is closed, has failed, or is garbage."""
+    """Fetch the record of a reconstruction until it is closed, has failed, or is garbage-collected."""
     pause = FOLLOW_SECONDS
     while True:
         recon = reference()
@@ -1245,15 +1244,11 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         try:
             recon._fetch(within=IDLE_FOLLOW_SECONDS if idle else FOLLOW_SECONDS)
         except ReconstructionError:
-            return  # it is recon.failure: shown by the view, raised at the next call
+            return  # stored as recon.failure: shown by the view, raised by the next call
         except ClusterError:
-            pass  # a late answer, or a cluster that is being stopped: the next round shows which
+            pass  # a late answer, or a cluster that is being stopped: the next iteration shows which
         pause = IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
         del recon
-
-
-def _close_last(client: EngineClient) -> None:
-    client.engines.close()
 
 
 def _check_extensions(extensions: Sequence[Any]) -> None:

@@ -1,8 +1,8 @@
-"""Reopening a reconstruction on purpose: from another checkpoint, on another branch, or with another structure.
+"""Requested reopening of a reconstruction: from another checkpoint, on another branch, or with other settings.
 
-The run is paused before the same update on all engines, its state written, the workers closed, files moved, and workers
-opened again from a checkpoint, as after a lost engine. Where a step fails, everything is restored. After a failure
-there is no present state to write; if the work succeeds, the failure is cleared.
+All engines pause before the same update, the present state is written to a checkpoint, the workers are closed, files
+are moved, and new workers are opened from a checkpoint, as after the loss of an engine. If a step fails, the previous
+state is restored. A failed reconstruction has no present state to write; its failure is cleared on success.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ptynb.session.engines import ChangeNote
 from ptynb.session.run_spec import RunSpec
 
 CHECKPOINT_SECONDS = 600.0
-"""How long writing the present state may take."""
+"""Time limit for writing the checkpoint of the present state [s]."""
 
 
 def nothing() -> None:
-    """No files to move."""
+    """Do nothing: default if no files have to be moved."""
 
 
 @dataclass(frozen=True)
 class Reopening:
-    """How it is opened again, and from what.
+    """Plan for reopening a reconstruction.
 
-    start: the checkpoint's file, which contains `state` once `carry_out` was called. note: of an entry in `changes`.
-    continues: whether a run that was under way is started again. carry_out: moves files while no worker is open; undo:
-    reverts it, also after an error in the middle of it.
+    start: file of the checkpoint, which contains `state` once `carry_out` was called. note: entry for `changes`.
+    continues: whether an active run is started again. carry_out: moves files while no worker is open; undo: reverts
+    it, also if it was interrupted by an error.
     """
 
     spec: RunSpec
@@ -47,10 +47,11 @@ class Reopening:
 
 
 def reopen(client: EngineClient, prepare: Callable[[Path | None], Reopening]) -> None:
-    """Pause the run, write its state, and open the engines again as `prepare`, given the state's file, returns.
+    """Pause the run, write a checkpoint, and reopen the engines by the plan that `prepare` returns for that file.
 
-    After a failure `prepare` is given None. Other requests wait meanwhile. Raises what `prepare` raised, before
-    anything was changed, or ReconstructionError where the engines cannot be opened; the run continues as before then.
+    After a failure `prepare` is called with None. Other requests wait meanwhile. Raises the error of `prepare` before
+    anything is changed, or ReconstructionError if the engines cannot be opened; in both cases the run continues as
+    before.
     """
     failure = client.failure
     if failure is None:
@@ -63,7 +64,7 @@ def _replace(client: EngineClient, prepare: Callable[[Path | None], Reopening], 
     """Replace workers that failed."""
     plan, target, paused, spec = prepare(None), client.target_epoch, client.paused, client.spec
     try:
-        with contextlib.suppress(ClusterError, TimeoutError):  # one that is lost, or hangs, is ended below
+        with contextlib.suppress(ClusterError, TimeoutError):  # lost or hanging workers are ended by open_from
             client.engines.close()
         plan.carry_out()
         client.target_epoch, client.paused = None, False
@@ -77,7 +78,7 @@ def _replace(client: EngineClient, prepare: Callable[[Path | None], Reopening], 
 
 
 def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening]) -> None:
-    ran = _pause(client)
+    was_running = _pause(client)
     try:
         written = _write_checkpoint(client)
         before, target, paused = (
@@ -87,8 +88,8 @@ def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening])
         )
         plan = prepare(written)
     except Exception:
-        if ran:
-            with contextlib.suppress(ClusterError, TimeoutError):  # the first error is the one to show
+        if was_running:
+            with contextlib.suppress(ClusterError, TimeoutError):  # the first error is raised
                 client.sent = max(client.sent, client.engines.call(0, "command", Command("resume")))
         raise
     try:
@@ -115,7 +116,7 @@ def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening])
 
 
 def _restore(client: EngineClient, before: Reopening) -> None:
-    """Open the previous state again; with `on_failure="continue"` on new engines in place of lost ones."""
+    """Reopen the previous state; with `on_failure="continue"`, replace lost engines."""
     try:
         client.open_from(before.spec, before.start, before.state, None)
     except Exception:
@@ -126,10 +127,10 @@ def _restore(client: EngineClient, before: Reopening) -> None:
 
 
 def _pause(client: EngineClient) -> bool:
-    """Pause all engines before the same update; returns whether they ran."""
+    """Pause all engines before the same update; return whether a run was active."""
     while (
         status := client.status_inside()
-    ).state == "loading" or status.applied < client.sent:  # including a start on its way
+    ).state == "loading" or status.applied < client.sent:  # includes pending start commands
         time.sleep(0.02)
     if status.state != "running":
         return False
@@ -140,7 +141,7 @@ def _pause(client: EngineClient) -> bool:
 
 
 def _write_checkpoint(client: EngineClient) -> Path:
-    """Write the present state; returns its file once it is complete."""
+    """Write a checkpoint of the present state; return its file once it is complete."""
     done, failed = client.status_inside().keeps
     client.engines.call(0, "command", Command("keep"))
     until = time.monotonic() + CHECKPOINT_SECONDS

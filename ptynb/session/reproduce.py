@@ -36,14 +36,14 @@ class Reproduction:
     first, second : Result
         The original and the repeated run.
     equal : bool
-        Whether objects, probes, positions and losses are equal to the last bit.
+        Whether objects, probes, positions and losses are bitwise equal.
     difference : float or None
         Root mean square of the complex difference of the objects after registration, relative to that of the first;
-        None where they cannot be compared.
+        None if they cannot be compared.
     loss : float or None
-        Largest relative difference of an epoch's loss; None without epochs.
+        Largest relative difference of the loss of an epoch; None without epochs.
     notes : tuple of str
-        What could not be repeated, or differs.
+        Notes on what could not be repeated, or differs.
     """
 
     first: Result
@@ -72,40 +72,40 @@ def reproduce(
     extensions: Sequence[Any] = (),
     report: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Repeat the run of a result: its scan, its initial settings, and each change before the same update.
+    """Repeat the run of a result with its scan, its initial settings, and each change before the same update.
 
-    With as many engines and threads of the same kind, and the same versions, the result is equal to the bit.
-    `Reproduction.notes` lists what could not be repeated, or differs.
+    With the same number and kind of engines, the same number of threads and the same versions of software, the result
+    is bitwise equal. `Reproduction.notes` lists what could not be repeated, or differs.
 
     Parameters
     ----------
     path : str or Path
-        Of the result.
+        Path of the result.
     scan : Scan, optional
-        The same scan; None: it is loaded as it was.
+        Scan of the original run. None: it is loaded with the recorded arguments.
     cluster : Cluster, optional
-        Its engines reconstruct. None: this process does.
+        Cluster whose engines reconstruct. None: this process reconstructs.
     device : {"auto", "cpu", "cuda"}
         As for `Reconstruction`.
     extensions : sequence of ModelComponent or CustomConstraint
-        The same ones as in the run.
+        Components and constraints of the original run.
     report : callable, optional
-        Called with each line about the progress.
+        Function called with each line about the progress.
 
     Returns
     -------
     Reproduction
-        Both results, and how they differ.
+        Both results and their differences.
 
     Raises
     ------
     FileError
-        The scan has changed ("scan.other"), or is not available ("scan.not-in-file", "file.not-found"), or the record
-        is incomplete ("file.incomplete").
+        If the scan has changed ("scan.other"), or is not available ("scan.not-in-file", "file.not-found"), or the
+        record is incomplete ("file.incomplete").
     """
     path = Path(path).expanduser()
     first = load_result(path)
-    begun = settings_of(first, path)
+    initial = settings_of(first, path)
     if len(extensions) != len(first.machines.extensions):
         raise FileError(
             f"{path} was made with extensions ({', '.join(first.machines.extensions) or 'none'}), and "
@@ -114,10 +114,10 @@ def reproduce(
         )
     scan = same_scan(first, path) if scan is None else scan
     check_same(scan, first, path)
-    steps = steps_of(begun, first.changes)
+    steps = steps_of(initial, first.changes)
     reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
     with _checkpoint_folder(reconfigured) as checkpointing:
-        settings = Settings(**begun)
+        settings = Settings(**initial)
         with Reconstruction(
             scan, settings, cluster, device=device, checkpointing=checkpointing, extensions=extensions
         ) as recon:
@@ -132,18 +132,18 @@ def reproduce(
 
 
 def settings_of(result: Result, path: Path) -> dict[str, Any]:
-    """The settings that a run began with. Raises FileError where its result does not have them."""
-    begun = result.initial_settings or settings_before(result.settings, result.changes)
-    if not begun:
+    """Return the initial settings of a run. Raises FileError if its result does not contain them."""
+    initial = result.initial_settings or settings_before(result.settings, result.changes)
+    if not initial:
         raise FileError(
             f"{path} does not have the settings that the run began with, so it cannot be repeated.",
             code="file.incomplete",
         )
-    return begun
+    return initial
 
 
 def same_scan(result: Result, path: Path) -> Scan:
-    """Load the scan with the arguments of the run. Raises FileError where the file is not available, or has changed."""
+    """Load the scan with the arguments of the run. Raises FileError if the file is not available, or has changed."""
     then = result.scan
     if then.prepared:
         raise FileError(
@@ -182,7 +182,7 @@ def same_scan(result: Result, path: Path) -> Scan:
 
 
 def check_same(scan: Scan, result: Result, path: Path) -> None:
-    """Raise FileError where the scan's metadata are not those of the result's scan."""
+    """Raise FileError if the metadata of the scan differ from those in the result."""
     then = result.scan
     patterns, window = (
         then.patterns or len(result.positions),
@@ -210,39 +210,41 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
 
 
 def notes_on(first: Result, second: Result) -> tuple[str, ...]:
-    """What could not be repeated, and what differs."""
-    found = [
+    """Return notes on what could not be repeated, and what differs."""
+    differences = [
         f"After epoch {change.epoch} engines were lost, and the run continued from a checkpoint ({change.old}); "
         "this was not repeated."
         for change in first.changes
         if change.name == "engines"
     ]
     if first.failure:
-        found.append(f"The original run ended with a failure, which was not repeated: {first.failure.splitlines()[0]}")
+        differences.append(
+            f"The original run ended with a failure, which was not repeated: {first.failure.splitlines()[0]}"
+        )
     if Settings(**first.settings).sync_every > 1:
-        found.append(
+        differences.append(
             "With sync_every above 1 engines also synchronise their parameters at each pause, and pauses are not in "
             "the record."
         )
     if (len(second.epochs), second.update) != (len(first.epochs), first.update):
-        found.append(
+        differences.append(
             f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "
             f"{len(second.epochs)} and {second.update} updates."
         )
-    found += _differing("machines", first, second, {"engines": "engines", "threads": "threads of each engine"})
-    found += _differing("machines", first, second, {"devices": "devices", "backend": "backend"})
+    differences += _differing("machines", first, second, {"engines": "engines", "threads": "threads of each engine"})
+    differences += _differing("machines", first, second, {"devices": "devices", "backend": "backend"})
     known = {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"}
-    return (*found, *_differing("software", first, second, known))
+    return (*differences, *_differing("software", first, second, known))
 
 
 def _differing(part: str, first: Result, second: Result, names: dict[str, str]) -> list[str]:
-    found = []
+    differences = []
     for name, word in names.items():
         then, now = (getattr(getattr(result, part), name) for result in (first, second))
         if then and then != now:
             texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
-            found.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
-    return found
+            differences.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
+    return differences
 
 
 def _other_data(first: Result, second: Result) -> tuple[str, ...]:
@@ -273,8 +275,8 @@ def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Repr
 
 
 def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
-    """Run up to this update of this epoch, unless it is completed."""
-    recon.wait()  # for the patterns to be read
+    """Run up to this update after this number of completed epochs, unless it is reached already."""
+    recon.wait()  # until the patterns are loaded
     status = recon.status()[0]
     if (status.epoch, status.update) < (epoch, update):
         recon.run_until(epoch, update)
@@ -283,7 +285,7 @@ def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
 
 @contextlib.contextmanager
 def _checkpoint_folder(needed: bool) -> Iterator[Checkpointing | None]:
-    """A temporary folder for the checkpoints of `reconfigure`."""
+    """Yield checkpointing in a temporary folder, for `reconfigure`; None if it is not needed."""
     if not needed:
         yield None
         return

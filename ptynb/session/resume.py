@@ -1,4 +1,4 @@
-"""Return to a reconstruction: to one that still runs (`attach`), or to its latest checkpoint (`resume`)."""
+"""Reconnect to a running reconstruction (`attach`), or continue from a checkpoint (`resume`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from ptynb.settings import Checkpointing, Settings
 class Running:
     """A reconstruction that is open on a cluster.
 
-    name: of its cluster; of several on one cluster "cluster/group". ranks: the cluster's, in the order of the group's.
+    name: name of the cluster, or "cluster/group" if the cluster has several reconstructions. ranks: ranks in the
+    cluster, in the order of the ranks in the group.
     """
 
     name: str
@@ -46,57 +47,58 @@ class Running:
 
 
 def attach(name: str | None = None) -> Reconstruction:
-    """Connect to a reconstruction that runs without its notebook.
+    """Connect to a reconstruction that continues to run after its notebook has ended.
 
-    The record is complete, the live view works, and from now on this process holds the cluster.
+    The returned object has the complete record of the run, and this process becomes the holder of the cluster.
 
     Parameters
     ----------
     name : str, optional
-        Of its cluster, as `ptynb ps` lists it; needed only where there are several. Of several reconstructions on one
-        cluster: the name in the error that lists them.
+        Name of the cluster, as listed by `ptynb ps`; only needed if there are several. If the cluster has several
+        reconstructions: the name in the error that lists them.
 
     Returns
     -------
     Reconstruction
-        Connected to the engines.
+        Reconstruction connected to the engines.
 
     Raises
     ------
     ClusterError
-        There is none ("reconstruction.not-found"; `resume` continues from its latest checkpoint), there are several
-        ("reconstruction.ambiguous"), or another process that still runs holds it ("cluster.held-elsewhere").
+        If there is none ("reconstruction.not-found"; `resume` continues from its latest checkpoint), if there are
+        several ("reconstruction.ambiguous"), or if another running process holds the cluster
+        ("cluster.held-elsewhere").
     """
-    found = _running(name)
-    if not found:
+    runs = _running(name)
+    if not runs:
         where = "" if name is None else f" on a cluster named {name!r}"
         raise ClusterError(f"No reconstruction runs{where}. {_latest_checkpoint()}", code="reconstruction.not-found")
-    if len(found) > 1:
-        for one in found:
+    if len(runs) > 1:
+        for one in runs:
             _release(one.cluster)
-        listed = "; ".join(str(one) for one in found)
+        listed = "; ".join(str(one) for one in runs)
         raise ClusterError(
-            f"Several reconstructions run: {listed}. Choose one: attach({found[0].name!r}).",
+            f"Several reconstructions run: {listed}. Choose one: attach({runs[0].name!r}).",
             code="reconstruction.ambiguous",
         )
-    chosen = found[0]
+    chosen = runs[0]
     chosen.cluster.hold()
     engines = ClusterEngines.joined(chosen.cluster, chosen.group, chosen.ranks)
     return Reconstruction._joined(chosen.cluster, engines, chosen.spec, chosen.status)
 
 
 def going_on(scan: Scan | None = None) -> dict[str, str]:
-    """Runs that no process holds: name for `attach` -> description.
+    """Return the runs that no process holds, as name for `attach` -> description.
 
-    scan: only those of this scan, or of the same file. A cluster that does not answer is left out.
+    scan: restrict to runs of this scan, or of the same file. Clusters that do not answer are omitted.
     """
-    found: dict[str, str] = {}
+    runs: dict[str, str] = {}
     for folder in runtime_dir.known_clusters():
         if Cluster.holder(folder) is None and (cluster := Cluster.joined(folder)) is not None:
             here = _on(cluster)
             _release(cluster)
-            found |= {one.name: str(one) for one in here if scan is None or _same(scan, one.spec.scan)}
-    return found
+            runs |= {one.name: str(one) for one in here if scan is None or _same(scan, one.spec.scan)}
+    return runs
 
 
 def any_held_elsewhere() -> bool:
@@ -111,7 +113,7 @@ def _same(one: Scan, other: Scan) -> bool:
 
 
 def _running(name: str | None) -> list[Running]:
-    found = []
+    runs = []
     for folder in runtime_dir.known_clusters():
         if name is not None and folder.name != name.partition("/")[0]:
             continue
@@ -126,8 +128,8 @@ def _running(name: str | None) -> list[Running]:
         running = [one for one in _on(cluster) if name in (None, cluster.name, one.name)]
         if not running:
             _release(cluster)
-        found += running
-    return found
+        runs += running
+    return runs
 
 
 def _on(cluster: Cluster) -> list[Running]:
@@ -142,7 +144,7 @@ def _on(cluster: Cluster) -> list[Running]:
     for group, members in by_group.items():
         first = min(members)
         _, spec, status = members[first]
-        # The rank of an engine that was lost meanwhile is one that no member of the group has.
+        # A group rank that no engine reports belonged to an engine that is lost.
         possible = {*(range(len(cluster)) if spec.ranks is None else spec.ranks)}
         free = iter(sorted(possible - {cluster_rank for cluster_rank, _, _ in members.values()}))
         in_order = [members[rank][0] if rank in members else next(free) for rank in range(status.world)]
@@ -178,38 +180,38 @@ def resume(
     checkpointing: Checkpointing | None = None,
     on_failure: OnFailure = "pause",
 ) -> Reconstruction:
-    """Continue from a checkpoint; with the same number of engines the result is equal to the bit.
+    """Continue from a checkpoint; with the same number of engines the result is bitwise equal to an uninterrupted run.
 
     Parameters
     ----------
     path : str or Path
-        Of a checkpoint, or of the folder with checkpoints: the newest of the branch that was used last.
+        Checkpoint, or folder with checkpoints, of which the newest on the last used branch is taken.
     scan : Scan, optional
-        The same scan; None: it is loaded from its file.
+        Scan of the run. None: it is loaded from its file.
     cluster : Cluster, optional
         As for `Reconstruction`.
     settings : Settings, optional
-        To continue with; None: those of the checkpoint.
+        Settings to continue with. None: those of the checkpoint.
     device : {"auto", "cpu", "cuda"}
         As for `Reconstruction`.
     timeout : float
         As for `Reconstruction` [s].
     extensions : sequence of ModelComponent or CustomConstraint
-        The same ones as before.
+        Components and constraints of the run.
     checkpointing : Checkpointing, optional
-        None: the default, in the folder of the checkpoint.
+        Options of further checkpoints. None: the defaults, in the folder of the checkpoint.
     on_failure : {"pause", "continue"}
         As for `Reconstruction`.
 
     Returns
     -------
     Reconstruction
-        Ready to run.
+        Reconstruction in the state of the checkpoint.
 
     Raises
     ------
     FileError
-        The checkpoint is truncated, damaged or of another program; the message names the one before it.
+        If the checkpoint is truncated, damaged or of another program; the message names the previous one.
     """
     path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path

@@ -1,4 +1,4 @@
-"""The result of a run, from what an engine reports or from a checkpoint."""
+"""Result of a run, from the data of an engine or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
 
 
-def make_result(scan: Scan, found: Result, machines: Machines, failure: Exception | None) -> Result:
-    """The result of a scan from what an engine reports.
+def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception | None) -> Result:
+    """Return the complete result of a run from the data of an engine.
 
-    machines: what reconstructed. failure: what ended it, if something did.
+    machines: engines and backend of the run. failure: the error that ended the run, if any.
     """
     software = present_software()
     message = "" if failure is None else str(failure)
@@ -47,64 +47,64 @@ def make_result(scan: Scan, found: Result, machines: Machines, failure: Exceptio
         "frames": machines.frames,
         "failure": message,
     }
-    return _completed(scan, found, machines, software, metadata, message)
+    return _completed(scan, data, machines, software, metadata, message)
 
 
 @torch.no_grad()
 def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Result:
-    """The result of a scan from a checkpoint, without an engine and without a pattern; its R-factor is NaN.
+    """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN.
 
-    extensions: the user's own components and constraints, by value (cloudpickle), the same ones as before.
+    extensions: the user's components and constraints of the run, pickled (cloudpickle).
     """
-    begun = Settings(**state.begun)
-    check_together(scan, begun)
-    kept = {name: torch.from_numpy(values) for name, values in state.model.items()}
+    settings = Settings(**state.begun)
+    check_together(scan, settings)
+    tensors = {name: torch.from_numpy(values) for name, values in state.model.items()}
     object = (
-        torch.view_as_complex(kept["object.parts"].contiguous())
-        if "object.parts" in kept
-        else torch.polar(kept["object.amplitude"], kept["object.phase"])
+        torch.view_as_complex(tensors["object.parts"].contiguous())
+        if "object.parts" in tensors
+        else torch.polar(tensors["object.amplitude"], tensors["object.phase"])
     )
-    probe = torch.view_as_complex(kept["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
+    probe = torch.view_as_complex(tensors["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
     mean_count = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
-    own = [piece for piece in pickle.loads(extensions) if isinstance(piece, ModelComponent)]
-    loss = make_loss(begun.loss, mean_count)
-    model = make_model(scan, begun, object, probe, loss, mean_count=mean_count, extensions=own)
+    custom = [component for component in pickle.loads(extensions) if isinstance(component, ModelComponent)]
+    loss = make_loss(settings.loss, mean_count)
+    model = make_model(scan, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.scale.copy_(torch.from_numpy(state.scale))
-    model.load_state_dict(kept)
+    model.load_state_dict(tensors)
     optimised: dict[str, Tensor] = model.start_arrays()
-    for name, piece in model.parts.items():
-        piece.active = state.active[name]
-        if piece.active:
-            optimised |= {f"{name}/{key}": values for key, values in piece.arrays().items()}
-    whole = object[0] if len(object) == 1 else object
-    whole = whole[0] if len(object) == 1 and len(whole) == 1 else whole
-    found = Result(
+    for name, component in model.parts.items():
+        component.active = state.active[name]
+        if component.active:
+            optimised |= {f"{name}/{key}": values for key, values in component.arrays().items()}
+    squeezed = object[0] if len(object) == 1 else object
+    squeezed = squeezed[0] if len(object) == 1 and len(squeezed) == 1 else squeezed
+    data = Result(
         **fields_of(RunRecord, state),
-        object=whole.numpy(),
+        object=squeezed.numpy(),
         probe=model.probe.values.numpy(),
         positions=model.all_positions().numpy(),
         parameters={name: values.numpy() for name, values in optimised.items()},
-        origin=object_frame(scan, begun).origin,
+        origin=object_frame(scan, settings).origin,
         r_factor=float("nan"),
         scan=ScanIdentity(counts=state.scan["counts"]),
     )
     software = Software(
         **{name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
     )
-    return _completed(scan, found, _machines(state, extensions), software, state.metadata, "")
+    return _completed(scan, data, _machines(state, extensions), software, state.metadata, "")
 
 
 def _completed(
-    scan: Scan, found: Result, machines: Machines, software: Software, metadata: dict[str, str], failure: str
+    scan: Scan, data: Result, machines: Machines, software: Software, metadata: dict[str, str], failure: str
 ) -> Result:
-    """The result with what the scan and its settings say."""
+    """Return the result with metadata of scan, settings, software and machines."""
     written = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return dataclasses.replace(
-        found,
+        data,
         pixel_size=scan.pixel_size,
-        initial_settings=settings_before(found.settings, found.changes),
+        initial_settings=settings_before(data.settings, data.changes),
         ended=utc(time.time()),
-        scan=identity_of(scan, found.scan.counts),
+        scan=identity_of(scan, data.scan.counts),
         software=software,
         machines=machines,
         failure=failure,
@@ -125,7 +125,7 @@ def _machines(state: ReconstructionState, extensions: bytes) -> Machines:
 
 
 def present_software() -> Software:
-    """The versions of this process."""
+    """Return the versions of the software of this process."""
     return Software(
         ptynb=importlib.metadata.version("ptynb"),
         torch=torch.__version__,
@@ -137,6 +137,6 @@ def present_software() -> Software:
 
 
 def names_of(extensions: bytes | Sequence[Any]) -> tuple[str, ...]:
-    """The classes of the user's own pieces and constraints; bytes: as an opening holds them, made by this program."""
-    found = pickle.loads(extensions) if isinstance(extensions, bytes) else extensions
-    return tuple(type(one).__qualname__ for one in found)
+    """Return the class names of the user's components and constraints; bytes: pickled by this program."""
+    data = pickle.loads(extensions) if isinstance(extensions, bytes) else extensions
+    return tuple(type(one).__qualname__ for one in data)

@@ -1,4 +1,4 @@
-"""RunSpec: everything that is needed to open a reconstruction on engines, or to attach to it later."""
+"""RunSpec: the arguments needed to open a reconstruction on engines, or to attach to it later."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OnFailure = Literal["pause", "continue"]
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Arguments of a reconstruction; engines remember them for `attach`.
+    """Arguments of a reconstruction; engines store them for `attach`.
 
     extensions: the user's components and constraints, pickled (cloudpickle). checkpointing: None: no checkpoints.
-    timeout: after which engines give up waiting for each other [s]. opened: when [s since 1970].
-    ranks: engines of the cluster that it uses, in the order of the group's; None: all.
+    timeout: longest time that engines wait for each other [s]. opened: time of opening [s since 1970].
+    ranks: ranks of the engines in the cluster, in the order of the ranks in the group; None: all.
     """
 
     scan: Scan
@@ -32,7 +32,7 @@ class RunSpec:
     ranks: tuple[int, ...] | None = None
 
     def without_patterns(self) -> RunSpec:
-        """A copy for engines to remember, without patterns that are in no file."""
+        """Return a copy for engines to store, without patterns that are not in a file."""
         frames = self.scan.frames
         if frames.in_file:
             return self

@@ -1,8 +1,8 @@
-"""Options of clusters: the one list that `ptynb.Cluster`, run files and the command line follow.
+"""Options of clusters, defined once for `ptynb.Cluster`, run files and the command line.
 
-Each entry of a `TypedDict` below has type, range, default and description of one option. They are keywords of
-`Cluster(...)`, `Cluster.slurm(...)` and `Cluster.ssh(...)` (`field_docs.documented_by` adds them to signature and
-docstring), fields of the section `cluster` of a run file, and options of the command line
+Each entry of a `TypedDict` below defines type, range, default and description of an option. The options are keyword
+arguments of `Cluster(...)`, `Cluster.slurm(...)` and `Cluster.ssh(...)` (`field_docs.documented_by` adds them to
+signature and docstring), fields of the section `cluster` of a run file, and options of the command line
 (`ptynb.cli.cluster_arguments`).
 """
 
@@ -29,7 +29,7 @@ Device = Literal["auto", "cpu", "cuda"]
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
-    """A text with this pattern; an empty one is no choice, as None."""
+    """Return a validator of text that matches a pattern; empty text, like None, means that the option is not set."""
 
     def check(text: str) -> str:
         if text and not re.fullmatch(pattern, text):
@@ -40,9 +40,9 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
 
 
 Count = Annotated[int, Field(ge=1, le=4096)]
-"""Of what one machine has: engines, GPUs, cores."""
+"""Number of engines, GPUs or cores of one machine."""
 CountOrNone = Annotated[int, Field(ge=0, le=4096)]
-"""The same; 0 is no choice, as None."""
+"""The same; 0, like None, means that the option is not set."""
 Time = Annotated[
     str,
     _matching(
@@ -204,7 +204,7 @@ class _SshRules(ClusterSection):
 
 
 def _section(name: str, base: type[ClusterSection], options: type, **first: Any) -> type[ClusterSection]:
-    """The section of a run file with `first` and the options."""
+    """Create the model of a section `cluster` of a run file, with the fields `first` and the options."""
     fields: dict[str, Any] = {**first, **get_type_hints(options, include_extras=True)}
     about = (options.__doc__ or "").replace("Options of e", "E").replace("Options of a", "A")
     return create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
@@ -253,7 +253,7 @@ else:
 
 
 def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:
-    """Options of a cluster, validated. Raises ClusterError."""
+    """Return validated options of a cluster. Raises ClusterError."""
     try:
         return section(**values)
     except SettingsError as error:

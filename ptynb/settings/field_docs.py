@@ -14,26 +14,27 @@ from pydantic.fields import FieldInfo
 
 Target = TypeVar("Target")
 DOCUMENTED_TYPE = "documented_type"
-"""In the extra schema of a field: the text of its type in docstrings, where the annotation does not say it."""
+"""Key in the extra schema of a field: text of its type in docstrings, if it does not follow from the annotation."""
 
 
 def documentation(model: type[BaseModel]) -> str:
-    """Docstring of a model with a section Parameters in the format of numpydoc."""
+    """Return the docstring of a model with a section Parameters in the format of numpydoc."""
     fields = model.model_fields.items()
     lines = (line for name, field in fields for line in _documentation(name, field, field.annotation))
     return "\n".join([inspect.cleandoc(model.__doc__ or ""), "", "Parameters", "----------", *lines])
 
 
 def summary(model: type[BaseModel]) -> str:
-    """First line of a model's docstring, without the full stop."""
+    """Return the first line of a model's docstring, without the full stop."""
     return (model.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
 def documented_by(model: type[BaseModel], **names: str) -> Callable[[Target], Target]:
-    """Make fields keywords: in the place of `**options` in a signature, and of {options} in the docstring.
+    """Return a decorator that documents the fields of a model as keyword arguments.
 
-    The target is a function, or a class with its `__init__`. A field that its signature has is only documented.
-    names: of parameters, by field, where they differ. The field `kind` is omitted.
+    They replace `**options` in the signature and {options} in the docstring of a function, or of a class and its
+    `__init__`. Fields that are already parameters are only documented. names: field -> name of its parameter, if they
+    differ. The field `kind` is omitted.
     """
 
     def apply(target: Target) -> Target:
@@ -61,7 +62,7 @@ def documented_by(model: type[BaseModel], **names: str) -> Callable[[Target], Ta
 
 
 def _documentation(name: str, field: FieldInfo, annotation: Any) -> Iterator[str]:
-    """Lines of a numpydoc section about one field."""
+    """Yield the lines of a numpydoc section about one field."""
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     known = isinstance(field.default, str | int | float)
     end = "" if field.is_required() else f", default {field.default!r}" if known else ", optional"
@@ -76,7 +77,7 @@ def _documentation(name: str, field: FieldInfo, annotation: Any) -> Iterator[str
 
 
 def type_text(annotation: Any) -> str:
-    """An annotation as in a docstring, without None: 'float', '{"spread", "random"}', 'sequence of Regularizer'."""
+    """Return an annotation as text, without None: 'float', '{"spread", "random"}', 'sequence of Regularizer'."""
     origin = get_origin(annotation)
     inner = [one for one in get_args(annotation) if one is not NoneType]
     if origin is Annotated:
@@ -99,7 +100,7 @@ def type_text(annotation: Any) -> str:
 
 
 def _range_text(field: FieldInfo) -> str:
-    """Range of a number as an interval, '(0, 10]'; '' where there is none."""
+    """Return the range of a number as an interval, '(0, 10]'; '' if there is none."""
     bounds = {
         end: value
         for constraint in (*field.metadata, *_constraints_in(field.annotation))
@@ -114,7 +115,7 @@ def _range_text(field: FieldInfo) -> str:
 
 
 def _constraints_in(annotation: Any) -> Iterator[Any]:
-    """Constraints of the numbers in an annotation such as `Rate | None`; not those in models and dictionaries."""
+    """Yield constraints of numbers in an annotation such as `Rate | None`; not those in models and dictionaries."""
     for inner in get_args(annotation) if get_origin(annotation) is not dict else ():
         if get_origin(inner) is Annotated:
             for extra in inner.__metadata__:
@@ -124,7 +125,7 @@ def _constraints_in(annotation: Any) -> Iterator[Any]:
 
 
 def kinds_in(annotation: Any) -> Iterator[Any]:
-    """The types in an annotation such as `int | None`."""
+    """Yield the types in an annotation such as `int | None`."""
     inner = get_args(annotation)
     if not inner:
         yield annotation
@@ -133,7 +134,7 @@ def kinds_in(annotation: Any) -> Iterator[Any]:
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models in an annotation such as `tuple[OneModel | OtherModel, ...]`."""
+    """Return the models in an annotation such as `tuple[OneModel | OtherModel, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in models_in(inner)]

@@ -1,6 +1,6 @@
-"""The options of `ptynb.load`: the one list of them, for Python, run files and the command line.
+"""Options of `ptynb.load`, defined once for Python, run files and the command line.
 
-To add an option, add a field here, and use it where scans are made (`ptynb.io.load`) or files are read
+To add an option, add a field here, and use it where scans are created (`ptynb.io.load`) or files are read
 (`ptynb.io.formats`).
 """
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     FileOrArray = str | Path | ArrayLike | None
 else:
-    FileOrArray = Any  # pydantic knows no type for whatever numpy makes an array of
+    FileOrArray = Any  # pydantic has no type for array-like objects
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def _pair(value: Any) -> Any:
-    """One number as two equal ones (y, x); an array as a tuple."""
+    """Convert a number to a pair of equal numbers (y, x), and an array to a tuple."""
     if isinstance(value, int | float | np.number):
         return (value, value)
     return tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else value
@@ -46,7 +46,7 @@ Finite = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 FILE_OR_ARRAY: JsonDict = {DOCUMENTED_TYPE: "str, Path or array_like"}
 ONE_OR_TWO = BeforeValidator(_pair)
-"""Of a pair (y, x): one number may be given for both."""
+"""Validator of a pair (y, x), for which a single number is accepted."""
 
 
 class LoadOptions(SettingsModel):
@@ -94,7 +94,7 @@ class LoadOptions(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _without_none(cls, values: Any) -> Any:
-        """Null in a run file means the default."""
+        """Remove null values of a run file, which mean the default."""
         if not isinstance(values, Mapping):
             return values
         return {name: value for name, value in values.items() if value is not None}
@@ -116,7 +116,7 @@ class LoadOptions(SettingsModel):
 
     @classmethod
     def from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        """The options of a call. Raise InvalidTypeError for unknown names, InvalidValueError for invalid values."""
+        """Return the options of a call. Raises InvalidTypeError for unknown names, InvalidValueError for values."""
         if not arguments:
             return cls.model_construct()
         unknown = [name for name in arguments if name not in cls.model_fields]
@@ -139,7 +139,7 @@ class LoadOptions(SettingsModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The options that differ from their defaults, as keyword arguments of `ptynb.load`."""
+        """Options that differ from their defaults, as keyword arguments of `ptynb.load`."""
         return {
             name: value
             for name, value in self
@@ -148,13 +148,13 @@ class LoadOptions(SettingsModel):
 
     @property
     def beam(self) -> float | None:
-        """Wavelength [m] from whichever of wavelength, energy and voltage is given."""
+        """Wavelength [m], from the wavelength, energy or voltage; None if none of them is set."""
         if self.energy is not None:
             return wavelength_from_energy(self.energy)
         return self.wavelength if self.voltage is None else electron_wavelength(self.voltage)
 
     def resolved(self, folder: Path) -> Self:
-        """The same with the paths of files made absolute from `folder`; other names are datasets of the scan."""
+        """Return options with paths of files relative to `folder` resolved; other names are datasets of the scan."""
         names = {name: getattr(self, name) for name in ("positions", "mask") if isinstance(getattr(self, name), str)}
         # Not pathlib's is_file, which raises an error for a dataset with a name too long for a file.
         files = {
@@ -168,7 +168,7 @@ def _default(name: str) -> Any:
 
 
 def without_arrays(options: LoadOptions) -> LoadOptions:
-    """The options of a run file. Raise InvalidValueError for arrays, which belong into files of their own."""
+    """Return the options for a run file. Raises InvalidValueError for arrays, which must be stored in files."""
     for name in ("positions", "mask"):
         if not isinstance(getattr(options, name), str | None):
             raise InvalidValueError(
@@ -181,9 +181,9 @@ def without_arrays(options: LoadOptions) -> LoadOptions:
 def takes_load_options(
     options: Callable[P, LoadOptions],
 ) -> Callable[[Callable[[str | Path, LoadOptions], R]], Callable[Concatenate[str | Path, P], R]]:
-    """Make a function of (path, options) one whose keyword arguments are the options.
+    """Return a decorator that replaces the parameter `options` of a function (path, options) by keyword arguments.
 
-    `{options}` in its docstring becomes their description, and its signature lists them.
+    They are added to its signature, and their descriptions replace `{options}` in its docstring.
     """
 
     def decorate(function: Callable[[str | Path, LoadOptions], R]) -> Callable[Concatenate[str | Path, P], R]:

@@ -170,6 +170,6 @@ PARTS = (
 )
 """Names of the parts in `Settings`, in the order in which they are shown."""
 OTHER_COMPONENTS = {"probe_offset": "offset", "opr": "variations", "pattern_intensities": "weights"}
-"""Parts whose component of the model has another name, in results and checkpoints."""
+"""Parts whose component of the model has another name in results and checkpoints: part -> component."""
 PART_OF_COMPONENT = {OTHER_COMPONENTS.get(part, part): part for part in PARTS}
 """Name of a component -> name of the part with its settings."""

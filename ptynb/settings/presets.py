@@ -1,4 +1,4 @@
-"""Initial settings for kinds of scans that the defaults do not suit; each is tested on a simulated scan."""
+"""Initial settings for kinds of scans that need other values than the defaults; each is tested on a simulated scan."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ class _Sized(Protocol):
 
 @dataclass(frozen=True)
 class Preset:
-    """Function from the number of patterns to settings, and their purpose."""
+    """Function that returns settings for a number of patterns, and its purpose."""
 
     about: str
     make: Callable[[int | None], dict[str, Any]]
 
 
 def _thin_xray(patterns: int | None) -> dict[str, Any]:
-    """Least squares with step lengths from the data, neighbours in a batch, and a beam that is partly coherent.
+    """Least squares with computed step lengths (LSQ-ML), compact batches, and a partially coherent probe.
 
-    Steps of LSQ-ML converge in tens of epochs where the object is thin, best with compact batches: Odstrcil, Menzel
-    and Guizar-Sicairos, Opt. Express 26, 3108 (2018). A synchrotron's beam has several coherent modes: Thibault and
-    Menzel, Nature 494, 68 (2013); three hold nearly all of its power at a typical beamline.
+    LSQ-ML converges in tens of epochs for thin objects, best with compact batches: Odstrcil, Menzel and
+    Guizar-Sicairos, Opt. Express 26, 3108 (2018). A synchrotron beam has several coherent modes: Thibault and Menzel,
+    Nature 494, 68 (2013); three contain nearly all of its power at a typical beamline.
     """
     return {"optimiser": "lsqml", "batch_sampling": "compact", "batch": _part(patterns, 16, 4), "probe": {"modes": 3}}
 
 
 def _thick_electron(patterns: int | None) -> dict[str, Any]:
-    """Eight slices of 2 nm, amplitude and phase apart, and two probe modes.
+    """Eight slices of 2 nm, amplitude and phase as separate parameters, and two probe modes.
 
-    Slices as thick as the depth of focus of a probe of 25 to 35 mrad (λ / α², 2 to 4 nm) let electrons scatter more
-    than once: Maiden, Humphry and Rodenburg, J. Opt. Soc. Am. A 29, 1606 (2012); Chen et al., Science 372, 826 (2021),
-    who need a partly coherent probe too: Chen et al., Nat. Commun. 11, 2994 (2020). Light and heavy atoms alike turn
-    the phase and hardly absorb (Kirkland, Advanced Computing in Electron Microscopy, 5.1), so that the amplitude is
-    left a tenth of the phase's step.
+    Slices as thick as the depth of focus of a probe of 25 to 35 mrad (λ / α², 2 to 4 nm) describe multiple scattering:
+    Maiden, Humphry and Rodenburg, J. Opt. Soc. Am. A 29, 1606 (2012); Chen et al., Science 372, 826 (2021), who also
+    need a partially coherent probe: Chen et al., Nat. Commun. 11, 2994 (2020). Both light and heavy atoms shift the
+    phase and hardly absorb (Kirkland, Advanced Computing in Electron Microscopy, 5.1), so the step of the amplitude is
+    a tenth of that of the phase.
     """
     return {
         "slices": {"count": 8, "thickness": 2e-9},
@@ -49,20 +49,20 @@ def _thick_electron(patterns: int | None) -> dict[str, Any]:
 
 
 def _near_field(patterns: int | None) -> dict[str, Any]:
-    """Small batches, since there are few patterns, and a beam whose brightness is found for each.
+    """Small batches, since there are few patterns, and a refined intensity of the beam for each pattern.
 
     Sixteen positions of a structured, full-field beam are usual: Stockmar et al., Sci. Rep. 3, 1927 (2013). Each
-    pattern sees nearly all of the object, so that an update with a quarter of them is worth an epoch's; a full field
-    shows the beam's drift as contrast that no object explains.
+    pattern depends on nearly the whole object, so an update with a quarter of them is as effective as an epoch. In a
+    full-field beam, drift of the intensity appears as contrast that no object explains.
     """
     return {"batch": _part(patterns, 4, 4), "pattern_intensities": {"learning_rate": 0.01}}
 
 
 def _low_dose(patterns: int | None) -> dict[str, Any]:
-    """The likelihood of counted photons, minimised with all patterns at once.
+    """Poisson likelihood, minimised with all patterns at once.
 
-    Where pixels count a photon or none, Poisson's likelihood weighs them rightly, and steps that follow from all
-    patterns do not jump with the noise of a batch: Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012);
+    For pixels with one photon or none the Poisson likelihood has the correct weights, and steps computed from all
+    patterns do not fluctuate with the noise of a batch: Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012);
     Godard et al., Opt. Express 20, 25914 (2012).
     """
     return {"loss": "poisson", "optimiser": "lbfgs"}

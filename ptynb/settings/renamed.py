@@ -81,16 +81,16 @@ def translated(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0
     since: number of tables that the file already includes. Raises SettingsError if a value is given under an earlier
     and the present name.
     """
-    found: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for name, value in values.items():
         new, value = _renamed(name, value, [model], since, below)
-        if new in found or (new != name and new in values):
+        if new in result or (new != name and new in values):
             raise SettingsError(
                 f"'{below}{name}' is the earlier name of '{below}{new}'; give only '{below}{new}'.",
                 code="settings.given-twice",
             )
-        found[new] = value
-    return found
+        result[new] = value
+    return result
 
 
 def change_with_present_names(change: Change, model: type[BaseModel], since: int = 0) -> Change:

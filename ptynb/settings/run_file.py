@@ -134,11 +134,11 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a run file, or of one with settings only, with their present names."""
     check_names(values)
-    found = translated(values, RunFile)
-    if not found.keys() & RunFile.model_fields.keys():
+    present = translated(values, RunFile)
+    if not present.keys() & RunFile.model_fields.keys():
         settings = translated(values, Settings)
-        found = {"settings": settings} if settings.keys() & Settings.model_fields.keys() else found
-    return found
+        present = {"settings": settings} if settings.keys() & Settings.model_fields.keys() else present
+    return present
 
 
 def _expanded(path: Path) -> Path:

@@ -139,15 +139,15 @@ def given(settings: Settings) -> dict[str, Any]:
     Some defaults depend on other values (the rates of object and probe on the optimiser), so a difference from
     `Settings()` is not always a choice of the user.
     """
-    found = dict(flat(settings.model_dump(mode="json")))
-    for name in tuple(found):
-        rest = {other: value for other, value in found.items() if other != name}
+    necessary = dict(flat(settings.model_dump(mode="json")))
+    for name in tuple(necessary):
+        rest = {other: value for other, value in necessary.items() if other != name}
         try:
             if Settings(**nested(rest)) == settings:
-                found = rest
+                necessary = rest
         except SettingsError:  # it cannot be left out
             continue
-    return found
+    return necessary
 
 
 def python_of(values: Mapping[str, Any]) -> str:

@@ -402,7 +402,7 @@ class Settings(SettingsModel):
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """Messages about settings that are not supported together."""
+    """Yield messages about settings that are not supported together."""
     if settings.object.learning_rate == 0 and settings.probe.learning_rate == 0:
         yield (
             "object.learning_rate and probe.learning_rate are both 0, so that nothing is optimised; "
@@ -464,7 +464,7 @@ def _optimisers(settings: Settings) -> Iterator[str]:
 
 
 def _synchronisation(settings: Settings) -> Iterator[str]:
-    """With sync_every above 1 each engine computes its steps alone."""
+    """Yield messages about settings not supported with sync_every > 1, where each engine computes its own steps."""
     every, name = settings.sync_every, settings.optimiser
     if every == 1:
         return
@@ -481,7 +481,7 @@ def _synchronisation(settings: Settings) -> Iterator[str]:
 
 
 def _thin_only(settings: Settings) -> Iterator[str]:
-    """LSQML, DM and RAAR support one slice, object and probe, and the loss of amplitudes."""
+    """Yield messages for LSQML, DM and RAAR, which support one slice, object and probe, and the amplitude loss."""
     name = settings.optimiser
     if name not in THIN_ONLY:
         return

@@ -28,15 +28,15 @@ SIMPLE: JsonDict = {"simple": True}
 TRUST = "trust"
 """Marks a field that runs code or connects to other machines: see `ptynb.cli.trust_prompt`."""
 MOST_EPOCHS = 10**9
-"""Limit that fits every counter."""
+"""Limit of numbers of epochs that fits every counter."""
 MOST_SECONDS = 10**7
 """Longest time limit, four months."""
 MOST_LETTERS = 4096
-"""Characters of a text, as many as a path can have on Linux."""
+"""Largest number of characters of a text, as many as a path can have on Linux."""
 MOST_PROBLEMS = 3
-"""Problems that one error describes; the others are counted."""
+"""Largest number of problems that one error describes; the others are counted."""
 LONGEST_NAME = 80
-"""Characters of a name in a message; the names of all fields are shorter."""
+"""Largest number of characters of a name in a message; the names of all fields are shorter."""
 
 Rate = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False, json_schema_extra=LIVE)]
 
@@ -75,7 +75,7 @@ def code_of(problems: Sequence[ErrorDetails]) -> str:
 
 
 def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[ErrorDetails]:
-    """Problems that pydantic accepts: true and false as the numbers 1 and 0, texts that cannot be a path."""
+    """Yield problems that pydantic accepts: true and false as the numbers 1 and 0, texts that cannot be a path."""
     for name, value in values.items():
         if name not in model.model_fields:
             continue
@@ -216,7 +216,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
-    """Problems found by pydantic; those that a part has raised itself with their full names."""
+    """Yield the problems found by pydantic; those raised by the validator of a part get their full names."""
     for problem in error.errors():
         inner = problem.get("ctx", {}).get("error")
         if isinstance(inner, SettingsError) and inner.problems:
@@ -227,7 +227,7 @@ def _whole_names(error: ValidationError) -> Iterator[ErrorDetails]:
 
 
 def _sentences(problems: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
-    """One sentence for each of the first problems."""
+    """Return one sentence for each of the first problems."""
     sentences = []
     for problem in problems[:MOST_PROBLEMS]:
         name, message = dotted(problem["loc"]), message_of(problem)

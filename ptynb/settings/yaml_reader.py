@@ -23,12 +23,12 @@ from ptynb.text import in_one_line, quoted
 
 MOST_BYTES = 2**20
 MOST_VALUES = 20_000
-"""A run file with all settings has two hundred."""
+"""Largest number of values of a file; a run file with all settings has two hundred."""
 DEEPEST = 20
 LONGEST_NUMBER = 100
-"""Characters of a number."""
+"""Largest number of characters of a number."""
 LONGEST_ECHO = 60
-"""Characters of the file in a message."""
+"""Largest number of characters of the file in a message."""
 
 INTEGER = re.compile(r"[-+]?[0-9]+")
 FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|nan)", re.IGNORECASE)
@@ -37,7 +37,7 @@ WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("yes", "true", "on"), True),
     **dict.fromkeys(("no", "false", "off"), False),
 }
-"""In lower case; YAML accepts them capitalised and in upper case, too."""
+"""Words with a value, in lower case; YAML accepts them capitalised and in upper case, too."""
 MISSING = object()
 
 
@@ -148,7 +148,7 @@ def _values(text: str) -> Any:
 
 def _value(event: yaml.NodeEvent) -> Any:
     """Return the value that begins with an event: a scalar, or an empty list or mapping."""
-    if event.anchor is not None:  # of an alias, too
+    if event.anchor is not None:  # anchor or alias
         name = in_one_line(event.anchor, LONGEST_ECHO)
         raise _RefusedError(event, f"anchors (&{name}) and aliases (*{name}) are not allowed; write the values out")
     tag = getattr(event, "tag", None)
@@ -162,8 +162,8 @@ def _value(event: yaml.NodeEvent) -> Any:
 def _number_or_word(text: str, event: yaml.NodeEvent) -> Any:
     if text.lower() in WORDS and text in (text.lower(), text.upper(), text.capitalize()):
         return WORDS[text.lower()]
-    found = INTEGER.fullmatch(text) or FLOAT.fullmatch(text)
-    if found is None:
+    match = INTEGER.fullmatch(text) or FLOAT.fullmatch(text)
+    if match is None:
         return text
     if len(text) > LONGEST_NUMBER:
         raise _RefusedError(event, f"a number of {len(text)} characters; expected at most {LONGEST_NUMBER}")

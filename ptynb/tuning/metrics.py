@@ -81,5 +81,5 @@ def _shared_area(one: Result, other: Result) -> tuple[slice, slice]:
 
 
 def _centres(result: Result) -> Array:
-    """Centres of the windows (pattern, yx) in pixels of the result's object."""
+    """Return the centres of the probe windows (pattern, yx) in pixels of the result's object."""
     return result.positions + np.array(result.probe.shape[-2:]) / 2

@@ -105,8 +105,8 @@ class Server:
                 self._draw(losses, [epoch + 1 for epoch, _ in folder.shown.changes])
             for name, picture in folder.pictures.items():
                 self._answers[f"{name}.jpg"] = ("image/jpeg", picture)
-            told = json.dumps(status_of(folder, self._version), allow_nan=False)
-            self._answers["status"] = ("application/json", told.encode())
+            status = json.dumps(status_of(folder, self._version), allow_nan=False)
+            self._answers["status"] = ("application/json", status.encode())
 
     def _draw(self, losses: Sequence[float], marks: Sequence[int]) -> None:
         svg = loss_curve(losses, marks).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
@@ -139,9 +139,9 @@ class Server:
                 status, kind, content = server.answer(self.path, self.headers.get("Host", ""))
                 self.send_response(status)
                 policy = CURVE_POLICY if kind == "image/svg+xml" else POLICY
-                told = {"Content-Type": f"{kind}; charset=utf-8" if kind.startswith("text") else kind}
-                told |= {"Content-Length": str(len(content)), "Content-Security-Policy": policy, **HEADERS}
-                for name, value in told.items():
+                headers = {"Content-Type": f"{kind}; charset=utf-8" if kind.startswith("text") else kind}
+                headers |= {"Content-Length": str(len(content)), "Content-Security-Policy": policy, **HEADERS}
+                for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
                 with contextlib.suppress(ConnectionError):  # the page was closed
@@ -157,7 +157,7 @@ class Server:
 
 
 def status_of(folder: Folder, version: int) -> dict[str, Any]:
-    """The status for the page, as plain values. version: increases with every change."""
+    """Return the status for the page, as plain values. version: increases with every change."""
     shown = folder.shown
     if shown is None:
         return {"waiting": folder.problem}
@@ -176,7 +176,7 @@ def status_of(folder: Folder, version: int) -> dict[str, Any]:
 
 
 def notes_of(folder: Folder) -> dict[str, str]:
-    """The line below each picture, by name."""
+    """Return the line below each picture, by name."""
     shown = folder.shown
     if shown is None:
         return {}

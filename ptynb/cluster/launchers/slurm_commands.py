@@ -204,8 +204,8 @@ class JobState:
         if self.waiting:
             reason = self.reason.split(",")[0]
             why = NEVER.get(reason) or REASONS.get(reason) or reason.strip("()")
-            told = "; ".join(part for part in (why if why != "None" else "", _expected(self.start, now)) if part)
-            return f"job {self.job} waits in the queue" + (f" ({told})" if told else "")
+            details = "; ".join(part for part in (why if why != "None" else "", _expected(self.start, now)) if part)
+            return f"job {self.job} waits in the queue" + (f" ({details})" if details else "")
         if self.over:
             return f"job {self.job} {ENDS[self.name]}{self._why_failed()}"
         if self.name in ("RUNNING", "COMPLETING"):
@@ -277,9 +277,9 @@ def ask(*command: str, text: str | None = None) -> str:
         ) from None
     if done.returncode != 0:
         lines = [re.sub(rf"^{command[0]}: (error: )?", "", line) for line in done.stderr.splitlines() if line]
-        told = "; ".join(lines)
+        details = "; ".join(lines)
         raise ClusterError(
-            f"{command[0]} failed: {told or f'exit code {done.returncode}'}", code="slurm.command-failed"
+            f"{command[0]} failed: {details or f'exit code {done.returncode}'}", code="slurm.command-failed"
         )
     return done.stdout
 
@@ -420,9 +420,9 @@ def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
         )
     gpus = {number for _, _, number in shares}
     if len(gpus) > 1:
-        told = ", ".join(f"{number} on {nodes}" for nodes, _, number in shares)
+        details = ", ".join(f"{number} on {nodes}" for nodes, _, number in shares)
         raise ClusterError(
-            f"The nodes of the present job differ in GPUs ({told}); request equal numbers.",
+            f"The nodes of the present job differ in GPUs ({details}); request equal numbers.",
             code="slurm.unequal-nodes",
         )
     tasks = environment.get("SLURM_NTASKS_PER_NODE", "")

@@ -45,7 +45,7 @@ $2
 "*) kill -KILL ${process#/proc/} ;; esac
 done
 """
-"""Ends the processes of a node whose environment contains both of two lines."""
+"""Program that ends the processes of a node whose environment contains both of two lines."""
 
 
 @final

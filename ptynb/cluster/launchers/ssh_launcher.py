@@ -151,8 +151,8 @@ def _ask(name: str, remote: Remote) -> Host:
             f"The command {remote.ssh[0]!r} is missing; install OpenSSH.", code="ssh.not-installed"
         ) from None
     except subprocess.TimeoutExpired:
-        told = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
-        raise ClusterError(told, code="ssh.unreachable") from None
+        message = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
+        raise ClusterError(message, code="ssh.unreachable") from None
     for line in done.stdout.decode(errors="replace").splitlines():
         if line.startswith(host_probe.MARK):
             return Host(name, json.loads(line.removeprefix(host_probe.MARK)))
@@ -180,15 +180,15 @@ def _check_versions(host: Host, remote: Remote) -> None:
     here["python"] = ".".join(platform.python_version_tuple()[:2])
     for package, own in here.items():
         there = host.answers[package]
-        wanted = own.partition("+")[0]  # a build for another device (2.13.0+cu126) is the same version
+        expected = own.partition("+")[0]  # a build for another device (2.13.0+cu126) is the same version
         if there is None:
             raise ClusterError(
                 f"{host.name} has no {package} for {remote.python}; install it there "
-                f"({remote.python} -m pip install {package}=={wanted}), or use another Python: "
+                f"({remote.python} -m pip install {package}=={expected}), or use another Python: "
                 "Cluster.ssh(..., python=...).",
                 code="ssh.version-mismatch",
             )
-        if there.partition("+")[0] != wanted:
+        if there.partition("+")[0] != expected:
             raise ClusterError(
                 f"{host.name} has {package} {there}, and this machine has {own}; expected the same version.",
                 code="ssh.version-mismatch",

@@ -176,9 +176,9 @@ def _folder_of(name: str, processes: Iterable[psutil.Process]) -> Path | None:
         except psutil.Error:
             continue
         for word in words:
-            told = re.fullmatch(rf"(?:--profile-dir=)?(/.*/{re.escape(name)})", word)
-            if told and Path(told[1]).is_dir():
-                return Path(told[1])
+            match = re.fullmatch(rf"(?:--profile-dir=)?(/.*/{re.escape(name)})", word)
+            if match and Path(match[1]).is_dir():
+                return Path(match[1])
     return None
 
 
@@ -222,11 +222,11 @@ def _records(folder: Path) -> tuple[dict[str, Any], ...]:
     return tuple(runtime_dir.read(folder, name) for name in names)
 
 
-def _place(told: Mapping[str, Any]) -> Place:
-    recorded, own = told.get("machine"), keepalive.machine()
+def _place(description: Mapping[str, Any]) -> Place:
+    recorded, own = description.get("machine"), keepalive.machine()
     if recorded is None or recorded == own:
         return "here"
-    started = told.get("started", told.get("start", float("inf")))
+    started = description.get("started", description.get("start", float("inf")))
     same_name = str(recorded).split(" ")[0] == own.split(" ")[0]
     # Another machine of the same name (a container, for example) may have started it since this one was started.
     return "before" if same_name and started < psutil.boot_time() else "elsewhere"

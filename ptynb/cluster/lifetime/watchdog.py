@@ -32,9 +32,9 @@ from typing import Any
 import psutil
 
 MARK = "PTYNB_CLUSTER"
-"""In the environment of every process of a cluster: the cluster's name."""
+"""Environment variable of every process of a cluster: name of the cluster."""
 RANK = "PTYNB_RANK"
-"""In the environment of every engine: its rank."""
+"""Environment variable of every engine: its rank."""
 ENGINES = "--engines"
 POLL_SECONDS = 0.5
 SWEEPS = 3
