@@ -95,7 +95,7 @@ class RunTab(Whole):
         desk.tell(f"recon.start(epochs={epochs})")
 
     def attach(self, name: str | None = None) -> None:
-        """Attaches to a run that continues without its notebook; name: as for `pt.attach`."""
+        """Attach to a run that continues without its notebook; name: as for `pt.attach`."""
         desk = self._desk
         recon = attach(name)
         desk.tell(f"recon = pt.attach({'' if name is None else repr(name)})")
@@ -146,7 +146,7 @@ class RunTab(Whole):
             self._desk.tell("cluster.stop()")
 
     def show(self, recon: Reconstruction) -> None:
-        """Sets the current reconstruction and shows its views."""
+        """Set the current reconstruction and show its views."""
         self._desk.recon = recon
         form = SettingsForm(recon.settings, live=True, recon=recon)
         history = History(recon)
@@ -196,7 +196,7 @@ class RunTab(Whole):
         self._say(f"added to comparison: {name}")
 
     def _say_wait(self, recon: Reconstruction) -> None:
-        """Adds a wait to the lines of Python if the user waited for the run."""
+        """Add `recon.wait()` to the lines of Python if the user waited for the end of the run."""
         if recon.state == "ready" and self._desk.lines[-1].startswith("recon.start("):
             self._desk.tell("recon.wait()")
 
@@ -212,11 +212,11 @@ def _is_active(recon: Reconstruction) -> bool:
 
 
 def _free_path(name: str) -> str:
-    """A file name for a result that does not exist."""
+    """Return a file name for a result that does not exist."""
     return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
 
 
 def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
-    """A file name that does not exist in the folder."""
+    """Return a file name that does not exist in the folder."""
     numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
     return next((name for name in numbered if not (folder / name).exists()), numbered[0])

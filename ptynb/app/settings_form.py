@@ -79,7 +79,7 @@ class SetUp(Whole):
 
     @property
     def tell(self) -> Callable[[str], None] | None:
-        """Called with the line of Python that does the same as an edit."""
+        """Called with the line of Python equivalent to an edit."""
         return self._tell
 
     @tell.setter
@@ -87,12 +87,12 @@ class SetUp(Whole):
         self._tell = self.form.tell = tell
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Waits until all edits and requests are carried out. Raises TimeoutError."""
+        """Wait until all edits and requests are carried out. Raises TimeoutError."""
         self.form.settle(seconds)
         self._actions.settle(seconds)
 
     def close(self) -> None:
-        """Closes the form and ends its threads."""
+        """Close the form and end its threads."""
         self._actions.close()
         super().close()
 
@@ -107,7 +107,7 @@ class SetUp(Whole):
             self._count(settings)
 
     def _count(self, settings: Settings) -> None:
-        """Estimates memory, without a measurement."""
+        """Estimate memory, without a measurement."""
 
         def count() -> None:
             if (scan := self._scan) is None:
@@ -120,7 +120,7 @@ class SetUp(Whole):
         self._actions.put(count, instead_of="memory")
 
     def _measure(self) -> None:
-        """Measures time on engines, and shows advice."""
+        """Measure time on engines, and show advice."""
         if (scan := self._scan) is None:
             return
         settings = self.settings
@@ -173,8 +173,8 @@ class SetUp(Whole):
 def settings_form(scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None) -> SetUp:
     """Return a form of the settings, generated from their descriptions, ranges and units.
 
-    As the last line of a cell it appears below it. With a scan it shows the required memory and, on request, time,
-    advice and a preview of probe, object frame and positions.
+    It is displayed if it is the last expression of a notebook cell. With a scan it shows the required memory and, on
+    request, time, advice and a preview of probe, object frame and positions.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def settings_form(scan: Scan | None = None, settings: Settings | None = None, cl
 
 
 def _memory(found: Estimate) -> str:
-    """The required memory and its items, folded (HTML)."""
+    """Return the required memory and its items, folded (HTML)."""
     there = found.room.host if found.room.device is None else found.room.device
     what = "memory" if found.room.device is None else "the GPU's memory"
     time = "" if found.seconds is None else f", about <b>{duration(found.seconds)}</b> an epoch"

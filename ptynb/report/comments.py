@@ -14,14 +14,14 @@ from markupsafe import Markup
 from ptynb.report.page import visible
 
 FIRST_HEADING = 3
-"""Level of the first heading in comments: below the page's title and its sections."""
+"""Level of the highest heading in comments: below the page's title and its sections."""
 LONGEST = 200_000
-"""Characters at most; a longer text is cut."""
+"""Maximum number of characters; a longer text is cut."""
 ADDRESSES = ("http://", "https://", "mailto:")
 
 
 def rendered(text: str) -> Markup:
-    """The comments as HTML; empty for an empty text."""
+    """Return the comments as HTML; empty for an empty text."""
     if not text.strip():
         return Markup()
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -62,7 +62,7 @@ def _replace_links(token: Token) -> None:
 
 
 def _address(address: str, before: Sequence[Token]) -> list[Token]:
-    """The address after the text of a link, if it is of a known kind and not the text itself."""
+    """Return the address after the text of a link, if it is of a known kind and not the text itself."""
     text = before[-1].content if before else ""
     shown = address.lower().startswith(ADDRESSES) and address not in (text, f"mailto:{text}")
     return [_text(f" ({address})")] if shown else []

@@ -15,11 +15,11 @@ from ptynb.data.snapshot import Array, Picture, Result, Thumbnail
 from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
 
 MODES = 16
-"""Probe modes shown at most."""
+"""Maximum number of probe modes shown."""
 PERCENTILES = (0.5, 99.5)
-"""Of the values, which get the lowest and the highest grey level."""
+"""Percentiles of the values that get the lowest and the highest grey level."""
 FEWEST = 8
-"""Least pixels a side of an area to which pictures are cropped."""
+"""Minimum side of an area to which pictures are cropped [pixels]."""
 MAGNIFIED = 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0
 LEGEND = (
     "Hue is the phase, brightness the amplitude; each mode is scaled to full brightness and has the stated part of "
@@ -29,7 +29,7 @@ Area = tuple[slice, slice]
 
 
 def area_of(result: Result) -> Area:
-    """The illuminated part of the object; all of it if the positions are not finite."""
+    """Return the illuminated part of the object; all of it if the positions are not finite."""
     whole = slice(0, result.object.shape[-2]), slice(0, result.object.shape[-1])
     if not len(result.positions) or not np.isfinite(result.positions).all():
         return whole
@@ -101,7 +101,7 @@ def _made(
 def _epochs(
     data: PageData, thumbnails: list[Thumbnail], area: Area, result: Result, share: float
 ) -> dict[str, dict[str, Any]]:
-    """Frames of the thumbnails, each cropped to about the same area as the result."""
+    """Return frames of the thumbnails, each cropped to about the same area as the result."""
     frames = {}
     for thumbnail in thumbnails:
         key, reduction = f"epoch {thumbnail.epoch}", thumbnail.reduction
@@ -174,14 +174,14 @@ def show_positions(data: PageData, result: Result) -> list[str]:
 
 
 def _magnification(moves: Array, side: int) -> float:
-    """The factor by which refinements are drawn longer: the longest is then at most about a tenth of the side."""
+    """Return the factor by which refinements are drawn longer: to about a tenth of the side at most."""
     longest = float(np.abs(moves).max())
     fitting = [factor for factor in MAGNIFIED if factor * longest <= side / 12]
     return fitting[-1] if fitting else 1.0
 
 
 def _lengths(moves: Array, pixel_size: tuple[float, float] | None) -> str:
-    """Mean and largest of the shifts (pattern, yx) as text."""
+    """Return mean and largest of the shifts (pattern, yx) as text."""
     lengths = np.hypot(*moves.T)
     text = f"{lengths.mean():.3g} pixels on average, {lengths.max():.3g} at most"
     if pixel_size is None:

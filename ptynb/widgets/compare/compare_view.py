@@ -27,7 +27,7 @@ ALL, NONE, OFF = "all", "none", "off"
 class Compare(Whole):
     """Results side by side; see `compare`.
 
-    results: by name. tell: called with the line of Python that does the same as a click, for a view named `view`.
+    results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`.
     """
 
     def __init__(self, results: Mapping[str, Result]) -> None:
@@ -187,7 +187,7 @@ class Compare(Whole):
         put(self._busy, "")
 
     def _complain(self, error: Exception | None) -> None:
-        """Shows an error; None: an action begins."""
+        """Show an error; None, at the begin of an action, removes it."""
         put(self._message, complaint(error))
         if error is None:
             put(self._busy, '<span role="status">comparing …</span>')
