@@ -107,7 +107,7 @@ class RunTab(Whole):
         self.show(recon)
 
     def _have_engines(self) -> None:
-        desk, wanted = self._desk, self._engines.value
+        desk, engines = self._desk, self._engines.value
         if desk.cluster is not None and desk.cluster is not self._started:
             if not desk.cluster.running:
                 raise InvalidValueError(
@@ -115,21 +115,21 @@ class RunTab(Whole):
                     code="workbench.cluster-stopped",
                 )
             return
-        requested = (wanted, self._device.value)
+        requested = (engines, self._device.value)
         if desk.cluster is not None and desk.cluster.running and requested == self._started_with:
             return
         if self._started is not None:
             self._stop_engines()
-        if wanted == 0:
+        if engines == 0:
             return
-        put(self._engines_text, f"starting {wanted} engine{'s' if wanted > 1 else ''} …")
+        put(self._engines_text, f"starting {engines} engine{'s' if engines > 1 else ''} …")
         try:
-            desk.cluster = self._started = Cluster(wanted, device=self._device.value)
+            desk.cluster = self._started = Cluster(engines, device=self._device.value)
             self._started_with = requested
         finally:
             put(self._engines_text, "")
         device = "" if self._device.value == "auto" else f", device={self._device.value!r}"
-        desk.tell(f"cluster = pt.Cluster({wanted}{device})")
+        desk.tell(f"cluster = pt.Cluster({engines}{device})")
 
     def _stop_engines(self) -> None:
         if self._started is None:

@@ -112,10 +112,10 @@ class SetUp(Whole):
         def count() -> None:
             if (scan := self._scan) is None:
                 return
-            found = estimate(scan, settings, self._engines, measure_time=False)
+            estimated = estimate(scan, settings, self._engines, measure_time=False)
             if scan is self._scan:
-                self.last_estimate = found
-                put(self._memory, _memory(found))
+                self.last_estimate = estimated
+                put(self._memory, _memory(estimated))
 
         self._actions.put(count, instead_of="memory")
 
@@ -126,11 +126,11 @@ class SetUp(Whole):
         settings = self.settings
         put(self._time, note("Measuring a few updates on engines with a part of the scan ..."))
         try:
-            found = estimate(scan, settings, self._engines)
+            estimated = estimate(scan, settings, self._engines)
             if scan is not self._scan:
                 return
-            self.last_estimate = found
-            put(self._memory, _memory(found))
+            self.last_estimate = estimated
+            put(self._memory, _memory(estimated))
             advice = advise(scan, settings, self.cluster)
         except Exception:
             put(self._time, "")
@@ -144,12 +144,12 @@ class SetUp(Whole):
     def _preview(self) -> None:
         if (scan := self._scan) is None:
             return
-        found = preview(scan, self.settings)
+        previewed = preview(scan, self.settings)
         if scan is not self._scan:
             return
-        self.last_preview = found
-        self.viewer.show(found.pictures())
-        self.viewer.mark("positions", found.centres)
+        self.last_preview = previewed
+        self.viewer.show(previewed.pictures())
+        self.viewer.mark("positions", previewed.centres)
         self._viewed.layout.display = None
         self._say("pt.preview(scan, settings)")
 

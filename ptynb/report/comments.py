@@ -45,20 +45,20 @@ def _remove_attributes(token: Token) -> None:
 
 def _replace_links(token: Token) -> None:
     """Replace links and pictures by text."""
-    kept: list[Token] = []
+    tokens: list[Token] = []
     addresses: list[str] = []
     for child in token.children or ():
         if child.type == "link_open":
             addresses.append(str(child.attrs.get("href", "")))
         elif child.type == "link_close":
-            kept += _address(addresses.pop(), kept)
+            tokens += _address(addresses.pop(), tokens)
         elif child.type == "image":
-            kept.append(_text(child.content))
+            tokens.append(_text(child.content))
         else:
             _remove_attributes(child)
-            kept.append(child)
+            tokens.append(child)
     if token.children is not None:
-        token.children = kept
+        token.children = tokens
 
 
 def _address(address: str, before: Sequence[Token]) -> list[Token]:

@@ -79,9 +79,9 @@ def _times(result: Result) -> list[float]:
 
 def _line(name: str, epochs: Sequence[int], seconds: Sequence[float], values: Sequence[float]) -> dict[str, Any]:
     every = max(1, -(-len(values) // POINTS))
-    kept = sorted({*range(0, len(values), every), *range(max(len(values) - 1, 0), len(values))})
-    x = [[epochs[index] for index in kept], [float(f"{seconds[index]:.7g}") for index in kept]]
-    return {"name": name, "x": x, "y": [float(f"{values[index]:.7g}") for index in kept], "faint": False}
+    indices = sorted({*range(0, len(values), every), *range(max(len(values) - 1, 0), len(values))})
+    x = [[epochs[index] for index in indices], [float(f"{seconds[index]:.7g}") for index in indices]]
+    return {"name": name, "x": x, "y": [float(f"{values[index]:.7g}") for index in indices], "faint": False}
 
 
 def _marks(results: Mapping[str, Result]) -> list[dict[str, Any]]:

@@ -66,9 +66,9 @@ class PageData:
         """Add pictures that together take at most `share` bytes, all at the same reduction."""
         # The reduction of one picture is a good first guess for all, so that most are computed only once.
         reduction = _fitting({name: named[name] for name in list(named)[-1:]}, 1, share / len(named))[0]
-        _, made = _fitting(named, reduction, share)
-        self.pictures |= {name: _plain(picture) for name, picture in made.items()}
-        return Shown(tuple(made), max(picture.reduction for picture in made.values()))
+        _, added = _fitting(named, reduction, share)
+        self.pictures |= {name: _plain(picture) for name, picture in added.items()}
+        return Shown(tuple(added), max(picture.reduction for picture in added.values()))
 
     def add_composed(self, name: str, title: str, amplitude: str, phase: str) -> str:
         """Add a coloured picture that the page computes from an amplitude and a phase; return its name."""

@@ -76,7 +76,7 @@ def _frame(
         look = {"unit": "rad", "colours": "viridis"} if quantity == "phase" else {"unit": "", "colours": "gray"}
         title = f"Object {quantity}"
         for one, of in zip(keys, values, strict=True):
-            makers[f"{one} {quantity}"] = partial(_made, of, quantity, title, limits, pixel, look, least)
+            makers[f"{one} {quantity}"] = partial(_field_picture, of, quantity, title, limits, pixel, look, least)
     data.add_pictures(makers, share)
     frames = []
     for one in keys:
@@ -85,7 +85,7 @@ def _frame(
     return frames
 
 
-def _made(
+def _field_picture(
     values: Array,
     name: str,
     title: str,
@@ -134,7 +134,9 @@ def show_probe(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
     makers: dict[str, Callable[[int], Picture]] = {}
     for number, (mode, power) in enumerate(zip(probe[:MODES], powers, strict=False), start=1):
         title = f"Mode {number}: {power:.1%}"
-        makers[f"probe {number}"] = partial(_mode, mode, f"mode {number}", title, result.pixel_size)
+        makers[f"probe {number}"] = partial(
+            coloured_picture, mode, f"mode {number}", title, pixel_size=result.pixel_size
+        )
     added = data.add_pictures(makers, budget.probe)
     data.add_viewer("probe", "Probe modes", {"all": {"pictures": added.names}}, tools=False, height=230)
     notes = [LEGEND]
@@ -143,10 +145,6 @@ def show_probe(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
     if len(probe) > MODES:
         notes.append(f"There are {len(probe)} modes, of which the first {MODES} are shown.")
     return notes
-
-
-def _mode(mode: Array, name: str, title: str, pixel_size: Any, reduction: int) -> Picture:
-    return coloured_picture(mode, name, title, reduction, pixel_size)
 
 
 def show_positions(data: PageData, result: Result) -> list[str]:

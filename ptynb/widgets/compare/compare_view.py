@@ -104,15 +104,15 @@ class Compare(Whole):
             If there is no such picture, slice or result.
         """
         chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider}
-        wanted = {name: value for name, value in chosen.items() if value is not None}
-        for name, value in wanted.items():
+        choices = {name: value for name, value in chosen.items() if value is not None}
+        for name, value in choices.items():
             options = dict(self._controls[name].options)
             if value not in options.values():
                 raise InvalidValueError(
                     f"{name} is {value!r}; expected one of {', '.join(map(repr, options.values()))}.",
                     code="argument.invalid-value",
                 )
-        for name, value in wanted.items():
+        for name, value in choices.items():
             self._controls[name].value = value
         if registered is not None:
             self._controls["registered"].value = registered

@@ -84,9 +84,9 @@ class Draft:
 
     def default(self, name: str) -> Any:
         """Return the value of the field if nothing is entered for it."""
-        rest = {other: value for other, value in self.values.items() if other != name}
+        others = {other: value for other, value in self.values.items() if other != name}
         try:
-            return value_of(Settings(**nested(rest)), name)
+            return value_of(Settings(**nested(others)), name)
         except SettingsError:
             return value_of(Settings(), name)
 

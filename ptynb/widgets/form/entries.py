@@ -46,14 +46,14 @@ class EntriesEditor(ipywidgets.VBox):
 
     def refresh(self) -> None:
         """Show the entries of the draft."""
-        wanted = self._draft.entries[self._entries.name]
-        for removed in [entry for entry in self.panels if entry not in wanted]:
+        entries = self._draft.entries[self._entries.name]
+        for removed in [entry for entry in self.panels if entry not in entries]:
             close_all(self.panels.pop(removed))
-        for entry in wanted:
+        for entry in entries:
             if entry not in self.panels:
                 self.panels[entry] = EntryPanel(self._entries, entry, self, bool(self._reason))
             self.panels[entry].refresh(self._draft.problems)
-        children = tuple(self.panels[entry] for entry in wanted)
+        children = tuple(self.panels[entry] for entry in entries)
         if self._list.children != children:
             self._list.children = children
 

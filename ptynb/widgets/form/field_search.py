@@ -15,10 +15,10 @@ def label_of(setting: Setting) -> str:
 
 def found_by(words: str) -> tuple[list[str], list[str]]:
     """Return dotted names of fields, and names of lists, that have all these words in their name or description."""
-    wanted = words.lower().split()
+    terms = words.lower().split()
 
     def matches(*texts: str) -> bool:
-        return all(word in " ".join(texts).lower() for word in wanted)
+        return all(word in " ".join(texts).lower() for word in terms)
 
     names = [
         setting.name

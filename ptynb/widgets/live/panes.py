@@ -163,10 +163,10 @@ class Panes:
     def _draw_marks(self) -> None:
         """Draw positions over each pane of the object, if they changed."""
         panes = self.request.panes
-        wanted = (panes, self.positions.value, self._chosen, self._corner, id(self._centres))
-        if self._centres is None or wanted == self._marked:
+        key = (panes, self.positions.value, self._chosen, self._corner, id(self._centres))
+        if self._centres is None or key == self._marked:
             return
-        self._marked = wanted
+        self._marked = key
         start, now = (centres - self._corner for centres in self._centres)
         for pane in panes:
             if self.positions.value:

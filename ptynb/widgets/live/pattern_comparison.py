@@ -44,8 +44,8 @@ class PatternViewer:
         """Request and show the chosen pattern if it differs from the one that is shown."""
         index = self.chosen
         moment, logarithmic = moment_of(self._recon), self._log.value
-        wanted = (index, epoch, update, logarithmic, moment)
-        if index is None or wanted == self._shown or not self.viewer.ready:
+        key = (index, epoch, update, logarithmic, moment)
+        if index is None or key == self._shown or not self.viewer.ready:
             return
         pair = self._recon.pattern(index)
         self.viewer.show(pictures_of(pair, logarithmic), epoch=pair.epoch, update=pair.update)
