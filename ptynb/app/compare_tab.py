@@ -82,7 +82,7 @@ class CompareTab(Whole):
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
     def _put(self, action: Callable[[list[str]], None]) -> None:
-        """Queues an action on the results that are selected now."""
+        """Queue an action on the currently selected results."""
         names = [name for name in self._desk.results if name in self._names.chosen]
         self._actions.put(lambda: action(names))
 

@@ -21,7 +21,7 @@ SCAN, GIVEN, FOLDER = "PTYNB_DASHBOARD_SCAN", "PTYNB_DASHBOARD_GIVEN", "PTYNB_DA
 
 
 def page() -> Workbench:
-    """The workbench of the scan in the environment, if there is one; attaches to a run of it without a click."""
+    """Return the workbench of the scan in the environment, if there is one; attach to a run of it without a click."""
     if folder := os.environ.get(FOLDER):
         os.chdir(folder)  # results must not be written next to the notebook, into the package
     scan = os.environ.get(SCAN)

@@ -37,7 +37,7 @@ class Offer(Whole):
         return self._ended.is_set()
 
     def look(self, scan: Scan | None, by_itself: bool = False) -> None:
-        """Searches for such runs of this scan (None: of any) in a thread, and offers them.
+        """Search for such runs of this scan (None: of any) in a thread, and offer them.
 
         by_itself: attaches without a click if there is exactly one, and waits for one that another process is about to
         detach from.
@@ -63,20 +63,20 @@ class Offer(Whole):
         repeat(self, "ptynb resume offer", 1.0, search, fail).set()
 
     def found(self, runs: dict[str, str], by_itself: bool) -> None:
-        """Offers runs: name and description of each."""
+        """Offer runs: name and description of each."""
         if by_itself and len(runs) == 1:
             self._actions.put(partial(self._take, *runs))
         else:
             self.children = [self._line(name, text) for name, text in runs.items()]
 
     def end(self) -> None:
-        """Removes the offer and ends the search, as there is a run now."""
+        """Remove the offer and end the search, as there is a run now."""
         self._ended.set()
         lines, self.children = self.children, []
         close_all(*lines)
 
     def close(self) -> None:
-        """Closes the offer and ends the search."""
+        """Close the offer and end the search."""
         self._ended.set()
         super().close()
 

@@ -95,7 +95,7 @@ class RunTab(Whole):
         desk.tell(f"recon.start(epochs={epochs})")
 
     def attach(self, name: str | None = None) -> None:
-        """Attaches to a run that continues without its notebook; name: as for `pt.attach`."""
+        """Attach to a run that continues without its notebook; name: as for `pt.attach`."""
         desk = self._desk
         recon = attach(name)
         desk.tell(f"recon = pt.attach({'' if name is None else repr(name)})")
@@ -107,7 +107,7 @@ class RunTab(Whole):
         self.show(recon)
 
     def _have_engines(self) -> None:
-        desk, wanted = self._desk, self._engines.value
+        desk, engines = self._desk, self._engines.value
         if desk.cluster is not None and desk.cluster is not self._started:
             if not desk.cluster.running:
                 raise InvalidValueError(
@@ -115,21 +115,21 @@ class RunTab(Whole):
                     code="workbench.cluster-stopped",
                 )
             return
-        requested = (wanted, self._device.value)
+        requested = (engines, self._device.value)
         if desk.cluster is not None and desk.cluster.running and requested == self._started_with:
             return
         if self._started is not None:
             self._stop_engines()
-        if wanted == 0:
+        if engines == 0:
             return
-        put(self._engines_text, f"starting {wanted} engine{'s' if wanted > 1 else ''} …")
+        put(self._engines_text, f"starting {engines} engine{'s' if engines > 1 else ''} …")
         try:
-            desk.cluster = self._started = Cluster(wanted, device=self._device.value)
+            desk.cluster = self._started = Cluster(engines, device=self._device.value)
             self._started_with = requested
         finally:
             put(self._engines_text, "")
         device = "" if self._device.value == "auto" else f", device={self._device.value!r}"
-        desk.tell(f"cluster = pt.Cluster({wanted}{device})")
+        desk.tell(f"cluster = pt.Cluster({engines}{device})")
 
     def _stop_engines(self) -> None:
         if self._started is None:
@@ -146,7 +146,7 @@ class RunTab(Whole):
             self._desk.tell("cluster.stop()")
 
     def show(self, recon: Reconstruction) -> None:
-        """Sets the current reconstruction and shows its views."""
+        """Set the current reconstruction and show its views."""
         self._desk.recon = recon
         form = SettingsForm(recon.settings, live=True, recon=recon)
         history = History(recon)
@@ -196,7 +196,7 @@ class RunTab(Whole):
         self._say(f"added to comparison: {name}")
 
     def _say_wait(self, recon: Reconstruction) -> None:
-        """Adds a wait to the lines of Python if the user waited for the run."""
+        """Add `recon.wait()` to the lines of Python if the user waited for the end of the run."""
         if recon.state == "ready" and self._desk.lines[-1].startswith("recon.start("):
             self._desk.tell("recon.wait()")
 
@@ -212,11 +212,11 @@ def _is_active(recon: Reconstruction) -> bool:
 
 
 def _free_path(name: str) -> str:
-    """A file name for a result that does not exist."""
+    """Return a file name for a result that does not exist."""
     return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
 
 
 def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
-    """A file name that does not exist in the folder."""
+    """Return a file name that does not exist in the folder."""
     numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
     return next((name for name in numbered if not (folder / name).exists()), numbered[0])

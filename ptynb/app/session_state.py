@@ -40,11 +40,11 @@ class Desk:
         self.lines.append(f"settings = {as_python(self._settings)}")
 
     def on_change(self, callback: Callable[[str], None]) -> None:
-        """Registers a function that is called with what changed, in the thread of the change."""
+        """Register a function that is called with what changed, in the thread of the change."""
         self._callbacks.append(callback)
 
     def tell(self, line: str) -> None:
-        """Adds a line of Python."""
+        """Add a line of Python."""
         with self._lock:  # called in several threads
             needed = [imported for word, imported in IMPORTS.items() if word in line and imported not in self.lines]
             self.lines = [*needed, *self.lines, line]
@@ -92,7 +92,7 @@ class Desk:
         self._changed("recon")
 
     def add_result(self, name: str, result: Result, source: str) -> str:
-        """Adds a result to the comparison and returns its unique name; source: the Python expression of it."""
+        """Add a result to the comparison and return its unique name; source: the Python expression of it."""
         unique, number = name, 2
         while unique in self.results:
             unique, number = f"{name} ({number})", number + 1

@@ -79,7 +79,7 @@ class SetUp(Whole):
 
     @property
     def tell(self) -> Callable[[str], None] | None:
-        """Called with the line of Python that does the same as an edit."""
+        """Called with the line of Python equivalent to an edit."""
         return self._tell
 
     @tell.setter
@@ -87,12 +87,12 @@ class SetUp(Whole):
         self._tell = self.form.tell = tell
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Waits until all edits and requests are carried out. Raises TimeoutError."""
+        """Wait until all edits and requests are carried out. Raises TimeoutError."""
         self.form.settle(seconds)
         self._actions.settle(seconds)
 
     def close(self) -> None:
-        """Closes the form and ends its threads."""
+        """Close the form and end its threads."""
         self._actions.close()
         super().close()
 
@@ -107,30 +107,30 @@ class SetUp(Whole):
             self._count(settings)
 
     def _count(self, settings: Settings) -> None:
-        """Estimates memory, without a measurement."""
+        """Estimate memory, without a measurement."""
 
         def count() -> None:
             if (scan := self._scan) is None:
                 return
-            found = estimate(scan, settings, self._engines, measure_time=False)
+            estimated = estimate(scan, settings, self._engines, measure_time=False)
             if scan is self._scan:
-                self.last_estimate = found
-                put(self._memory, _memory(found))
+                self.last_estimate = estimated
+                put(self._memory, _memory(estimated))
 
         self._actions.put(count, instead_of="memory")
 
     def _measure(self) -> None:
-        """Measures time on engines, and shows advice."""
+        """Measure time on engines, and show advice."""
         if (scan := self._scan) is None:
             return
         settings = self.settings
         put(self._time, note("Measuring a few updates on engines with a part of the scan ..."))
         try:
-            found = estimate(scan, settings, self._engines)
+            estimated = estimate(scan, settings, self._engines)
             if scan is not self._scan:
                 return
-            self.last_estimate = found
-            put(self._memory, _memory(found))
+            self.last_estimate = estimated
+            put(self._memory, _memory(estimated))
             advice = advise(scan, settings, self.cluster)
         except Exception:
             put(self._time, "")
@@ -144,12 +144,12 @@ class SetUp(Whole):
     def _preview(self) -> None:
         if (scan := self._scan) is None:
             return
-        found = preview(scan, self.settings)
+        previewed = preview(scan, self.settings)
         if scan is not self._scan:
             return
-        self.last_preview = found
-        self.viewer.show(found.pictures())
-        self.viewer.mark("positions", found.centres)
+        self.last_preview = previewed
+        self.viewer.show(previewed.pictures())
+        self.viewer.mark("positions", previewed.centres)
         self._viewed.layout.display = None
         self._say("pt.preview(scan, settings)")
 
@@ -173,8 +173,8 @@ class SetUp(Whole):
 def settings_form(scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None) -> SetUp:
     """Return a form of the settings, generated from their descriptions, ranges and units.
 
-    As the last line of a cell it appears below it. With a scan it shows the required memory and, on request, time,
-    advice and a preview of probe, object frame and positions.
+    It is displayed if it is the last expression of a notebook cell. With a scan it shows the required memory and, on
+    request, time, advice and a preview of probe, object frame and positions.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def settings_form(scan: Scan | None = None, settings: Settings | None = None, cl
 
 
 def _memory(found: Estimate) -> str:
-    """The required memory and its items, folded (HTML)."""
+    """Return the required memory and its items, folded (HTML)."""
     there = found.room.host if found.room.device is None else found.room.device
     what = "memory" if found.room.device is None else "the GPU's memory"
     time = "" if found.seconds is None else f", about <b>{duration(found.seconds)}</b> an epoch"

@@ -68,7 +68,7 @@ class Tuning(Whole):
 
     @property
     def tell(self) -> Callable[[str], None] | None:
-        """Called with the line of Python that does the same as a click."""
+        """Called with the line of Python equivalent to a click."""
         return self.tuner.tell
 
     @tell.setter
@@ -112,7 +112,7 @@ def tuner(
 ) -> Tuning:
     """Return a widget that tunes settings in selected ranges and shows the trials, as `tune` does.
 
-    As the last line of a cell it appears below it.
+    It is displayed if it is the last expression of a notebook cell.
 
     Parameters
     ----------

@@ -99,14 +99,14 @@ class Workbench(Whole):
         return self._code.text
 
     def come_back(self, name: str | None = None) -> None:
-        """Attaches to a run that continues without its notebook, with its settings; name: as for `pt.attach`."""
+        """Attach to a run that continues without its notebook, with its settings; name: as for `pt.attach`."""
         self._run_tab.attach(name)
         assert self.recon is not None
         self._take_settings(self.recon.settings)
         self._tabs.selected_index = TABS.index("Run")
 
     def close(self) -> None:
-        """Closes all views and ends their threads; a run and its cluster continue."""
+        """Close all views and end their threads; a run and its cluster continue."""
         self._actions.close()
         super().close()
 
@@ -114,7 +114,7 @@ class Workbench(Whole):
         form.on_change(lambda settings: self._take_settings(settings, form))
 
     def _take_settings(self, settings: Settings, source: SettingsForm | None = None) -> None:
-        """Shows settings in all forms; source: the form in which they were edited."""
+        """Show settings in all forms; source: the form in which they were edited."""
         if settings == self._desk.settings or (source is not None and source.settings != settings):
             return  # already shown, or edited again: the newer settings will follow
         self._desk.settings = settings
@@ -156,8 +156,8 @@ def workbench(
 ) -> Workbench:
     """Return the workbench: scan, settings, run, comparison and tuning in one widget.
 
-    As the last line of a cell it appears below it. Without `recon` and `cluster` it offers to attach to a run of the
-    scan that continues without a notebook.
+    It is displayed if it is the last expression of a notebook cell. Without `recon` and `cluster` it offers to attach
+    to a run of the scan that continues without a notebook.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Reports and figures of results. The package is callable: `pt.report(recon, "scan.html")` writes a report.
 
-It is the function itself since importing a module of the package, such as `ptynb.report.figures.figure`, binds the name
-`ptynb.report` to the package.
+The package itself is callable because importing one of its modules, such as `ptynb.report.figures.figure`, binds the
+name `ptynb.report` to the package.
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from markupsafe import Markup
 from ptynb.report.page import visible
 
 FIRST_HEADING = 3
-"""Level of the first heading in comments: below the page's title and its sections."""
+"""Level of the highest heading in comments: below the page's title and its sections."""
 LONGEST = 200_000
-"""Characters at most; a longer text is cut."""
+"""Maximum number of characters; a longer text is cut."""
 ADDRESSES = ("http://", "https://", "mailto:")
 
 
 def rendered(text: str) -> Markup:
-    """The comments as HTML; empty for an empty text."""
+    """Return the comments as HTML; empty for an empty text."""
     if not text.strip():
         return Markup()
     reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
@@ -45,24 +45,24 @@ def _remove_attributes(token: Token) -> None:
 
 def _replace_links(token: Token) -> None:
     """Replace links and pictures by text."""
-    kept: list[Token] = []
+    tokens: list[Token] = []
     addresses: list[str] = []
     for child in token.children or ():
         if child.type == "link_open":
             addresses.append(str(child.attrs.get("href", "")))
         elif child.type == "link_close":
-            kept += _address(addresses.pop(), kept)
+            tokens += _address(addresses.pop(), tokens)
         elif child.type == "image":
-            kept.append(_text(child.content))
+            tokens.append(_text(child.content))
         else:
             _remove_attributes(child)
-            kept.append(child)
+            tokens.append(child)
     if token.children is not None:
-        token.children = kept
+        token.children = tokens
 
 
 def _address(address: str, before: Sequence[Token]) -> list[Token]:
-    """The address after the text of a link, if it is of a known kind and not the text itself."""
+    """Return the address after the text of a link, if it is of a known kind and not the text itself."""
     text = before[-1].content if before else ""
     shown = address.lower().startswith(ADDRESSES) and address not in (text, f"mailto:{text}")
     return [_text(f" ({address})")] if shown else []

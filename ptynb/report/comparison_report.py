@@ -38,7 +38,7 @@ Pair = tuple[str, str]
 def headline_and_sections(
     data: PageData, results: dict[str, Result], paths: dict[str, Path | None], budget: ByteBudget
 ) -> tuple[list[tuple[str, str]], list[PageSection]]:
-    """The facts at the top of the page, and all sections; pictures, curves and files are added to `data`."""
+    """Return the facts at the top of the page, and all sections; pictures, curves and files are added to `data`."""
     together = Together(results)
     pairs = [(name, together.first) for name in results if name != together.first]
     objects_of, notes = _objects(data, together, pairs, budget)
@@ -71,7 +71,7 @@ def _headline(results: Mapping[str, Result], together: Together, pairs: list[Pai
 
 
 def _difference(together: Together, pair: Pair) -> Difference | str:
-    """The difference of a pair, or the reason why there is none."""
+    """Return the difference of a pair, or the reason why there is none."""
     try:
         return together.difference(*pair)
     except ValueError as error:
@@ -113,7 +113,7 @@ def _objects(data: PageData, together: Together, pairs: list[Pair], budget: Byte
 
 
 def _scaled(shown: ComparisonPictures, picture: Picture, reduction: int) -> Picture:
-    """The picture at a reduction."""
+    """Return the picture at a reduction."""
     limits = picture.limits
     assert limits is not None, "phases and amplitudes have limits"
     return picture_of(
@@ -142,7 +142,7 @@ def _colours(data: PageData, together: Together, frames: dict[str, dict[str, Any
 
 
 def _differences(data: PageData, together: Together, pairs: list[Pair]) -> list[Block | None]:
-    """For each pair the registration, the remaining difference, and the Fourier ring correlation."""
+    """Return for each pair the registration, the remaining difference, and the Fourier ring correlation."""
     blocks: list[Block | None] = []
     known = together.pixel_size is not None
     for number, pair in enumerate(pairs, start=1):
@@ -186,7 +186,7 @@ def _settings(results: Mapping[str, Result]) -> Block:
 
 
 def _facts(results: Mapping[str, Result]) -> Block:
-    """The facts of each result; those that differ are emphasised."""
+    """Return the facts of each result; those that differ are emphasised."""
     columns = [{"title": name_of(result), **facts_of(result)} for result in results.values()]
     rows: list[tuple[Cell, ...]] = []
     for name in dict.fromkeys(name for column in columns for name in column):

@@ -13,7 +13,7 @@ from ptynb.report.page_data import PageData
 
 CHANGED = "a setting was changed (see Changes)"
 POINTS = 5000
-"""Of a curve at most; longer curves are thinned, with their last point kept."""
+"""Maximum number of points of a curve; longer curves are thinned, except for their last point."""
 
 
 def show_losses(data: PageData, results: Mapping[str, Result]) -> bool:
@@ -53,18 +53,18 @@ def show_correlation(data: PageData, name: str, title: str, rings: RingCorrelati
 
 
 def _frequency_unit(highest: float) -> tuple[float, str]:
-    """A factor from 1/m to a unit in which the highest frequency is below 1000, and the unit."""
+    """Return a factor from 1/m to a unit in which the highest frequency is below 1000, and the unit."""
     units = ((1e-3, "1/mm"), (1e-6, "1/µm"), (1e-9, "1/nm"))
     return next(((scale, unit) for scale, unit in units if highest * scale < 1000), units[-1])
 
 
 def period_text(period: float, known: bool) -> str:
-    """A period with its unit: metres if the pixel size is known, else pixels."""
+    """Return a period with its unit: metres if the pixel size is known, else pixels."""
     return metric(period) if known else f"{period:.3g} pixels"
 
 
 def crossing_sentence(rings: RingCorrelation, known: bool) -> str:
-    """The sentence that states where the correlation falls below the half-bit threshold."""
+    """Return the sentence that states where the correlation falls below the half-bit threshold."""
     period = rings.resolution
     if rings.crossing() is None:
         return f"It stays above the half-bit threshold up to the last ring, a period of {period_text(period, known)}."
@@ -73,19 +73,19 @@ def crossing_sentence(rings: RingCorrelation, known: bool) -> str:
 
 
 def _times(result: Result) -> list[float]:
-    """Seconds from the start to the end of each epoch."""
+    """Return seconds from the start to the end of each epoch."""
     return [0.0, *itertools.accumulate(epoch.seconds for epoch in result.epochs)]
 
 
 def _line(name: str, epochs: Sequence[int], seconds: Sequence[float], values: Sequence[float]) -> dict[str, Any]:
     every = max(1, -(-len(values) // POINTS))
-    kept = sorted({*range(0, len(values), every), *range(max(len(values) - 1, 0), len(values))})
-    x = [[epochs[index] for index in kept], [float(f"{seconds[index]:.7g}") for index in kept]]
-    return {"name": name, "x": x, "y": [float(f"{values[index]:.7g}") for index in kept], "faint": False}
+    indices = sorted({*range(0, len(values), every), *range(max(len(values) - 1, 0), len(values))})
+    x = [[epochs[index] for index in indices], [float(f"{seconds[index]:.7g}") for index in indices]]
+    return {"name": name, "x": x, "y": [float(f"{values[index]:.7g}") for index in indices], "faint": False}
 
 
 def _marks(results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """The changes of a single result's settings, by their numbers in the table of changes."""
+    """Return the changes of a single result's settings, by their numbers in the table of changes."""
     if len(results) > 1:
         return []
     (result,) = results.values()

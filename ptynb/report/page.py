@@ -108,7 +108,7 @@ Block = TextBlock | HeadingBlock | ViewerBlock | CurveBlock | CodeBlock | TableB
 
 
 class PageSection:
-    """A section of the page: its title, the id that links lead to, and its blocks, without those that are None."""
+    """A section of the page: its title, the id that links lead to, and its blocks, omitting those that are None."""
 
     def __init__(self, title: str, *blocks: Block | None) -> None:
         self.title, self.identity = title, title.lower().replace(" ", "-")
@@ -116,7 +116,7 @@ class PageSection:
 
 
 def note(sentences: Sequence[str]) -> TextBlock | None:
-    """Sentences about the picture above them; None without any."""
+    """Return the sentences as a note on the picture above them; None without any."""
     return TextBlock(" ".join(sentences), note=True) if sentences else None
 
 
@@ -162,13 +162,13 @@ def _template() -> Template:
 
 
 def visible(text: str) -> str:
-    """The text with line ends as \\n, and a code in place of each character that is invisible or reverses others."""
+    """Return the text with line ends as \\n, and codes in place of characters that are invisible or reverse others."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", lines)
 
 
 def _json_values(value: Any) -> Any:
-    """The value with visible texts, and None in place of numbers that are not finite."""
+    """Return the value with visible texts, and None in place of numbers that are not finite."""
     match value:
         case str():
             return visible(value)

@@ -17,13 +17,13 @@ from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC
 
 LARGEST_SIDE = 2048
-"""Pixels a side of a picture on the page: browsers draw and zoom these without delay."""
+"""Maximum side of a picture on the page [pixels]: browsers draw and zoom these without delay."""
 COMPRESSION = 6
 MARKS = 10_000
-"""Points drawn over a picture at most: more cannot be distinguished."""
+"""Maximum number of points drawn over a picture: more cannot be distinguished."""
 Controls = Sequence[Mapping[str, Any]]
 Makers = Mapping[str, Callable[[int], Picture]]
-"""By the name on the page: a function that makes the picture at a reduction."""
+"""Functions that return the picture at a reduction (binning factor), by name of the picture on the page."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class PageData:
     files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def add_pictures(self, named: Makers, share: float) -> Shown:
-        """Add pictures that together take at most `share` bytes, all of them at one reduction."""
-        # The reduction of one picture is a good first guess for all, so that most are made once.
+        """Add pictures that together take at most `share` bytes, all at the same reduction."""
+        # The reduction of one picture is a good first guess for all, so that most are computed only once.
         reduction = _fitting({name: named[name] for name in list(named)[-1:]}, 1, share / len(named))[0]
-        _, made = _fitting(named, reduction, share)
-        self.pictures |= {name: _plain(picture) for name, picture in made.items()}
-        return Shown(tuple(made), max(picture.reduction for picture in made.values()))
+        _, added = _fitting(named, reduction, share)
+        self.pictures |= {name: _plain(picture) for name, picture in added.items()}
+        return Shown(tuple(added), max(picture.reduction for picture in added.values()))
 
     def add_composed(self, name: str, title: str, amplitude: str, phase: str) -> str:
         """Add a coloured picture that the page computes from an amplitude and a phase; return its name."""
@@ -133,7 +133,7 @@ class PageData:
         return name
 
     def add_tiff(self, key: str, planes: Sequence[Mapping[str, Any]], pixel_size: tuple[float, float] | None) -> None:
-        """Add a TIFF that the page makes of arrays among its files, one page per plane; see `report_values.js`."""
+        """Add a TIFF that the page creates from arrays among its files, one page per plane; see `report_values.js`."""
         self.files[key] = {
             "name": f"{self.file}-{key}.tif",
             "type": "image/tiff",
@@ -149,7 +149,7 @@ class PageData:
         return sum(len(text) for text in (*texts, *files)) * 3 // 4
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as plain values, which become JSON in the page."""
+        """Return all content as plain values, which become JSON in the page."""
         maps = {*COLOURS, *(str(picture["colours"]) for picture in self.pictures.values())}
         return {
             "file": self.file,
@@ -174,7 +174,7 @@ def picture_of(
     reduction: int = 1,
     note: str = "",
 ) -> Picture:
-    """A picture of real values (y, x), averaged over reduction x reduction pixels, at most 2048 pixels a side."""
+    """Return a picture of real values (y, x), averaged over reduction x reduction pixels, at most 2048 a side."""
     reduction = max(reduction, images.reduction_for(values.shape, LARGEST_SIDE))
     grey = images.levels(images.reduce_by(values, reduction), limits)
     height, width = values.shape
@@ -183,31 +183,31 @@ def picture_of(
 
 
 def coloured_picture(field: Array, name: str, title: str, reduction: int, pixel_size: Any, note: str = "") -> Picture:
-    """A picture of complex values (y, x) in colours: hue for the phase, brightness for the amplitude."""
+    """Return a picture of complex values (y, x) in colours: hue for the phase, brightness for the amplitude."""
     image = images.png(images.complex_colours(images.reduce_by(field, reduction)), COMPRESSION)
     height, width = field.shape
     return Picture(name, title, image, (height, width), reduction, None, "", pixel_size, "gray", note)
 
 
 def npy(values: Array) -> bytes:
-    """An array as a .npy file."""
+    """Return an array as a .npy file."""
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(values), allow_pickle=False)
     return buffer.getvalue()
 
 
 def encoded(content: bytes) -> str:
-    """Bytes as text (base64)."""
+    """Return bytes as text (base64)."""
     return base64.b64encode(content).decode("ascii")
 
 
 def points(values: Array) -> str:
-    """Points (point, yx) in the viewer's encoding, at most 10,000 of them."""
+    """Return points (point, yx) in the viewer's encoding, at most 10,000 of them."""
     return encoded(values[:: max(1, -(-len(values) // MARKS))].astype("<f4").tobytes())
 
 
 def choice(label: str, options: Sequence[tuple[str, Any]], start: int = 0, *, kind: str = "select") -> dict[str, Any]:
-    """A control of a viewer: options are (text, key of a frame), or (text, two names to swipe between or none).
+    """Return a control of a viewer: options are (text, key of a frame), or (text, two names to swipe between or none).
 
     kind: "select" or "range".
     """
@@ -216,14 +216,14 @@ def choice(label: str, options: Sequence[tuple[str, Any]], start: int = 0, *, ki
 
 
 def _fitting(makers: Makers, reduction: int, share: float) -> tuple[int, dict[str, Picture]]:
-    """The first reduction, from this one up, at which the pictures take at most `share` bytes, and the pictures."""
+    """Return the first reduction, from this one up, with at most `share` bytes of pictures, and the pictures."""
     while True:
         made = {name: make(reduction) for name, make in makers.items()}
         taken = sum(len(picture.image) for picture in made.values())
         # A picture of one pixel cannot be reduced further.
         if taken <= share or max(max(picture.shape) for picture in made.values()) <= reduction:
             return reduction, made
-        # The limit of 2048 pixels a side may have required more already.
+        # The limit of 2048 pixels a side may already have required a larger reduction.
         least = max(picture.reduction for picture in made.values())
         reduction = max(reduction + 1, math.floor(least * math.sqrt(taken / share)))
 

@@ -1,5 +1,5 @@
-// The page of a report: gives the viewer its pictures, the curves their values, and saves files. What comes from a
-// result is only ever a text, a number or a picture; nothing is fetched.
+// The page of a report: passes pictures to the viewer and values to the curves, and saves files. Content of a result
+// is inserted only as text, number or picture; nothing is fetched.
 
 const given = JSON.parse(document.getElementById("report-data").textContent);
 
@@ -9,7 +9,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }
 
-/** Takes the place of a notebook's kernel behind a viewer: keeps what it shows, and tells what changed. */
+/** Replaces the kernel of a notebook as the model of a viewer: stores traits, and notifies of changes. */
 class Model {
   constructor(values) {
     this.values = values;
@@ -66,11 +66,11 @@ async function composed(amplitude, phase) {
 
 const pictures = new Map();
 
-/** A picture by its name in the page, as the viewer takes it. */
+/** Returns a picture, by its name on the page, in the format of the viewer. */
 async function pictureOf(name) {
   const { plane, ...picture } = given.pictures[name];
   if (plane) picture.valueAt = (y, x) => wordsOf(plane, valueIn(plane, y, x));
-  // Made anew each time it is shown: kept, those of a thick object would fill the memory of a phone.
+  // Composed each time it is shown: a cache for all slices of a thick object could exceed the memory of a phone.
   if (picture.composed) return { ...picture, image: await composed(...(await Promise.all(picture.composed.map(pictureOf)))) };
   if (!pictures.has(name)) pictures.set(name, { ...picture, image: bytesOf(picture.image) });
   return pictures.get(name);
@@ -141,7 +141,7 @@ class Shelf {
     return this.spec.controls.map(({ options }, index) => options[this.chosen[index]]);
   }
 
-  /** The frame that the controls ask for: of the one touched last, or of all together. */
+  /** The frame selected by the control used last, or by all controls together. */
   get frame() {
     if (!this.spec.controls.length) return Object.values(this.spec.frames)[0];
     const keys = this.options.map(({ key }) => key).filter((key) => key !== undefined);
@@ -181,11 +181,11 @@ for (const element of document.querySelectorAll("[data-copies]")) {
   const text = document.getElementById(element.dataset.copies);
   element.addEventListener("click", () => {
     getSelection().selectAllChildren(text);
-    document.execCommand("copy"); // the newer way is closed to pages that lie in a file
+    document.execCommand("copy"); // the clipboard API is not available to pages opened from a file
     write(element, "Copied");
   });
 }
-// What is folded away on the screen is wanted on paper, and letters that can be read there.
+// In print all folded parts are open, and text has a legible size.
 const PAPER = { width: 720, height: 280 };
 const folded = new Set();
 addEventListener("beforeprint", () => {

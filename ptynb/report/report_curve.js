@@ -1,4 +1,4 @@
-// Curves that can be read: zoom along the axis below, a cursor with the values, marks where something was changed.
+// Interactive curves: zoom along the x axis, a cursor with the values, marks at changes of settings.
 
 const INK = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2"];
@@ -12,7 +12,7 @@ function drawn(name, attributes, text) {
   return element;
 }
 
-/** Round numbers between two, about `count` of them. */
+/** Returns about `count` round numbers between two numbers. */
 function roundTicks(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -22,7 +22,7 @@ function roundTicks(low, high, count) {
   return ticks;
 }
 
-/** 1, 2 and 5 times powers of ten between two numbers; powers alone where they are far apart. */
+/** Returns 1, 2 and 5 times powers of ten between two numbers; only powers if they are far apart. */
 function decadeTicks(low, high) {
   const steps = high / low < 1000 ? [1, 2, 5] : [1];
   const ticks = [];
@@ -117,7 +117,7 @@ class Curve {
     return { stroke: INK[number % INK.length], "stroke-width": 2, "stroke-dasharray": DASHES[number % DASHES.length] };
   }
 
-  // What is where
+  // Coordinates
 
   points(line) {
     const positive = (y) => y !== null && (!this.log || y > 0);
@@ -143,7 +143,7 @@ class Curve {
 
   // Drawing
 
-  /** Draws all of it, as large as its stage or as is asked for. */
+  /** Draws everything, in the size of the stage or in the requested size. */
   draw({ width, height } = { width: this.stage.clientWidth, height: this.stage.clientHeight }) {
     if (!width || !height) return;
     this.size = { width, height };
@@ -209,7 +209,7 @@ class Curve {
     return parts;
   }
 
-  /** Draws the cursor, and tells what is there. */
+  /** Draws the cursor, and writes the values at it. */
   point() {
     this.over.replaceChildren();
     if (this.drag?.to !== undefined) {
@@ -240,7 +240,7 @@ class Curve {
     return inside.reduce((best, point) => (best === null || Math.abs(point.x - x) < Math.abs(best.x - x) ? point : best), null);
   }
 
-  // Looking closer
+  // Zoom
 
   look(span) {
     const [low, high] = this.whole;
@@ -301,7 +301,7 @@ class Curve {
     return true;
   }
 
-  /** Moves the cursor to a point beside, and the curve after it. */
+  /** Moves the cursor to a neighbouring point, and scrolls the curve so that it is visible. */
   step(key) {
     const line = this.spec.lines.find((one) => this.points(one).length);
     if (!line) return;

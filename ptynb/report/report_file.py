@@ -1,4 +1,4 @@
-"""The implementation of `pt.report`: results with names become one HTML file."""
+"""The implementation of `pt.report`: named results are written to one HTML file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ptynb.report.page_data import UNLIMITED, ByteBudget, PageData
 from ptynb.report.result_facts import name_of
 
 LARGEST = 10_000_000
-"""Bytes of a page without full=True."""
+"""Maximum size of a page without full=True [bytes]."""
 
 
 def report(
@@ -72,7 +72,7 @@ def report(
 
 
 def _result(source: Any) -> tuple[Result, Path | None]:
-    """The result, and the path of its file if it was loaded from one."""
+    """Return the result, and the path of its file if it was loaded from one."""
     if isinstance(source, str | Path):
         return load_result(source), Path(source).expanduser().absolute()
     if isinstance(source, Result):

@@ -1,9 +1,9 @@
-// The numbers behind pictures, out of the arrays that the page holds, and files of them: 32-bit TIFF.
+// Values behind pictures, read from the arrays in the page, and 32-bit TIFF files of them.
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const arrays = new Map();
 
-/** The numbers of one of the page's .npy files, complex64: real and imaginary parts in turn. */
+/** Values of a .npy file (complex64) of the page: real and imaginary parts, interleaved. */
 function numbersOf(file) {
   if (!arrays.has(file)) {
     const { buffer } = bytesOf(given.files[file].content);
@@ -27,14 +27,14 @@ function valueIn({ file, extent, layers, corner, phase }, y, x) {
   return [Math.hypot(real, imaginary), 2 * Math.PI * (turns - Math.round(turns))];
 }
 
-/** A value in words, with the digits that single precision has. */
+/** A value as text, with the digits of single precision. */
 function wordsOf({ quantity }, [amplitude, phase]) {
   const text = `${phase.toFixed(5).replace("-", "−")} rad`;
   if (quantity === "phase") return text;
   return quantity === "amplitude" ? `${amplitude.toPrecision(6)}` : `${amplitude.toPrecision(6)}, phase ${text}`;
 }
 
-/** Planes as the pages of a TIFF of 32-bit floats (TIFF 6.0), with the pixel size [m] where it is known. */
+/** Planes as the pages of a TIFF of 32-bit floats (TIFF 6.0), with the pixel size [m] if known. */
 function tiffOf(planes, pixelSize) {
   const [SHORT, LONG, RATIONAL] = [3, 4, 5];
   const TAGS = pixelSize ? 13 : 10;
@@ -64,7 +64,7 @@ function tiffOf(planes, pixelSize) {
       else view.setUint32(at + 8, value, true);
     });
     view.setUint32(start + 2 + 12 * TAGS, number + 1 < planes.length ? start + page : 0, true);
-    // Pixels to a centimetre, across first.
+    // Pixels per centimetre, x first.
     if (pixelSize) [pixelSize[1], pixelSize[0]].forEach((size, index) => ratio(view, ratios + 8 * index, 0.01 / size));
     for (let y = 0, at = pixels; y < height; y += 1) {
       for (let x = 0; x < width; x += 1, at += 4) {
@@ -75,7 +75,7 @@ function tiffOf(planes, pixelSize) {
   return view.buffer;
 }
 
-/** A number as the quotient of two whole ones of 32 bits. */
+/** Writes a number as a quotient of two 32-bit integers. */
 function ratio(view, at, value) {
   const below = Math.max(1, Math.floor(Math.min(0xffffffff / value, 1e6)));
   view.setUint32(at, Math.min(Math.round(value * below), 0xffffffff), true);

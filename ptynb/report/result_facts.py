@@ -21,7 +21,7 @@ Row = tuple[Cell, ...]
 
 
 def pixel_text(result: Result) -> str:
-    """The size of an object pixel with its unit."""
+    """Return the size of an object pixel with its unit."""
     if result.pixel_size is None:
         return "unknown"
     sides = [metric(side) for side in result.pixel_size]
@@ -29,18 +29,18 @@ def pixel_text(result: Result) -> str:
 
 
 def name_of(result: Result) -> str:
-    """The result's title, else its scan's name."""
+    """Return the title of the result, or else the name of its scan."""
     return result.title or result.scan.name or result.metadata.get("scan", "") or "Reconstruction"
 
 
 def date_of(result: Result) -> str:
-    """When the result was taken, to the minute; empty where that is not known."""
+    """Return the date and time of the result, to the minute; "" if unknown."""
     written = result.ended or result.metadata.get("written", "")
     return f"{written[:16].replace('T', ' ')}{' UTC' if result.ended else ''}" if written else ""
 
 
 def duration(seconds: float) -> str:
-    """A time with its unit."""
+    """Return a time with its unit."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes, hours = seconds / 60, seconds / 3600
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value of a setting as text."""
+    """Return a value of a setting as text."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -63,7 +63,7 @@ def value_text(value: Any) -> str:
 
 
 def settings_rows(settings: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
-    """Settings that are not the defaults, and all of them: (name, value, [default,] description)."""
+    """Return the settings that differ from the defaults, and all settings: (name, value, [default,] description)."""
     values, defaults = dict(entries(settings)), dict(entries(Settings().model_dump(mode="json")))
     known = {setting.name: setting for setting in structure().settings}
     changed: list[Row] = []
@@ -80,7 +80,7 @@ def settings_rows(settings: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
 
 
 def changes_rows(changes: tuple[Change, ...]) -> list[Row]:
-    """(number, when, setting, before, after, clock) of the changes during the run."""
+    """Return (number, when, setting, before, after, clock) of the changes during the run."""
     rows: list[Row] = []
     for number, change in enumerate(changes, start=1):
         update = f", after {change.update} updates" if change.update else ""
@@ -91,7 +91,7 @@ def changes_rows(changes: tuple[Change, ...]) -> list[Row]:
 
 
 def environment_rows(result: Result) -> list[Row]:
-    """(what, value) of data, software and machines, as far as known."""
+    """Return (what, value) of data, software and machines, as far as known."""
     scan, software, machines = result.scan, result.software, result.machines
     size = "" if scan.size is None else f"{scan.size} bytes"
     patterns = f"{scan.patterns} of {scan.pattern_shape[0]} × {scan.pattern_shape[1]} pixels" if scan.patterns else ""
@@ -135,12 +135,12 @@ def environment_rows(result: Result) -> list[Row]:
 
 
 def command_of(path: Path | None) -> str:
-    """The command that reproduces a result from its own record. path: of its file, if any."""
+    """Return the command that reproduces a result from its own record. path: of its file, if any."""
     return f"ptynb run {shlex.quote(path.name if path else 'scan.result.h5')} --reproduce"
 
 
 def lines_of(result: Result) -> str:
-    """Python code of the same run: scan, initial settings, epochs; changes during the run as comments."""
+    """Return Python code of the same run: scan, initial settings, epochs; changes during the run as comments."""
     scan = result.scan
     given = "".join(f", {name}={value!r}" for name, value in scan.given.items())
     opened = f"pt.load({scan.path!r}{given})" if scan.path else f"...  # {scan.name or 'the scan'}: not from a file"

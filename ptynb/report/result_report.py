@@ -49,11 +49,11 @@ LOSSES = {
     "intensity": "difference of intensities",
 }
 Truthful = tuple[float, RingCorrelation]
-"""The error against a ground truth, and the Fourier ring correlation with it."""
+"""Error relative to a ground truth, and the Fourier ring correlation with it."""
 
 
 def truth_correlation(result: Result, truth: Truth | None) -> Truthful | None:
-    """The comparison with a ground truth; None without one."""
+    """Return the comparison with a ground truth; None without one."""
     if truth is None:
         return None
     comparison = compare_with_truth(result, truth)
@@ -61,7 +61,7 @@ def truth_correlation(result: Result, truth: Truth | None) -> Truthful | None:
 
 
 def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, str]]:
-    """The facts at the top of the page: (name, value)."""
+    """Return the facts at the top of the page: (name, value)."""
     known = result.pixel_size is not None
     seconds = sum(epoch.seconds for epoch in result.epochs)
     facts = {
@@ -78,7 +78,7 @@ def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, s
 def sections(
     data: PageData, result: Result, path: Path | None, against: Truthful | None, budget: ByteBudget
 ) -> list[PageSection]:
-    """All sections; their pictures, curves and files are added to `data`. path: of the result's file."""
+    """Return all sections; their pictures, curves and files are added to `data`. path: of the result's file."""
     object, probe, positions = show_object(data, result, budget), show_probe(data, result, budget), None
     position_notes = show_positions(data, result)
     if "positions" in data.viewers:
@@ -100,7 +100,7 @@ def sections(
 
 
 def _precision(data: PageData, picture: str) -> str:
-    """The precision of values under the cursor."""
+    """Return a sentence on the precision of values under the cursor."""
     if "plane" in data.pictures[picture]:
         return "Values under the cursor are those of the array; every pixel is among the files."
     return f"Values under the cursor are read from the picture, which has 256 levels; {FULL}."
@@ -151,7 +151,7 @@ def _changes(result: Result) -> Block:
 
 
 def reproduce(results: Mapping[str, Result], paths: Mapping[str, Path | None]) -> list[Block]:
-    """The command and the Python code that reproduce each result."""
+    """Return the command and the Python code that reproduce each result."""
     blocks: list[Block] = []
     for number, (name, result) in enumerate(results.items(), start=1):
         if name:
@@ -167,7 +167,7 @@ def reproduce(results: Mapping[str, Result], paths: Mapping[str, Path | None]) -
 
 
 def files_table(data: PageData, saved: SavedFiles) -> list[Block]:
-    """The files that can be saved, and those that exceeded the byte budget."""
+    """Return the files that can be saved, and those that exceeded the byte budget."""
     names = {key: str(data.files[key]["name"]) for key, _, _ in saved.rows}
     rows = [(names[key], what, size, SaveButton(key, names[key])) for key, what, size in saved.rows]
     blocks: list[Block] = [TableBlock(("file", "content", "size", "save"), rows, "Files contained in this page")]

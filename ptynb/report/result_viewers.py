@@ -15,11 +15,11 @@ from ptynb.data.snapshot import Array, Picture, Result, Thumbnail
 from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
 
 MODES = 16
-"""Probe modes shown at most."""
+"""Maximum number of probe modes shown."""
 PERCENTILES = (0.5, 99.5)
-"""Of the values, which get the lowest and the highest grey level."""
+"""Percentiles of the values that get the lowest and the highest grey level."""
 FEWEST = 8
-"""Least pixels a side of an area to which pictures are cropped."""
+"""Minimum side of an area to which pictures are cropped [pixels]."""
 MAGNIFIED = 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0
 LEGEND = (
     "Hue is the phase, brightness the amplitude; each mode is scaled to full brightness and has the stated part of "
@@ -29,7 +29,7 @@ Area = tuple[slice, slice]
 
 
 def area_of(result: Result) -> Area:
-    """The illuminated part of the object; all of it if the positions are not finite."""
+    """Return the illuminated part of the object; all of it if the positions are not finite."""
     whole = slice(0, result.object.shape[-2]), slice(0, result.object.shape[-1])
     if not len(result.positions) or not np.isfinite(result.positions).all():
         return whole
@@ -76,7 +76,7 @@ def _frame(
         look = {"unit": "rad", "colours": "viridis"} if quantity == "phase" else {"unit": "", "colours": "gray"}
         title = f"Object {quantity}"
         for one, of in zip(keys, values, strict=True):
-            makers[f"{one} {quantity}"] = partial(_made, of, quantity, title, limits, pixel, look, least)
+            makers[f"{one} {quantity}"] = partial(_field_picture, of, quantity, title, limits, pixel, look, least)
     data.add_pictures(makers, share)
     frames = []
     for one in keys:
@@ -85,7 +85,7 @@ def _frame(
     return frames
 
 
-def _made(
+def _field_picture(
     values: Array,
     name: str,
     title: str,
@@ -101,7 +101,7 @@ def _made(
 def _epochs(
     data: PageData, thumbnails: list[Thumbnail], area: Area, result: Result, share: float
 ) -> dict[str, dict[str, Any]]:
-    """Frames of the thumbnails, each cropped to about the same area as the result."""
+    """Return frames of the thumbnails, each cropped to about the same area as the result."""
     frames = {}
     for thumbnail in thumbnails:
         key, reduction = f"epoch {thumbnail.epoch}", thumbnail.reduction
@@ -134,7 +134,9 @@ def show_probe(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
     makers: dict[str, Callable[[int], Picture]] = {}
     for number, (mode, power) in enumerate(zip(probe[:MODES], powers, strict=False), start=1):
         title = f"Mode {number}: {power:.1%}"
-        makers[f"probe {number}"] = partial(_mode, mode, f"mode {number}", title, result.pixel_size)
+        makers[f"probe {number}"] = partial(
+            coloured_picture, mode, f"mode {number}", title, pixel_size=result.pixel_size
+        )
     added = data.add_pictures(makers, budget.probe)
     data.add_viewer("probe", "Probe modes", {"all": {"pictures": added.names}}, tools=False, height=230)
     notes = [LEGEND]
@@ -143,10 +145,6 @@ def show_probe(data: PageData, result: Result, budget: ByteBudget) -> list[str]:
     if len(probe) > MODES:
         notes.append(f"There are {len(probe)} modes, of which the first {MODES} are shown.")
     return notes
-
-
-def _mode(mode: Array, name: str, title: str, pixel_size: Any, reduction: int) -> Picture:
-    return coloured_picture(mode, name, title, reduction, pixel_size)
 
 
 def show_positions(data: PageData, result: Result) -> list[str]:
@@ -174,14 +172,14 @@ def show_positions(data: PageData, result: Result) -> list[str]:
 
 
 def _magnification(moves: Array, side: int) -> float:
-    """The factor by which refinements are drawn longer: the longest is then at most about a tenth of the side."""
+    """Return the factor by which refinements are drawn longer: to about a tenth of the side at most."""
     longest = float(np.abs(moves).max())
     fitting = [factor for factor in MAGNIFIED if factor * longest <= side / 12]
     return fitting[-1] if fitting else 1.0
 
 
 def _lengths(moves: Array, pixel_size: tuple[float, float] | None) -> str:
-    """Mean and largest of the shifts (pattern, yx) as text."""
+    """Return mean and largest of the shifts (pattern, yx) as text."""
     lengths = np.hypot(*moves.T)
     text = f"{lengths.mean():.3g} pixels on average, {lengths.max():.3g} at most"
     if pixel_size is None:

@@ -1,8 +1,8 @@
 """Files that can be saved from a report's page: arrays, pictures with every pixel, figures for papers.
 
-Where the page contains an array in full, the script `report_values.js` reads values under the cursor from it and makes
-32-bit TIFFs of it: each picture has a "plane", which states the layers of the array that are multiplied, the corner
-and shape of the area, and the phase (mean and ramp) that was subtracted.
+Where the page contains an array in full, the script `report_values.js` reads values under the cursor from it and
+creates 32-bit TIFFs of it. Each picture has a "plane", which states the layers of the array that are multiplied, the
+corner and shape of the area, and the phase (mean and ramp) that was subtracted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ptynb.report.result_viewers import MODES, area_of
 
 OBJECT, PROBE = "Object, complex", "Probe modes, complex"
 OBJECT_SHARE = 0.8
-"""Of the remaining bytes, for the object: the probe and the pictures need some, too."""
+"""Fraction of the remaining bytes for the object: the probe and the pictures need some, too."""
 FIGURES_SHARE = 0.3
-"""Of the remaining bytes, for all figures: the arrays are added after them."""
+"""Fraction of the remaining bytes for all figures: the arrays are added after them."""
 FIGURES: tuple[tuple[Kind, str], ...] = (
     ("object", "Figure of the object's amplitude and phase"),
     ("slices", "Figure of the slices' phases"),
@@ -47,7 +47,7 @@ class SavedFiles:
 def save_result_files(data: PageData, result: Result, budget: ByteBudget) -> SavedFiles:
     """Add figures for papers, arrays, and pictures with every pixel, as far as the budget allows.
 
-    Where an array is contained in full, the page makes 32-bit TIFFs of it and reads values under the cursor from it.
+    Where an array is contained in full, the page creates 32-bit TIFFs of it and reads values under the cursor from it.
     Where it is not, pictures with 65536 grey levels come first, and then the array, averaged as far as necessary.
     """
     saved = SavedFiles()
@@ -129,7 +129,7 @@ def _save_figures(
 
 
 def _pixels(result: Result, kind: Kind) -> int:
-    """Pixels of all pictures in a figure."""
+    """Return the number of pixels of all pictures in a figure."""
     return {"object": 2 * result.projection.size, "slices": result.slices.size, "probe": result.probe.size}.get(kind, 0)
 
 
@@ -177,7 +177,7 @@ def _save_16_bit_pictures(data: PageData, result: Result, budget: ByteBudget, sa
 
 
 def _offer_object_values(data: PageData, result: Result, saved: SavedFiles) -> None:
-    """Give the object's pictures their planes in the array "object", and add TIFFs of them."""
+    """Set the planes of the object's pictures in the array "object", and add TIFFs of them."""
     area = area_of(result)
     number = len(result.slices)
     whole = _plane("object", result.object, range(number), area, np.nan_to_num(result.projection[area]))
@@ -191,7 +191,7 @@ def _offer_object_values(data: PageData, result: Result, saved: SavedFiles) -> N
 
 
 def _offer_probe_values(data: PageData, result: Result, saved: SavedFiles) -> None:
-    """Give the probe's pictures their planes in the array "probe", and add TIFFs of them."""
+    """Set the planes of the probe's pictures in the array "probe", and add TIFFs of them."""
     area = slice(0, result.probe.shape[-2]), slice(0, result.probe.shape[-1])
     planes = {f"probe {one + 1}": _plane("probe", result.probe, [one], area) for one in range(len(result.probe))}
     for name in list(planes)[:MODES]:
@@ -236,5 +236,5 @@ def _set_plane(data: PageData, picture: str, plane: Plane, quantity: str) -> Non
 
 
 def size_text(size: float) -> str:
-    """A number of bytes with its unit."""
+    """Return a number of bytes with its unit."""
     return f"{size / 1e6:.3g} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.2g} kB"

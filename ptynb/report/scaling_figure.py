@@ -59,7 +59,7 @@ def scaling_figure(test: ScalingTest) -> Page:
 
 
 def _by_threads(rows: tuple[Scale, ...], on_cpu: bool) -> dict[int, list[Scale]]:
-    """Rows by threads per engine; one group if engines share a machine's cores or have a GPU each."""
+    """Return rows by threads per engine; one group if engines share a machine's cores or have a GPU each."""
     threads = {row.threads for row in rows}
     engines = [row.engines for row in rows]
     if not on_cpu or len(set(engines)) == len(engines):

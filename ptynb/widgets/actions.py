@@ -1,4 +1,4 @@
-"""The threads of widgets: `Actions` carries out clicks in order, `repeat` updates a view periodically.
+"""The threads of widgets: `Actions` executes clicks in order, `repeat` updates a view periodically.
 
 A callback of a widget only queues an action and returns. Thus a click never waits for an engine, works the
 same wherever the notebook runs callbacks, and its error is shown in the widget.
@@ -22,7 +22,7 @@ SHORTEST_PAUSE = 0.02
 
 
 class Actions:
-    """A queue of actions and the thread that carries them out.
+    """A queue of actions and the thread that executes them.
 
     complain: called with the exception of an action, and with None before each action, which removes the message.
     done: called after each action. say: called with the line of Python of an action that succeeded.
@@ -43,15 +43,15 @@ class Actions:
         weakref.finalize(self, self._queue.end)
 
     def put(self, action: Action, instead_of: str | None = None, line: str | None = None) -> None:
-        """Queues an action and returns.
+        """Queue an action and return.
 
         instead_of: a key of actions of which only the newest is needed, such as the moves of a slider; a waiting
-        action with the same key is replaced. line: of Python that does the same.
+        action with the same key is replaced. line: the equivalent line of Python.
         """
         self._queue.put((instead_of, action, line))
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Waits until the queue is empty and the last action is done. Raises TimeoutError."""
+        """Wait until the queue is empty and the last action is done. Raises TimeoutError."""
         self._queue.settle(seconds)
 
     @property
@@ -60,7 +60,7 @@ class Actions:
         return self._queue.busy
 
     def close(self) -> None:
-        """Ends the thread after the current action; waiting actions are dropped."""
+        """End the thread after the current action; waiting actions are dropped."""
         self._queue.end()
 
 
@@ -81,7 +81,7 @@ class _Queue:
             self._changed.notify_all()
 
     def take(self) -> tuple[Action, str | None] | None:
-        """Waits for the next action; None at the end."""
+        """Wait for the next action and return it; None at the end."""
         with self._changed:
             self.busy = bool(self._waiting)
             self._changed.notify_all()
@@ -131,7 +131,7 @@ def _carry_out(queue: _Queue, complain: Method, done: Method | None, say: Method
 
 
 class Repeated(Protocol):
-    """A view that a thread updates."""
+    """A view that is updated by a thread."""
 
     @property
     def closed(self) -> bool:
@@ -152,7 +152,7 @@ def repeat(
     soon: threading.Event | None = None,
     over: Callable[[View], bool] = lambda view: False,
 ) -> threading.Event:
-    """Calls `work` periodically in a thread of this name until the view is closed or deleted.
+    """Call `work` periodically in a thread of this name until the view is closed or deleted.
 
     work: may return the delay of its next call [s]. complain: called with the exception of `work`,
     and with None when `work` succeeds again. over: whether the view is final; `work` is called once more.

@@ -68,7 +68,7 @@ class Choice(anywidget.AnyWidget):
         self.chosen = [] if key is None else [key]
 
     def offer(self, options: Iterable[Option], chosen: Sequence[str] | None = None) -> None:
-        """Replaces the options. chosen: selected keys; None: keeps those that are among the options."""
+        """Replace the options. chosen: selected keys; None: keeps those that are among the options."""
         options = [*options]
         keys = {key for key, _ in options}
         with self.hold_trait_notifications(), self.hold_sync():

@@ -10,7 +10,7 @@ from ptynb.exceptions import InvalidValueError
 
 
 def look_up_table(name: str) -> Array:
-    """The table (256, 3) uint8 of a matplotlib colour map. Raises ValueError for an unknown name."""
+    """Return the table (256, 3) uint8 of a matplotlib colour map. Raises ValueError for an unknown name."""
     if name not in colormaps:
         raise InvalidValueError(
             f"There is no colour map {name!r}; expected one of matplotlib, such as 'gray' or 'viridis'.",

@@ -17,7 +17,7 @@ STATE_COLOURS = {
 
 
 def below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
-    """All widgets in a box and in its inner boxes."""
+    """Return all widgets in a box and in its inner boxes."""
     for widget in box.children:
         if isinstance(widget, ipywidgets.Box):
             yield from below(widget)
@@ -28,7 +28,7 @@ class Whole(ipywidgets.VBox):
     """A box that closes its children when it is closed."""
 
     def close(self) -> None:
-        """Closes the children and the box."""
+        """Close the children and the box."""
         close_all(*self.children)
         super().close()
         _close_parts(self)
@@ -40,7 +40,7 @@ class Whole(ipywidgets.VBox):
 
 
 def close_all(*widgets: ipywidgets.Widget) -> None:
-    """Closes widgets and their children, with layouts and styles, which ipywidgets keeps in a registry until then."""
+    """Close widgets and their children, with layouts and styles, which ipywidgets keeps in a registry until then."""
     for widget in widgets:
         if isinstance(widget, ipywidgets.Box) and not isinstance(widget, Whole):
             close_all(*widget.children)
@@ -56,13 +56,13 @@ def _close_parts(widget: ipywidgets.Widget) -> None:
 
 
 def put(widget: ipywidgets.HTML, value: str) -> None:
-    """Sets the value if it differs, to avoid needless messages to the browser."""
+    """Set the value if it differs, to avoid needless messages to the browser."""
     if widget.value != value:
         widget.value = value
 
 
 def state_row(state: str, parts: Sequence[str]) -> str:
-    """HTML: a state in its colour, and parts, which are HTML, to the right of it."""
+    """Return HTML of a state in its colour, followed by parts, which are HTML."""
     colour = STATE_COLOURS.get(state, "#555")
     badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{html.escape(state)}</b>'
     spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in (badge, *parts))
@@ -70,17 +70,17 @@ def state_row(state: str, parts: Sequence[str]) -> str:
 
 
 def free(width: str = "100%") -> ipywidgets.Layout:
-    """The layout of a box without scroll bars of its own: the page scrolls."""
+    """Return the layout of a box without scroll bars of its own: the page scrolls."""
     return ipywidgets.Layout(overflow="visible", width=width)
 
 
 def complaint(error: Exception | str | None) -> str:
-    """HTML of an error: its first line beside a red bar, the rest as details; "" for None."""
+    """Return HTML of an error: its first line beside a red bar, the rest as details; "" for None."""
     return "" if error is None else _box(str(error), "#c62828", "alert")
 
 
 def note(text: str) -> str:
-    """HTML of a notice beside an amber bar."""
+    """Return HTML of a notice beside an amber bar."""
     return _box(text, "#b26a00", "status")
 
 

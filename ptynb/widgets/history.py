@@ -47,7 +47,7 @@ class SupportsCheckpoints(Protocol):
 class History(Whole):
     """Checkpoints, newest last, and branches, with buttons to restore, save, branch and switch; see `history`.
 
-    tell: called with the line of Python that does the same as a click.
+    tell: called with the line of Python equivalent to a click.
     """
 
     tell: Callable[[str], None] | None = None
@@ -99,7 +99,7 @@ class History(Whole):
         )
 
     def close(self) -> None:
-        """Closes the view and ends its threads; the reconstruction continues."""
+        """Close the view and end its threads; the reconstruction continues."""
         self._ended.set()
         self._soon.set()
         self._actions.close()
@@ -112,7 +112,7 @@ class History(Whole):
         return self._ended.is_set()
 
     def refresh(self) -> None:
-        """Shows the current checkpoints and branches; the selection in the list stays."""
+        """Show the current checkpoints and branches; the selection in the list stays."""
         checkpoints, branches, present = self._recon.checkpoints, self._recon.branches, self._recon.branch_name
         with self._lock:
             if self.closed:
@@ -132,7 +132,7 @@ class History(Whole):
             self._refreshing = False
             self._enable()
 
-    # At a click: the action for the current selection, which may differ when the action is executed
+    # At a click: queue the action for the present selection, which may have changed when the action is executed
 
     def _to_restore(self) -> Action | None:
         checkpoint = self._selection()
@@ -147,7 +147,7 @@ class History(Whole):
         return partial(self._switch, self.branches.value)
 
     def _selection(self) -> Checkpoint | None:
-        """The selected checkpoint; None: the current state. Raises ValueError if it was deleted."""
+        """Return the selected checkpoint; None: the current state. Raises ValueError if it was deleted."""
         with self._lock:
             key = self.list.value
             if key == NOW:
@@ -166,7 +166,7 @@ class History(Whole):
     # In the thread of the actions
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        line = f"recon.restore({self._argument(checkpoint)})"  # before, as it depends on the branch
+        line = f"recon.restore({self._argument(checkpoint)})"  # before the call, as it depends on the branch
         put(self._message, note(f"Restoring epoch {checkpoint.epoch} ..."))
         self._recon.restore(checkpoint)
         self._done(line, f"Restored epoch {checkpoint.epoch}.")
@@ -220,7 +220,7 @@ class History(Whole):
         self.switch_branch.disabled = not usable or self.branches.value in (None, self._present)
 
     def _argument(self, checkpoint: Checkpoint) -> str:
-        """A checkpoint in a line of Python: its epoch if that is unique, else its file."""
+        """Return a checkpoint in a line of Python: its epoch if that is unique, else its file."""
         same = [
             one
             for one in self._checkpoints.values()
@@ -235,14 +235,15 @@ class History(Whole):
             self.tell(line)
 
     def complain(self, error: Exception | None) -> None:
-        """Shows an error; None: removes it."""
+        """Show an error; None: removes it."""
         put(self._message, complaint(error))
 
 
 def history(recon: Any) -> History:
     """Return a list of the checkpoints and branches of a reconstruction, with buttons to restore, save and switch.
 
-    As the last line of a cell it appears below it. Checkpoints are written as set in `Checkpointing`, and by a button.
+    It is displayed if it is the last expression of a notebook cell. Checkpoints are written as set in `Checkpointing`,
+    and by a button.
 
     Parameters
     ----------

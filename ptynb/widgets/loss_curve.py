@@ -22,7 +22,7 @@ def loss_curve(
     r_factors: Sequence[tuple[int, float]] = (),
     seconds: Sequence[float] | None = None,
 ) -> str:
-    """SVG text of losses over epochs, on a logarithmic axis, with a dotted line before each epoch in `marks`.
+    """Return SVG of losses over epochs, on a logarithmic axis, with a dotted line before each epoch in `marks`.
 
     r_factors: (epochs completed, R-factor), on the same axis: dashed, with squares. seconds: of each epoch; if they
     are given, the axis below is the time that epochs took.
@@ -43,7 +43,7 @@ def loss_curve(
         return LEFT + (at - left) / (right - left) * (WIDTH - LEFT - RIGHT)
 
     def when(epoch: float) -> float:
-        """The coordinate of the end of an epoch."""
+        """Return the coordinate of the end of an epoch."""
         return epoch if times is None else times[min(int(epoch), len(times) - 1)]
 
     def y(loss: float) -> float:
@@ -73,7 +73,7 @@ def loss_curve(
 
 
 def _curve(points: Sequence[Point], colour: str, dashes: str = "") -> str:
-    """A line through the points, and a dot (a square on a dashed line) at the last one."""
+    """Return a line through the points, and a dot (a square on a dashed line) at the last one."""
     dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
     drawn = f'<polyline points="{path(points)}" fill="none" stroke="{colour}" stroke-width="2"{dashed}/>'
     x, y = points[-1]

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 
 POINTS = 600
-"""Largest number of points; a longer curve is thinned, except for its last point."""
+"""Maximum number of points; a longer curve is thinned, except for its last point."""
 SMALLEST, LARGEST = 1e-300, 1e300
 LABELS = 10
-"""Largest number of labels on a logarithmic axis."""
+"""Maximum number of labels on a logarithmic axis."""
 FAINT = 'stroke-opacity="0.15"'
 ROUNDED = 1e-9
 """Tolerance of ticks, as a fraction of their step."""
@@ -19,14 +19,14 @@ Point = tuple[float, float]
 
 
 def drawable(points: Iterable[Point], logarithmic: bool = True) -> list[Point]:
-    """The finite points (positive ones for a logarithmic axis), thinned, with the last one."""
+    """Return the finite points (positive ones for a logarithmic axis), thinned, with the last one."""
     smallest = SMALLEST if logarithmic else -LARGEST
     found = [(float(x), float(y)) for x, y in points if math.isfinite(x) and smallest <= y <= LARGEST]
     return [*found[: -1 : -(-len(found) // POINTS) or 1], *found[-1:]]
 
 
 def decades(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Limits and ticks at 1, 2, 5 times powers of ten around the values."""
+    """Return limits and ticks at 1, 2, 5 times powers of ten around the values."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
     steps = (1, 2, 5) if high / low < 1000 else (1,)
     grid = [s * 10.0**p for p in powers if -300 <= p <= 300 for s in steps]
@@ -39,7 +39,7 @@ def decades(low: float, high: float) -> tuple[float, float, list[float]]:
 
 
 def linear(low: float, high: float, *, tight: bool = False, whole: bool = False) -> tuple[float, float, list[float]]:
-    """Limits and round ticks around the values; tight: the limits are the values; whole: ticks are whole numbers."""
+    """Return limits and round ticks around the values; tight: limits are the values; whole: ticks are integers."""
     extent = high - low if high > low else max(abs(high), 1.0)
     rough = max(extent / 5, 1.0) if whole else extent / 5
     power = 10.0 ** math.floor(math.log10(rough))
@@ -52,29 +52,29 @@ def linear(low: float, high: float, *, tight: bool = False, whole: bool = False)
 
 
 def decimal(value: float) -> str:
-    """A tick's value on a linear axis."""
+    """Return the text of a tick on a linear axis."""
     return f"{value:.4g}"
 
 
 def scientific(value: float) -> str:
-    """A tick's value on a logarithmic axis."""
+    """Return the text of a tick on a logarithmic axis."""
     return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 def path(points: Sequence[Point]) -> str:
-    """The points of a polyline."""
+    """Return the attribute `points` of a polyline."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, look: str = FAINT) -> str:
-    """A line in the colour of the page's text."""
+    """Return a line in the colour of the page's text."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="currentColor" {look}/>'
 
 
 def text(
     x: float, y: float, said: str, anchor: str, *, colour: str = "currentColor", bold: bool = False, full: str = ""
 ) -> str:
-    """A text at a point; full: its tooltip."""
+    """Return a text at a point; full: its tooltip."""
     weight = ' font-weight="600"' if bold else ""
     whole = f"<title>{html.escape(full)}</title>" if full and full != said else ""
     return (

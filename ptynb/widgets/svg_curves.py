@@ -47,7 +47,7 @@ class CurvePanel:
 
 
 def curves(panels: Sequence[CurvePanel]) -> str:
-    """SVG text of panels side by side; a curve has the same colour and dash in all panels, by its index."""
+    """Return SVG of panels side by side; a curve has the same colour and dash in all panels, by its index."""
     width = WIDTH * max(len(panels), 1)
     titles = html.escape(", ".join(panel.title for panel in panels), quote=True)
     inside = "".join(
@@ -109,7 +109,7 @@ def _polyline(curve: Curve, points: Sequence[Point], number: int) -> str:
 
 
 def _names(named: Sequence[Curve], lines: Sequence[Sequence[Point]]) -> str:
-    """The names to the right of the panel near the ends of the curves, without overlap, with a line from each end."""
+    """Return the names right of the panel near the ends of the curves, without overlap, with a line from each end."""
     ends = sorted((points[-1][1], points[-1][0], number) for number, points in enumerate(lines) if points)
     heights: list[float] = []
     for end, _, _ in ends:

@@ -12,14 +12,14 @@ from ptynb.settings.ranges import Between, Range
 from ptynb.table import duration
 
 ROWS = 40
-"""Largest number of trials in the table; all its pictures are sent to the browser after each trial."""
+"""Maximum number of trials in the table; all its pictures are sent to the browser after each trial."""
 PLOT_WIDTH, PLOT_HEIGHT = 240, 170
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 14, 34
 BLUE, GREY = "#2f7fd0", "var(--jp-ui-font-color2,#616161)"
 
 
 def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first: bool = True) -> str:
-    """A table of trials, the best one bold with a star; best first, or newest first."""
+    """Return a table of trials, the best one bold with a star; best first, or newest first."""
     if not trials:
         return ""
     best = best_of(tuple(trials))
@@ -39,7 +39,7 @@ def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first:
 
 
 def score_plots(trials: Sequence[TunedTrial], ranges: Mapping[str, Range]) -> str:
-    """The score over each parameter: a dot for a complete trial, a star for the best, a tick for a pruned one."""
+    """Return plots of score over each parameter: dots: complete trials, star: the best one, ticks: pruned ones."""
     if not any(trial.score is not None for trial in trials):
         return ""
     plots = "".join(_plot(trials, name, range) for name, range in ranges.items())
@@ -49,7 +49,7 @@ def score_plots(trials: Sequence[TunedTrial], ranges: Mapping[str, Range]) -> st
 
 
 def _rank(trial: TunedTrial) -> tuple[float, float, int]:
-    """Complete trials by score, then running ones, then pruned ones by epochs."""
+    """Return a sort key: complete trials by score, then running ones, then pruned ones by epochs."""
     if trial.score is not None:
         return (0, trial.score, trial.number)
     return (1 if trial.state == "running" else 2, -len(trial.losses), trial.number)
@@ -129,7 +129,7 @@ def _x(value: object, range: Range) -> float:
 
 
 def _ends(range: Range) -> list[tuple[float, str, str]]:
-    """Position, text and anchor of the labels below the axis."""
+    """Return position, text and anchor of the labels below the axis."""
     if isinstance(range, Between):
         return [(LEFT, value_text(range.low), "start"), (PLOT_WIDTH - RIGHT, value_text(range.high), "end")]
     return [(_x(choice, range), value_text(choice), "middle") for choice in range]

@@ -54,7 +54,7 @@ class Tuned(Protocol):
 
 
 class Make(Protocol):
-    """Starts a study, as `ptynb.tune` does."""
+    """A function that starts a study, as `ptynb.tune` does."""
 
     def __call__(  # noqa: D102
         self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None
@@ -152,7 +152,7 @@ class Tuner(Whole):
     # Actions
 
     def show(self, study: Tuned) -> None:
-        """Shows a study."""
+        """Show a study."""
         with self._lock:
             self.study = study
         self._refresh_now.set()
@@ -205,7 +205,7 @@ class Tuner(Whole):
     # Updates
 
     def refresh(self) -> None:
-        """Shows the current state of the study."""
+        """Show the current state of the study."""
         with self._lock:
             study = self.study
             running = study is not None and study.running
@@ -230,7 +230,7 @@ class Tuner(Whole):
             put(self._table, trials_table(trials, [*study.ranges], self._order.value == "best first"))
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Waits until all clicks are carried out, and refreshes. Raises TimeoutError."""
+        """Wait until all clicks are carried out, and refresh. Raises TimeoutError."""
         self._actions.settle(seconds)
         self.refresh()
 
@@ -240,18 +240,18 @@ class Tuner(Whole):
         return self.comm is None
 
     def close(self) -> None:
-        """Closes the view and ends its threads; the study continues."""
+        """Close the view and end its threads; the study continues."""
         self._actions.close()
         super().close()
         self._refresh_now.set()
 
     def complain(self, error: Exception | None) -> None:
-        """Shows an error above the trials; None: removes it."""
+        """Show an error above the trials; None: removes it."""
         put(self._message, complaint(error))
 
 
 def _python_name(metric: Callable[[Result], float], label: str) -> str:
-    """The name of a function in a line of Python if it is the notebook's or numpy's, else its entry in `metrics`."""
+    """Return a function's name for a line of Python if it is the notebook's or numpy's, else its entry in `metrics`."""
     home, name = getattr(metric, "__module__", ""), getattr(metric, "__qualname__", "")
     if home == "__main__" and name.isidentifier():
         return name

@@ -42,7 +42,7 @@ class Watch(Whole):
         self._soon = repeat(self, "ptynb watch view", REFRESH_SECONDS, Watch.refresh, Watch.complain)
 
     def close(self) -> None:
-        """Closes the view and ends its thread; the run continues."""
+        """Close the view and end its thread; the run continues."""
         self._ended.set()
         self._soon.set()
         with self._lock:
@@ -54,7 +54,7 @@ class Watch(Whole):
         return self._ended.is_set()
 
     def refresh(self) -> None:
-        """Shows what is new in the folder, and new pictures when the screen is ready for them."""
+        """Show changes in the folder, and new pictures when the screen is ready for them."""
         with self._lock:
             if self.closed:
                 return
@@ -75,7 +75,7 @@ class Watch(Whole):
                 self._waiting = None
 
     def complain(self, error: Exception | None) -> None:
-        """Shows an error of `refresh`, which removes it when it succeeds."""
+        """Show an error of `refresh`; its next success removes it."""
         with self._lock:
             if error is not None and not self.closed:
                 put(self._message, complaint(f"{type(error).__name__}: {error}"))
@@ -84,7 +84,7 @@ class Watch(Whole):
 def watch(folder: str | Path) -> Watch:
     """Return a live view of a run in another process that writes pictures (`Checkpointing(pictures=...)`).
 
-    As the last line of a cell it appears below it. `ptynb watch FOLDER` shows the same as a web page.
+    It is displayed if it is the last expression of a notebook cell. `ptynb watch FOLDER` shows the same as a web page.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def watch(folder: str | Path) -> Watch:
 
 
 def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
-    """The pictures if all three exist: grey levels of the object, colours of the probe."""
+    """Return the pictures if all three exist: grey levels of the object, colours of the probe."""
     if any(name not in folder.pictures for name in PICTURES):
         return None
     powers = ", ".join(f"{power:.1%}" for power in shown.powers)
@@ -114,7 +114,7 @@ def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
 
 
 def _shape(image: bytes) -> tuple[int, int]:
-    """The shape (y, x) of an encoded picture; (0, 0) if it is invalid."""
+    """Return the shape (y, x) of an encoded picture; (0, 0) if it is invalid."""
     try:
         with Image.open(io.BytesIO(image)) as opened:
             return opened.height, opened.width

@@ -17,12 +17,12 @@ from ptynb.report.figures.sheet import Page
 from ptynb.report.figures.truth_error import compare_with_truth
 
 GOLDEN = 0.65
-"""Height of a curve's panel over its width."""
+"""Ratio of height to width of a panel of curves."""
 BLUE, RED, GREY = "#1f5fa8", "#b5382a", "0.45"
 
 
 def loss(page: Page, result: Result) -> list[Axes]:
-    """Loss over epochs, measured R-factors, and a dotted line at each change of settings."""
+    """Draw loss over epochs, measured R-factors, and a dotted line at each change of settings."""
     axes = page.add_subplot(box_aspect=GOLDEN)
     numbers = [epoch.number for epoch in result.epochs]
     axes.plot(numbers, result.losses, color=BLUE, marker="." if len(numbers) < 40 else "")
@@ -46,7 +46,7 @@ def loss(page: Page, result: Result) -> list[Axes]:
 
 
 def frc(page: Page, result: Result, against: Truth | Result) -> list[Axes]:
-    """The Fourier ring correlation with its thresholds and crossings."""
+    """Draw the Fourier ring correlation with its thresholds and crossings."""
     correlation, meaning = correlated(result, against)
     known = result.pixel_size is not None
     finest = 1 / float(correlation.frequencies[-1])
@@ -76,7 +76,7 @@ def frc(page: Page, result: Result, against: Truth | Result) -> list[Axes]:
 
 
 def correlated(result: Result, against: Truth | Result) -> tuple[RingCorrelation, str]:
-    """The correlation of a result with a ground truth or another result, and a sentence that interprets it.
+    """Return the correlation of a result with a ground truth or another result, and a sentence that interprets it.
 
     Raises InvalidValueError if their areas do not overlap.
     """
@@ -90,7 +90,7 @@ def correlated(result: Result, against: Truth | Result) -> tuple[RingCorrelation
 
 
 def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:
-    """Probe centres, coloured by the order of patterns; with another result, arrows from its positions."""
+    """Draw probe centres, coloured by the order of patterns; with another result, arrows from its positions."""
     window = np.array(result.probe.shape[-2:])
     pixel = np.array((1.0, 1.0) if result.pixel_size is None else result.pixel_size)
     centres = (result.positions + result.origin + window / 2) * pixel

@@ -27,16 +27,16 @@ PHASE_COLOURS, WRAPPED_COLOURS = "viridis", "twilight"
 AMPLITUDE_COLOURS = "gray"
 MOST_PANELS = 16
 NEARLY_ALL = 0.97
-"""Of π: phases that reach this far on both sides are wrapped and get a cyclic colour map."""
+"""Fraction of π: phases that exceed it on both sides are taken as wrapped and get a cyclic colour map."""
 
 
 def covered(result: Result) -> NDArray[Any]:
-    """The object (y, x) where it was illuminated, its slices multiplied."""
+    """Return the object (y, x) where it was illuminated, its slices multiplied."""
     return result.projection[illuminated_part(result)]
 
 
 def illuminated_part(result: Result) -> tuple[slice, slice]:
-    """The illuminated part of the object; refined positions may extend beyond it."""
+    """Return the illuminated part of the object; refined positions may extend beyond it."""
     area = illuminated_area(result.positions, result.probe.shape[-2:])
     sides = result.object.shape[-2:]
     y, x = (slice(max(part.start, 0), min(part.stop, side)) for part, side in zip(area, sides, strict=True))
@@ -44,23 +44,23 @@ def illuminated_part(result: Result) -> tuple[slice, slice]:
 
 
 def amplitude(page: Page, result: Result, colours: str | None) -> list[Axes]:
-    """The object's amplitude."""
+    """Draw the object's amplitude."""
     return [_amplitude(page, page.add_subplot(), result, colours)]
 
 
 def phase(page: Page, result: Result, colours: str | None) -> list[Axes]:
-    """The object's phase, without mean and ramp."""
+    """Draw the object's phase, without mean and ramp."""
     return [_phase(page, page.add_subplot(), result, colours)]
 
 
 def both(page: Page, result: Result, colours: str | None) -> list[Axes]:
-    """The object's amplitude and phase side by side; colours: of the phase."""
+    """Draw the object's amplitude and phase side by side; colours: of the phase."""
     left, right = page.subplots(1, 2)
     return [_amplitude(page, left, result, None), _phase(page, right, result, colours)]
 
 
 def field(page: Page, result: Result) -> list[Axes]:
-    """The object in colours: phase as hue, amplitude as lightness."""
+    """Draw the object in colours: phase as hue, amplitude as lightness."""
     axes = page.add_subplot()
     values = covered(result)
     down, across = images.flattening(values)
@@ -72,7 +72,7 @@ def field(page: Page, result: Result) -> list[Axes]:
 
 
 def slices(page: Page, result: Result, colours: str | None) -> list[Axes]:
-    """The phase of each slice, or of 16 evenly chosen, in one range of colours."""
+    """Draw the phase of each slice, or of 16 evenly chosen, in one range of colours."""
     stack = result.slices
     chosen = np.unique(np.linspace(0, len(stack) - 1, MOST_PANELS).round().astype(int))
     phases = [images.flat_phase(stack[index][illuminated_part(result)]) for index in chosen]
@@ -88,7 +88,7 @@ def slices(page: Page, result: Result, colours: str | None) -> list[Axes]:
 
 
 def probe(page: Page, result: Result) -> list[Axes]:
-    """The probe's modes by their power, in colours."""
+    """Draw the probe's modes by their power, in colours."""
     modes, powers = by_power(result.probe)
     count = min(len(modes), MOST_PANELS)
     panels = _grid(page, count)
@@ -107,14 +107,14 @@ def probe(page: Page, result: Result) -> list[Axes]:
 
 
 def by_power(probe: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Modes (mode, y, x), the strongest first, and their fractions of the power (mode,)."""
+    """Return modes (mode, y, x), the strongest first, and their fractions of the power (mode,)."""
     powers = (np.abs(probe) ** 2).sum((1, 2)).astype(np.float64)
     order = np.argsort(-powers, kind="stable")
     return probe[order], powers[order] / max(powers.sum(), 1e-300)
 
 
 def phase_limits(values: NDArray[Any]) -> tuple[tuple[float, float], str]:
-    """Contrast limits of phases [rad] and their colour map, a cyclic one for wrapped phases."""
+    """Return contrast limits of phases [rad] and their colour map, a cyclic one for wrapped phases."""
     low, high = limits_for(values)
     if low < -NEARLY_ALL * np.pi and high > NEARLY_ALL * np.pi:
         return (-np.pi, np.pi), WRAPPED_COLOURS

@@ -25,7 +25,7 @@ LETTERS = 8
 
 
 def overview(result: Result, truth: Truth | None) -> Page:
-    """Object amplitude and phase, probe modes, loss and slices on one page for a screen; see `figure`."""
+    """Draw object amplitude and phase, probe modes, loss and slices on one page for a screen; see `figure`."""
     comparison = None if truth is None else compare_with_truth(result, truth)
     columns = 3 if comparison is None else 4
     slices = result.slices
@@ -103,7 +103,7 @@ def _truth(page: Page, places: list[Axes], comparison: Comparison, pixel_size: t
 
 
 def _slices(page: Page, place: SubplotSpec, slices: NDArray[Any], pixel_size: tuple[float, float] | None) -> None:
-    """Phases of some slices side by side, in one range of colours."""
+    """Draw phases of some slices side by side, in one range of colours."""
     chosen = np.unique(np.linspace(0, len(slices) - 1, SLICES_SHOWN).round().astype(int))
     phases = [images.flat_phase(slices[index]) for index in chosen]
     limits, colours = phase_limits(np.array(phases))

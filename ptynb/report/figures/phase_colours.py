@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 LIGHTNESS, CHROMA = 0.75, 0.125
-"""Of full amplitude: about the largest that sRGB has at every hue."""
+"""OKLab lightness and chroma of full amplitude: about the largest that sRGB has at every hue."""
 STEPS = 1024
 _TO_CONES = np.array(
     [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]

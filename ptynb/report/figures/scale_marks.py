@@ -40,7 +40,7 @@ def _placed(axes: Axes, values: NDArray[Any], pixel_size: PixelSize, **options: 
 
 
 def limits_for(values: NDArray[Any]) -> tuple[float, float]:
-    """Contrast limits of real values; a range around the value if all are equal."""
+    """Return contrast limits of real values; a range around the value if all are equal."""
     low, high = images.limits_of(values)
     middle = (low + high) / 2
     if high - low > 2e-6 * max(abs(middle), 1.0):
@@ -50,7 +50,7 @@ def limits_for(values: NDArray[Any]) -> tuple[float, float]:
 
 
 def colour_bar(page: Figure, axes: Axes, image: AxesImage, label: str = "") -> Axes:
-    """A colour bar at the right of a picture, of the same height."""
+    """Add a colour bar at the right of a picture, of the same height."""
     place = axes.inset_axes((1.03, 0.0, 0.05, 1.0))
     bar = page.colorbar(image, cax=place, label=label)
     bar.outline.set_linewidth(0.4)
@@ -58,7 +58,7 @@ def colour_bar(page: Figure, axes: Axes, image: AxesImage, label: str = "") -> A
 
 
 def phase_bar(page: Figure, axes: Axes, image: AxesImage) -> Axes:
-    """`colour_bar` of a phase [rad]; a whole turn is marked in parts of π."""
+    """Add a `colour_bar` of a phase [rad]; a whole turn has ticks at fractions of π."""
     place = colour_bar(page, axes, image, "Phase [rad]")
     low, high = image.get_clim()
     if high - low > 1.99 * np.pi:
@@ -67,7 +67,7 @@ def phase_bar(page: Figure, axes: Axes, image: AxesImage) -> Axes:
 
 
 def phase_wheel(axes: Axes, of: str = "", part: float = 0.4) -> Axes:
-    """A phase wheel at the right of a picture.
+    """Add a phase wheel at the right of a picture.
 
     of: the quantity that is 0 in the centre; part: diameter as a fraction of the picture's width.
     """
@@ -92,7 +92,7 @@ def phase_wheel(axes: Axes, of: str = "", part: float = 0.4) -> Axes:
 def scale_bar(
     axes: Axes, shape: tuple[int, ...], pixel_size: PixelSize, part: float = 0.25, letters: float | None = None
 ) -> None:
-    """A bar of a round length, at most this part of the picture's width, in metric units or in pixels.
+    """Add a bar of a round length, at most this fraction of the picture's width, in metric units or in pixels.
 
     letters: size of its label [points].
     """
@@ -108,17 +108,17 @@ def scale_bar(
 
 
 def round_length(length: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is not above `length`."""
+    """Return the largest of 1, 2, 5 times a power of ten that is not above `length`."""
     power = 10.0 ** np.floor(np.log10(length))
     return float(max(step * power for step in (1, 2, 5) if step * power <= length * (1 + 1e-9)))
 
 
 def metric(length: float) -> str:
-    """A length [m] with a suitable unit: '200 nm', '5 µm'."""
+    """Return a length [m] with a suitable unit: '200 nm', '5 µm'."""
     unit, size = unit_for(length)
     return f"{length / size:.3g} {unit}"
 
 
 def unit_for(length: float) -> tuple[str, float]:
-    """A suitable unit for a length [m], and its size [m]."""
+    """Return a suitable unit for a length [m], and its size [m]."""
     return next((each for each in UNITS if length >= each[1] * 0.9995), UNITS[-1])

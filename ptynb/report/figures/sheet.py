@@ -20,12 +20,12 @@ COLUMNS = {"single": 0.089, "double": 0.183}
 """Widths of one and of two columns of a journal [m]."""
 NARROWEST, WIDEST = 0.03, 1.0
 TALLEST = 0.24
-"""Height of a printed page without its margins [m]."""
+"""Maximum height of a figure: a printed page without margins [m]."""
 INCH = 0.0254
 SMALLEST, LARGEST = 6.0, 9.0
-"""Font sizes that journals require [points]."""
+"""Range of font sizes that journals accept [points]."""
 AROUND = 0.02
-"""White around everything [inches]."""
+"""Margin around the figure [inches]."""
 FILES: dict[str, Any] = {
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
@@ -40,7 +40,7 @@ class Page(Figure):
 
     caption = ""
     screen = 90.0
-    """Dots per inch in a notebook."""
+    """Resolution in a notebook [dots per inch]."""
 
     def __init__(self, *, letters: float | None = None, **options: Any) -> None:
         """letters: font size [points], with thin lines; None: the defaults of matplotlib."""
@@ -48,7 +48,7 @@ class Page(Figure):
         super().__init__(**options)
 
     def styled(self) -> Any:
-        """A context in which artists are created and drawn in this page's style."""
+        """Return a context in which artists are created and drawn in this page's style."""
         return rc_context(self._style)
 
     def draw(self, renderer: RendererBase) -> None:
@@ -68,7 +68,7 @@ class Page(Figure):
 
 
 def paper_page(width: Width, letters: float) -> Page:
-    """An empty page of this width and the largest height, which `fit` reduces."""
+    """Return an empty page of this width and the largest height, which `fit` reduces."""
     inches = width_of(width) / INCH
     if not SMALLEST <= letters <= LARGEST:
         raise InvalidValueError(
@@ -81,7 +81,7 @@ def paper_page(width: Width, letters: float) -> Page:
 
 
 def width_of(width: Width) -> float:
-    """The width [m] of a column by name, or the given length."""
+    """Return the width [m] of a column by name, or the given length."""
     if isinstance(width, str):
         if width not in COLUMNS:
             raise InvalidValueError(
@@ -107,13 +107,13 @@ def fit(page: Page) -> None:
 
 
 def name_panels(panels: Iterable[Axes]) -> None:
-    """A bold letter at the upper left of each: a, b, c ..."""
+    """Label each panel with a bold letter at the upper left: a, b, c ..."""
     for number, axes in enumerate(panels):
         axes.set_title(chr(ord("a") + number), loc="left", fontweight="bold")
 
 
 def known(value: str, choices: Iterable[str], what: str) -> str:
-    """The value, if it is one of the choices; the error lists similar ones."""
+    """Return the value if it is one of the choices; otherwise raise an error that lists similar ones."""
     choices = tuple(choices)
     if value in choices:
         return value
@@ -123,7 +123,7 @@ def known(value: str, choices: Iterable[str], what: str) -> str:
 
 
 def paper_style(letters: float) -> dict[str, Any]:
-    """Text of this size [points], tick labels a point smaller, thin lines."""
+    """Return a style: text of this size [points], tick labels a point smaller, thin lines."""
     small = max(SMALLEST, letters - 1)
     ticks = {f"{axis}tick.{name}": value for axis in "xy" for name, value in _ticks(small).items()}
     return {

@@ -13,7 +13,7 @@ from ptynb.data.snapshot import Result
 
 
 def compare_with_truth(result: Result, truth: Truth) -> Comparison:
-    """The result's object against the true one, over the area between the outermost probe centres."""
+    """Return the result's object against the true one, over the area between the outermost probe centres."""
     window = np.array(result.probe.shape[-2:])
     low = np.ceil(result.positions.min(0) + window / 2).astype(int) + result.origin
     high = np.floor(result.positions.max(0) + window / 2).astype(int) + result.origin

@@ -27,7 +27,7 @@ ALL, NONE, OFF = "all", "none", "off"
 class Compare(Whole):
     """Results side by side; see `compare`.
 
-    results: by name. tell: called with the line of Python that does the same as a click, for a view named `view`.
+    results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`.
     """
 
     def __init__(self, results: Mapping[str, Result]) -> None:
@@ -104,15 +104,15 @@ class Compare(Whole):
             If there is no such picture, slice or result.
         """
         chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider}
-        wanted = {name: value for name, value in chosen.items() if value is not None}
-        for name, value in wanted.items():
+        choices = {name: value for name, value in chosen.items() if value is not None}
+        for name, value in choices.items():
             options = dict(self._controls[name].options)
             if value not in options.values():
                 raise InvalidValueError(
                     f"{name} is {value!r}; expected one of {', '.join(map(repr, options.values()))}.",
                     code="argument.invalid-value",
                 )
-        for name, value in wanted.items():
+        for name, value in choices.items():
             self._controls[name].value = value
         if registered is not None:
             self._controls["registered"].value = registered
@@ -187,7 +187,7 @@ class Compare(Whole):
         put(self._busy, "")
 
     def _complain(self, error: Exception | None) -> None:
-        """Shows an error; None: an action begins."""
+        """Show an error; None, at the begin of an action, removes it."""
         put(self._message, complaint(error))
         if error is None:
             put(self._busy, '<span role="status">comparing …</span>')

@@ -16,14 +16,14 @@ CELL = "text-align:left;padding:2px 14px 2px 0;vertical-align:top"
 
 
 def facts_table(results: Mapping[str, Result]) -> str:
-    """Quality, duration, devices and versions of each result."""
+    """Return a table of quality, duration, devices and versions of each result."""
     columns = [facts_of(result) for result in results.values()]
     names = dict.fromkeys(name for column in columns for name in column)
     return _table("Facts", list(results), {name: [column.get(name) for column in columns] for name in names})
 
 
 def settings_table(results: Mapping[str, Result]) -> str:
-    """The settings that differ between results."""
+    """Return a table of the settings that differ between results."""
     rows = settings_that_differ(results)
     if not rows:
         return "<p><b>Settings that differ</b>: none</p>"
@@ -31,7 +31,7 @@ def settings_table(results: Mapping[str, Result]) -> str:
 
 
 def loss_curves(results: Mapping[str, Result]) -> str:
-    """The losses over epochs and over seconds, and why they are not comparable if they are not."""
+    """Return curves of losses over epochs and over seconds, and why they are not comparable if they are not."""
     over_epochs, over_seconds = [], []
     for name, result in results.items():
         losses = [epoch.loss for epoch in result.epochs]
@@ -51,7 +51,7 @@ def loss_curves(results: Mapping[str, Result]) -> str:
 
 
 def difference_facts(difference: Difference, pair: tuple[str, str], pixel_size: tuple[float, float] | None) -> str:
-    """The registration of a pair, their difference, and the Fourier ring correlation."""
+    """Return the registration of a pair, their difference, and the Fourier ring correlation."""
     found = difference.registered
     moved = f"({found.shift[0]:.3f}, {found.shift[1]:.3f}) pixels"
     if pixel_size is not None:

@@ -1,3 +1,3 @@
-"""The form of the settings, made from their own structure."""
+"""The form of the settings, generated from their fields."""
 
 from ptynb.widgets.form.form_view import SettingsForm as SettingsForm

@@ -20,7 +20,7 @@ LISTS = tuple(entries.name for entries in structure().lists)
 
 @dataclass(eq=False)
 class Entry:
-    """An entry of a list, such as a constraint: its kind, the values given, and whether it is switched on."""
+    """An entry of a list, such as a constraint: its kind, its values as entered, and whether it is enabled."""
 
     kind: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Entry:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As the settings take it."""
+        """Kind and values in the form that `Settings` accepts."""
         return {"kind": self.kind, **self.values}
 
 
@@ -46,7 +46,7 @@ class Draft:
         self.take(settings)
 
     def take(self, settings: Settings, keep: Iterable[str] = ()) -> None:
-        """Replaces the values, except invalid ones, the fields named in `keep`, and entries that are off."""
+        """Replace the values, except invalid ones, the fields named in `keep`, and entries that are off."""
         edited = {name: self.values[name] for name in (*self.problems, *keep) if name in self.values}
         values = given(settings)
         for name in LISTS:
@@ -61,7 +61,7 @@ class Draft:
             self.check()
 
     def replace(self, settings: Settings) -> None:
-        """Replaces all values, except entries that are off."""
+        """Replace all values, except entries that are off."""
         for name in LISTS:
             off = [entry for entry in self.entries[name] if not entry.on]
             self.entries[name] = [*_entries(getattr(settings, name)), *off]
@@ -69,29 +69,29 @@ class Draft:
         self.take(settings)
 
     def put(self, name: str, value: Any) -> None:
-        """Sets one value."""
+        """Set one value."""
         self.values[name] = value
         self.check()
 
     def reset(self, name: str) -> None:
-        """Restores the default of one value."""
+        """Restore the default of one value."""
         self.values.pop(name, None)
         self.check()
 
     def value(self, name: str) -> Any:
-        """The value that the form shows for a field: the entered one, or that of the settings."""
+        """Return the value that the form shows for a field: the entered one, or that of the settings."""
         return self.values[name] if name in self.values else value_of(self.settings, name)
 
     def default(self, name: str) -> Any:
-        """The value of the field if none were entered."""
-        rest = {other: value for other, value in self.values.items() if other != name}
+        """Return the value of the field if nothing is entered for it."""
+        others = {other: value for other, value in self.values.items() if other != name}
         try:
-            return value_of(Settings(**nested(rest)), name)
+            return value_of(Settings(**nested(others)), name)
         except SettingsError:
             return value_of(Settings(), name)
 
     def check(self) -> bool:
-        """Validates the values; sets `settings` if they are valid, else `problems`. Returns whether they are."""
+        """Validate the values; set `settings` if they are valid, else `problems`. Return whether they are valid."""
         try:
             lists = {name: [entry.plain for entry in self._on(name)] for name in LISTS}
             entries = {name: plain for name, plain in lists.items() if plain}
@@ -103,7 +103,7 @@ class Draft:
         return True
 
     def wrong_with(self, name: str, values: Iterable[Any]) -> str:
-        """The problem of the first of these values that is invalid for a field; "" if all are valid."""
+        """Return the problem of the first of these values that is invalid for a field; "" if all are valid."""
         for value in values:
             trial = Draft.__new__(Draft)
             trial.values, trial.entries = {**self.values, name: value}, self.entries
@@ -116,7 +116,7 @@ class Draft:
         return [entry for entry in self.entries[name] if entry.on]
 
     def _located(self, error: SettingsError) -> dict[Any, str]:
-        """The problems by field; those of several fields together."""
+        """Return the messages by field; those that concern several fields are joined."""
         found: dict[Any, str] = {}
         for problem in error.problems:
             location, message = problem["loc"], _message(problem["msg"])

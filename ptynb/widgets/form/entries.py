@@ -45,25 +45,25 @@ class EntriesEditor(ipywidgets.VBox):
         self.refresh()
 
     def refresh(self) -> None:
-        """Shows the entries of the draft."""
-        wanted = self._draft.entries[self._entries.name]
-        for removed in [entry for entry in self.panels if entry not in wanted]:
+        """Show the entries of the draft."""
+        entries = self._draft.entries[self._entries.name]
+        for removed in [entry for entry in self.panels if entry not in entries]:
             close_all(self.panels.pop(removed))
-        for entry in wanted:
+        for entry in entries:
             if entry not in self.panels:
                 self.panels[entry] = EntryPanel(self._entries, entry, self, bool(self._reason))
             self.panels[entry].refresh(self._draft.problems)
-        children = tuple(self.panels[entry] for entry in wanted)
+        children = tuple(self.panels[entry] for entry in entries)
         if self._list.children != children:
             self._list.children = children
 
     def changed(self) -> None:
-        """Validates the draft after an edit of an entry."""
+        """Validate the draft after an edit of an entry."""
         self._draft.check()
         self._edited()
 
     def move_up(self, entry: Entry) -> None:
-        """Puts an entry before the one above it."""
+        """Move an entry up by one."""
         entries = self._draft.entries[self._entries.name]
         at = entries.index(entry)
         if at > 0:
@@ -71,7 +71,7 @@ class EntriesEditor(ipywidgets.VBox):
             self.changed()
 
     def remove(self, entry: Entry) -> None:
-        """Removes an entry."""
+        """Remove an entry."""
         self._draft.entries[self._entries.name].remove(entry)
         self.changed()
 
@@ -120,7 +120,7 @@ class EntryPanel(ipywidgets.VBox):
         )
 
     def refresh(self, problems: dict[Any, str]) -> None:
-        """Shows the values of the entry and their problems."""
+        """Show the values of the entry and their problems."""
         self.on.value = self.entry.on
         for name, row in self.rows.items():
             value = self.entry.values.get(name, MISSING if row.setting.required else row.setting.default)

@@ -8,17 +8,17 @@ from ptynb.settings.schema import Setting, structure
 
 
 def label_of(setting: Setting) -> str:
-    """Its label, with the title of its part: "Probe modes", "Batch"."""
+    """Return the label of a setting, with the title of its section: "Probe modes", "Batch"."""
     part = setting.name.rpartition(".")[0]
     return f"{_titles()[part]} {setting.title[0].lower()}{setting.title[1:]}" if part else setting.title
 
 
 def found_by(words: str) -> tuple[list[str], list[str]]:
-    """Dotted names of fields, and names of lists, that have all these words in their name or description."""
-    wanted = words.lower().split()
+    """Return dotted names of fields, and names of lists, that have all these words in their name or description."""
+    terms = words.lower().split()
 
     def matches(*texts: str) -> bool:
-        return all(word in " ".join(texts).lower() for word in wanted)
+        return all(word in " ".join(texts).lower() for word in terms)
 
     names = [
         setting.name

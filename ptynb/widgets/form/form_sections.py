@@ -1,4 +1,4 @@
-"""The settings of a form that are not simple: a page for each part, filled when it is first opened."""
+"""The settings of a form that are not simple: a page for each section, created when it is first opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Page = Section | Entries
 
 
 class SettingsPages(ipywidgets.VBox):
-    """A button that shows the pages; `fill` makes the widgets of a page."""
+    """A button that shows the pages; `fill` creates the widgets of a page."""
 
     def __init__(self, fill: Callable[[Page], Sequence[ipywidgets.Widget]], *, lists: bool) -> None:
         self._fill = fill
@@ -35,12 +35,12 @@ class SettingsPages(ipywidgets.VBox):
         super().__init__([self.button, self.pages], layout=ipywidgets.Layout(overflow="visible"))
 
     def open_all(self) -> None:
-        """Fills every page."""
+        """Create the widgets of every page."""
         for index in range(len(self._pages)):
             self._opened(index)
 
     def show(self, changed: Iterable[str], entries: Mapping[str, Sequence[Entry]]) -> None:
-        """Shows in titles how many settings differ from their defaults and how many entries are on."""
+        """Show in titles how many settings differ from their defaults and how many entries are on."""
         hidden = [name for name in changed if not structure().setting(name).simple]
         titles = tuple(_title(part, hidden, entries) for part in self._parts)
         if self.pages.titles != titles:

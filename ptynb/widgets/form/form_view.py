@@ -1,7 +1,7 @@
 """The form of the settings: fields, descriptions and errors, generated from the structure of the settings.
 
-Callbacks of widgets validate the draft, put the rest (listeners, engines, files) in a queue of actions, and draw. In a
-form of a running reconstruction a thread shows changes that are made elsewhere.
+Callbacks of widgets validate the draft, queue slow actions (listeners, engines, files), and redraw. In the form of a
+running reconstruction a thread shows changes that are made elsewhere (by code or another form).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SettingsForm(Whole):
     live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
     same update; others wait for Apply, which reconfigures it, or are read-only. Changes that are made elsewhere are
     shown. ticks: each number and choice has a checkbox and a range in which it is tuned, see `ranges`. scan: used by
-    presets; may be set later. tell: called with the line of Python that does the same as an edit.
+    presets; may be set later. tell: called with the line of Python equivalent to an edit.
     """
 
     def __init__(
@@ -102,22 +102,22 @@ class SettingsForm(Whole):
         return dict(self._draft.problems)
 
     def on_change(self, callback: Listener) -> None:
-        """Registers a function that is called with the settings after each valid change, in a thread of the form."""
+        """Register a function that is called with the settings after each valid change, in a thread of the form."""
         self._listeners.append(callback)
 
     def on_ranges(self, callback: Callable[[], Any]) -> None:
-        """Registers a function that is called after each change of ranges."""
+        """Register a function that is called after each change of ranges."""
         self._range_listeners.append(callback)
 
     def ranges(self) -> dict[str, Range]:
-        """The ranges of ticked fields by dotted name: (lowest, highest, logarithmic), or the values of a choice.
+        """Return the ranges of ticked fields by dotted name: (lowest, highest, logarithmic), or the values of a choice.
 
         Raises SettingsError for an invalid range.
         """
         return {name: found for name, tick in self.ticks.items() if (found := tick.range()) is not None}
 
     def row(self, name: str) -> Row:
-        """The row of the field with this dotted name, made at the first call."""
+        """Return the row of the field with this dotted name, created at the first call."""
         with self._lock:
             if name not in self.rows:
                 self._make_row(structure().setting(name))
@@ -126,12 +126,12 @@ class SettingsForm(Whole):
             return self.rows[name]
 
     def tick(self, name: str) -> RangeEditor:
-        """The range of the field with this dotted name, in a form with ticks."""
+        """Return the range of the field with this dotted name, in a form with ticks."""
         self.row(name)
         return self.ticks[name]
 
     def editor(self, name: str) -> EntriesEditor:
-        """The list of this name ("constraints", "regularizers"), made at the first call."""
+        """Return the list of this name ("constraints", "regularizers"), created at the first call."""
         with self._lock:
             if name not in self.editors:
                 entries = next(entries for entries in structure().lists if entries.name == name)
@@ -140,7 +140,7 @@ class SettingsForm(Whole):
             return self.editors[name]
 
     def refresh(self) -> None:
-        """Shows changes of the settings of the reconstruction that were made elsewhere."""
+        """Show changes of the settings of the reconstruction that were made elsewhere."""
         if self._recon is None:
             return
         with self._lock:
@@ -154,11 +154,11 @@ class SettingsForm(Whole):
             self._actions.put(lambda: self._call_back(now))
 
     def complain(self, error: Exception | None) -> None:
-        """Shows an error above the settings; None: removes it."""
+        """Show an error above the settings; None: removes it."""
         put(self._failure, complaint(error))
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Waits until all edits are applied and listeners called. Raises TimeoutError."""
+        """Wait until all edits are applied and listeners called. Raises TimeoutError."""
         self._actions.settle(seconds)
 
     @property
@@ -167,7 +167,7 @@ class SettingsForm(Whole):
         return self.comm is None
 
     def close(self) -> None:
-        """Closes the form and ends its threads; a reconstruction continues."""
+        """Close the form and end its threads; a reconstruction continues."""
         self._actions.close()
         super().close()
         # Rows that are on no page, such as results of a search.
@@ -228,11 +228,11 @@ class SettingsForm(Whole):
             )
 
     def _box(self, name: str) -> ipywidgets.Box:
-        """The row of a field, with its range in a form with ticks."""
+        """Return the row of a field, with its range in a form with ticks."""
         return self.tick(name) if self._with_ticks else self.row(name)
 
     def _page(self, part: Page) -> Sequence[ipywidgets.Widget]:
-        """The widgets on the page of a part."""
+        """Return the widgets on the page of a section."""
         if isinstance(part, Entries):
             return (self.editor(part.name),)
         about = ipywidgets.HTML(f"{part.description}.")
@@ -251,7 +251,7 @@ class SettingsForm(Whole):
     # Showing
 
     def _show(self) -> None:
-        """Shows the draft in all rows."""
+        """Show the draft in all rows."""
         with self._lock:
             for name in self.rows:
                 self._show_row(name)
@@ -284,7 +284,7 @@ class SettingsForm(Whole):
             self._edited()
 
     def _edited(self, line: str = "") -> None:
-        """Queues the changes of a valid draft and shows it; line: of Python, if it is not a `replace`."""
+        """Queue the changes of a valid draft and show it; line: of Python, if it is not a `replace`."""
         with self._lock:
             before, now = self._applied, self._draft.settings
             if not self._draft.problems:
@@ -301,18 +301,18 @@ class SettingsForm(Whole):
             self._show()
 
     def _without_waiting(self, before: Settings, changes: dict[str, Any]) -> dict[str, Any]:
-        """The changes that engines can apply during a run; the others wait for Apply."""
+        """Return the changes that engines can apply during a run; the others wait for Apply."""
         live = {name: value for name, value in changes.items() if Settings.is_live(name)}
         if len(live) < len(changes):
             try:
                 before.replace(**nested(live))
-            except SettingsError:  # valid only together with those that wait
+            except SettingsError:  # valid only together with changes that wait for Apply
                 live = {}
         self._waiting = {name: value for name, value in changes.items() if name not in live}
         return live
 
     def _show_waiting(self) -> None:
-        """Shows the changes that wait for Apply, and queues the check whether they can be applied."""
+        """Show the changes that wait for Apply, and queue the check whether they can be applied."""
         recon, wanted = self._recon, self._draft.settings
         differences = self._applied.differences(wanted) if self._waiting else {}
         waiting = {name: pair for name, pair in differences.items() if name in self._waiting}
@@ -325,7 +325,7 @@ class SettingsForm(Whole):
         def check() -> None:
             problem = recon.reconfigure_error(wanted) or ""
             with self._lock:
-                if self._waiting is checked:  # otherwise they were applied, discarded or edited meanwhile
+                if self._waiting is checked:  # otherwise they have been applied, discarded or edited
                     self.waiting.show(waiting, problem)
 
         if waiting:
@@ -413,14 +413,14 @@ class SettingsForm(Whole):
 
 
 def _summary_of(problems: Mapping[Any, str]) -> str:
-    """The labels of invalid fields, and the problem of several fields."""
+    """Return the labels of invalid fields, and the problem of several fields."""
     together = problems.get("", "")
     labels = ", ".join(dict.fromkeys(_label(field) for field in problems if field != ""))
     return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
 
 
 def _label(field: Any) -> str:
-    """The label of a field, or of (entry, field)."""
+    """Return the label of a field, or of (entry, field)."""
     if isinstance(field, str):
         return label_of(structure().setting(field))
     entry, name = field
@@ -430,6 +430,6 @@ def _label(field: Any) -> str:
 
 
 def _changes(before: Settings, now: Settings) -> dict[str, Any]:
-    """The plain values of `now` that differ, by dotted name."""
+    """Return the plain values of `now` that differ, by dotted name."""
     plain = dict(flat(now.model_dump(mode="json")))
     return {name: plain[name] for name in before.differences(now)}

@@ -24,7 +24,7 @@ class SupportsSettings(Protocol):
 
 @runtime_checkable
 class SupportsReconfigure(SupportsSettings, Protocol):
-    """A reconstruction that can also change settings for which its engines restart from their state."""
+    """A reconstruction that can also change settings that require a restart of its engines from their state."""
 
     def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
     def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
@@ -53,7 +53,7 @@ class PendingChanges(ipywidgets.HBox):
         )
 
     def show(self, changes: Mapping[str, tuple[Any, Any]], problem: str = "") -> None:
-        """Shows the changes, and the problem if they cannot be applied; hidden without changes."""
+        """Show the changes, and the problem if they cannot be applied; hidden without changes."""
         texts = (f"<b>{name}</b> {html.escape(f'{old} → {new}')}" for name, (old, new) in changes.items())
         about = f'<div role="status">Waiting for Apply: {", ".join(texts)}</div>'
         put(self._about, about + (complaint(problem) if problem else ""))
@@ -62,7 +62,7 @@ class PendingChanges(ipywidgets.HBox):
 
 
 class FreezeButton(ipywidgets.Button):
-    """Sets a learning rate to 0 and back to the last one, or to the default if there is none.
+    """Button that sets a learning rate to 0 and back to the last one, or to the default if there is none.
 
     enter: called with the learning rate.
     """
@@ -73,7 +73,7 @@ class FreezeButton(ipywidgets.Button):
         self.on_click(lambda _: enter(0.0 if self._rate > 0 else self._free))
 
     def show(self, rate: Any) -> None:
-        """Shows what a click does at this learning rate."""
+        """Set the current learning rate, and label the button Freeze, or Unfreeze if it is 0."""
         self._rate = float(rate) if isinstance(rate, int | float) else 0.0
         if self._rate > 0:
             self._free = self._rate

@@ -58,12 +58,12 @@ class RangeEditor(Whole):
         super().__init__([row, beside, self.message], layout=ipywidgets.Layout(overflow="visible"))
 
     def close(self) -> None:
-        """Closes also the widgets that this kind of setting does not show."""
+        """Close the widgets, including those that this kind of setting does not show."""
         super().close()
         close_all(self.low, self.high, self.logarithmic, self.choices)
 
     def range(self) -> Range | None:
-        """The range; None if the checkbox is off. Raises SettingsError for an invalid range."""
+        """Return the range; None if the checkbox is off. Raises SettingsError for an invalid range."""
         if not self.tick.value:
             return None
         problem, found = self._read()
@@ -91,17 +91,17 @@ class RangeEditor(Whole):
         self._changed()
 
     def _in_another_unit(self, change: dict[str, Any]) -> None:
-        """Writes the same ends in the unit that the row is shown in now; what is no number stays as it was typed."""
+        """Convert the limits to the unit that the row shows now; text that is not a number is left unchanged."""
         setting = self.row.setting
         for end in (self.low, self.high):
             value = value_of(end.value, setting, change["old"])
             if isinstance(value, int | float):
-                end.unobserve(self._edited, "value")  # the range stays what it is
+                end.unobserve(self._edited, "value")  # the range itself does not change
                 end.value = text_of(value, setting, change["new"])
                 end.observe(self._edited, "value")
 
     def _suggest(self) -> None:
-        """Fills in 0.1 to 10 times a number, half to double an integer, within limits; the current choice."""
+        """Fill in 0.1 to 10 times a number, half to double an integer, within its limits; the current choice."""
         setting, value = self.row.setting, self.row.value
         if not setting.numeric:
             if not self.choices.value:
@@ -123,7 +123,7 @@ class RangeEditor(Whole):
         self.logarithmic.value = setting.kind == "number"
 
     def _read(self) -> tuple[str, Range]:
-        """The problem or "", and the range."""
+        """Return the problem, or "", and the range."""
         setting = self.row.setting
         if not setting.numeric:
             chosen = tuple(self.choices.value)

@@ -25,12 +25,12 @@ UNITS: dict[str, dict[str, Decimal]] = {
     "rad": {"mrad": Decimal("1e-3"), "°": Decimal(repr(math.pi / 180)), "rad": Decimal(1)},
     "eV": {"eV": Decimal(1), "keV": Decimal("1e3")},
 }
-"""Units in which a unit of the settings is shown, the default first, and their size in it."""
+"""Display units of each unit of the settings, the default first, and their sizes in that unit."""
 _SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 _NUMBER = re.compile(r"^([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s]*)$")
 _NONE = ("", "none")
 LONGEST_NUMBER = 100
-"""Characters of a number; a longer one stays text, which the settings refuse: it may exceed a float."""
+"""Maximum length of a number [characters]; longer input stays text, which validation rejects: a float may overflow."""
 
 
 class Row(ipywidgets.HBox):
@@ -74,7 +74,7 @@ class Row(ipywidgets.HBox):
         )
 
     def show(self, value: Any, *, changed: bool, default: Any = None, problem: str = "") -> None:
-        """Shows a value, whether it differs from the default, and its problem."""
+        """Show a value, whether it differs from the default, and its problem."""
         self._value = value
         self._write()
         self.reset.layout.visibility = "visible" if changed and not self._reason else "hidden"
@@ -82,7 +82,7 @@ class Row(ipywidgets.HBox):
         put(self.about, self._about(*self._state))
 
     def _write(self) -> None:
-        """Shows the value in the field; the field's observer compares, so that this is not taken for an entry."""
+        """Write the value into the field; its observer compares values, so that this does not count as user input."""
         if self.setting.kind == "choice":
             shown = self._value if self._value in self.setting.choices else None
         elif self.setting.kind == "switch":
@@ -162,7 +162,7 @@ class Row(ipywidgets.HBox):
         put(self.about, self._about(*self._state))
 
     def fit_unit(self) -> None:
-        """Chooses the unit that suits the value."""
+        """Choose the unit that suits the value."""
         if self.unit is not None:
             self.unit.value = fitting_unit(self.setting, self._value)
 
@@ -189,12 +189,12 @@ class Row(ipywidgets.HBox):
 
 
 def units_of(setting: Setting) -> tuple[str, ...]:
-    """The units in which its values can be shown, the default first; empty if there is only its own."""
+    """Return the display units of a setting, the default first; empty if it has only one unit."""
     return tuple(UNITS.get(setting.unit, ()))
 
 
 def fitting_unit(setting: Setting, value: Any) -> str:
-    """The unit in which this value has one to three digits before the point, if there is one; else the default."""
+    """Return the unit in which this value has one to three digits before the point; the default if there is none."""
     units = units_of(setting)
     if not isinstance(value, int | float) or not units or not value:
         return units[0] if units else setting.unit
@@ -204,7 +204,7 @@ def fitting_unit(setting: Setting, value: Any) -> str:
 
 
 def text_of(value: Any, setting: Setting, unit: str) -> str:
-    """A value of the settings as text in this unit; "" for None; other input is returned unchanged."""
+    """Return a value as text in this unit; "" for None; values that are not finite numbers are formatted with `str`."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -217,7 +217,7 @@ def text_of(value: Any, setting: Setting, unit: str) -> str:
 
 
 def value_of(text: str, setting: Setting, unit: str) -> Any:
-    """The value of typed text: None if it is empty, the text itself if it is not a number, which the settings refuse.
+    """Return the value of typed text: None if empty, the text itself if not a number, which validation rejects.
 
     A unit after the number, such as "1.5 µm", replaces the unit shown.
     """
@@ -243,7 +243,7 @@ def value_of(text: str, setting: Setting, unit: str) -> Any:
 
 
 def range_of(setting: Setting, unit: str) -> str:
-    """Its range as text in this unit: "0 to 10", "above 0", "at least 1"; "" if there is none."""
+    """Return the range of a setting as text in this unit: "0 to 10", "above 0", "at least 1"; "" if there is none."""
     low, high = (
         None if end is None else float(Decimal(repr(end)) / _factor(setting, unit))
         for end in (setting.low, setting.high)

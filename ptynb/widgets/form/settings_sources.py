@@ -36,7 +36,7 @@ class PresetChoice(ipywidgets.HBox):
             return
         self.about.value = f'<span style="font-size:90%">{html.escape(PRESETS[name].about)}</span>'
         self._take(name)
-        self.choice.value = ""  # after an edit the settings are not the preset any more
+        self.choice.value = ""  # edited settings no longer equal the preset
 
 
 class SettingsFiles(ipywidgets.HBox):
@@ -69,7 +69,7 @@ class SettingsFiles(ipywidgets.HBox):
 
 
 def read_file(path: Path) -> Settings:
-    """The settings in a YAML file. Raises FileError, SettingsError."""
+    """Return the settings in a YAML file. Raises FileError, SettingsError."""
     if not path.is_file():
         raise FileError(
             f"{path} does not exist or is not a file; expected YAML settings. Save one first or enter another name.",
@@ -79,7 +79,7 @@ def read_file(path: Path) -> Settings:
 
 
 def write_file(path: Path, settings: Settings) -> None:
-    """Writes settings as YAML; an existing file is replaced. Raises FileError."""
+    """Write settings as YAML; an existing file is replaced. Raises FileError."""
     if path.is_dir() or not path.name:
         raise FileError(
             f"{str(path)!r} is a folder; expected the name of a file, such as settings.yaml.", code="file.not-writable"

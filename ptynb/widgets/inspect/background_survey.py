@@ -14,16 +14,16 @@ from ptynb.widgets.actions import repeat
 Progress = Callable[["BackgroundSurvey", Survey], None]
 Failed = Callable[["BackgroundSurvey", Exception], None]
 SHORTEST_INTERVAL, PROGRESS_SHARE = 1.0, 20.0
-"""Interval of reports [s], and how many times longer than the report itself it is at least."""
+"""Minimum interval of reports [s], and minimum ratio of this interval to the duration of a report."""
 BUSY_SECONDS, PAUSED_SECONDS = 0.02, 60.0
 REST = 0.25
-"""Rest after a portion, as a part of its time, in which other threads can work."""
+"""Pause after each portion, as a fraction of its duration, so that other threads can run."""
 
 
 class BackgroundSurvey:
-    """Surveys a scan in a thread until all patterns are read or `close` is called.
+    """Survey of a scan in a thread, until all patterns are read or `close` is called.
 
-    progress, failed: called in that thread. busy: whether the user waits for something; the survey rests meanwhile.
+    progress, failed: called in that thread. busy: whether the user waits for something; the survey pauses meanwhile.
     """
 
     def __init__(self, scan: Scan, progress: Progress, failed: Failed, busy: Callable[[], bool]) -> None:
@@ -34,31 +34,31 @@ class BackgroundSurvey:
         self.paused = False
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         repeat(self, "ptynb survey", 0.0, BackgroundSurvey._advance, BackgroundSurvey._fail, soon=self._wake)
 
     def pause(self, paused: bool) -> None:
-        """Suspends the survey, or continues it."""
+        """Suspend the survey, or continue it."""
         self.paused = paused
         self._wake.set()
 
     def wait(self, seconds: float = 60.0) -> None:
-        """Waits for its end. Raises TimeoutError."""
+        """Wait until the survey has ended. Raises TimeoutError."""
         if not self._ended.wait(seconds):
             raise TimeoutError(f"The survey is not complete after {seconds:g} s.")
 
     def close(self) -> None:
-        """Ends the thread after the current portion."""
+        """End the thread after the current portion."""
         self._ended.set()
         self._wake.set()
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """Whether the survey has ended."""
         return self._ended.is_set()
 
     def _advance(self) -> float:
-        """Reads a portion and reports; returns the seconds until the next one."""
+        """Read a portion of patterns and report progress; return the time until the next portion [s]."""
         if self.paused:
             return PAUSED_SECONDS
         if self._busy():

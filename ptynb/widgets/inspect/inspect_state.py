@@ -18,7 +18,7 @@ ROW = {"flex_flow": "row wrap", "align_items": "center", "overflow": "visible"}
 class InspectorState:
     """The scan, its survey and its earlier versions.
 
-    index: the pattern that is shown; chosen: the one chosen last, which will be shown. work: carries out actions of
+    index: the pattern that is shown; chosen: the one chosen last, which will be shown. work: executes actions of
     panels. show_pattern: shows another pattern. replaced: called after a change of the scan. clear: removes an error.
     tell: called with the lines of Python that do the same as clicks.
     """
@@ -44,7 +44,7 @@ class InspectorState:
         self._lines: tuple[str, ...] = ()
 
     def run(self, action: Callable[[], None], instead_of: str | None = None) -> None:
-        """Queues an action of the user; it removes the error of the last one."""
+        """Queue an action of the user, which removes the error of the last one."""
 
         def carry_out() -> None:
             self._clear()
@@ -53,9 +53,9 @@ class InspectorState:
         self.work.put(carry_out, instead_of)
 
     def replace(self, scan: Scan, lines: Sequence[str], *, earlier_lines: Sequence[str] = ()) -> None:
-        """Replaces the scan by the result of these lines.
+        """Replace the scan by the result of these lines.
 
-        earlier_lines: passed to `tell` before, and needed to repeat the change.
+        earlier_lines: lines that `lines` depend on and that were already passed to `tell`.
         """
         first = () if self._earlier else ("original = scan",)
         self._earlier.append((self.scan, self._lines))
@@ -65,7 +65,7 @@ class InspectorState:
             self.say(line)
 
     def undo(self) -> None:
-        """Restores the scan before the last change, if there is one."""
+        """Restore the scan before the last change, if there is one."""
         if self._earlier:
             scan, self._lines = self._earlier.pop()
             self._take(scan)
@@ -78,12 +78,12 @@ class InspectorState:
         return bool(self._earlier)
 
     def say(self, line: str) -> None:
-        """Passes a line of Python to `tell`."""
+        """Pass a line of Python to `tell`."""
         if self.tell is not None:
             self.tell(line)
 
     def need_survey(self) -> Survey:
-        """The survey. Raises ValueError before its first patterns."""
+        """Return the survey. Raises ValueError before it has any pattern."""
         if self.survey is None:
             raise InvalidValueError(
                 "The survey has no patterns yet; wait for the first ones.", code="scan.survey-incomplete"
@@ -108,14 +108,14 @@ class InspectorPanel(ipywidgets.VBox):
         super().__init__(list(children), layout=ipywidgets.Layout(overflow="visible"))
 
     def draw(self) -> None:
-        """Shows the current state; called when the panel becomes visible and after each progress of the survey."""
+        """Show the current state; called when the panel becomes visible and after each progress of the survey."""
         raise NotImplementedError
 
     def renew(self) -> None:
-        """Resets the panel for another scan; called before `draw`."""
+        """Reset the panel for another scan; called before `draw`."""
 
     def button(self, text: str, action: Callable[[], None], tooltip: str = "", icon: str = "") -> ipywidgets.Button:
-        """A button whose action is carried out in a thread of the inspector."""
+        """Return a button whose action is executed in a thread of the inspector."""
         button = ipywidgets.Button(
             description=text, icon=icon, tooltip=tooltip or text, layout=ipywidgets.Layout(width="auto")
         )
@@ -124,12 +124,12 @@ class InspectorPanel(ipywidgets.VBox):
 
 
 def row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
-    """Controls in a row that wraps."""
+    """Return controls in a row that wraps."""
     return ipywidgets.HBox(list(widgets), layout=ipywidgets.Layout(**ROW))
 
 
 def real(description: str, value: float, low: float, high: float, **given: Any) -> ipywidgets.BoundedFloatText:
-    """A field for a real number."""
+    """Return a field for a real number."""
     layout, style = ipywidgets.Layout(width="220px"), {"description_width": "initial"}
     return ipywidgets.BoundedFloatText(
         value=value, min=low, max=high, description=description, layout=layout, style=style, **given
@@ -137,12 +137,12 @@ def real(description: str, value: float, low: float, high: float, **given: Any) 
 
 
 def choice(description: str, options: Sequence[str]) -> ipywidgets.Dropdown:
-    """A menu of texts."""
+    """Return a menu of texts."""
     return ipywidgets.Dropdown(options=options, description=description, layout=ipywidgets.Layout(width="220px"))
 
 
 def number_list(indices: Sequence[int]) -> str:
-    """ "3, 7-9": integers in order, runs of three and more as ranges."""
+    """Return sorted integers as text, runs of three and more as ranges: "3, 7-9"."""
     parts: list[str] = []
     run: list[int] = []
     for index in [*sorted(set(indices)), None]:
@@ -155,7 +155,7 @@ def number_list(indices: Sequence[int]) -> str:
 
 
 def read_number_list(text: str, count: int) -> list[int]:
-    """The indices, below `count`, in a text such as "3, 7-9". Raises ValueError for another text."""
+    """Return the indices, below `count`, in a text such as "3, 7-9". Raises ValueError for another text."""
     indices: set[int] = set()
     for part in filter(None, (part.strip() for part in text.replace(";", ",").split(","))):
         first, dash, last = part.partition("-")

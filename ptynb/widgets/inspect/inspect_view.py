@@ -1,7 +1,7 @@
 """The inspector of a scan: facts, panels, a survey in the background, and the scan with all changes.
 
-Three threads serve it, none of them the kernel's: one reads and shows the chosen pattern, so that scrolling waits for
-nothing else; one carries out actions of the panels; one surveys the scan while both are idle.
+It has three threads besides the kernel's: one reads and shows the chosen pattern, so that scrolling waits for nothing
+else; one executes actions of the panels; one surveys the scan while the other two are idle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
 class Inspect(Whole):
     """The inspector of a scan; see `inspect`.
 
-    tell: called with each line of Python that does the same as a click, with the scan as `scan` and the mask as `mask`.
+    tell: called with each line of Python equivalent to a click, with the scan as `scan` and the mask as `mask`.
     on_scan: called with the scan after each change. Both are called in a thread of the inspector.
     """
 
@@ -79,16 +79,16 @@ class Inspect(Whole):
 
     @property
     def excluded(self) -> list[int]:
-        """The patterns on the list of those to exclude."""
+        """Indices of the patterns to exclude."""
         return self.positions.excluded
 
     def choose(self, index: int) -> None:
-        """Shows a pattern, and returns immediately; of several calls in a row only the last one reads a pattern."""
+        """Show a pattern; return immediately: of several calls in a row only the last one reads a pattern."""
         chosen = self.state.chosen = min(max(index, 0), len(self.state.scan) - 1)
         self._reading.put(lambda: self._show_pattern(chosen), instead_of="pattern")
 
     def settle(self, seconds: float = 60.0) -> None:
-        """Waits until all actions are carried out and the survey is complete. Raises TimeoutError."""
+        """Wait until all actions are carried out and the survey is complete. Raises TimeoutError."""
         self._work.settle(seconds)
         if not self._pause.value:
             self._surveying.wait(seconds)
@@ -96,14 +96,14 @@ class Inspect(Whole):
         self._work.settle(seconds)
 
     def close(self) -> None:
-        """Closes the inspector and ends its threads."""
+        """Close the inspector and end its threads."""
         self._ended = True
         self._surveying.close()
         self._reading.close()
         self._work.close()
         super().close()
 
-    # In the threads
+    # Executed in the threads
 
     def _show_pattern(self, index: int) -> None:
         self.state.index = min(index, len(self.state.scan) - 1)  # the scan may have become shorter
@@ -141,7 +141,7 @@ class Inspect(Whole):
             put(self._problems[2], complaint(f"The survey failed: {error}"))
 
     def _replaced(self) -> None:
-        """Starts again with another scan."""
+        """Reset the panels and start a survey for another scan."""
         with self._drawing:
             self._surveying.close()
             put(self._facts, facts(self.scan))
@@ -181,7 +181,7 @@ class Inspect(Whole):
         put(self._problems[0], complaint(error))
 
     def _action_failed(self, error: Exception | None) -> None:
-        if error is not None:  # drawing, which nobody clicked, does not remove the error of a click
+        if error is not None:  # drawing does not remove the error of a click
             put(self._problems[1], complaint(error))
 
     def _clear(self) -> None:
@@ -191,8 +191,8 @@ class Inspect(Whole):
 def inspect(scan: Scan) -> Inspect:
     """Return an inspector of a scan: patterns, virtual images, statistics, mask, positions and preparation.
 
-    As the last line of a cell it appears below it. It reads a few patterns at a time, so that a scan may be larger than
-    memory.
+    It is displayed if it is the last expression of a notebook cell. It reads a few patterns at a time, so that a scan
+    may be larger than memory.
 
     Parameters
     ----------

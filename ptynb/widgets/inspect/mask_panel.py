@@ -1,4 +1,4 @@
-"""The mask: bad pixels found and added, painting by brush, undo, files."""
+"""The mask panel: detection of bad pixels, painting with a brush, undo, files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURE = "mask"
 
 
 class MaskPanel(InspectorPanel):
-    """Edits a mask, which becomes the scan's with Use mask. It is stored centred, as the picture."""
+    """Editor of a mask, which "Use mask" sets in the scan. It is stored centred, as the picture."""
 
     title = "Mask"
 
@@ -74,7 +74,7 @@ class MaskPanel(InspectorPanel):
         return np.fft.ifftshift(mask) if is_shifted(self.state.scan) else mask
 
     def draw(self) -> None:
-        """The mean pattern, or the chosen one before the survey, with the mask over it."""
+        """Draw the mean pattern, or the chosen one before the survey, with the mask over it."""
         scan, survey, good = self.state.scan, self.state.survey, self._history.mask
         counts = pattern_of(scan, self.state.index) if survey is None else centred(scan, survey.mean)
         found = None if self._found is None else ~centred(scan, self._found.mask)
@@ -85,7 +85,7 @@ class MaskPanel(InspectorPanel):
         self._add_found.disabled, self._undo.disabled = not new, not self._history.changed
 
     def renew(self) -> None:
-        """The mask of another scan."""
+        """Reset the panel to the mask of another scan."""
         self._history, self._found = MaskHistory(_mask_of(self.state)), None
         self._lines = []
         for field, side in zip((self._y, self._x), self.state.scan.pattern_shape, strict=True):
@@ -99,7 +99,7 @@ class MaskPanel(InspectorPanel):
         self.draw()
 
     def _say_first_line(self) -> None:
-        """Defines `mask` before the first line that uses it."""
+        """Add the line that defines `mask` before the first line that uses it."""
         if not self._lines:
             self.state.say(self._first_line())
 
@@ -174,6 +174,6 @@ def _mask_of(state: InspectorState) -> Array:
 
 
 def _counts(found: BadPixels) -> str:
-    """The number of bad pixels by kind: "3 hot, 0 dead, ..."."""
+    """Return the number of bad pixels by kind: "3 hot, 0 dead, ..."."""
     kinds = {"hot": found.hot, "dead": found.dead, "stuck": found.stuck, "not finite": found.lost}
     return ", ".join(f"{int(pixels.sum())} {kind}" for kind, pixels in kinds.items())

@@ -14,40 +14,40 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 SCALES = ("log", "linear", "gamma")
 MASKED, FOUND = (230, 159, 0), (86, 180, 233)
-"""Orange and sky blue, which are distinguishable with colour blindness."""
+"""Colours of masked and of detected bad pixels: orange and sky blue, distinguishable with colour blindness."""
 
 
 def is_shifted(scan: Scan) -> bool:
-    """Whether the scan's patterns have their zero frequency at index 0."""
+    """Return whether the scan's patterns have their zero frequency at index 0."""
     return scan.is_far_field and not scan.centred
 
 
 def centred(scan: Scan, field: Array) -> Array:
-    """A field (y, x) in the order of the patterns, with the zero frequency in the middle."""
+    """Return a field (y, x) in the order of the patterns, with the zero frequency in the middle."""
     return np.fft.fftshift(field) if is_shifted(scan) else field
 
 
 def pattern_of(scan: Scan, index: int) -> Array:
-    """A pattern (y, x), centred; bad pixels and values that are not finite are 0."""
+    """Return a pattern (y, x), centred; bad pixels and values that are not finite are 0."""
     counts = scan.frames.read(index, index + 1)[0].astype(np.float64)
     good = np.isfinite(counts) if scan.mask is None else np.isfinite(counts) & scan.mask
     return centred(scan, np.where(good, counts, 0))
 
 
 def scaled(counts: Array, scale: str, exponent: float) -> Array:
-    """Counts on a scale; negative ones are 0 except on the linear scale."""
+    """Return counts on a scale; negative ones are 0 except on the linear scale."""
     if scale == "linear":
         return counts
     return np.log10(np.maximum(counts, 0) + 1) if scale == "log" else np.maximum(counts, 0) ** exponent
 
 
 def unit_of(scale: str, exponent: float, unit: str = "counts") -> str:
-    """The unit of values on a scale."""
+    """Return the unit of values on a scale."""
     return {"linear": unit, "log": f"log10(1 + {unit})", "gamma": f"({unit})^{exponent:g}"}[scale]
 
 
 def pattern_picture(counts: Array, name: str, title: str, scale: str, exponent: float, unit: str = "counts") -> Picture:
-    """The picture of a pattern, from 0 or its smallest value to its largest."""
+    """Return the picture of a pattern, from 0 or its smallest value to its largest."""
     values = scaled(counts, scale, exponent)
     low, high = min(0.0, float(values.min())), float(values.max())
     limits = (low, high if high > low else low + 1.0)
@@ -56,7 +56,7 @@ def pattern_picture(counts: Array, name: str, title: str, scale: str, exponent: 
 
 
 def mask_picture(counts: Array, good: Array, found: Array | None, name: str, title: str) -> Picture:
-    """The logarithm of a pattern (y, x) in greys; masked pixels are orange, bad ones not masked yet blue."""
+    """Return the logarithm of a pattern (y, x) in greys; masked pixels are orange, bad ones not yet masked blue."""
     values = scaled(counts, "log", 1.0)
     values = values / max(float(values[good].max(initial=0)), 1e-9)
     colours = images.coloured(values, (0.0, 1.0))
@@ -68,7 +68,7 @@ def mask_picture(counts: Array, good: Array, found: Array | None, name: str, tit
 
 
 def show(viewer: Viewer, pictures: Sequence[Picture]) -> None:
-    """Shows pictures after the browser has drawn the last ones; waits a second at most."""
+    """Show pictures after the browser has drawn the last ones; wait a second at most."""
     while not viewer.ready:
         time.sleep(0.005)
     viewer.show(pictures)

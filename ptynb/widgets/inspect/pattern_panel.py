@@ -16,11 +16,11 @@ from ptynb.widgets.inspect.scan_facts import pattern_note
 from ptynb.widgets.viewer.viewer import Viewer
 
 DOTS = 400
-"""Number of positions up to which they are marked by default; more would hide the map."""
+"""Maximum number of positions that are marked by default; more would hide the map."""
 
 
 class PatternPanel(InspectorPanel):
-    """Chooses a pattern by a click on the map, by index, or by buttons."""
+    """Choice of a pattern by a click on the map, by index, or by buttons."""
 
     def __init__(self, state: InspectorState) -> None:
         last = len(state.scan) - 1
@@ -63,14 +63,14 @@ class PatternPanel(InspectorPanel):
         self.scale.observe(lambda change: setattr(self.exponent, "disabled", change["new"] != "gamma"), "value")
 
     def draw(self) -> None:
-        """The map of the patterns surveyed so far."""
+        """Draw the map of the patterns surveyed so far."""
         if self._map is None:
             self._map = PositionMap(self.state.scan)
         show(self._map_view, [self._map.picture(self.state.survey, self._kind.value, self._radius.value)])
         self._mark()
 
     def draw_pattern(self) -> None:
-        """Reads the chosen pattern and shows it."""
+        """Read the chosen pattern and show it."""
         scan, index = self.state.scan, self.state.index
         self._counts = pattern_of(scan, index)
         title = f"pattern {index}"
@@ -80,12 +80,12 @@ class PatternPanel(InspectorPanel):
         self._mark()
 
     def renew(self) -> None:
-        """Resets the map and the limit of the index."""
+        """Reset the map and the limit of the index."""
         self._map = None
         self._number.max = len(self.state.scan) - 1
 
     def _follow(self) -> None:
-        """Shows the index of a pattern that was chosen elsewhere, unless another one was chosen since."""
+        """Show the index of a pattern that was chosen elsewhere, unless another one was chosen since."""
         if self.state.chosen != self.state.index:
             return
         self._follower = threading.get_ident()
@@ -128,7 +128,7 @@ class PatternPanel(InspectorPanel):
 
 
 def _half(widget: ipywidgets.Widget) -> ipywidgets.Box:
-    """A view of half the width, or the whole width of a narrow page."""
+    """Return a view of half the width, or the whole width of a narrow page."""
     return ipywidgets.Box(
         [widget], layout=ipywidgets.Layout(flex="1 1 390px", overflow="visible", min_width="0", margin="0 6px")
     )

@@ -16,7 +16,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.snapshot import Array, Picture
 
 SIDE = 384
-"""Pixels of the longer side of the map."""
+"""Longer side of the map [pixels]."""
 KINDS = ("counts", "bright field", "dark field", "brightest", "centre of mass", "centre of mass y", "centre of mass x")
 NAME = "map"
 
@@ -38,16 +38,16 @@ class PositionMap:
         """Positions (pattern, yx) in pixels of the picture, from the outer corner of the first pixel."""
 
     def pattern_at(self, y: float, x: float) -> int:
-        """The pattern nearest to a point of the picture."""
+        """Return the pattern nearest to a point of the picture."""
         return int(self._tree.query(self._low + np.array([y, x]) * self._spacing)[1])
 
     def image(self, values: Array, seen: Array) -> Array:
-        """The picture (y, x) of a value for each pattern, from those surveyed (pattern,); 0 where none is near."""
+        """Return the picture (y, x) of values (pattern,), from surveyed patterns `seen` only; 0 where none is near."""
         nearest = self._nearest_of(seen)
         return np.where(nearest >= 0, np.nan_to_num(values)[nearest], 0)
 
     def picture(self, seen: Survey | None, kind: str, radius: float) -> Picture:
-        """The virtual image of this kind; radius: of the bright field [detector pixels], 0: from the mean pattern."""
+        """Return a virtual image; radius: of the bright field [detector pixels], 0: found in the mean pattern."""
         pixel = None if self._pixel is None else (self._pixel[0] * self._spacing, self._pixel[1] * self._spacing)
         if seen is None:
             return images.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
@@ -58,7 +58,7 @@ class PositionMap:
         return images.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
 
     def _nearest_of(self, seen: Array) -> Array:
-        """The nearest surveyed pattern of each pixel (y, x); -1 where all are far."""
+        """Return the nearest surveyed pattern of each pixel (y, x); -1 where all are far."""
         count = int(seen.sum())
         if self._nearest is None or self._nearest[0] != count:
             known = np.flatnonzero(seen)
@@ -78,7 +78,7 @@ class PositionMap:
 
 
 def virtual(seen: Survey, kind: str, radius: float) -> tuple[Array, str]:
-    """A value for each pattern (pattern,), NaN if not surveyed, and its unit."""
+    """Return a value for each pattern (pattern,), NaN if not surveyed, and its unit."""
     if kind in ("bright field", "dark field"):
         edge = radius or bright_radius(seen)
         return (seen.annulus(0, edge) if kind == "bright field" else seen.annulus(edge)), "counts"
@@ -92,7 +92,7 @@ def virtual(seen: Survey, kind: str, radius: float) -> tuple[Array, str]:
 
 
 def _usual_distance(tree: cKDTree, positions: Array) -> float:
-    """The 90th percentile of the distance to the nearest neighbour; 1 for a single position."""
+    """Return the 90th percentile of the distance to the nearest neighbour; 1 for a single position."""
     if len(positions) < 2:
         return 1.0
     some = positions[:: max(1, len(positions) // 5000)]

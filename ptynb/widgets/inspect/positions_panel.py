@@ -14,7 +14,7 @@ from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
 
 LISTED = 500
-"""Largest number of suspicious patterns in the list; the text above counts all."""
+"""Maximum number of suspicious patterns in the list; the text above it states the total."""
 
 
 class PositionsPanel(InspectorPanel):
@@ -70,14 +70,14 @@ class PositionsPanel(InspectorPanel):
 
     @property
     def excluded(self) -> list[int]:
-        """The patterns to exclude, in order. Raises ValueError for an invalid list."""
+        """Sorted indices of the patterns to exclude. Raises ValueError for an invalid list."""
         return read_number_list(self._left_out.value, len(self.state.scan))
 
     def draw(self) -> None:
-        """Nothing is drawn without a click, as it takes seconds for large scans."""
+        """Do nothing: results are computed on a click, as this takes seconds for large scans."""
 
     def renew(self) -> None:
-        """Removes the results for the earlier scan."""
+        """Remove the results for the earlier scan."""
         self._rotation, self._suspicious = None, []
         self._rotate.disabled = True
         self._list.offer([])

@@ -13,12 +13,12 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 
 MEAN_OF = 256
-"""Number of patterns in the mean by which a scan is centred."""
+"""Number of patterns whose mean determines the centre of a scan."""
 
 
 @dataclass(frozen=True)
 class PreparationStep:
-    """A change of a scan and the line of Python that makes it."""
+    """A preparation step: a function of the scan and the equivalent line of Python."""
 
     line: str
     apply: Callable[[Scan], Scan]
@@ -26,7 +26,7 @@ class PreparationStep:
 
 @dataclass(frozen=True)
 class PreparationKind:
-    """A kind of step: its name, the meaning of its number ("": none), the default, and the step for a text."""
+    """A kind of step: name, meaning of its parameter ("": none), default, and a function from text to step."""
 
     name: str
     number: str

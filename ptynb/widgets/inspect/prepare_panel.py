@@ -16,7 +16,7 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 
 class PreparePanel(InspectorPanel):
-    """Previews and applies steps of preparation."""
+    """Preview and application of preparation steps."""
 
     title = "Prepare"
 
@@ -48,7 +48,7 @@ class PreparePanel(InspectorPanel):
         self._tell()
 
     def draw(self) -> None:
-        """Draws the chosen pattern before and after the steps."""
+        """Draw the chosen pattern before and after the steps."""
         after, index = self._scans[-1], self.state.index
         pictures = [
             pattern_picture(
@@ -59,7 +59,7 @@ class PreparePanel(InspectorPanel):
         show(self._view, pictures)
 
     def renew(self) -> None:
-        """Updates the panel after the steps were applied or the scan changed."""
+        """Update the panel after the steps were applied or the scan changed."""
         self._steps, self._scans = [], [self.state.scan]
         self._tell()
 

@@ -12,7 +12,7 @@ from ptynb.data.snapshot import Array
 
 
 def facts(scan: Scan) -> str:
-    """The facts of a scan as a line of HTML."""
+    """Return the facts of a scan as a line of HTML."""
     height, width = scan.object_frame(0).shape
     entries = [
         f"<b>{html.escape(scan.name)}</b>",
@@ -32,13 +32,13 @@ def facts(scan: Scan) -> str:
 
 
 def pattern_note(scan: Scan, index: int, counts: Array) -> str:
-    """Counts and position of a pattern (y, x)."""
+    """Return counts and position of a pattern (y, x)."""
     y, x = scan.positions[index]
     return f"{counts.sum():,.0f} counts, maximum {counts.max():,.0f}; position y {y:.2f}, x {x:.2f} object pixels"
 
 
 def progress(seen: Survey | None, patterns: int, *, paused: bool) -> str:
-    """The progress of a survey as a bar and text (HTML)."""
+    """Return the progress of a survey as a bar and text (HTML)."""
     done = 0 if seen is None else seen.patterns
     state = "complete" if done == patterns else "paused" if paused else "running in the background"
     return (
@@ -48,7 +48,7 @@ def progress(seen: Survey | None, patterns: int, *, paused: bool) -> str:
 
 
 def histogram(seen: Survey, width: int = 420, height: int = 150) -> str:
-    """SVG histogram of the counts of pixels, by octaves, on a logarithmic axis."""
+    """Return an SVG histogram of the counts of pixels, by octaves, on a logarithmic axis."""
     filled = np.flatnonzero(seen.octaves[1:])
     first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (20, 20)
     numbers = [int(seen.octaves[0]), *seen.octaves[1 + first : last + 2].tolist()]
@@ -76,7 +76,7 @@ def histogram(seen: Survey, width: int = 420, height: int = 150) -> str:
 
 
 def _short(number: float) -> str:
-    """A number with few characters: 512, 32k, 1M."""
+    """Return a number with few characters: 512, 32k, 1M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= size:
             return f"{number / (1e3 if letter == 'k' else size):.0f}{letter}"

@@ -26,7 +26,7 @@ class StatisticsPanel(InspectorPanel):
             control.observe(lambda _: self.state.run(self.draw, instead_of="statistics"), "value")
 
     def draw(self) -> None:
-        """The three pictures and the histogram."""
+        """Draw the three pictures and the histogram."""
         survey, scan = self.state.survey, self.state.scan
         if survey is None:
             return

@@ -1,4 +1,4 @@
-"""The controls of the live view, and the fields that they are made of. Each does what one line of Python does."""
+"""The controls of the live view, and their input fields. Each corresponds to one line of Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptynb.widgets.live.protocol import Watched
 
 LEARNING_RATES = {"object": "Object learning rate", "probe": "Probe learning rate"}
 PARTS = tuple(name for name in Settings.model_fields if hasattr(getattr(Settings(), name), "learning_rate"))
-"""Parts of the model with a learning rate, which can be frozen."""
+"""Components with a learning rate, which can be frozen."""
 MOST_EPOCHS = 1_000_000
 
 
@@ -28,13 +28,13 @@ class Field:
         widget.observe(self._changed, "value")
 
     def show(self, value: Any) -> None:
-        """Shows a value in place of what was typed."""
+        """Show a value in place of user input."""
         self._followed = self._shown = value  # first: the widget's observer compares with it
         if self.widget.value != value:
             self.widget.value = value
 
     def follow(self, value: Any) -> None:
-        """Shows a value if it differs from the last one, so that an unfinished edit is not overwritten."""
+        """Show a value if it differs from the last one, so that an unfinished edit is not overwritten."""
         if value != self._followed:
             self.show(value)
 
@@ -45,21 +45,21 @@ class Field:
 
 
 def row(*widgets: ipywidgets.Widget, **layout: Any) -> ipywidgets.HBox:
-    """Widgets in a row that wraps."""
+    """Return widgets in a row that wraps."""
     return ipywidgets.HBox(
         [*widgets], layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible", **layout)
     )
 
 
 def checkbox(text: str, value: bool, tooltip: str = "", width: str = "auto") -> ipywidgets.Checkbox:
-    """A checkbox with its label to the right."""
+    """Return a checkbox with its label to the right."""
     return ipywidgets.Checkbox(
         value, description=text, tooltip=tooltip or text, indent=False, layout=ipywidgets.Layout(width=width)
     )
 
 
 def whole_number(text: str, value: int, least: int, most: int, width: str, tooltip: str) -> ipywidgets.BoundedIntText:
-    """A field for an integer."""
+    """Return a field for an integer."""
     return ipywidgets.BoundedIntText(
         value,
         min=least,
@@ -73,7 +73,7 @@ def whole_number(text: str, value: int, least: int, most: int, width: str, toolt
 
 
 class Controls:
-    """Buttons, learning rates and checkboxes that freeze a part; `follow` updates them."""
+    """Buttons, learning rates and checkboxes that freeze a component; `follow` updates them."""
 
     def __init__(self, recon: Watched, actions: Actions) -> None:
         self._recon, self._actions = recon, actions
@@ -123,7 +123,7 @@ class Controls:
         )
 
     def follow(self, state: str, moving: set[str]) -> None:
-        """Enables what can be done in this state and shows current values. moving: parts that are optimised now."""
+        """Enable the controls for this state and show current values. moving: components that are optimised now."""
         usable = {
             "Pause": state == "running",
             "Resume": state == "paused",

@@ -15,14 +15,14 @@ CELL = 'style="padding:0 14px 0 0;text-align:left;white-space:nowrap"'
 
 
 def state_of(recon: Watched, status: Status) -> str:
-    """The state of a reconstruction: failed, closed, recovering, or the state of its engines."""
+    """Return the state of a reconstruction: failed, closed, recovering, or the state of its engines."""
     if recon.failure is not None:
         return "failed"
     return "closed" if recon.closed else "recovering" if recon.recovering else status.state
 
 
 def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch]) -> str:
-    """State, epoch, loss, speed, engines and batch in a row."""
+    """Return state, epoch, loss, speed, engines and batch in a row."""
     epoch = f"epoch <b>{status.epoch}</b> of {status.target}" if status.target else f"epoch <b>{status.epoch}</b>"
     if status.update:
         epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
@@ -39,7 +39,7 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
 
 
 def _scaling_hint(settings: Settings, engines: int) -> str:
-    """If each engine has its own batch: how to scale learning rates to the global batch."""
+    """Return, if each engine has its own batch, a hint how to scale learning rates to the global batch."""
     each = settings.batch_per == "engine" and engines > 1
     return (
         f"; settings.scale_for_engines({engines}) scales learning rates chosen for a batch of {settings.batch} to it"
@@ -49,7 +49,7 @@ def _scaling_hint(settings: Settings, engines: int) -> str:
 
 
 def change_table(changes: Sequence[Change]) -> str:
-    """A table of the latest changes of settings."""
+    """Return a table of the latest changes of settings."""
     if not changes:
         return ""
     rows = "".join(
@@ -61,7 +61,7 @@ def change_table(changes: Sequence[Change]) -> str:
 
 
 def health_table(engines: Sequence[Health]) -> str:
-    """A table with a row for each engine."""
+    """Return a table with a row for each engine."""
     if not engines:
         return ""
     rows = "".join(
@@ -74,7 +74,7 @@ def health_table(engines: Sequence[Health]) -> str:
 
 
 def health_cells(one: Health, engines: int) -> tuple[str, ...]:
-    """The cells of an engine's row."""
+    """Return the cells of an engine's row."""
     speed = "–" if one.patterns_per_second is None else f"{one.patterns_per_second:,.0f}"
     return (
         str(one.rank),

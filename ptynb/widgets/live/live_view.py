@@ -1,7 +1,7 @@
 """The live view: the state of a reconstruction while it runs, and its controls.
 
 It has three threads besides the kernel's: one updates pictures and figures at the rate of the screen, one
-requests what may take longer (patterns, positions, the state of engines), one carries out clicks in order. Callbacks of
+requests what may take longer (patterns, positions, the state of engines), one executes clicks in order. Callbacks of
 widgets only put an action in a queue, so that a click never waits for a picture.
 """
 
@@ -32,7 +32,7 @@ HEALTH_SECONDS = 2.0
 TEXT_SECONDS = 0.5
 """Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
 TRIES = 4
-"""How often within the interval of pictures the screen is checked again when it was not ready."""
+"""Number of checks per interval of pictures while the screen is not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
 """The three threads; each may have an error to show."""
 NO_PICTURES = ("failed", "closed", "recovering")
@@ -42,7 +42,7 @@ NO_PICTURES = ("failed", "closed", "recovering")
 class Live(Whole):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
-    tell: called with the line of Python that does the same as a click, after the click was carried out.
+    tell: called with the line of Python equivalent to a click, after the click was carried out.
     """
 
     tell: Tell | None = None
@@ -99,7 +99,7 @@ class Live(Whole):
             repeat(self, name, seconds, work, complain, soon=soon, over=lambda view: view._recon.closed)
 
     def _beside(self) -> ipywidgets.HBox:
-        """The curves, and the tables beside them."""
+        """Return the curves with the tables beside them."""
         above = row(self._over, self._controls.r_factor.widget, grid_gap="2px 12px")
         wide = ipywidgets.Layout(width="480px", max_width="100%", overflow="visible")
         tables = ipywidgets.VBox([self._health, self._record], layout=ipywidgets.Layout(overflow="visible"))
@@ -108,7 +108,7 @@ class Live(Whole):
         return beside
 
     def close(self) -> None:
-        """Closes the view and ends its threads; the reconstruction continues."""
+        """Close the view and end its threads; the reconstruction continues."""
         self._ended.set()
         self._actions.close()
         self._update_soon()
@@ -122,7 +122,7 @@ class Live(Whole):
     # The thread that updates the view
 
     def refresh(self) -> float | None:
-        """Shows the current state, and new pictures if the screen is ready for them.
+        """Show the current state, and new pictures if the screen is ready for them.
 
         Returns the seconds until the next try if there are new pictures and the screen is not ready.
         """
@@ -152,7 +152,7 @@ class Live(Whole):
         return None
 
     def _text_is_due(self, state: str) -> bool:
-        """Every `TEXT_SECONDS`; immediately after a change of settings or choice, and at the end."""
+        """Return whether text is due: every `TEXT_SECONDS`, after a change of settings or choice, and at the end."""
         subject, now = (state, self._recon.changes[-1:], self._over.value), time.monotonic()
         if subject == self._text_of and now - self._text_at < TEXT_SECONDS and not self._recon.closed:
             return False
@@ -174,7 +174,7 @@ class Live(Whole):
     # The thread for requests that may take longer
 
     def request(self) -> None:
-        """Shows the chosen pattern, positions, and the state of the engines."""
+        """Show the chosen pattern, positions, and the state of the engines."""
         status = self._recon.last_status()
         if status is None or status.state == "loading" or state_of(self._recon, status) in NO_PICTURES:
             return
@@ -185,7 +185,7 @@ class Live(Whole):
             self._positions_of = state
         if time.monotonic() - self._health_at >= HEALTH_SECONDS:
             put(self._health, health_table(self._recon.health()))
-            self._health_at = time.monotonic()  # afterwards: a request that failed is repeated at the next turn
+            self._health_at = time.monotonic()  # last, so that a failed request is repeated in the next turn
 
     # Clicks
 
@@ -212,14 +212,14 @@ class Live(Whole):
     # Errors
 
     def _show_failure(self, failure: Exception | None) -> None:
-        """Shows the failure of the reconstruction; errors from before it began or ended are removed."""
+        """Show the failure of the reconstruction; errors from before it began or ended are removed."""
         if failure is not self._failure:
             self._failure = failure
             self._errors.clear()
             self._show_message()
 
     def _complain(self, error: Exception | str | None, thread: str = ACTION) -> None:
-        """Shows an error of a thread in place of its last one; None: removes it."""
+        """Show an error of a thread in place of its last one; None: removes it."""
         if error is not None or thread in self._errors:
             self._errors[thread] = complaint(error)
             self._show_message()
@@ -234,7 +234,7 @@ class Live(Whole):
 def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[ipywidgets.Widget] = ()) -> Live:
     """Return a view of a reconstruction while it runs: pictures, patterns, curves, engines, and controls.
 
-    As the last line of a cell it appears below it. A reconstruction can have several views.
+    It is displayed if it is the last expression of a notebook cell. A reconstruction can have several views.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from ptynb.widgets.viewer.viewer import Viewer
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
 MOST_MODES = 12
 REST = 20.0
-"""Pictures take at most 1 in this number of parts of the time of updates."""
+"""Ratio of the pause after pictures to their cost, which limits the share of time that pictures take from updates."""
 PROBE_SECONDS = 0.25
 """Interval of pictures of the probe, which changes slowly and costs a page as much as the object."""
 
@@ -84,7 +84,7 @@ class Panes:
         )
 
     def _fine_enough(self) -> int:
-        """Longest side of pictures: no more pixels than the screen shows; zooming in needs more."""
+        """Return the longest side of pictures [pixels]: no more than the screen resolves, which increases with zoom."""
         coarse = self.object.coarse
         return self._size if coarse == 1 or not self._longest else min(self._size, -(-self._longest // coarse))
 
@@ -94,12 +94,12 @@ class Panes:
         return self.object.ready
 
     def needs(self, epoch: int, update: int) -> bool:
-        """Whether a frame of this epoch and update would differ from what is shown."""
+        """Return whether a frame of this epoch and update would differ from what is shown."""
         now = epoch, update, self.request, moment_of(self._recon)
         return now != self._shown or (now != self._probe_shown and self._probe_is_due(self.request))
 
     def update(self) -> float:
-        """Requests pictures and shows them; returns the time until the next request [s]."""
+        """Request pictures and show them; return the time until the next request [s]."""
         settings = self._recon.settings  # after a change of structure there may be fewer slices and modes
         _limit(self._slice, settings.slices.count)
         _limit(self._object_mode, settings.object.modes)
@@ -129,7 +129,7 @@ class Panes:
         return REST * pictures.cost
 
     def _probe_is_due(self, request: RenderRequest) -> bool:
-        """Every `PROBE_SECONDS`, and immediately if the choice changed."""
+        """Return whether the probe is due: every `PROBE_SECONDS`, and immediately if the choice changed."""
         if self._probe_shown is None or self._probe_shown[2] != request:
             return True
         return time.monotonic() - self._probe_at >= PROBE_SECONDS
@@ -142,31 +142,31 @@ class Panes:
         return bool(self.positions.value) or self._chosen is not None
 
     def show_positions(self, start: Array, now: Array) -> None:
-        """Shows initial and current corners of the probe windows, (pattern, yx) [object pixels]."""
+        """Show initial and current corners of the probe windows, (pattern, yx) [object pixels]."""
         middle = np.asarray(self._recon.scan.pattern_shape) / 2
         self._centres = start + middle, now + middle
         self._marked = None
         self._draw_marks()
 
     def choose(self, index: int | None) -> None:
-        """Draws a ring around the position of this pattern."""
+        """Draw a ring around the position of this pattern."""
         self._chosen = index
         self._draw_marks()
 
     def nearest(self, y: float, x: float) -> int:
-        """The pattern whose window is centred nearest to a point of the object's pictures [array pixels]."""
+        """Return the pattern whose window is centred nearest to a point of the object's pictures [array pixels]."""
         if self._centres is None:
             self.show_positions(*self._recon.positions)
         assert self._centres is not None
         return int(np.square(self._centres[1] - (np.array([y, x]) + self._corner)).sum(1).argmin())
 
     def _draw_marks(self) -> None:
-        """Draws positions over each pane of the object, if they changed."""
+        """Draw positions over each pane of the object, if they changed."""
         panes = self.request.panes
-        wanted = (panes, self.positions.value, self._chosen, self._corner, id(self._centres))
-        if self._centres is None or wanted == self._marked:
+        key = (panes, self.positions.value, self._chosen, self._corner, id(self._centres))
+        if self._centres is None or key == self._marked:
             return
-        self._marked = wanted
+        self._marked = key
         start, now = (centres - self._corner for centres in self._centres)
         for pane in panes:
             if self.positions.value:
@@ -182,13 +182,13 @@ class Panes:
 
 
 def _limit(field: ipywidgets.BoundedIntText, count: int) -> None:
-    """Chooses the first value instead of one above the available number."""
+    """Reset the field to the first index if its value exceeds the available number."""
     if field.value > count:
         field.value = field.min
 
 
 def value_text(name: str, value: complex | float) -> str:
-    """The value under the cursor as text: '0.9982', '-0.312 rad', '0.9982 at 0.312 rad'."""
+    """Return the value under the cursor as text: '0.9982', '-0.312 rad', '0.9982 at 0.312 rad'."""
     if isinstance(value, complex):
         return f"{abs(value):.4g} at {cmath.phase(value):.3f} rad"
     return f"{value:.3f} rad" if name == "phase" else f"{value:.4g}"

@@ -35,17 +35,17 @@ class PatternViewer:
         self._shown: tuple[int, int, int, bool, Moment] | None = None
 
     def choose(self, index: int) -> None:
-        """Chooses the pattern to show."""
+        """Choose the pattern to show."""
         self.chosen = index
         self.number.show(index)
         self.viewer.layout.display = None
 
     def update(self, epoch: int, update: int) -> None:
-        """Requests and shows the chosen pattern if it differs from the one that is shown."""
+        """Request and show the chosen pattern if it differs from the one that is shown."""
         index = self.chosen
         moment, logarithmic = moment_of(self._recon), self._log.value
-        wanted = (index, epoch, update, logarithmic, moment)
-        if index is None or wanted == self._shown or not self.viewer.ready:
+        key = (index, epoch, update, logarithmic, moment)
+        if index is None or key == self._shown or not self.viewer.ready:
             return
         pair = self._recon.pattern(index)
         self.viewer.show(pictures_of(pair, logarithmic), epoch=pair.epoch, update=pair.update)
@@ -57,7 +57,7 @@ class PatternViewer:
 
 
 def pictures_of(pair: PatternPair, logarithmic: bool) -> tuple[Picture, Picture]:
-    """Pictures of both patterns with the limits of the measured one."""
+    """Return pictures of both patterns with the limits of the measured one."""
     measured, modelled = (_scaled(counts, pair.mask, logarithmic) for counts in (pair.measured, pair.modelled))
     limits = (0.0, max(float(measured.max()), 1e-6))
     unit = "log10(1 + counts)" if logarithmic else "counts"

@@ -9,7 +9,7 @@ from ptynb.data.snapshot import Array, Change, Epoch, Health, PatternPair, Pictu
 from ptynb.settings import Settings
 
 Tell = Callable[[str], None]
-"""Called with the line of Python that does the same as a click."""
+"""Called with the line of Python equivalent to a click."""
 
 Moment = tuple[tuple[Epoch, ...], tuple[Change, ...]]
 
@@ -56,5 +56,5 @@ class Watched(Protocol):
 
 
 def moment_of(recon: Watched) -> Moment:
-    """Distinguishes states of equal epoch and update, such as those of two branches or before and after a change."""
+    """Return a key of states of equal epoch and update, such as those of two branches or before and after a change."""
     return recon.epochs[-1:], recon.changes[-1:]

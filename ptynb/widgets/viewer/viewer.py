@@ -4,8 +4,8 @@ A frame is one message with all pictures. The browser confirms a frame when it i
 at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
 a cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
 
-Real pictures are sent as grey levels between limits. The browser does colours, contrast, zoom, overlays and values
-under the cursor, which therefore work while the kernel is busy.
+Real pictures are sent as grey levels between limits. The browser computes colours, contrast, zoom, overlays and
+values under the cursor, which therefore work while the kernel is busy.
 
 Coordinates are (y, x) in pixels of the array behind a picture, from the outer corner of its first pixel: that pixel
 covers 0 to 1, and rounding down gives a pixel's index.
@@ -112,14 +112,14 @@ class Viewer(anywidget.AnyWidget):
         self.on_msg(self._received)
 
     def close(self) -> None:
-        """Closes the view and ends its thread."""
+        """Close the view and end its thread."""
         if self._questions is not None:
             self._questions.close()
         super().close()
 
     @property
     def value_at(self) -> ValueAt | None:
-        """Returns the exact value under the cursor as text; see the class."""
+        """Function that returns the exact value under the cursor as text; see the class."""
         return self._value_at
 
     @value_at.setter
@@ -145,7 +145,7 @@ class Viewer(anywidget.AnyWidget):
         return dict(self.frame["facts"])
 
     def show(self, pictures: Sequence[Picture], **facts: int) -> None:
-        """Sends one frame: a pane for each picture, in this order; facts are stored in `frame_facts`.
+        """Send one frame: a pane for each picture, in this order; facts are stored in `frame_facts`.
 
         Raises ValueError for two pictures of one name and for an unknown colour map.
         """
@@ -170,7 +170,7 @@ class Viewer(anywidget.AnyWidget):
     # Clicks, strokes and marks
 
     def on_click(self, callback: Clicked) -> None:
-        """Registers a function of (picture, y, x) that is called for each click, in array pixels; by keyboard: Enter.
+        """Register a function of (picture, y, x) that is called for each click, in array pixels; by keyboard: Enter.
 
         It should return immediately; its errors are shown in the viewer.
         """
@@ -178,18 +178,18 @@ class Viewer(anywidget.AnyWidget):
         self.clickable = True
 
     def on_stroke(self, callback: Stroked) -> None:
-        """Registers a function of (picture, path, radius, erase) that is called for each stroke; see `paint`.
+        """Register a function of (picture, path, radius, erase) that is called for each stroke; see `paint`.
 
         path: float64 (point, yx) in array pixels, at least one; radius [array pixels].
         """
         self._stroked.append(callback)
 
     def paint(self, name: str | None) -> None:
-        """Starts painting on a picture: a drag draws a stroke, the tools show brush and eraser; None ends it."""
+        """Start painting on a picture: a drag draws a stroke, the tools show brush and eraser; None ends it."""
         self.painted = name
 
     def mark(self, name: str, points: Array, *, chosen: int | None = None, moved: Array | None = None) -> None:
-        """Draws points over a picture, (point, yx) in array pixels; an empty array removes them.
+        """Draw points over a picture, (point, yx) in array pixels; an empty array removes them.
 
         chosen: index of the point with a ring. moved: (point, yx), ends of lines from each point.
         Raises ValueError for arrays of another shape and an invalid index.
@@ -214,7 +214,7 @@ class Viewer(anywidget.AnyWidget):
     # Messages of the browser
 
     def _received(self, _: Any, content: dict[str, Any], buffers: list[Any]) -> None:
-        """Handles a message of the browser; an invalid one, such as from another version, is shown as an error."""
+        """Handle a message of the browser; an invalid one, such as from another version, is shown as an error."""
         try:
             self.problem = ""
             kind, name = content["kind"], str(content["name"])
@@ -278,7 +278,7 @@ class Viewer(anywidget.AnyWidget):
 
 
 def _plain(picture: Picture) -> dict[str, Any]:
-    """A picture as plain values for the browser."""
+    """Return a picture as plain values for the browser."""
     return {
         "name": picture.name,
         "title": picture.title,
@@ -306,6 +306,6 @@ def _coordinates(what: str, values: Array) -> Array:
 
 
 def _with(values: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """A copy with another value for this name; None removes it."""
+    """Return a copy with another value for this name; None removes it."""
     others = {key: kept for key, kept in values.items() if key != name}
     return others if value is None else {**others, name: value}

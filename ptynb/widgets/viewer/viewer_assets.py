@@ -22,10 +22,10 @@ CYCLIC = ("twilight", "twilight_shifted")
 
 
 def script() -> str:
-    """The JavaScript module."""
+    """Return the JavaScript module."""
     return "\n".join((HERE / part).read_text(encoding="utf-8") for part in PARTS)
 
 
 def styles() -> str:
-    """The style sheet."""
+    """Return the style sheet."""
     return (HERE / "viewer.css").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 // Position of a picture in its pane. A view is {y, x, scale}: the centre of the pane as fractions of the picture, and
-// the magnification relative to the whole picture. Sizes of panes are in screen pixels, extents of pictures in pixels of the array.
+// the magnification relative to the whole picture. Sizes of panes are in screen pixels, extents of pictures in array
+// pixels.
 
 const MOST_SCALE = 400;
 const WHOLE = { y: 0.5, x: 0.5, scale: 1 };

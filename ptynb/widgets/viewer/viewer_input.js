@@ -1,4 +1,5 @@
-// Mouse and keyboard on a pane. `board` is the interface of the viewer: view(pane), look(pane, view), click, stroke, point.
+// Mouse and keyboard on a pane. `board` is the interface of the viewer: view(pane), look(pane, view), click, stroke,
+// point.
 
 const STILL = 4;
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
