@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ptynb
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def names_for_type_checkers() -> dict[str, str]:

@@ -27,7 +27,7 @@ from ptynb.settings import (
 )
 from ptynb.settings.constraints import GaussianBlur
 from tests.cases import CASES, MODES, a_scan
-from tests.engine import keep_work as work
+from tests.engine import checkpoint_work as work
 from tests.engine.ranks import Ranks
 from tests.raising import raises
 

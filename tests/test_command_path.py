@@ -6,7 +6,7 @@ import pytest
 
 import ptynb as pt
 from tests.cases import a_scan
-from tests.corridors import files_until_sent
+from tests.command_path import files_until_sent
 
 MOST_FILES = 5
 """From the assignment of a setting to the send; see `files_until_sent`."""
