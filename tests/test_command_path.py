@@ -1,4 +1,4 @@
-"""A command passes few files on its way from the user to an engine: who follows it walks little."""
+"""A command passes few files of ptynb between the user's call and the send to an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that goes on from a kept state is the one that never stopped, to the bit; and keeping changes nothing."""
+"""A run resumed from a checkpoint is bit-identical to one without interruption; writing checkpoints changes nothing."""
 
 from __future__ import annotations
 
