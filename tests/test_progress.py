@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ptynb import progress
 from ptynb.data.snapshot import Epoch
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def epoch(number):

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import ptynb
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def homes() -> dict[str, str]:

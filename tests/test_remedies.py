@@ -20,7 +20,7 @@ import ptynb as pt
 from ptynb import analysis, preparation
 from ptynb.data.scan import Scan
 from ptynb.simulation import illumination
-from tests.followed import Case, follow, hdf5
+from tests.remedy_cases import Case, follow, hdf5
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
 GEOMETRY = SIMULATED.geometry

@@ -1,5 +1,5 @@
 from ptynb.text import LONGEST, has_control_characters, in_one_line, quoted
-from tests.pairs import each
+from tests.parametrization import each
 
 
 @each(

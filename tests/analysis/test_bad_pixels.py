@@ -5,7 +5,7 @@ import numpy as np
 from ptynb import analysis, preparation
 from ptynb.data.patterns import ArrayFrames
 from ptynb.simulation.simulated_scan import simulate
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 PLANTED = {"hot": [(10, 40), (30, 31)], "dead": [(33, 30), (27, 36)], "stuck": [(32, 25)], "lost": [(5, 5)]}

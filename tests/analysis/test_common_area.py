@@ -7,7 +7,7 @@ from ptynb.analysis import Together, facts_of, settings_that_differ
 from ptynb.analysis.common_area import independence, placed
 from ptynb.data.snapshot import Epoch, Result
 from ptynb.settings import Settings
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WINDOW = (32, 32)

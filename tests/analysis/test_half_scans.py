@@ -9,7 +9,7 @@ from ptynb.analysis import split_scan
 from ptynb.analysis.half_scans import in_second_half
 from ptynb.data.patterns import ArrayFrames, HDF5Frames, SelectedFrames
 from ptynb.data.scan import Scan
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WINDOW = (8, 10)

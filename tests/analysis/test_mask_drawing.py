@@ -3,7 +3,7 @@ import numpy as np
 from ptynb import analysis
 from ptynb.analysis.mask_drawing import MaskHistory, painted
 from ptynb.simulation.simulated_scan import simulate
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 ALL = np.ones((20, 30), bool)

@@ -8,7 +8,7 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate
 from tests.analysis.scans import raster
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 SCAN = simulate(patterns=144, window=32, photons=1e5, seed=4)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from ptynb.analysis import unwrapped_phase, without_ramp
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 SHAPE = (60, 71)

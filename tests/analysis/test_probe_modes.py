@@ -3,7 +3,7 @@ import pytest
 
 from ptynb.analysis import caustic, focus_distance, mode_powers, orthogonal_modes
 from ptynb.analysis.probe_modes import propagated
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WAVELENGTH, PIXEL, WINDOW = 1e-10, (20e-9, 25e-9), (192, 100)

@@ -4,7 +4,7 @@ import scipy.optimize
 
 from ptynb.analysis import register
 from ptynb.analysis.registration import _Fit
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 

@@ -14,9 +14,9 @@ from ptynb import analysis, preparation
 from ptynb.analysis.scan_survey import Surveyor
 from tests.analysis.test_common_area import result
 from tests.analysis.test_registration import blobs
-from tests.followed import Case, follow
 from tests.preparation.scans import FAR
 from tests.preparation.test_bright_field_disc import disc_scan
+from tests.remedy_cases import Case, follow
 from tests.report.test_figure import RESULT, TRUTH
 
 FULL = blobs((64, 64))

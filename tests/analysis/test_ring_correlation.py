@@ -3,7 +3,7 @@ import pytest
 
 from ptynb.analysis import RingCorrelation, fourier_ring_correlation, spectral_snr
 from ptynb.analysis.ring_correlation import Rings, crossing, independent_counts, information_threshold, soft_window
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 

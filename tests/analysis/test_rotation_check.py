@@ -7,7 +7,7 @@ from ptynb import analysis, preparation
 from ptynb.analysis.scan_survey import Surveyor
 from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.test_rotation_fit import phase_scan, potential_gradient
 from tests.raising import raises
 

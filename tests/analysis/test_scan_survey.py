@@ -12,7 +12,7 @@ from ptynb.data.patterns import ArrayFrames, HDF5Frames
 from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate
 from tests.analysis.scans import made
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 SCAN = simulate(patterns=60, window=32, seed=2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ptynb.analysis import object_transfer_function, phase_retrieval_transfer_function
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 SHAPE = (32, 38)

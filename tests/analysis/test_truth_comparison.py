@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from ptynb.analysis import compare
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 AREA = (slice(12, 52), slice(14, 56))

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from ptynb.data.electrons import electron_speed, electron_wavelength, interaction_parameter, lorentz_factor
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 # Kirkland, Advanced Computing in Electron Microscopy: λ [pm] and σ [rad/(kV Å)].

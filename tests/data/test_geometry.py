@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.geometry import Geometry, energy_from_wavelength, metres_to_pixels, wavelength_from_energy
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 # h c as CODATA 2018 prints it, in keV Å: apart from the constants in the package.

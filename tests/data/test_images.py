@@ -17,7 +17,7 @@ from ptynb.data.images import (
     reduction_for,
     side_by_side,
 )
-from tests.pairs import each
+from tests.parametrization import each
 
 HOT = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 7)], axis=1).astype(np.uint8)
 

@@ -17,7 +17,7 @@ from ptynb.data.patterns import (
     frames_of,
 )
 from ptynb.data.scan import Scan
-from tests.pairs import each
+from tests.parametrization import each
 
 COUNT, WINDOW = 23, (6, 8)
 PATTERNS = np.random.default_rng(0).integers(0, 60000, (COUNT, *WINDOW)).astype(np.uint16)

@@ -8,7 +8,7 @@ import pytest
 from ptynb.data.scaling_result import ScalingTest, ScalingTrial
 from ptynb.data.snapshot import Epoch
 from ptynb.table import Table, duration, gigabytes
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def trial(engines, threads, number, *seconds):

@@ -3,7 +3,7 @@ import pytest
 
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 GEOMETRY = Geometry(wavelength=1e-10, distance=2.0, detector_pixel=(50e-6, 100e-6))

@@ -21,7 +21,7 @@ from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, newest_state, states
 from ptynb.settings import Checkpointing, Probe, Settings
 from tests.cases import a_scan
-from tests.engine import keep_work as work
+from tests.engine import checkpoint_work as work
 from tests.engine.ranks import Ranks
 from tests.engine.work import loaded, obeyed
 from tests.raising import raises
@@ -196,7 +196,7 @@ def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["nowhere.at_all:note", "tests.engine.keep_work:nothing", "tests.engine.keep_work:handed"]
+    "name", ["nowhere.at_all:note", "tests.engine.checkpoint_work:nothing", "tests.engine.checkpoint_work:handed"]
 )
 def test_a_transfer_that_is_no_function_is_refused(name: str) -> None:
     with raises("checkpoint.invalid-transfer", name):
@@ -207,8 +207,10 @@ def test_a_transfer_that_is_no_function_is_refused(name: str) -> None:
 
 def test_transfer_is_handed_each_whole_file_and_its_failure_is_told_once(tmp_path: Path) -> None:
     work.handed.clear()
-    good = Checkpointing(folder=tmp_path / "good", transfer="tests.engine.keep_work:note", pictures=1000, **ON_REQUEST)
-    bad = Checkpointing(folder=tmp_path / "bad", transfer="tests.engine.keep_work:refuse", **ON_REQUEST)
+    good = Checkpointing(
+        folder=tmp_path / "good", transfer="tests.engine.checkpoint_work:note", pictures=1000, **ON_REQUEST
+    )
+    bad = Checkpointing(folder=tmp_path / "bad", transfer="tests.engine.checkpoint_work:refuse", **ON_REQUEST)
     for keep in (good, bad):
         worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=keep)
         kept_now(worker)

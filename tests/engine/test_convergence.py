@@ -13,7 +13,7 @@ from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
 from ptynb.settings import Optimiser, Probe, Settings
 from tests.cases import a_scan
-from tests.engine.plain import after, difference, object_of, simulated_by_the_model
+from tests.engine.reference_model import after, difference, object_of, simulated_by_the_model
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from ptynb.engine.rendering import Taken, levels_of, make_pictures, make_room, p
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
-from tests.engine import look_work
+from tests.engine import diagnostics_work
 from tests.engine.ranks import Ranks
 from tests.raising import raises
 
@@ -38,7 +38,7 @@ WITH_ALL_OF_THE_DETECTOR = Settings(
 @pytest.fixture(scope="module")
 def seen(ranks: Ranks) -> list[dict[str, Any]]:
     """What each of two ranks tells after three epochs."""
-    answers: list[dict[str, Any]] = ranks.run(2, look_work.look, a_scan(), WITH_ALL_OF_THE_DETECTOR, 3)
+    answers: list[dict[str, Any]] = ranks.run(2, diagnostics_work.look, a_scan(), WITH_ALL_OF_THE_DETECTOR, 3)
     return answers
 
 
@@ -72,7 +72,7 @@ def test_a_modelled_pattern_is_what_the_detector_would_see_of_the_present_state(
     ranks: Ranks, seen: list[dict[str, Any]], world: int
 ) -> None:
     scan = a_scan()
-    answers = seen if world == 2 else ranks.run(world, look_work.look, scan, WITH_ALL_OF_THE_DETECTOR, 3)
+    answers = seen if world == 2 else ranks.run(world, diagnostics_work.look, scan, WITH_ALL_OF_THE_DETECTOR, 3)
     kept = answers[0]["kept"]
     exposed = pt.simulate_diffraction(
         kept.object,
@@ -99,7 +99,7 @@ def test_a_modelled_pattern_is_what_the_detector_would_see_of_the_present_state(
 
 def test_the_r_factor_is_that_of_all_patterns_together_and_its_curve_has_the_epochs_asked_for(ranks: Ranks) -> None:
     scan = a_scan()
-    answers = ranks.run(2, look_work.look, scan, WITH_ALL_OF_THE_DETECTOR, 5)
+    answers = ranks.run(2, diagnostics_work.look, scan, WITH_ALL_OF_THE_DETECTOR, 5)
     pairs = [pair for answer in answers for pair in answer["patterns"] if pair is not None]
     total = [np.sqrt(pair.measured).sum() for pair in pairs]
     together = np.average([pair.r_factor for pair in pairs], weights=total)

@@ -16,7 +16,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.physics.hotpath import exit_waves
 from ptynb.settings import OPR, Detector, Object, PatternIntensities, Positions, Probe, Settings, Slices, Tilt
 from tests.cases import THICK, a_scan
-from tests.engine import restructuring_work
+from tests.engine import reconfigure_work
 from tests.engine.ranks import Ranks
 
 RANDOM = torch.Generator().manual_seed(1)
@@ -158,7 +158,7 @@ def test_pieces_that_are_switched_on_take_part(ranks: Ranks, world: int) -> None
     state = loop.state(loop.loss_sums())
     loop.disconnect()
     wanted = settings.replace(pattern_intensities={"learning_rate": 0.01}, opr={"modes": 1})
-    for moved in ranks.run(world, restructuring_work.moved, a_scan(), restructured(state, wanted, a_scan()), 2):
+    for moved in ranks.run(world, reconfigure_work.moved, a_scan(), restructured(state, wanted, a_scan()), 2):
         assert {"weights", "variations"} <= moved
 
 

@@ -10,8 +10,8 @@ import pytest
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.loading import engine_patterns
-from tests.followed import Case, follow
 from tests.raising import raises
+from tests.remedy_cases import Case, follow
 
 SCAN = pt.simulate(patterns=16, window=17, step=3, seed=3)  # a side of which nothing is compiled first
 PLAIN = pt.Settings()

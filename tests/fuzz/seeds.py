@@ -17,7 +17,7 @@ from ptynb.io.checkpoint_file import file_name, save_state
 from tests.io import layouts, test_checkpoint_file
 from tests.io.formats import test_cxi, test_emd, test_empad, test_matlab, test_rosettasciio, test_seq, test_zarr_store
 from tests.io.initial_guess import problem as problems
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, oblong
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, oblong
 from tests.io.results import FULL
 
 PIXELS = (4e-8, 4e-8)

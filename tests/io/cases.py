@@ -9,7 +9,7 @@ import pytest
 
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.load import load
-from tests.pairs import case
+from tests.parametrization import case
 
 
 @contextmanager

@@ -13,10 +13,10 @@ import pytest
 import ptynb as pt
 from ptynb import preparation
 from ptynb.io.reading import hdf5_reading as stored_patterns
-from tests.followed import Case, follow, hdf5
 from tests.io import layouts
 from tests.io.cases import of_case
 from tests.raising import raises
+from tests.remedy_cases import Case, follow, hdf5
 
 SIMULATED = pt.simulate(patterns=12, window=16, step=2, seed=3)
 COUNTS = SIMULATED.counts(0, 12).astype(np.uint16)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ptynb.kernels.cpu_steps import GUARD, Array, seen
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def guard_of(missing: Array) -> tuple[int, int]:

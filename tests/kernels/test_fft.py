@@ -3,7 +3,7 @@ import torch
 
 from ptynb.kernels import fft
 from ptynb.physics import hotpath
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 SHAPES = [(8, 8), (1, 5), (9, 7), (7, 12), (30, 26), (64, 96), (11, 130), (169, 3), (4, 1024)]

@@ -3,7 +3,7 @@ import torch
 
 from ptynb.kernels import thread_pool
 from ptynb.optimize.optimizers import Adam, RowAdam
-from tests.pairs import each
+from tests.parametrization import each
 
 
 @pytest.mark.parametrize("threads", [1, 3])

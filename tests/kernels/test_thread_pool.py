@@ -12,7 +12,7 @@ import torch
 from ptynb.kernels import thread_pool as shares
 from ptynb.kernels.thread_count import is_torch_alone, torch_alone
 from ptynb.kernels.thread_pool import in_shares, part
-from tests.pairs import each
+from tests.parametrization import each
 
 STEPS = 1000
 

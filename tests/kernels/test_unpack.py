@@ -1,7 +1,7 @@
 import numpy as np
 
 from ptynb.kernels.unpack import arrange
-from tests.pairs import each
+from tests.parametrization import each
 
 SHAPE = (5, 6, 7)
 

@@ -14,7 +14,8 @@ from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Optimiser, Settings
 from tests.cases import ALGORITHMS, a_scan
 from tests.engine import work
-from tests.engine.plain import (
+from tests.engine.ranks import Ranks
+from tests.engine.reference_model import (
     MODES,
     Plain,
     a_loop,
@@ -25,7 +26,6 @@ from tests.engine.plain import (
     probe_of,
     simulated_by_the_model,
 )
-from tests.engine.ranks import Ranks
 from tests.raising import raises
 
 OTHER_WORLDS = pytest.mark.system("worlds")

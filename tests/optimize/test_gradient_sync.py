@@ -26,7 +26,7 @@ from ptynb.settings import (
     Slices,
 )
 from ptynb.settings.regularizers import Similarity, Sparsity, TotalVariation
-from tests.engine import exchange_work as work
+from tests.engine import gradient_sync_work as work
 from tests.engine.ranks import Ranks
 
 worlds = pytest.mark.parametrize("world", [3, pytest.param(2, marks=pytest.mark.system("worlds"))])

@@ -20,7 +20,7 @@ from ptynb.physics.regularizers import object_terms
 from ptynb.settings import Object, Probe
 from ptynb.settings.regularizers import TotalVariation
 from tests.cases import a_scan
-from tests.engine.plain import (
+from tests.engine.reference_model import (
     MODES,
     a_loop,
     after,

@@ -12,7 +12,7 @@ from ptynb.engine.loop import Loop
 from ptynb.optimize.lsqml import DAMPING, step_lengths
 from ptynb.settings import Object, Probe, Settings
 from tests.cases import a_scan
-from tests.engine.plain import (
+from tests.engine.reference_model import (
     Array,
     Plain,
     a_loop,

@@ -12,7 +12,7 @@ from ptynb.optimize import projections
 from ptynb.physics.model import FarFieldPropagation
 from ptynb.settings import Object, Optimiser, Probe, Settings
 from tests.cases import a_scan
-from tests.engine.plain import (
+from tests.engine.reference_model import (
     MODES,
     Plain,
     a_loop,

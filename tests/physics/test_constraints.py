@@ -16,7 +16,7 @@ from ptynb.engine.loop import Loop
 from ptynb.physics.constraints import impose, neighbours_mean, orthogonal_modes, total_variation_step
 from ptynb.physics.model import Model
 from ptynb.settings import constraints as kinds
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 RANDOM = np.random.default_rng(0)

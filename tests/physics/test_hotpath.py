@@ -20,7 +20,7 @@ from ptynb.physics.hotpath import (
 )
 from ptynb.physics.losses import AmplitudeLoss, loss_of, make_loss
 from ptynb.physics.torch_steps import shift_ramps
-from tests.pairs import all_pairs, case
+from tests.parametrization import all_pairs, case
 from tests.raising import raises
 
 WINDOWS = [(8, 8), (9, 7), (6, 10), (7, 12)]

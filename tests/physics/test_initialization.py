@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from ptynb.physics.model_builder import add_modes, flat_object, probe_from_mean_pattern, scale_to_counts
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WINDOW = (24, 30)

@@ -13,7 +13,7 @@ from ptynb.physics.losses import (
     make_loss,
     sum_of_squares,
 )
-from tests.pairs import each
+from tests.parametrization import each
 
 LOSSES = ["amplitude", "poisson", "intensity"]
 SHAPE = (3, 6, 5)

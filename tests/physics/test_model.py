@@ -12,7 +12,7 @@ from ptynb.engine.loop import Loop
 from ptynb.physics.regularizers import object_terms
 from ptynb.settings import Settings
 from tests.cases import CASES, a_scan
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def a_loop(scan: Scan, settings: Settings) -> Loop:

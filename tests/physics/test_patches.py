@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from ptynb.physics.patches import _flat_indices, add_windows, read_windows
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 CORNERS = torch.tensor([[0, 0], [2, 3], [2, 3], [5, 9], [1, 4]])

@@ -15,7 +15,7 @@ from ptynb.physics.propagation import (
     propagate,
 )
 from ptynb.physics.torch_steps import shift_ramps
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (9, 7)]

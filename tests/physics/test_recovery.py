@@ -19,7 +19,7 @@ from scipy import ndimage
 import ptynb as pt
 from ptynb.analysis import compare
 from ptynb.data.scan import Scan
-from tests.pairs import each
+from tests.parametrization import each
 
 ONE_THREAD = 1
 

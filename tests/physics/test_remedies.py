@@ -13,7 +13,7 @@ import pytest
 
 import ptynb as pt
 from ptynb import illumination
-from tests.followed import Case, follow
+from tests.remedy_cases import Case, follow
 
 ELECTRON, XRAY = pt.electrons.electron_wavelength(300e3), 1e-10
 GRID = (64, 64), (20e-12, 20e-12), ELECTRON

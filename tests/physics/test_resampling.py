@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ptynb.physics.resampling import resampling, spectrum_at
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WINDOWS = [(16, 16), (15, 12), (8, 13), (5, 4)]

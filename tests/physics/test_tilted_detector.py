@@ -18,7 +18,7 @@ from ptynb.physics.tilted_detector import (
     tilted_far_field,
     tilted_kernel,
 )
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WAVELENGTH = 1e-9

@@ -6,7 +6,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, modelled, smooth_scan
 from tests.raising import raises
 

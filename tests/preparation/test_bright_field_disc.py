@@ -8,7 +8,7 @@ from ptynb import preparation as prepare
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import FAR, NEAR, smooth_scan
 from tests.raising import raises
 

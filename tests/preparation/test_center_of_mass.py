@@ -5,7 +5,7 @@ from scipy import ndimage
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import NEAR, guess_misfit, misfit, modelled, smooth_scan
 from tests.raising import raises
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ptynb import preparation as prepare
 from ptynb.data.geometry import NearField
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
 from tests.raising import raises
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
-from tests.pairs import each
+from tests.parametrization import each
 
 
 def field_of(shape, seed=0):

@@ -8,7 +8,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.io.scan_file import save_scan
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import smooth_scan, watched
 
 WINDOW = (48, 48)

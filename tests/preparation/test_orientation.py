@@ -5,7 +5,7 @@ import pytest
 
 from ptynb import preparation as prepare
 from ptynb.data.scan import Truth
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import FAR, NEAR, guess_misfit, misfit, smooth_scan
 from tests.raising import raises
 

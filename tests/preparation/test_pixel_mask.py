@@ -6,7 +6,7 @@ import numpy as np
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
 from ptynb.simulation.simulated_scan import simulate
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import smooth_scan
 from tests.raising import raises
 

@@ -9,7 +9,7 @@ from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.preparation.rotation_fit import local_gradients, rotation_of_field
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import NEAR, modelled, smooth_scan
 from tests.raising import raises
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ptynb import preparation as prepare
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import FAR, guess_misfit, misfit, smooth_scan
 from tests.raising import raises
 

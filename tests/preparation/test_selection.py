@@ -1,7 +1,7 @@
 import numpy as np
 
 from ptynb import preparation as prepare
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import misfit, smooth_scan
 from tests.raising import raises
 

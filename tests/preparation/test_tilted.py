@@ -12,7 +12,7 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.physics.tilted_detector import far_field_resampling, tilted_far_field
-from tests.pairs import each
+from tests.parametrization import each
 from tests.preparation.scans import exit_waves, smooth_object, smooth_probe
 from tests.raising import raises
 

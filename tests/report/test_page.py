@@ -19,7 +19,7 @@ from ptynb.data.result import ScanIdentity
 from ptynb.data.scan import Truth
 from ptynb.io.result_file import save_result
 from tests.raising import raises
-from tests.report.made import field, probe, result
+from tests.report.results import field, probe, result
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 HOSTILE = {

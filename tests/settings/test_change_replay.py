@@ -3,7 +3,7 @@ from itertools import pairwise
 from ptynb.data.record import Change
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before, steps_of
-from tests.pairs import each
+from tests.parametrization import each
 
 BEGUN = Settings(probe={"learning_rate": 0.01}, batch=8)
 

@@ -1,6 +1,6 @@
 import ptynb as pt
 from ptynb.settings.ranges import Between, checked_ranges, usual_ranges, value_of
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 SETTINGS = pt.Settings()

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from ptynb.settings import Settings, constraints, regularizers
 from ptynb.settings.schema import given, nested, python_of, structure
 from ptynb.settings.validation import flat
-from tests.pairs import each
+from tests.parametrization import each
 
 LISTS = {"constraints", "regularizers"}
 ENTRIES = {

@@ -12,7 +12,7 @@ from ptynb.settings import Settings
 from ptynb.settings.run_file import read_run
 from ptynb.settings.yaml_reader import DEEPEST, LONGEST_NUMBER, MOST_BYTES, MOST_VALUES, read_yaml, read_yaml_file
 from ptynb.widgets.form.settings_sources import read_file
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 LONGEST = 400

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptynb.simulation.aberrations import aberration_phase, haider_aberrations, krivanek_aberrations
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WAVELENGTH = 1.9687e-12

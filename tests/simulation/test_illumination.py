@@ -15,7 +15,7 @@ from ptynb.simulation.illumination import (
     propagate,
     zone_plate_probe,
 )
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 WINDOWS = [(256, 256), (255, 200), (180, 255)]

@@ -4,7 +4,7 @@ import torch
 
 from ptynb.physics.hotpath import exit_waves, far_field_intensity, moved_probes
 from ptynb.simulation.simulated_scan import MODE_POWERS, simulate
-from tests.pairs import each
+from tests.parametrization import each
 from tests.raising import raises
 
 

@@ -22,7 +22,7 @@ from pypdf import PdfReader
 import ptynb as pt
 from ptynb.data import images
 from ptynb.report.result_viewers import area_of
-from tests.report.made import field, result
+from tests.report.results import field, result
 from tests.report.test_page import HOSTILE
 from tests.widgets.conftest import screenshot
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
 
 
 @pytest.fixture(scope="module")

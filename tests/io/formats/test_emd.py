@@ -9,7 +9,7 @@ from ptynb.data.electrons import electron_wavelength
 from ptynb.io.load import find, load
 from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 from tests.raising import raises
 
 with warnings.catch_warnings():

@@ -12,7 +12,7 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.io.load import find, load
 from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, STEP, VOLTAGE, agrees
 from tests.raising import raises
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}

@@ -12,7 +12,7 @@ from ptynb.io.load import find, load
 from ptynb.io.reading import optional_dependency
 from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
 from tests.raising import raises
 
 RECIPROCAL = ANGLE / electron_wavelength(VOLTAGE)

@@ -6,7 +6,7 @@ import numpy as np
 from ptynb.io.load import find, load
 from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
-from tests.io.oblong import COLUMNS, ROWS, agrees, oblong
+from tests.io.rectangular_scan import COLUMNS, ROWS, agrees, oblong
 
 
 def write(path, original, version=5, bits=16, gap=96, **changed):

@@ -8,7 +8,7 @@ from ptynb.data.patterns import PlacedFrames
 from ptynb.io.formats.tiff import FolderFrames, TiffFrames
 from ptynb.io.load import load
 from tests.io.cases import of_case, one_line, refused
-from tests.io.oblong import agrees
+from tests.io.rectangular_scan import agrees
 from tests.raising import raises
 
 

@@ -12,7 +12,7 @@ from ptynb.io.formats.zarr_store import ZarrFrames
 from ptynb.io.load import load
 from ptynb.io.reading import optional_dependency
 from tests.io.cases import of_case, one_line
-from tests.io.oblong import ANGLE, VOLTAGE, agrees
+from tests.io.rectangular_scan import ANGLE, VOLTAGE, agrees
 from tests.raising import raises
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}

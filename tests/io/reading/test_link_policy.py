@@ -21,7 +21,7 @@ from ptynb.io.hdf5_file import LinkPolicy
 from ptynb.io.load import load
 from tests.io.cases import of_case
 from tests.io.formats import test_empad, test_rosettasciio, test_zarr_store
-from tests.io.oblong import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
 from tests.raising import raises
 
 PLACED = {"raster": (ROWS, COLUMNS), "step": (2e-10, 2e-10), "voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}

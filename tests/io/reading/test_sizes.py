@@ -27,11 +27,11 @@ from ptynb.io.formats import npy as npy_module
 from ptynb.io.load import load
 from ptynb.io.mask_file import load_mask
 from ptynb.io.reading import packed_patterns, safe_reading
-from tests.followed import Case, follow
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.worker import READERS
 from tests.io.cases import of_case
 from tests.raising import raises
+from tests.remedy_cases import Case, follow
 
 COUNTS = np.random.default_rng(0).integers(0, 1000, (24, 16, 16)).astype(np.uint16)
 POSITIONS = np.indices((4, 6)).reshape(2, -1).T * 3.0

@@ -1,4 +1,4 @@
-"""An error that names a remedy, and the remedy: what tables of tests consist of."""
+"""Test cases of errors that name a remedy, together with the remedy, for the tables of `test_remedies.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks do in the tests of restructuring, as functions that other processes can import."""
+"""Functions that ranks run in tests of reconfiguration, importable by other processes."""
 
 from __future__ import annotations
 

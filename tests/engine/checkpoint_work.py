@@ -1,4 +1,4 @@
-"""What ranks do in the tests of keeping and going on, as functions that other processes can import."""
+"""Functions that ranks run in tests of checkpoints, importable by other processes."""
 
 from __future__ import annotations
 

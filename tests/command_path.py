@@ -1,4 +1,4 @@
-"""How many files of ptynb a command passes in the kernel's process until it is sent to an engine."""
+"""Count the files of ptynb that a command passes in the kernel's process until it is sent to an engine."""
 
 from __future__ import annotations
 

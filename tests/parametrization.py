@@ -1,4 +1,4 @@
-"""Fewer tests with the same protection: all pairs instead of products, and cheap cases in one test."""
+"""Parametrization with fewer tests: all pairs instead of products, and cheap cases in one test."""
 
 from __future__ import annotations
 

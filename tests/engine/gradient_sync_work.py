@@ -1,4 +1,4 @@
-"""What ranks do in the tests of the exchange, as functions that other processes can import."""
+"""Functions that ranks run in tests of gradient synchronization, importable by other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces on engines: what is frozen stands still on all of them, and what no loop can move is refused."""
+"""Model components on engines: frozen ones stay constant on all ranks; parameters no loop can update are refused."""
 
 from __future__ import annotations
 

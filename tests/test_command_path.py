@@ -1,4 +1,4 @@
-"""A command passes few files on its way from the user to an engine: who follows it walks little."""
+"""A command passes few files of ptynb between the user's call and the send to an engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 import ptynb as pt
 from tests.cases import a_scan
-from tests.corridors import files_until_sent
+from tests.command_path import files_until_sent
 
 MOST_FILES = 5
 """From the assignment of a setting to the send; see `files_until_sent`."""

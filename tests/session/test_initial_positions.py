@@ -1,4 +1,4 @@
-"""Where positions began is in the result, where they may move, and in its report."""
+"""A result and its report hold the initial positions where positions may move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that goes on from a kept state is the one that never stopped, to the bit; and keeping changes nothing."""
+"""A run resumed from a checkpoint is bit-identical to one without interruption; writing checkpoints changes nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ptynb.settings import (
 )
 from ptynb.settings.constraints import GaussianBlur
 from tests.cases import CASES, MODES, a_scan
-from tests.engine import keep_work as work
+from tests.engine import checkpoint_work as work
 from tests.engine.ranks import Ranks
 from tests.raising import raises
 

@@ -1,4 +1,4 @@
-"""What tests of algorithms share: loops in this process, and the same physics in numpy, pattern by pattern."""
+"""Helpers for tests of algorithms: loops in this process, and a numpy reference model, pattern by pattern."""
 
 from __future__ import annotations
 
