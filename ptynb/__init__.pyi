@@ -8,6 +8,7 @@ from .app.tuner_app import tuner as tuner
 from .app.workbench_app import workbench as workbench
 from .cluster.cluster import Cluster as Cluster
 from .data import electrons as electrons
+from .data.engine_records import RenderRequest as RenderRequest
 from .data.geometry import Geometry as Geometry
 from .data.geometry import NearField as NearField
 from .data.record import Change as Change
@@ -16,7 +17,6 @@ from .data.record import Thumbnail as Thumbnail
 from .data.result import Result as Result
 from .data.scaling_result import ScalingTest as ScalingTest
 from .data.scan import Scan as Scan
-from .data.snapshot import RenderRequest as RenderRequest
 from .data.tilted_geometry import TiltedGeometry as TiltedGeometry
 from .exceptions import ClusterError as ClusterError
 from .exceptions import FileError as FileError

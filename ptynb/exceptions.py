@@ -89,7 +89,6 @@ CODES: dict[str, str] = {
     "guess.window-mismatch": "The probe of the initial guess has another window than the patterns.",
     "kernel.unsupported": "Arrays have a size, type or device that has no compiled step.",
     "memory.insufficient": "The memory does not suffice for a reconstruction.",
-    "package.missing": "An optional package is not installed.",
     "package.not-installed": "An optional package is not installed.",
     "patterns.not-enough-memory": "The patterns do not fit in memory.",
     "patterns.not-in-file": "Patterns cannot be read for each batch, since they are in memory only.",

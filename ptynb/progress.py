@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ptynb.data.snapshot import Epoch
+    from ptynb.data.engine_records import Epoch
 
-# Not imported at run time, since ptynb.data.snapshot imports numpy.
+# Not imported at run time, since ptynb.data.engine_records imports numpy.
 
 LOOK_SECONDS = 0.05
 LINE_SECONDS = 3.0

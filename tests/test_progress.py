@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ptynb import progress
-from ptynb.data.snapshot import Epoch
+from ptynb.data.engine_records import Epoch
 from tests.parametrization import each
 
 

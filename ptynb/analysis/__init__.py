@@ -5,10 +5,6 @@ No function changes a scan; `with_mask` and `leave_out` return a new one, as fun
 
 from ptynb.analysis.bad_pixels import BadPixels as BadPixels
 from ptynb.analysis.bad_pixels import find_bad_pixels as find_bad_pixels
-from ptynb.analysis.common_area import Difference as Difference
-from ptynb.analysis.common_area import Together as Together
-from ptynb.analysis.common_area import facts_of as facts_of
-from ptynb.analysis.common_area import settings_that_differ as settings_that_differ
 from ptynb.analysis.half_scans import split_scan as split_scan
 from ptynb.analysis.mask_drawing import painted as painted
 from ptynb.analysis.mask_drawing import with_mask as with_mask
@@ -23,6 +19,10 @@ from ptynb.analysis.probe_modes import mode_powers as mode_powers
 from ptynb.analysis.probe_modes import orthogonal_modes as orthogonal_modes
 from ptynb.analysis.registration import Registered as Registered
 from ptynb.analysis.registration import register as register
+from ptynb.analysis.result_comparison import Difference as Difference
+from ptynb.analysis.result_comparison import Together as Together
+from ptynb.analysis.result_comparison import facts_of as facts_of
+from ptynb.analysis.result_comparison import settings_that_differ as settings_that_differ
 from ptynb.analysis.ring_correlation import RingCorrelation as RingCorrelation
 from ptynb.analysis.ring_correlation import fourier_ring_correlation as fourier_ring_correlation
 from ptynb.analysis.ring_correlation import spectral_snr as spectral_snr

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ptynb.analysis.common_area import Difference, Together
 from ptynb.analysis.probe_modes import mode_powers
+from ptynb.analysis.result_comparison import Difference, Together
 from ptynb.data import images
-from ptynb.data.snapshot import Array, Picture, Result
+from ptynb.data.engine_records import Array, Picture, Result
 
 Quantity = Literal["phase", "amplitude", "complex", "probe"]
 QUANTITIES: tuple[Quantity, ...] = ("phase", "amplitude", "complex", "probe")

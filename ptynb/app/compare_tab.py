@@ -16,7 +16,7 @@ from ptynb.report.report_file import report
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.compare_view import Compare, compare
-from ptynb.widgets.elements import Whole, close_all, free, put
+from ptynb.widgets.shared_widgets import Whole, close_all, free, put
 
 
 class CompareTab(Whole):

@@ -13,7 +13,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError
 from ptynb.session.resume import any_held_elsewhere, going_on
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.elements import Whole, close_all, free
+from ptynb.widgets.shared_widgets import Whole, close_all, free
 
 WAITING_SECONDS = 20
 """Time that a page waits for an earlier page that may be about to detach from the run."""

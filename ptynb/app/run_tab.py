@@ -16,10 +16,10 @@ from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.elements import Whole, close_all, free, put
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.live import live
+from ptynb.widgets.shared_widgets import Whole, close_all, free, put
 
 
 class RunTab(Whole):

@@ -9,8 +9,8 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 from ptynb.io.load import load
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.elements import Whole, close_all, free
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
+from ptynb.widgets.shared_widgets import Whole, close_all, free
 
 
 class ScanTab(Whole):

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Scan, check_scan
-from ptynb.data.snapshot import Result
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
-from ptynb.settings.script import as_python
+from ptynb.settings.python_code import as_python
 
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}

@@ -15,8 +15,8 @@ from ptynb.session.preview import Preview, preview
 from ptynb.settings import Settings
 from ptynb.table import duration, gigabytes
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.elements import Whole, complaint, note, put
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import ipywidgets
 
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import usual_ranges
 from ptynb.tuning.study import Study, tune
-from ptynb.widgets.elements import Whole
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.shared_widgets import Whole
 from ptynb.widgets.tuner_widget import Metric, Tuner
 
 

@@ -20,8 +20,8 @@ from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.code_view import CodeView
-from ptynb.widgets.elements import Whole, complaint, free, put
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.shared_widgets import Whole, complaint, free, put
 
 TABS = ("Scan", "Settings", "Run", "Compare", "Tune", "Python")
 

@@ -20,9 +20,9 @@ from ptynb.batch.rank_env import Place, Seat
 from ptynb.batch.shared_flags import Board, meet
 from ptynb.batch.signals import TerminationRequest, signals_are_noted
 from ptynb.cluster.devices import counted
+from ptynb.data.engine_records import Failure, Status
 from ptynb.data.provenance import Machines
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Failure, Status
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Command, Worker
 from ptynb.exceptions import FileError

@@ -30,7 +30,7 @@ def _dashboard(chosen: argparse.Namespace) -> int:
     except ImportError:
         raise InvalidValueError(
             "Voila, which serves the page, is not installed; run pip install 'ptynb[dashboard]'.",
-            code="package.missing",
+            code="package.not-installed",
         ) from None
     from ptynb.app.dashboard_page import FOLDER, GIVEN, NOTEBOOK, SCAN
     from ptynb.cli.dashboard_server import OPTIONS, OnePageServer

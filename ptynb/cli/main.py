@@ -155,6 +155,7 @@ def _demo(chosen: argparse.Namespace) -> int:
         f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the ground truth {error:.4f}, "
         f"{time.perf_counter() - started:.0f} s in all.",
         highlight=False,
+        soft_wrap=True,
     )
     written = {"Result": result_path, "Figure": folder / "figure.png", "Report": folder / "report.html"}
     where = "\n".join(f"{name + ':':<8} {path}" for name, path in {**written, "Next": "ptynb lab"}.items())

@@ -121,8 +121,8 @@ def check(values: Mapping[str, tuple[Any, ...]], parameters: Sequence[str], note
     them, and with other settings in the notebook, are checked when it runs.
     """
     from ptynb.settings import Settings
+    from ptynb.settings.base_models import flat
     from ptynb.settings.ranges import checked_ranges
-    from ptynb.settings.validation import flat
 
     plain = [name for name in values if "." not in name]
     dotted = {name: choices for name, choices in values.items() if "." in name}

@@ -64,7 +64,7 @@ def _sweep(chosen: argparse.Namespace) -> int:
     except ImportError:
         raise InvalidValueError(
             "Papermill, which runs notebooks, is not installed; pip install 'ptynb[sweep]'.",
-            code="package.missing",
+            code="package.not-installed",
         ) from None
     notebook: Path = chosen.notebook
     if not chosen.parameters:

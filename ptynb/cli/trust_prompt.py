@@ -20,8 +20,8 @@ from jupyter_core.paths import jupyter_data_dir
 from pydantic import BaseModel
 
 from ptynb.exceptions import SettingsError
+from ptynb.settings.base_models import TRUST
 from ptynb.settings.run_file import RunFile
-from ptynb.settings.validation import TRUST
 from ptynb.text import quoted
 
 LONGEST_SHOWN = 4000

@@ -22,7 +22,7 @@ from ptynb.cluster import runtime_dir
 from ptynb.cluster.addresses import address_towards
 from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
 from ptynb.cluster.devices import ClusterPlan, counted, plan_for, plan_of
-from ptynb.cluster.errors import log_end, summarize
+from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
 from ptynb.cluster.launchers.slurm_commands import Allocation

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
-from ptynb.cluster.errors import log_end, summarize
+from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers.launcher import begin
 from ptynb.exceptions import ClusterError
 

@@ -13,7 +13,7 @@ import ipyparallel
 from ipyparallel.error import EngineError, RemoteError
 
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
-from ptynb.cluster.errors import summarize
+from ptynb.cluster.error_messages import summarize
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from ptynb.cluster.devices import counted
+from ptynb.cluster.engine_groups import RunningCluster, joining
 from ptynb.cluster.error_explanations import explain
-from ptynb.cluster.groups import RunningCluster, joining
 from ptynb.engine.group_selftest import attempt
 from ptynb.exceptions import ClusterError
 from ptynb.table import duration, gigabytes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ptynb.data.snapshot import Picture
+from ptynb.data.engine_records import Picture
 
 Array = NDArray[Any]
 SAMPLE = 20_000

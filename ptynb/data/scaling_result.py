@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from ptynb.data.snapshot import Epoch, as_plain
+from ptynb.data.engine_records import Epoch, as_plain
 from ptynb.table import Table, Tabular, duration
 
 

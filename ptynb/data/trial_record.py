@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ptynb.data.snapshot import Picture
+from ptynb.data.engine_records import Picture
 
 TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
 

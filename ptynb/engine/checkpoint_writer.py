@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.data.snapshot import Status, WatchedPictures
+from ptynb.data.engine_records import Status, WatchedPictures
 from ptynb.engine.rendering import make_watched
 from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io import checkpoint_branches
@@ -73,7 +73,7 @@ class Jobs:
                 return
             self._waiting.append((kind, job))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ptynb keeper", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="ptynb checkpoints", daemon=True)
                 self._thread.start()
             self._condition.notify_all()
 
@@ -111,7 +111,7 @@ class Jobs:
             self._current = ""
 
 
-class Keeper:
+class CheckpointWriter:
     """Writes the checkpoints of one engine. All methods are called by the training thread."""
 
     def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
@@ -306,7 +306,7 @@ class Keeper:
     def _make_folder(self, folder: Path) -> None:
         """Create the folder if it is one of ptynb's default ones; others are created when a file is written."""
         if folder.parent == own_folder.default_folder() and not folder.is_dir():
-            own_folder.make_room(folder, remove=self._rank == 0)
+            own_folder.create_and_prune(folder, remove=self._rank == 0)
 
     def _wait_for_parts(self, path: Path, state: ReconstructionState) -> None:
         until = time.monotonic() + COMPANION_SECONDS

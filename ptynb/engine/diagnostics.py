@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 import torch
-from torch import Tensor
 
-from ptynb.data.snapshot import Array, Health, PatternPair
+from ptynb.data.engine_records import Array, Health, PatternPair
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
 
@@ -39,7 +38,7 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
         return None
     with torch_alone(loop.model.compiled):
         # Only this engine evaluates the model: a sum over all engines would wait for ever.
-        batch = dataclasses.replace(loop.shard.batch(indices, 1), total=_own)
+        batch = dataclasses.replace(loop.shard.batch(indices, 1), total=lambda own: own)  # not summed over engines
         modelled, measured = loop.model.intensities(batch)[0].double(), batch.counts[0].double()
         position = loop.model.positions_of(batch)[0]
     buffers.forget()  # the buffers of updates have another size
@@ -49,11 +48,6 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
         arrays = [np.fft.fftshift(values) for values in arrays]
     y, x = position.tolist()
     return PatternPair(index, loop.epoch, loop.update, arrays[0], arrays[1], arrays[2] > 0, (y, x))
-
-
-def _own(tensor: Tensor) -> Tensor:
-    """Return the tensor unchanged: the "sum" over this engine alone."""
-    return tensor
 
 
 def positions(loop: Loop) -> tuple[Array, Array]:

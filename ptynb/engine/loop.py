@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.record import RunRecord, Words, fields_of, utc
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Change, Epoch, Thumbnail
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
 from ptynb.exceptions import InvalidValueError, ReconstructionError

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ptynb.data.engine_records import Change
 from ptynb.data.scan import ObjectFrame, Scan
-from ptynb.data.snapshot import Change
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ptynb.data import images
-from ptynb.data.snapshot import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
+from ptynb.data.engine_records import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
 from ptynb.kernels.thread_count import torch_alone
@@ -51,7 +51,7 @@ def make_snapshot(object: Array, probe: Array, epoch: int, update: int, size: in
     return Snapshot(epoch, update, images.reduce_by(object, reduction), probe, reduction)
 
 
-def make_room(model: Model, area: Area) -> Tensor:
+def allocate_area(model: Model, area: Area) -> Tensor:
     """Allocate the array (y, x) into which `take` copies the object's area; call it in the requesting thread.
 
     The memory is written once, since otherwise the training thread would be the first to touch it, and would wait 5 ms

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Status
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import PtynbError

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from ptynb.data.snapshot import Thumbnail
+from ptynb.data.engine_records import Thumbnail
 from ptynb.physics.model import Model
 
 SIDE = 256

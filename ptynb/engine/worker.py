@@ -26,10 +26,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from ptynb.data.provenance import Machines, ScanIdentity
-from ptynb.data.record import RunRecord, Words, fields_of
-from ptynb.data.scan import Scan
-from ptynb.data.snapshot import (
+from ptynb.data.engine_records import (
     Array,
     Failure,
     Health,
@@ -40,12 +37,15 @@ from ptynb.data.snapshot import (
     Snapshot,
     Status,
 )
+from ptynb.data.provenance import Machines, ScanIdentity
+from ptynb.data.record import RunRecord, Words, fields_of
+from ptynb.data.scan import Scan
 from ptynb.distributed.group import ECHOES, Group, Membership, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics
-from ptynb.engine.checkpoint_writer import CheckpointRequest, Keeper, Progress
+from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.loop import Loop
-from ptynb.engine.rendering import Taken, make_pictures, make_room, make_snapshot, take, value_at
+from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
 from ptynb.exceptions import InvalidValueError, PtynbError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
@@ -121,10 +121,10 @@ class Worker:
         self._note = note
         self._connections: Connections | None = None
         self._abandoned = False
-        self._keeper = (
+        self._writer = (
             None
             if checkpointing is None
-            else Keeper(checkpointing, membership.rank, membership.world, scan.name, start)
+            else CheckpointWriter(checkpointing, membership.rank, membership.world, scan.name, start)
         )
         self._pending: CheckpointRequest | None = None
         self._initial_progress: Progress = (0, 0, 0)
@@ -158,19 +158,19 @@ class Worker:
         training = threading.current_thread() is self._thread
         with self._lock:
             if command.kind == "keep":
-                if self._keeper is None:
+                if self._writer is None:
                     raise InvalidValueError(
                         "This reconstruction writes no checkpoints; make it with checkpointing=Checkpointing(...).",
                         code="checkpoint.disabled",
                     )
-                command = Command("keep", dataclasses.asdict(self._keeper.order(look=not training)))
+                command = Command("keep", dataclasses.asdict(self._writer.order(look=not training)))
             self._commands.append(command)
             self._wake.set()
             return len(self._commands)
 
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
-        loop, membership, keeper = self._loop, self._membership, self._keeper
+        loop, membership, writer = self._loop, self._membership, self._writer
         # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
         applied = self._applied
         return Status(
@@ -190,11 +190,11 @@ class Worker:
             changes=tuple(loop.changes) if loop else (),
             failure=self._failure,
             frames=loop.shard.place if loop else "",
-            kept=keeper.kept if keeper else None,
-            kept_epoch=keeper.kept_epoch if keeper else None,
-            kept_in=keeper.kept_in if keeper else None,
-            notices=keeper.notices if keeper else (),
-            keeps=(keeper.successes, keeper.failures) if keeper else (0, 0),
+            kept=writer.kept if writer else None,
+            kept_epoch=writer.kept_epoch if writer else None,
+            kept_in=writer.kept_in if writer else None,
+            notices=writer.notices if writer else (),
+            keeps=(writer.successes, writer.failures) if writer else (0, 0),
             r_factors=tuple(loop.r_factors[-MOST_R_FACTORS:]) if loop else (),
         )
 
@@ -319,8 +319,8 @@ class Worker:
             if self._note is not None:
                 self._loop.note(*self._note)
             self._area = self._loop.area
-            if self._keeper is not None:
-                self._keeper.begin(self._initial_progress, self._start, self._initial_settings)
+            if self._writer is not None:
+                self._writer.begin(self._initial_progress, self._start, self._initial_settings)
             del scan  # its patterns are in the loop now
             self._state = "ready"
             while self._turn(group, self._loop):
@@ -347,10 +347,10 @@ class Worker:
                     group.close()
             self._answer_requests()
             # The group is closed by now, so no rank waits for a slow disk.
-            if self._keeper is not None:
+            if self._writer is not None:
                 if self._state == "failed" and self._loop is not None:
                     self._update_status_file(self._loop, look=False)
-                self._keeper.close(self._answer_requests, WRITING_SECONDS)
+                self._writer.close(self._answer_requests, WRITING_SECONDS)
                 self._answer_requests()
 
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
@@ -364,8 +364,8 @@ class Worker:
 
     def _turn(self, group: Group, loop: Loop) -> bool:
         """Perform one turn of the loop; return False after the command to close."""
-        if self._keeper is not None and group.rank == 0:
-            self._checkpoint_if_due(loop, self._keeper)
+        if self._writer is not None and group.rank == 0:
+            self._checkpoint_if_due(loop, self._writer)
         agreed = group.agree(len(self._commands))
         idle = self._state != "running"
         if self._state == "running":
@@ -444,7 +444,7 @@ class Worker:
             return
         loop.words = words
         self._words_changes += 1
-        if self._keeper is not None and self._keeper.kept is not None and self._state != "running":
+        if self._writer is not None and self._writer.kept is not None and self._state != "running":
             self.command(Command("keep"))  # `kept` is set on rank 0 only
 
     def _measure(self, loop: Loop) -> float:
@@ -460,25 +460,25 @@ class Worker:
     def _progress(self, loop: Loop) -> Progress:
         return loop.epoch, loop.update, len(loop.changes) + self._words_changes
 
-    def _checkpoint_if_due(self, loop: Loop, keeper: Keeper) -> None:
+    def _checkpoint_if_due(self, loop: Loop, writer: CheckpointWriter) -> None:
         running = self._state == "running"
-        if self._pending is None and keeper.due(self._progress(loop), running and loop.update == loop.updates - 1):
+        if self._pending is None and writer.due(self._progress(loop), running and loop.update == loop.updates - 1):
             self.command(Command("keep"))
-        if keeper.pictures_due():
+        if writer.pictures_due():
             self._update_status_file(loop, look=True)
 
     def _write_checkpoint(self, loop: Loop) -> None:
         """Exchange the sums of the loss between ranks, then write each rank's part."""
         request, self._pending = self._pending, None
-        if request is None or self._keeper is None:
+        if request is None or self._writer is None:
             return
         sums, target = loop.loss_sums(), self._target
-        self._keeper.take(lambda: loop.state(sums, target), request, self._progress(loop))
+        self._writer.take(lambda: loop.state(sums, target), request, self._progress(loop))
 
     def _leave(self, group: Group, loop: Loop) -> None:
         request = None
-        if self._keeper is not None and group.rank == 0 and self._keeper.changed(self._progress(loop)):
-            request = dataclasses.asdict(self._keeper.order())
+        if self._writer is not None and group.rank == 0 and self._writer.changed(self._progress(loop)):
+            request = dataclasses.asdict(self._writer.order())
         shared_request = group.tell(request)
         if shared_request is not None:
             self._pending = CheckpointRequest(**shared_request)
@@ -487,10 +487,10 @@ class Worker:
 
     def _update_status_file(self, loop: Loop, look: bool) -> None:
         """Update the status file in the checkpoint folder, with pictures if `look`."""
-        if self._keeper is None:
+        if self._writer is None:
             return
         status = dataclasses.replace(self.status(), **vars(loop.words))
-        self._keeper.show(status, (lambda: _object_and_probe(loop)) if look else None, self._area)
+        self._writer.show(status, (lambda: _object_and_probe(loop)) if look else None, self._area)
 
     # Requests that need tensors: made by the process's main thread, answered between two updates
 
@@ -498,7 +498,7 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        area, out = self._area, make_room(loop.model, self._area)
+        area, out = self._area, allocate_area(loop.model, self._area)
         taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
         return taken
 

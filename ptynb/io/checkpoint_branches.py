@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptynb.data.snapshot import Branch, Checkpoint
+from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason

@@ -36,7 +36,7 @@ def new_folder(scan: str) -> Path:
     return default_folder() / f"{plain}-{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def make_room(present: Path, remove: bool = True) -> None:
+def create_and_prune(present: Path, remove: bool = True) -> None:
     """Create ptynb's folder, private to the user, and remove old or excess checkpoints, never `present`."""
     base = present.parent
     base.mkdir(mode=0o700, parents=True, exist_ok=True)

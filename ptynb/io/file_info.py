@@ -18,7 +18,7 @@ from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
 from ptynb.io.hdf5_file import own
 from ptynb.io.load import assemble, check_patterns, find, missing, opened
 from ptynb.io.reading.packed_patterns import PackedFrames
-from ptynb.io.reading.records import FileRecord, Missing
+from ptynb.io.reading.reader_interface import FileRecord, Missing
 from ptynb.io.reading.safe_reading import mapped
 from ptynb.io.result_file import FORMAT as RESULT
 from ptynb.io.scan_file import FORMAT as SCAN

@@ -28,7 +28,7 @@ from ptynb.io.hdf5_file import Linked, open_for_reading, reason
 from ptynb.io.mask_file import HDF5, load_mask
 from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
-from ptynb.io.reading.records import FileRecord, Format, Head, Missing
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head, Missing
 from ptynb.io.reading.safe_reading import check_small, mapped
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan

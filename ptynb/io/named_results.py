@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ptynb.data.snapshot import Result
+from ptynb.data.engine_records import Result
 from ptynb.exceptions import InvalidTypeError, InvalidValueError
 from ptynb.io.result_file import load_result
 

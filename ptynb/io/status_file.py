@@ -22,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ptynb.data.snapshot import Status
+from ptynb.data.engine_records import Status
 
 FORMAT = "ptynb status"
 VERSION = 1

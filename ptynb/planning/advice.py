@@ -9,8 +9,8 @@ from typing import Any
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, counted, plan_for
+from ptynb.data.engine_records import as_plain
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import as_plain
 from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device
-from ptynb.cluster.groups import joining
+from ptynb.cluster.engine_groups import joining
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates

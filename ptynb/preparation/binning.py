@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.carry_over import (
+from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
+from ptynb.preparation.shared_transforms import (
     SMALLEST_WINDOW,
     Array,
     Window,
@@ -25,7 +26,6 @@ from ptynb.preparation.carry_over import (
     whole_pair,
     with_room,
 )
-from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
 
 
 def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:

@@ -13,8 +13,8 @@ from scipy import ndimage
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
-from ptynb.preparation.carry_over import Array, as_centred, facing_geometry, middle_of
 from ptynb.preparation.center_of_mass import mean_pattern
+from ptynb.preparation.shared_transforms import Array, as_centred, facing_geometry, middle_of
 
 RAYS = 360
 SMALLEST_RADIUS = 2.0

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
-from ptynb.preparation.carry_over import (
+from ptynb.preparation.field_resampling import ramped
+from ptynb.preparation.shared_transforms import (
     Array,
     as_centred,
     carried,
@@ -19,7 +20,6 @@ from ptynb.preparation.carry_over import (
     pieces,
     transformed,
 )
-from ptynb.preparation.field_resampling import ramped
 
 
 def mean_pattern(scan: Scan) -> NDArray[np.float64]:

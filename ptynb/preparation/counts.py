@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
-from ptynb.preparation.carry_over import Array, carried, known, real_type, transformed
 from ptynb.preparation.center_of_mass import mean_pattern
+from ptynb.preparation.shared_transforms import Array, carried, known, real_type, transformed
 
 
 def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:

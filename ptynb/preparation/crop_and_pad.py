@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.carry_over import (
+from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, resampled
+from ptynb.preparation.shared_transforms import (
     Array,
     Window,
     as_centred,
@@ -22,7 +23,6 @@ from ptynb.preparation.carry_over import (
     window_like,
     with_room,
 )
-from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, resampled
 
 
 def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None, *, move_probe: bool = True) -> Scan:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from ptynb.preparation.carry_over import Array, Window
+from ptynb.preparation.shared_transforms import Array, Window
 
 
 def cut(field: Array, start: tuple[int, int], window: Window) -> Array:

@@ -11,8 +11,8 @@ from scipy import ndimage
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.carry_over import Array, known, real_type, transformed
 from ptynb.preparation.counts import normalise
+from ptynb.preparation.shared_transforms import Array, known, real_type, transformed
 
 
 def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> Scan:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
-from ptynb.preparation.carry_over import Array, Window, as_centred, carried, facing_geometry, transformed
 from ptynb.preparation.scan_positions import axes_of, flip_positions, transposed_places
+from ptynb.preparation.shared_transforms import Array, Window, as_centred, carried, facing_geometry, transformed
 
 
 def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:

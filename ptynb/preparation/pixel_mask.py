@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.carry_over import parts
+from ptynb.preparation.shared_transforms import parts
 
 ENOUGH_TO_BE_STUCK = 16
 """Smallest number of patterns from which stuck pixels are detected."""

@@ -15,8 +15,8 @@ from scipy.spatial import Delaunay
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
-from ptynb.preparation.carry_over import facing_geometry, pixel_of
 from ptynb.preparation.center_of_mass import centre_of_mass
+from ptynb.preparation.shared_transforms import facing_geometry, pixel_of
 
 FEWEST_PATTERNS = 16
 MOST_CURL = 0.35

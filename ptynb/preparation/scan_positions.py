@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.carry_over import facing_geometry, middle_of, pixel_of, with_room
+from ptynb.preparation.shared_transforms import facing_geometry, middle_of, pixel_of, with_room
 
 
 def affine_matrix(

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.analysis.common_area import Difference, Together, are_halves, facts_of, settings_that_differ
 from ptynb.analysis.comparison_images import DIFFERENCE, ComparisonPictures, objects, probes
-from ptynb.data.snapshot import Picture, Result
+from ptynb.analysis.result_comparison import Difference, Together, are_halves, facts_of, settings_that_differ
+from ptynb.data.engine_records import Picture, Result
 from ptynb.report.curve_sections import crossing_sentence, period_text, show_correlation, show_losses
 from ptynb.report.page import (
     Block,

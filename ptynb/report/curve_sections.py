@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptynb.analysis.ring_correlation import RingCorrelation
-from ptynb.data.snapshot import Result
+from ptynb.data.engine_records import Result
 from ptynb.report.figures.scale_marks import metric
 from ptynb.report.page_data import PageData
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptynb.data import images
-from ptynb.data.snapshot import Array, Picture
+from ptynb.data.engine_records import Array, Picture
 from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC
 

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.data.snapshot import Result
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.named_results import sources
 from ptynb.io.result_file import load_result

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ptynb.analysis.common_area import entries
+from ptynb.analysis.result_comparison import entries
+from ptynb.data.engine_records import Change, Result
 from ptynb.data.record import utc
-from ptynb.data.snapshot import Change, Result
 from ptynb.exceptions import SettingsError
 from ptynb.report.figures.scale_marks import metric
 from ptynb.report.page import Cell
+from ptynb.settings.python_code import as_python
 from ptynb.settings.schema import structure
-from ptynb.settings.script import as_python
 from ptynb.settings.settings import Settings
 
 Row = tuple[Cell, ...]

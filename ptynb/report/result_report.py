@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.data.snapshot import Result
 from ptynb.report.curve_sections import crossing_sentence, period_text, show_correlation, show_losses
 from ptynb.report.figures.figure import compare_with_truth
 from ptynb.report.page import (

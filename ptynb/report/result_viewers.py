@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.analysis.common_area import illuminated
 from ptynb.analysis.probe_modes import mode_powers
+from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
-from ptynb.data.snapshot import Array, Picture, Result, Thumbnail
+from ptynb.data.engine_records import Array, Picture, Result, Thumbnail
 from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
 
 MODES = 16

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.analysis.common_area import Together
+from ptynb.analysis.result_comparison import Together
 from ptynb.data import images
-from ptynb.data.snapshot import Array, Result
+from ptynb.data.engine_records import Array, Result
 from ptynb.report.figures.figure import Kind, Page, figure
 from ptynb.report.page_data import ByteBudget, PageData, npy
 from ptynb.report.result_viewers import MODES, area_of

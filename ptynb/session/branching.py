@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.engine_records import Branch, Checkpoint, Result
 from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Branch, Checkpoint, Result
 from ptynb.engine import reconfigure as restructuring
 from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.io import checkpoint_branches as files

@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
 from ptynb.data.record import Words
-from ptynb.data.snapshot import Epoch, Pictures, RenderRequest, Status
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError

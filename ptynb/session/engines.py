@@ -15,7 +15,7 @@ import torch
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import counted
-from ptynb.cluster.groups import memberships
+from ptynb.cluster.engine_groups import memberships
 from ptynb.distributed.group import Membership
 from ptynb.engine import run_registry
 from ptynb.engine.worker import Worker

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ptynb.cluster.errors import MOST_LINES, summarize
-from ptynb.data.snapshot import Failure, Status
+from ptynb.cluster.error_messages import MOST_LINES, summarize
+from ptynb.data.engine_records import Failure, Status
 from ptynb.exceptions import ClusterError, EngineLostError
 from ptynb.session.engines import Engines
 

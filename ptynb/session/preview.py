@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
+from ptynb.data.engine_records import Picture
 from ptynb.data.images import picture
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Picture
 from ptynb.exceptions import ScanError
 from ptynb.loading.pattern_reader import shifted
 from ptynb.physics.model_builder import check_together, initial_arrays, object_frame, window_positions

@@ -18,10 +18,7 @@ import cloudpickle
 import torch
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.provenance import Machines
-from ptynb.data.record import Words
-from ptynb.data.scan import Scan
-from ptynb.data.snapshot import (
+from ptynb.data.engine_records import (
     Array,
     Branch,
     Change,
@@ -35,6 +32,9 @@ from ptynb.data.snapshot import (
     Snapshot,
     Status,
 )
+from ptynb.data.provenance import Machines
+from ptynb.data.record import Words
+from ptynb.data.scan import Scan
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
@@ -57,7 +57,7 @@ from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.validation import MOST_EPOCHS
+from ptynb.settings.base_models import MOST_EPOCHS
 from ptynb.text import quoted
 
 Answer = TypeVar("Answer")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.analysis.common_area import Together
+from ptynb.analysis.result_comparison import Together
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan

@@ -11,8 +11,8 @@ from typing import Any
 
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Status
 from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, FileError
 from ptynb.io import checkpoint_branches

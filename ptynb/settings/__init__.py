@@ -1,6 +1,10 @@
 """Settings of a reconstruction: frozen, validated models."""
 
 from ptynb.exceptions import SettingsError as SettingsError
+from ptynb.settings.base_models import LIVE as LIVE
+from ptynb.settings.base_models import Part as Part
+from ptynb.settings.base_models import Rate as Rate
+from ptynb.settings.base_models import SettingsModel as SettingsModel
 from ptynb.settings.checkpointing import Checkpointing as Checkpointing
 from ptynb.settings.model_parts import OPR as OPR
 from ptynb.settings.model_parts import PART_OF_COMPONENT as PART_OF_COMPONENT
@@ -22,7 +26,3 @@ from ptynb.settings.settings import WHOLE_PASSES as WHOLE_PASSES
 from ptynb.settings.settings import Optimiser as Optimiser
 from ptynb.settings.settings import Schedule as Schedule
 from ptynb.settings.settings import Settings as Settings
-from ptynb.settings.validation import LIVE as LIVE
-from ptynb.settings.validation import Part as Part
-from ptynb.settings.validation import Rate as Rate
-from ptynb.settings.validation import SettingsModel as SettingsModel

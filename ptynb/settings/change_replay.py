@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptynb.data.record import Change
+from ptynb.settings.base_models import flat, merge, nested
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import flat, merge, nested
 
 
 @dataclass(frozen=True)

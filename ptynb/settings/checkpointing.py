@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ptynb.settings.validation import MOST_EPOCHS, MOST_SECONDS, TRUST, SettingsModel
+from ptynb.settings.base_models import MOST_EPOCHS, MOST_SECONDS, TRUST, SettingsModel
 
 
 class Checkpointing(SettingsModel):

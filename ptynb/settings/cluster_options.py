@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, create_model, field_validator, model
 from pydantic.config import JsonDict
 
 from ptynb.exceptions import ClusterError, InvalidValueError, SettingsError
-from ptynb.settings.validation import MOST_SECONDS, TRUST, SettingsModel
+from ptynb.settings.base_models import MOST_SECONDS, TRUST, SettingsModel
 
 Device = Literal["auto", "cpu", "cuda"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.settings.validation import MOST_EPOCHS, SettingsModel, check_span
+from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_span
 
 Strength = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Length = Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]

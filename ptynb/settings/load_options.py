@@ -19,8 +19,8 @@ from pydantic.config import JsonDict
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbError, SettingsError
+from ptynb.settings.base_models import SettingsModel
 from ptynb.settings.field_docs import DOCUMENTED_TYPE, documented_by
-from ptynb.settings.validation import SettingsModel
 from ptynb.text import quoted
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ptynb.settings.validation import LIVE, SIMPLE, Part, Rate, SettingsModel
+from ptynb.settings.base_models import LIVE, SIMPLE, Part, Rate, SettingsModel
 
 
 class Object(Part):

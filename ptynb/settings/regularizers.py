@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ptynb.settings.validation import SettingsModel
+from ptynb.settings.base_models import SettingsModel
 
 LossName = Literal["amplitude", "poisson", "intensity"]
 

@@ -15,12 +15,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from ptynb.exceptions import InvalidValueError, SettingsError
-from ptynb.settings.checkpointing import Checkpointing
-from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
-from ptynb.settings.load_options import LoadOptions, without_arrays
-from ptynb.settings.renamed import translated
-from ptynb.settings.settings import Settings
-from ptynb.settings.validation import (
+from ptynb.settings.base_models import (
     LONGEST_NAME,
     MOST_EPOCHS,
     MOST_PROBLEMS,
@@ -32,6 +27,11 @@ from ptynb.settings.validation import (
     message_of,
     names_beside,
 )
+from ptynb.settings.checkpointing import Checkpointing
+from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
+from ptynb.settings.load_options import LoadOptions, without_arrays
+from ptynb.settings.renamed import translated
+from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_yaml_file
 from ptynb.text import quoted
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ptynb.exceptions import SettingsError
+from ptynb.settings.base_models import flat
+from ptynb.settings.base_models import nested as nested
 from ptynb.settings.settings import Settings
-from ptynb.settings.validation import flat
-from ptynb.settings.validation import nested as nested
 
 Kind = Literal["number", "integer", "choice", "switch"]
 Schema = Mapping[str, Any]

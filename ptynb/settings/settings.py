@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, Field, model_validator
 
 from ptynb.exceptions import InvalidValueError, SettingsError
+from ptynb.settings.base_models import LIVE, MOST_EPOCHS, SIMPLE, Part, SettingsModel, check_names, flat, merge, nested
 from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
 from ptynb.settings.lr_scaling import BY_PATTERN, rate_factor
 from ptynb.settings.model_parts import (
@@ -29,7 +30,6 @@ from ptynb.settings.model_parts import (
 )
 from ptynb.settings.regularizers import PACBED, LossName, Similarity, Term
 from ptynb.settings.renamed import translated
-from ptynb.settings.validation import LIVE, MOST_EPOCHS, SIMPLE, Part, SettingsModel, check_names, flat, merge, nested
 from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]

@@ -24,11 +24,11 @@ from ptynb.io.checkpoint_dir import new_folder
 from ptynb.planning.memory import Room, Workload, refusal, room_for
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
+from ptynb.settings.base_models import flat
 from ptynb.settings.ranges import Range, checked_ranges, value_of
-from ptynb.settings.validation import flat
 from ptynb.table import Table, duration
-from ptynb.tuning.metrics import Metric, check_metric, metric_name
 from ptynb.tuning.trial import Task, run_trial
+from ptynb.tuning.trial_score import Metric, check_metric, metric_name
 from ptynb.tuning.trial_storage import StudyFile
 
 MOST_FAILURES = 5

@@ -10,13 +10,13 @@ from typing import Any
 from ptynb.analysis.half_scans import split_scan
 from ptynb.cluster.cluster import Cluster
 from ptynb.data import images
+from ptynb.data.engine_records import Picture, Result
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Picture, Result
 from ptynb.data.trial_record import TrialState
 from ptynb.exceptions import ClusterStoppedError, ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
-from ptynb.tuning.metrics import Metric, frc_score, of_function
+from ptynb.tuning.trial_score import Metric, frc_score, of_function
 
 POLL_SECONDS = 0.05
 PICTURE_PIXELS = 96

@@ -30,7 +30,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from ptynb.data.snapshot import Picture
+from ptynb.data.engine_records import Picture
 from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import FileError
 from ptynb.settings.ranges import Between, Range, is_whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib import colormaps
 
-from ptynb.data.snapshot import Array
+from ptynb.data.engine_records import Array
 from ptynb.exceptions import InvalidValueError
 
 

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import ipywidgets
 
-from ptynb.data.snapshot import Branch, Checkpoint
+from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Action, Actions, repeat
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.elements import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 
 REFRESH_SECONDS = 1.0
 NOW = "now"

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import ipywidgets
 import numpy as np
 
-from ptynb.data.snapshot import Result
+from ptynb.data.engine_records import Result
 from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.elements import Whole, complaint, put, state_row
+from ptynb.widgets.shared_widgets import Whole, complaint, put, state_row
 from ptynb.widgets.trial_table import score_plots, trials_table
 
 REFRESH_SECONDS = 0.4

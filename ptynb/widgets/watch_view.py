@@ -10,11 +10,11 @@ from pathlib import Path
 import ipywidgets
 from PIL import Image
 
-from ptynb.data.snapshot import Picture
+from ptynb.data.engine_records import Picture
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
 from ptynb.widgets.actions import repeat
-from ptynb.widgets.elements import Whole, complaint, put, state_row
 from ptynb.widgets.loss_curve import loss_curve
+from ptynb.widgets.shared_widgets import Whole, complaint, put, state_row
 from ptynb.widgets.viewer.viewer import Viewer
 
 REFRESH_SECONDS = 0.5

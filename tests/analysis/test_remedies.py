@@ -12,8 +12,8 @@ import pytest
 import ptynb as pt
 from ptynb import analysis, preparation
 from ptynb.analysis.scan_survey import Surveyor
-from tests.analysis.test_common_area import result
 from tests.analysis.test_registration import blobs
+from tests.analysis.test_result_comparison import result
 from tests.preparation.scans import FAR
 from tests.preparation.test_bright_field_disc import disc_scan
 from tests.remedy_cases import Case, follow

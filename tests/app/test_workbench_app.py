@@ -18,8 +18,8 @@ from ptynb.app import dashboard_page
 from ptynb.app.session_state import Desk
 from ptynb.app.workbench_app import TABS, Workbench
 from ptynb.data.scan import Scan
-from ptynb.settings.script import as_python
-from ptynb.widgets.elements import below
+from ptynb.settings.python_code import as_python
+from ptynb.widgets.shared_widgets import below
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,10 @@ from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
 from ptynb.cli.trust_prompt import lines_to_confirm, trusted_file
 from ptynb.engine import checkpoint_writer
+from ptynb.settings.base_models import TRUST, kinds_in
 from ptynb.settings.cluster_options import CLUSTERS
 from ptynb.settings.run_file import RunFile, read_run
 from ptynb.settings.run_file_example import example
-from ptynb.settings.validation import TRUST, kinds_in
 from tests.raising import raises
 
 LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"

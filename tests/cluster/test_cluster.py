@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import ptynb as pt
-from ptynb.cluster.groups import joining
+from ptynb.cluster.engine_groups import joining
 from ptynb.cluster.launchers.launcher import is_alive
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry

@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
+from ptynb.data.engine_records import Epoch
 from ptynb.data.scaling_result import ScalingTest, ScalingTrial
-from ptynb.data.snapshot import Epoch
 from ptynb.table import Table, duration, gigabytes
 from tests.parametrization import each
 

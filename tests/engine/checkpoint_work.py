@@ -197,8 +197,8 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
         _finished(worker)
         obeyed(worker, worker.command(Command("keep")))
         until = time.monotonic() + 20
-        assert worker._keeper is not None
-        while worker._keeper._jobs.busy("state"):
+        assert worker._writer is not None
+        while worker._writer._jobs.busy("state"):
             assert time.monotonic() < until, worker.status()
             time.sleep(0.01)
         before = {path.name: path.read_bytes() for path in files.states(keep.folder)}
@@ -230,8 +230,8 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if limited else soft, hard))
         try:
             obeyed(worker, worker.command(Command("keep")))
-            assert worker._keeper is not None
-            while worker._keeper._jobs.busy("state"):
+            assert worker._writer is not None
+            while worker._writer._jobs.busy("state"):
                 time.sleep(0.002)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

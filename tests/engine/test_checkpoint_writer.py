@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from ptynb.distributed.group import Membership
-from ptynb.engine.checkpoint_writer import Keeper
+from ptynb.engine.checkpoint_writer import CheckpointWriter
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, newest_state, states
@@ -37,9 +37,9 @@ def kept_now(worker: Worker, epochs: int = 1) -> None:
     obeyed(worker, worker.command(Command("start", epochs)))
     work._finished(worker)
     obeyed(worker, worker.command(Command("keep")))
-    assert worker._keeper is not None
+    assert worker._writer is not None
     until = time.monotonic() + 20
-    while worker._keeper._jobs.busy("state"):
+    while worker._writer._jobs.busy("state"):
         assert time.monotonic() < until
         time.sleep(0.002)
 
@@ -96,18 +96,18 @@ def test_a_folder_that_vanished_is_made_again_and_one_that_can_not_be_is_told(tm
 
 
 def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> None:
-    keeper = Keeper(Checkpointing(folder=tmp_path, **ON_REQUEST), 0, 1, "scan")
+    writer = CheckpointWriter(Checkpointing(folder=tmp_path, **ON_REQUEST), 0, 1, "scan")
 
     def short() -> ReconstructionState:
         raise MemoryError("no room, says the test")
 
-    keeper.take(short, keeper.order(), (1, 0, 0))
-    assert (keeper.successes, keeper.failures) == (0, 1)
-    assert "could not be copied for a checkpoint: no room" in keeper.notices[-1]
-    keeper._jobs.waiting = lambda kind: 2  # type: ignore[method-assign]
-    keeper.take(short, keeper.order(), (2, 0, 0))
-    assert keeper.failures == 2
-    assert "2 states wait for the disk already" in keeper.notices[-1]
+    writer.take(short, writer.order(), (1, 0, 0))
+    assert (writer.successes, writer.failures) == (0, 1)
+    assert "could not be copied for a checkpoint: no room" in writer.notices[-1]
+    writer._jobs.waiting = lambda kind: 2  # type: ignore[method-assign]
+    writer.take(short, writer.order(), (2, 0, 0))
+    assert writer.failures == 2
+    assert "2 states wait for the disk already" in writer.notices[-1]
 
 
 def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monke
     assert {path.name for path in base.iterdir()} == {present.name, young.name, foreign.name}
     assert names(foreign) == ["notes.txt"]
     monkeypatch.setattr(own_folder, "MOST_BYTES", 3)
-    own_folder.make_room(present)
+    own_folder.create_and_prune(present)
     assert {path.name for path in base.iterdir()} == {present.name, foreign.name}
     assert names(present) == ["state-00002.h5"]
     again = Worker(

@@ -18,7 +18,7 @@ from ptynb.data.images import flat_phase, levels
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import diagnostics
 from ptynb.engine.loop import Loop
-from ptynb.engine.rendering import Taken, levels_of, make_pictures, make_room, phase_of, take, value_at
+from ptynb.engine.rendering import Taken, allocate_area, levels_of, make_pictures, phase_of, take, value_at
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
@@ -56,7 +56,7 @@ def the_whole(loop: Loop) -> tuple[slice, slice]:
 def looked_at_once(
     loop: Loop, request: pt.RenderRequest, area: tuple[slice, slice], epoch: int = 0, update: int = 0
 ) -> Taken:
-    return take(loop.model, request, area, make_room(loop.model, area), epoch, update)
+    return take(loop.model, request, area, allocate_area(loop.model, area), epoch, update)
 
 
 def decoded(image: bytes) -> np.ndarray:

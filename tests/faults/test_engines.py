@@ -20,7 +20,7 @@ from ptynb.cluster import runtime_dir
 from ptynb.data.scan import Scan
 from ptynb.physics.model import Model
 from ptynb.session.engines import ClusterEngines, Engines
-from tests.cluster.test_errors import file_of
+from tests.cluster.test_error_messages import file_of
 from tests.raising import raises
 
 NOTICED_SECONDS, STOPPED_SECONDS, RECOVERED_SECONDS = 1.0, 5.0, 15.0

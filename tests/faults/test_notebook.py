@@ -18,7 +18,7 @@ import ptynb as pt
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.launchers.launcher import is_alive
 from ptynb.cluster.lifetime import watchdog
-from ptynb.data.snapshot import RenderRequest
+from ptynb.data.engine_records import RenderRequest
 from ptynb.io.checkpoint_file import load_state, newest_state
 from tests.raising import raises
 

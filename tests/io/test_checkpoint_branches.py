@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from ptynb.data.snapshot import Epoch
-from ptynb.engine.checkpoint_writer import Keeper
+from ptynb.data.engine_records import Epoch
+from ptynb.engine.checkpoint_writer import CheckpointWriter
 from ptynb.io import checkpoint_branches, checkpoint_dir
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state, states
 from ptynb.settings import Checkpointing, Settings
@@ -151,7 +151,7 @@ def test_states_and_lines_are_listed(root: Path) -> None:
 def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert checkpoint_branches.read_note(root / "nothing") == checkpoint_branches.Note()
     checkpoint_branches.stay(root / "state-00002.h5")
-    keeper = Keeper(Checkpointing(folder=root, max_to_keep=1), 0, 1, "a scan", root / "state-00006.h5")
+    writer = CheckpointWriter(Checkpointing(folder=root, max_to_keep=1), 0, 1, "a scan", root / "state-00006.h5")
     plain = Path.open
 
     def fail(path: Path, *arguments: Any, **more: Any) -> Any:
@@ -161,7 +161,7 @@ def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", fail)
-        keeper._remove_old(root)
+        writer._remove_old(root)
         for act in (checkpoint_branches.read_note, checkpoint_branches.use, checkpoint_branches.newest):
             with pytest.raises(OSError, match="Input/output"):
                 act(root)
@@ -171,22 +171,22 @@ def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypat
     assert names(root) == ["state-00002.h5", "state-00004.h5", "state-00006.h5"]
     assert checkpoint_branches.read_note(root).stays == ("state-00002.h5",)
     (root / checkpoint_branches.NOTE).write_text("{")
-    keeper._remove_old(root)
+    writer._remove_old(root)
     with raises("file.damaged", root / "branch.json"):
         checkpoint_branches.newest(root)
     assert len(names(root)) == 3
     (root / checkpoint_branches.NOTE).unlink()
     assert checkpoint_branches.newest(root).name == "state-00006.h5"
-    keeper._remove_old(root)
+    writer._remove_old(root)
     assert names(root) == ["state-00006.h5"]
 
 
 def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:
     checkpoint_branches.stay(root / "state-00002.h5")
-    keeper = Keeper(Checkpointing(folder=root, max_to_keep=2), 0, 1, "a scan", root / "state-00006.h5")
+    writer = CheckpointWriter(Checkpointing(folder=root, max_to_keep=2), 0, 1, "a scan", root / "state-00006.h5")
     put(root, 8)
     put(root, 10)
-    keeper._remove_old(root)
+    writer._remove_old(root)
     assert names(root) == ["state-00002.h5", "state-00008.h5", "state-00010.h5"]
     with raises("checkpoint.not-found", "state-00004.h5"):
         checkpoint_branches.stay(root / "state-00004.h5")
@@ -200,7 +200,7 @@ def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch:
     assert checkpoint_dir._ours(old) != []
     for path in [*old.rglob("*.h5"), *old.rglob("*.json")]:
         os.utime(path, (1, 1))
-    checkpoint_dir.make_room(checkpoint_dir.new_folder("new"))
+    checkpoint_dir.create_and_prune(checkpoint_dir.new_folder("new"))
     assert not old.exists()
 
 

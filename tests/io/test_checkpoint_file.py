@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ptynb.data.snapshot import Change, Epoch
+from ptynb.data.engine_records import Change, Epoch
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_file import (
     ReconstructionState,

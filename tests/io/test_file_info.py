@@ -6,7 +6,7 @@ import pytest
 
 import ptynb
 from ptynb.cli import main
-from ptynb.data.snapshot import Result
+from ptynb.data.engine_records import Result
 from ptynb.io.file_info import info
 from ptynb.io.load import load
 from ptynb.io.mask_file import save_mask

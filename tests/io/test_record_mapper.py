@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 import pytest
 
+from ptynb.data.engine_records import Status
 from ptynb.data.record import Array, RunRecord, Words, at
 from ptynb.data.result import Result
-from ptynb.data.snapshot import Status
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state
 from ptynb.io.reading.safe_reading import Checked

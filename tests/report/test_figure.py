@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
-from ptynb.data.snapshot import Change, Epoch, Result
+from ptynb.data.engine_records import Change, Epoch, Result
 from ptynb.report.figures.figure import compare_with_truth, figure
 from ptynb.report.figures.scale_marks import metric, round_length
 from ptynb.simulation.simulated_scan import simulate

@@ -12,13 +12,13 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from ptynb.data.snapshot import Change
+from ptynb.data.engine_records import Change
 from ptynb.report.figures.curve_figures import correlated
 from ptynb.report.figures.field_panels import by_power
 from ptynb.report.figures.figure import KINDS, figure
+from ptynb.report.figures.figure_page import COLUMNS, INCH
 from ptynb.report.figures.phase_colours import CIRCLE, complex_colours, wheel
 from ptynb.report.figures.scale_marks import metric
-from ptynb.report.figures.sheet import COLUMNS, INCH
 from tests.raising import raises
 from tests.report.test_figure import RESULT, TRUTH
 

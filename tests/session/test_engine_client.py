@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ptynb.data.snapshot import Failure, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Failure, Pictures, RenderRequest, Status
 from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
 from ptynb.session import engine_client as engine_client_module
 from ptynb.session.engine_client import EngineClient
@@ -15,7 +15,7 @@ from ptynb.session.engines import Engines
 from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from tests.cases import a_scan
-from tests.cluster.test_errors import file_of
+from tests.cluster.test_error_messages import file_of
 from tests.raising import raises
 
 PICTURES = Pictures(0, 0, (), ())

@@ -18,12 +18,12 @@ import torch
 
 import ptynb as pt
 from ptynb.cluster import cluster as cluster_module
+from ptynb.data.engine_records import RenderRequest, Status
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import RenderRequest, Status
 from ptynb.engine import run_registry
 from ptynb.engine.worker import IDLE_SECONDS
 from ptynb.planning import memory as rooms
-from tests.cluster.test_errors import file_of
+from tests.cluster.test_error_messages import file_of
 from tests.planning.peak import scan_of
 from tests.raising import raises
 

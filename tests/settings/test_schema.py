@@ -6,8 +6,8 @@ import re
 from pydantic import BaseModel
 
 from ptynb.settings import Settings, constraints, regularizers
+from ptynb.settings.base_models import flat
 from ptynb.settings.schema import given, nested, python_of, structure
-from ptynb.settings.validation import flat
 from tests.parametrization import each
 
 LISTS = {"constraints", "regularizers"}

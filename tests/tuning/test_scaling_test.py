@@ -7,8 +7,8 @@ import pytest
 import ptynb as pt
 from ptynb.cli import main
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.engine_records import Epoch
 from ptynb.data.scaling_result import ScalingTrial
-from ptynb.data.snapshot import Epoch
 from ptynb.tuning import scaling_test
 from tests.raising import raises
 

@@ -20,9 +20,9 @@ from ptynb.cluster import cluster as cluster_module
 from ptynb.data.scan import Scan
 from ptynb.planning.memory import Room, Workload, memory_of, totals
 from ptynb.tuning import trial as trial_module
-from ptynb.tuning.metrics import frc_score
 from ptynb.tuning.study import Study
 from ptynb.tuning.trial import Task
+from ptynb.tuning.trial_score import frc_score
 from ptynb.tuning.trial_storage import StudyFile
 from tests.raising import raises
 

@@ -15,8 +15,8 @@ from ptynb.data.scan import Scan
 from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
-from ptynb.widgets.elements import close_all
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.shared_widgets import close_all
 from ptynb.widgets.viewer.viewer import Viewer
 
 TIMES = 5

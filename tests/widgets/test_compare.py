@@ -15,7 +15,7 @@ from ptynb.exceptions import FileError
 from ptynb.io.named_results import named
 from ptynb.io.result_file import save_result
 from ptynb.widgets.compare.compare_view import Compare, compare
-from tests.analysis.test_common_area import result
+from tests.analysis.test_result_comparison import result
 from tests.raising import raises
 
 HOSTILE = "<script>alert(1)</script>"

@@ -12,11 +12,11 @@ import pytest
 
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Settings
+from ptynb.settings.base_models import flat
 from ptynb.settings.schema import nested, structure
-from ptynb.settings.validation import flat
-from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.form.row import Row, fitting_unit, range_of, text_of, value_of
+from ptynb.widgets.form.field_row import Row, fitting_unit, range_of, text_of, value_of
+from ptynb.widgets.shared_widgets import below
 from tests.raising import raises
 
 ALL = [setting.name for setting in structure().settings]

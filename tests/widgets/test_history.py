@@ -12,9 +12,9 @@ import ipywidgets
 import pytest
 
 import ptynb as pt
-from ptynb.data.snapshot import Branch, Checkpoint
-from ptynb.widgets.elements import below
+from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.widgets.history import History
+from ptynb.widgets.shared_widgets import below
 
 
 def a_state(epoch: int, branch: str = "main", **more: Any) -> Checkpoint:

@@ -16,11 +16,11 @@ from ptynb import analysis, preparation
 from ptynb.data.patterns import ArrayFrames, HDF5Frames
 from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate
-from ptynb.widgets.elements import below
 from ptynb.widgets.inspect import Inspect, facts, inspect
 from ptynb.widgets.inspect.inspect_state import number_list, read_number_list
 from ptynb.widgets.inspect.position_map import KINDS, PositionMap
 from ptynb.widgets.inspect.scan_facts import histogram
+from ptynb.widgets.shared_widgets import below
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.analysis.scans import made, raster
 from tests.raising import raises

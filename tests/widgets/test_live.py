@@ -13,7 +13,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data import images
-from ptynb.data.snapshot import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
+from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.settings import Settings
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text

@@ -41,7 +41,7 @@ from ptynb.io.reading.hdf5_reading import (
     units_of,
     where,
 )
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
 DATA = ("entry_1/data_1/data", "entry_1/instrument_1/detector_1/data")

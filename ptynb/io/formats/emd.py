@@ -31,7 +31,7 @@ from ptynb.io.hdf5_file import Linked, check_chunks, own
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.io.reading.optional_dependency import sentences
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
 from ptynb.settings.load_options import LoadOptions
 

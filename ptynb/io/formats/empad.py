@@ -37,7 +37,7 @@ from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, reason
 from ptynb.io.reading.microscope_scales import volts
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed
 from ptynb.settings.load_options import LoadOptions
 

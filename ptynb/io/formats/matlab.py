@@ -35,7 +35,7 @@ from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, 
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import sentences
 from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked, transposed
 from ptynb.settings.load_options import LoadOptions

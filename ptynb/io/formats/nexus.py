@@ -47,7 +47,7 @@ from ptynb.io.reading.hdf5_reading import (
     units_of,
     where,
 )
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
 WAVELENGTHS = "incident_wavelength", "wavelength"

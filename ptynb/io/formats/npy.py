@@ -28,7 +28,7 @@ from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.packed_patterns import PIECE, PackedFrames, UnpackingProgress
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import check_packing, size
 from ptynb.io.reading.stack_axes import check_counts, placed, stacked
 from ptynb.settings.load_options import LoadOptions

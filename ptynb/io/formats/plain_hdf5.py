@@ -16,7 +16,7 @@ from ptynb.io.hdf5_file import Linked
 from ptynb.io.reading import dataset_search as known
 from ptynb.io.reading.dataset_search import Names, candidates, choose
 from ptynb.io.reading.hdf5_reading import Notes, PatternSource, Quantity, is_real, other_axes, patterns_at, units_of
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
 ORDER = "give positions=array (pattern, yx) [m] where that is wrong."

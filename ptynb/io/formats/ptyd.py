@@ -33,7 +33,7 @@ from ptynb.io.reading.hdf5_reading import (
     text,
     where,
 )
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
 LOOKED_AT = 64

@@ -31,7 +31,7 @@ from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.optional_dependency import require, sentences
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions

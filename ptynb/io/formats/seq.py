@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.exceptions import FileError
-from ptynb.io.reading.records import FileRecord, Format, Head
+from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed, stacked
 from ptynb.settings.load_options import LoadOptions
 

@@ -12,7 +12,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import open_for_reading
 from ptynb.io.initial_guess import cdtools_result, ptychoshelves_result, ptypy_result, ptyrad_result, py4dstem_result
-from ptynb.io.initial_guess.apply import apply_guess
+from ptynb.io.initial_guess.apply_guess import apply_guess
 from ptynb.io.initial_guess.imported_guess import ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult
 from ptynb.io.result_file import is_result, load_result

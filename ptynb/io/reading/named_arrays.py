@@ -28,7 +28,7 @@ from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import values_text
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.records import FileRecord
+from ptynb.io.reading.reader_interface import FileRecord
 from ptynb.io.reading.safe_reading import check_small, size
 from ptynb.settings.load_options import LoadOptions
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from ptynb.analysis import Together
 from ptynb.analysis.ring_correlation import ONE_SEVENTH, RingCorrelation, Threshold, ring_correlation
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.data.snapshot import Result
 from ptynb.exceptions import InvalidValueError
+from ptynb.report.figures.figure_page import Page
 from ptynb.report.figures.scale_marks import colour_bar, metric, unit_for
-from ptynb.report.figures.sheet import Page
 from ptynb.report.figures.truth_error import compare_with_truth
 
 GOLDEN = 0.65

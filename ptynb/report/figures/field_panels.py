@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ptynb.data import images
+from ptynb.data.engine_records import Result
 from ptynb.data.geometry import illuminated_area
-from ptynb.data.snapshot import Result
+from ptynb.report.figures.figure_page import Page
 from ptynb.report.figures.phase_colours import complex_colours
 from ptynb.report.figures.scale_marks import (
     colour_bar,
@@ -21,7 +22,6 @@ from ptynb.report.figures.scale_marks import (
     shown,
     shown_as_is,
 )
-from ptynb.report.figures.sheet import Page
 
 PHASE_COLOURS, WRAPPED_COLOURS = "viridis", "twilight"
 AMPLITUDE_COLOURS = "gray"

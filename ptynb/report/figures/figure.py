@@ -7,13 +7,13 @@ from typing import Literal, get_args
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.data.snapshot import Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.report.figures import curve_figures, field_panels
+from ptynb.report.figures.figure_page import Page as Page
+from ptynb.report.figures.figure_page import Width, fit, known, name_panels, paper_page
 from ptynb.report.figures.overview import overview
-from ptynb.report.figures.sheet import Page as Page
-from ptynb.report.figures.sheet import Width, fit, known, name_panels, paper_page
 from ptynb.report.figures.truth_error import compare_with_truth as compare_with_truth
 
 Kind = Literal["overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "frc"]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.analysis import Comparison, compare
+from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.data.snapshot import Result
 
 
 def compare_with_truth(result: Result, truth: Truth) -> Comparison:

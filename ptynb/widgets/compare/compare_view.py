@@ -8,14 +8,14 @@ from typing import Any
 
 import ipywidgets
 
-from ptynb.analysis.common_area import Together
 from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
-from ptynb.data.snapshot import Array, Result
+from ptynb.analysis.result_comparison import Together
+from ptynb.data.engine_records import Array, Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
-from ptynb.widgets.elements import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.analysis.common_area import Difference, facts_of, settings_that_differ
-from ptynb.data.snapshot import Result
+from ptynb.analysis.result_comparison import Difference, facts_of, settings_that_differ
+from ptynb.data.engine_records import Result
 from ptynb.widgets.svg_curves import Curve, CurvePanel, curves
 
 CELL = "text-align:left;padding:2px 14px 2px 0;vertical-align:top"

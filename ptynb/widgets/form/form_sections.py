@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.settings.schema import Entries, Section, structure
-from ptynb.widgets.form.draft import Entry
+from ptynb.widgets.form.unsaved_settings import Entry
 
 Page = Section | Entries
 

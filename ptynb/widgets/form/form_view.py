@@ -15,19 +15,19 @@ import ipywidgets
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings import Settings
+from ptynb.settings.base_models import flat
 from ptynb.settings.presets import preset
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
-from ptynb.settings.validation import flat
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.elements import Whole, close_all, complaint, put
-from ptynb.widgets.form.draft import Draft
-from ptynb.widgets.form.entries import EntriesEditor
+from ptynb.widgets.form.field_row import MISSING, Row
 from ptynb.widgets.form.field_search import found_by, label_of
 from ptynb.widgets.form.form_sections import Page, SettingsPages
+from ptynb.widgets.form.list_editor import EntriesEditor
 from ptynb.widgets.form.live_changes import FreezeButton, PendingChanges, SupportsReconfigure, SupportsSettings
 from ptynb.widgets.form.range_editor import Range, RangeEditor
-from ptynb.widgets.form.row import MISSING, Row
 from ptynb.widgets.form.settings_sources import PresetChoice, SettingsFiles, read_file, write_file
+from ptynb.widgets.form.unsaved_settings import Draft
+from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
 
 FIXED, WITH_APPLY = "fixed during a run", "changed with Apply"
 FOLLOW_SECONDS = 0.25

@@ -10,7 +10,7 @@ import ipywidgets
 
 from ptynb.settings import Settings
 from ptynb.settings.schema import Setting
-from ptynb.widgets.elements import complaint, put
+from ptynb.widgets.shared_widgets import complaint, put
 
 
 class SupportsSettings(Protocol):

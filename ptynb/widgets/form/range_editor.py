@@ -9,8 +9,8 @@ import ipywidgets
 
 from ptynb.exceptions import SettingsError
 from ptynb.settings.schema import Setting
-from ptynb.widgets.elements import Whole, close_all, complaint, put
-from ptynb.widgets.form.row import Row, text_of, value_of
+from ptynb.widgets.form.field_row import Row, text_of, value_of
+from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
 
 Range = tuple[float, float, bool] | tuple[Any, ...]
 """(lowest, highest, logarithmic) of a number; the values of a choice."""

@@ -15,15 +15,15 @@ import ipywidgets
 from ptynb.analysis import Survey
 from ptynb.data.scan import Scan
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.elements import Whole, complaint, put
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.mask_panel import MaskPanel
 from ptynb.widgets.inspect.pattern_panel import PatternPanel
 from ptynb.widgets.inspect.positions_panel import PositionsPanel
-from ptynb.widgets.inspect.prepare_panel import PreparePanel
+from ptynb.widgets.inspect.preparation_panel import PreparePanel
 from ptynb.widgets.inspect.scan_facts import facts, progress
 from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
+from ptynb.widgets.shared_widgets import Whole, complaint, put
 
 
 class Inspect(Whole):

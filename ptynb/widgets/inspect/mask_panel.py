@@ -7,11 +7,11 @@ import numpy as np
 
 from ptynb.analysis import BadPixels, find_bad_pixels, painted, with_mask
 from ptynb.analysis.mask_drawing import MaskHistory
-from ptynb.data.snapshot import Array
+from ptynb.data.engine_records import Array
 from ptynb.io.mask_file import load_mask, save_mask
-from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, real, row
 from ptynb.widgets.inspect.pattern_display import centred, is_shifted, mask_picture, pattern_of, show
+from ptynb.widgets.shared_widgets import put
 from ptynb.widgets.viewer.viewer import Viewer
 
 PICTURE = "mask"

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ptynb.data import images
+from ptynb.data.engine_records import Array, Picture
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Array, Picture
 from ptynb.widgets.viewer.viewer import Viewer
 
 SCALES = ("log", "linear", "gamma")

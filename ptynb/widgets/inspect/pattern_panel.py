@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
-from ptynb.data.snapshot import Array
+from ptynb.data.engine_records import Array
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
 from ptynb.widgets.inspect.pattern_display import SCALES, pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap

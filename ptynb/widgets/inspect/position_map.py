@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 
 from ptynb.analysis import Survey, bright_radius
 from ptynb.data import images
+from ptynb.data.engine_records import Array, Picture
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Array, Picture
 
 SIDE = 384
 """Longer side of the map [pixels]."""

@@ -10,8 +10,8 @@ import ipywidgets
 from ptynb.analysis import ScanRotation, find_suspicious, leave_out, scan_rotation
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
+from ptynb.widgets.shared_widgets import put
 
 LISTED = 500
 """Maximum number of suspicious patterns in the list; the text above it states the total."""

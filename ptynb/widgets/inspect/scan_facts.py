@@ -7,8 +7,8 @@ import html
 import numpy as np
 
 from ptynb.analysis import Survey
+from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
-from ptynb.data.snapshot import Array
 
 
 def facts(scan: Scan) -> str:

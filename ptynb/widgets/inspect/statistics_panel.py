@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipywidgets
 
-from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
 from ptynb.widgets.inspect.pattern_display import SCALES, centred, pattern_picture, show
 from ptynb.widgets.inspect.scan_facts import histogram
+from ptynb.widgets.shared_widgets import put
 from ptynb.widgets.viewer.viewer import Viewer
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from ptynb.data.snapshot import Change, Epoch, Health, Status
+from ptynb.data.engine_records import Change, Epoch, Health, Status
 from ptynb.settings import Settings
-from ptynb.widgets.elements import state_row
 from ptynb.widgets.live.protocol import Watched
+from ptynb.widgets.shared_widgets import state_row
 
 MOST_CHANGES = 8
 CELL = 'style="padding:0 14px 0 0;text-align:left;white-space:nowrap"'

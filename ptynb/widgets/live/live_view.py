@@ -18,13 +18,13 @@ import ipywidgets
 
 from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.elements import Whole, complaint, note, put
 from ptynb.widgets.live.controls import Controls, row
 from ptynb.widgets.live.live_text import change_table, health_table, state_of, summary
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.pattern_comparison import PatternViewer
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.loss_curve import loss_curve
+from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 
 REQUEST_SECONDS = 0.5
 """Interval of requests for a pattern or positions."""

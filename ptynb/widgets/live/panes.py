@@ -10,7 +10,7 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
-from ptynb.data.snapshot import PANES, Array, RenderRequest
+from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer

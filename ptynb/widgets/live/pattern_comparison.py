@@ -8,7 +8,7 @@ import ipywidgets
 import numpy as np
 
 from ptynb.data import images
-from ptynb.data.snapshot import Array, PatternPair, Picture
+from ptynb.data.engine_records import Array, PatternPair, Picture
 from ptynb.widgets.live.controls import Field, checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ptynb.data.snapshot import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Status
 from ptynb.settings import Settings
 
 Tell = Callable[[str], None]

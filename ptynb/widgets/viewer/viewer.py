@@ -22,7 +22,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from ptynb.data.snapshot import Array, Picture
+from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colour_maps import look_up_table

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.data.snapshot import Result
+from ptynb.data.engine_records import Result
 from ptynb.exceptions import ScanError
 from ptynb.io.load import load
 from ptynb.io.result_file import save_result

@@ -15,7 +15,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.settings.schema import Setting
-from ptynb.widgets.elements import put
+from ptynb.widgets.shared_widgets import put
 
 WIDE = {"description_width": "150px"}
 MISSING = object()

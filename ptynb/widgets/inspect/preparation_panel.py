@@ -7,11 +7,11 @@ import html
 import ipywidgets
 
 from ptynb.data.scan import Scan
-from ptynb.widgets.elements import put
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.pattern_display import pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.preparation_steps import KINDS, PreparationStep
 from ptynb.widgets.inspect.scan_facts import facts
+from ptynb.widgets.shared_widgets import put
 from ptynb.widgets.viewer.viewer import Viewer
 
 

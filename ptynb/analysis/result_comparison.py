@@ -12,8 +12,8 @@ from scipy.ndimage import affine_transform, gaussian_filter
 
 from ptynb.analysis.registration import Area, Registered, register
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
+from ptynb.data.engine_records import Result
 from ptynb.data.geometry import illuminated_area
-from ptynb.data.snapshot import Result
 from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]

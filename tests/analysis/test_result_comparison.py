@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ptynb.analysis import Together, facts_of, settings_that_differ
-from ptynb.analysis.common_area import independence, placed
-from ptynb.data.snapshot import Epoch, Result
+from ptynb.analysis.result_comparison import independence, placed
+from ptynb.data.engine_records import Epoch, Result
 from ptynb.settings import Settings
 from tests.parametrization import each
 from tests.raising import raises

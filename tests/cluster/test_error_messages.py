@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ptynb.cluster import errors
-from ptynb.cluster.errors import MOST_LINES, log_end, summarize
+from ptynb.cluster import error_messages
+from ptynb.cluster.error_messages import MOST_LINES, log_end, summarize
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def test_a_short_cause_without_details_stays_as_it_is(runtime: Path) -> None:
 
 def test_a_long_one_is_cut_and_whole_in_a_file_with_the_logs(tmp_path: Path) -> None:
     log = tmp_path / "engine-rank0.log"
-    log.write_text("x" * errors.MOST_LOG_BYTES + "the last line\n")
+    log.write_text("x" * error_messages.MOST_LOG_BYTES + "the last line\n")
     cause = "\n".join(f"line {number}" for number in range(100))
     told = summarize(cause, "Rank 1: details", [log, tmp_path / "removed.log"])
     assert told.splitlines()[:MOST_LINES] == cause.splitlines()[:MOST_LINES]
@@ -40,7 +40,7 @@ def test_a_long_one_is_cut_and_whole_in_a_file_with_the_logs(tmp_path: Path) -> 
     whole = file_of(told).read_text()
     assert whole.startswith(f"{cause}\nRank 1: details\n--- engine-rank0.log\nxxx")
     assert whole.endswith("the last line\n")
-    assert len(whole) < errors.MOST_LOG_BYTES + 2000
+    assert len(whole) < error_messages.MOST_LOG_BYTES + 2000
     assert stat.S_IMODE(file_of(told).stat().st_mode) == 0o600
     assert stat.S_IMODE(file_of(told).parent.stat().st_mode) == 0o700
 
@@ -48,8 +48,8 @@ def test_a_long_one_is_cut_and_whole_in_a_file_with_the_logs(tmp_path: Path) -> 
 def test_the_same_failure_has_one_file_and_only_the_newest_are_kept() -> None:
     first = file_of(summarize("first", "details"))
     assert file_of(summarize("first", "details")) == first
-    others = [file_of(summarize(f"cause {number}", "details")) for number in range(errors.KEPT_FILES)]
-    assert len({*others}) == errors.KEPT_FILES
+    others = [file_of(summarize(f"cause {number}", "details")) for number in range(error_messages.KEPT_FILES)]
+    assert len({*others}) == error_messages.KEPT_FILES
     assert {*first.parent.iterdir()} == {*others}
 
 

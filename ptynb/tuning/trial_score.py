@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ptynb.analysis.ring_correlation import FEWEST, fourier_ring_correlation
-from ptynb.data.snapshot import Array, Result
+from ptynb.data.engine_records import Array, Result
 from ptynb.exceptions import InvalidValueError, SettingsError
 
 Metric = Literal["loss", "frc"] | Callable[[Result], float]

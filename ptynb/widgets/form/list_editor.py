@@ -9,9 +9,9 @@ from typing import Any
 import ipywidgets
 
 from ptynb.settings.schema import Entries
-from ptynb.widgets.elements import close_all, complaint, put
-from ptynb.widgets.form.draft import Draft, Entry
-from ptynb.widgets.form.row import MISSING, Row
+from ptynb.widgets.form.field_row import MISSING, Row
+from ptynb.widgets.form.unsaved_settings import Draft, Entry
+from ptynb.widgets.shared_widgets import close_all, complaint, put
 
 
 class EntriesEditor(ipywidgets.VBox):
