@@ -110,4 +110,4 @@ def _save_checkpoint(recon: Reconstruction) -> None:
 
 def _latest_checkpoint(recon: Reconstruction) -> tuple[str | None, int | None]:
     status, latest = recon.last_status(), recon.latest_checkpoint
-    return (None, None) if latest is None or status is None else (str(latest), status.kept_epoch)
+    return (None, None) if latest is None or status is None else (str(latest), status.checkpoint_epoch)

@@ -174,7 +174,7 @@ class Rank:
     def _say_how_to_go_on(self, standing: Status, status: int) -> None:
         self._tell_notices(standing)
         if status != 0:
-            log(self._console, go_on(standing.kept, standing.kept_epoch, self._again))
+            log(self._console, go_on(standing.checkpoint, standing.checkpoint_epoch, self._again))
 
     def _tell_notices(self, standing: Status) -> None:
         for notice in standing.notices[self._noticed :]:

@@ -191,8 +191,8 @@ def kept(found: FoundCluster, ended: Any) -> str:
     """Return a description of its latest checkpoint."""
     if found.work is None:
         return ""
-    if not found.work.keeps:
+    if not found.work.checkpointing:
         return "; no checkpoint was requested"
-    if ended.kept is None:
+    if ended.checkpoint is None:
         return "; its checkpoint was not found"
-    return f"; its checkpoint after epoch {ended.epoch} is {ended.kept}"
+    return f"; its checkpoint after epoch {ended.epoch} is {ended.checkpoint}"

@@ -43,10 +43,10 @@ class Status(RunRecord):
     epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
     frames: storage of the patterns, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
     rates: by component. applied: number of the last command applied. epochs: only the requested records.
-    kept: path of the newest checkpoint, in which `kept_epoch` epochs are completed (rank 0 only); kept_in: the folder
-    of checkpoints. keeps: numbers of checkpoints that this engine has written, and failed to write. notices: messages
-    about problems that did not stop the run, such as a full disk; each once. r_factors: the last ones measured, (epochs
-    completed, amplitude R-factor).
+    checkpoint: path of the newest checkpoint, in which `checkpoint_epoch` epochs are completed (rank 0 only).
+    checkpoint_folder: the folder of checkpoints. checkpoint_counts: numbers of checkpoints that this engine has
+    written, and failed to write. notices: messages about problems that did not stop the run, such as a full disk; each
+    once. r_factors: the last ones measured, (epochs completed, amplitude R-factor).
     """
 
     rank: int
@@ -62,11 +62,11 @@ class Status(RunRecord):
     applied: int
     failure: Failure | None = None
     frames: str = ""
-    kept: str | None = None
-    kept_epoch: int | None = None
-    kept_in: str | None = None
+    checkpoint: str | None = None
+    checkpoint_epoch: int | None = None
+    checkpoint_folder: str | None = None
     notices: tuple[str, ...] = ()
-    keeps: tuple[int, int] = (0, 0)
+    checkpoint_counts: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, repr=False)

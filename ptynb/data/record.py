@@ -59,14 +59,14 @@ class Epoch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
+class Annotation:
     """Title and comments of a reconstruction by the user. title: one line; comments: text in Markdown."""
 
     title: str = field(default="", metadata=at("entry/title", required=True))
     comments: str = field(default="", metadata=at("entry/comments/data", required=True))
 
     @classmethod
-    def of(cls, record: Words) -> Self:
+    def of(cls, record: Annotation) -> Self:
         """Create an instance from a record that may have more fields."""
         return cls(**fields_of(cls, record))
 
@@ -133,7 +133,7 @@ class Thumbnail:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RunRecord(Words):
+class RunRecord(Annotation):
     """Record of a run, as stored in a result, in a checkpoint, or in the status of an engine.
 
     epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), if measured.

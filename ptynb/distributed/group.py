@@ -112,7 +112,7 @@ class Group(ABC):
         """Return rank 0's values on every rank. Overwrites `tensor` on the others."""
 
     @abstractmethod
-    def tell(self, message: Any) -> Any:
+    def broadcast_object(self, message: Any) -> Any:
         """Return rank 0's message, which must be serializable as JSON, on every rank."""
 
     @abstractmethod
@@ -157,7 +157,7 @@ class SingleGroup(Group):
     def broadcast(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def tell(self, message: Any) -> Any:
+    def broadcast_object(self, message: Any) -> Any:
         return message
 
     def agree(self, number: int) -> Agreed:
@@ -245,7 +245,7 @@ class TorchGroup(Group):
             dist.broadcast(self._keep(torch.view_as_real(tensor) if tensor.is_complex() else tensor), src=0)
         return tensor
 
-    def tell(self, message: Any) -> Any:
+    def broadcast_object(self, message: Any) -> Any:
         text = json.dumps(message).encode() if self.rank == 0 else b""
         size = self.broadcast(torch.tensor([len(text)], dtype=torch.int64))
         letters = torch.zeros(int(size[0]), dtype=torch.uint8)

@@ -35,7 +35,7 @@ def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError
 def shared(loaded: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
     """Return rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
     if isinstance(loaded, FileError):
-        group.tell([str(loaded), loaded.code])
+        group.broadcast_object([str(loaded), loaded.code])
         raise loaded
     record: Any = {}
     arrays: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
         # Thumbnails stay on rank 0.
         record, arrays = packed(dataclasses.replace(loaded, rows={}, patterns=loaded.patterns[:0], history=()))
     layouts = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
-    message: Any = group.tell(None if loaded is None else [record, layouts])
+    message: Any = group.broadcast_object(None if loaded is None else [record, layouts])
     if message is None:
         return None
     if isinstance(message[0], str):

@@ -136,9 +136,9 @@ class CheckpointWriter:
         self.notices: tuple[str, ...] = ()
         self.successes = self.failures = 0
         """Number of checkpoints that this process has written, and has failed to write."""
-        self.kept: str | None = None
-        self.kept_epoch: int | None = None
-        self.kept_in: str | None = None
+        self.checkpoint: str | None = None
+        self.checkpoint_epoch: int | None = None
+        self.checkpoint_folder: str | None = None
         """Folder of the checkpoints, once there is one; on all engines, so that any surviving one can report it."""
         self._saved_progress: Progress | None = None
         self._last_epoch, self._last_time = 0, time.monotonic()
@@ -171,9 +171,9 @@ class CheckpointWriter:
         """Note that the reconstruction is ready to run, possibly from `start`, a checkpoint with these settings."""
         self._saved_progress, self._last_epoch, self._last_time = progress, progress[0], time.monotonic()
         if start is not None:
-            self.kept_in, self._settings_of[start.name] = str(start.parent), json.dumps(settings)
+            self.checkpoint_folder, self._settings_of[start.name] = str(start.parent), json.dumps(settings)
             if self._rank == 0:
-                self.kept, self.kept_epoch = str(start), progress[0]
+                self.checkpoint, self.checkpoint_epoch = str(start), progress[0]
 
     def order(self, look: bool = False) -> CheckpointRequest:
         """Return the request for the next checkpoint, which all engines receive; rank 0 only.
@@ -209,7 +209,7 @@ class CheckpointWriter:
 
     def take(self, copy: Callable[[], ReconstructionState], order: CheckpointRequest, progress: Progress) -> None:
         """Copy the state and queue it for writing; `copy` waits for no other engine."""
-        self._last_epoch, self._last_time, self.kept_in = progress[0], time.monotonic(), order.folder
+        self._last_epoch, self._last_time, self.checkpoint_folder = progress[0], time.monotonic(), order.folder
         # Only rank 0 limits the queue: it waits for the others' parts before it begins with its next state.
         if self._rank == 0 and self._jobs.waiting("state") >= MOST_WAITING:
             self.failures += 1
@@ -287,13 +287,13 @@ class CheckpointWriter:
             )
             if self._rank == 0:
                 self._wait_for_parts(path, state)
-                self.kept, self.kept_epoch = str(path), state.epoch
+                self.checkpoint, self.checkpoint_epoch = str(path), state.epoch
                 self.successes += 1
                 self._remove_old(path.parent)
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
             self._saved_progress = None
             self.failures += 1
-            last = f"; the latest one is {self.kept}" if self.kept else ""
+            last = f"; the latest one is {self.checkpoint}" if self.checkpoint else ""
             self._notify(
                 "state",
                 f"The checkpoint of epoch {state.epoch} could not be written to {path.parent} ({error}){last}. "
@@ -351,7 +351,7 @@ class CheckpointWriter:
                 for name, jpeg in pictures.files.items():
                     files.put(folder / f"{name}.jpg", memoryview(jpeg))
                     written.append(folder / f"{name}.jpg")
-            kept = None if self.kept is None else Path(self.kept).name
+            kept = None if self.checkpoint is None else Path(self.checkpoint).name
             text = status_text(folder.name, self._scan, status, self._picture, kept)
             files.put(folder / "status.json", memoryview(text))
             written.append(folder / "status.json")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
-from ptynb.data.record import RunRecord, Words, fields_of, utc
+from ptynb.data.record import Annotation, RunRecord, fields_of, utc
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
@@ -89,7 +89,7 @@ class Loop:
         """R-factors measured between epochs: (epochs completed, R-factor)."""
         self.history: tuple[Thumbnail, ...] = ()
         """Thumbnails of a few epochs; on rank 0 only."""
-        self.words = Words()
+        self.annotation = Annotation()
         """The user's title and comments."""
         self.area = illuminated_area(scan.positions - self.frame.origin, scan.pattern_shape)
         """Slices (y, x) of the object's illuminated area."""
@@ -278,7 +278,7 @@ class Loop:
     def record(self) -> RunRecord:
         """Return the record of the run up to now."""
         return RunRecord(
-            **vars(self.words),
+            **vars(self.annotation),
             epochs=(*self.epochs,),
             update=self.update,
             r_factors=(*self.r_factors,),
@@ -306,7 +306,7 @@ class Loop:
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
-        self.words = Words.of(state)
+        self.annotation = Annotation.of(state)
         self.started = state.started or self.started
         self._seconds, self._clock = state.seconds if same_batches else 0.0, None
         for name, component in self.model.parts.items():

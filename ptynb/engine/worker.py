@@ -38,7 +38,7 @@ from ptynb.data.engine_records import (
     Status,
 )
 from ptynb.data.provenance import Machines, ScanIdentity
-from ptynb.data.record import RunRecord, Words, fields_of
+from ptynb.data.record import Annotation, RunRecord, fields_of
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import ECHOES, Group, Membership, join
 from ptynb.distributed.sockets import Connections
@@ -73,9 +73,9 @@ class Command:
     start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
     target: train until epoch `value` is completed. pause, resume, stop.
     settings: change to `value`, as plain values. evaluate: make a result. measure: the R-factor after every `value`
-    epochs; 0: never. words: `value` is the user's title and comments. keep: write a checkpoint as soon as the engines
-    are equal. leave: write a checkpoint, if anything changed since the last one, and close. close: leave the group and
-    end.
+    epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a checkpoint as soon as
+    the engines are equal. leave: write a checkpoint, if anything changed since the last one, and close. close: leave
+    the group and end.
     """
 
     kind: Literal[
@@ -88,8 +88,8 @@ class Command:
         "settings",
         "evaluate",
         "measure",
-        "words",
-        "keep",
+        "annotate",
+        "checkpoint",
         "leave",
         "close",
     ]
@@ -128,7 +128,7 @@ class Worker:
         )
         self._pending: CheckpointRequest | None = None
         self._initial_progress: Progress = (0, 0, 0)
-        self._words_changes = 0
+        self._annotation_changes = 0
         self._initial_settings: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._scan = scan.name
@@ -157,13 +157,13 @@ class Worker:
         assert self._membership.rank == 0, "commands go to rank 0, which broadcasts them"
         training = threading.current_thread() is self._thread
         with self._lock:
-            if command.kind == "keep":
+            if command.kind == "checkpoint":
                 if self._writer is None:
                     raise InvalidValueError(
                         "This reconstruction writes no checkpoints; make it with checkpointing=Checkpointing(...).",
                         code="checkpoint.disabled",
                     )
-                command = Command("keep", dataclasses.asdict(self._writer.order(look=not training)))
+                command = Command("checkpoint", dataclasses.asdict(self._writer.order(look=not training)))
             self._commands.append(command)
             self._wake.set()
             return len(self._commands)
@@ -190,11 +190,11 @@ class Worker:
             changes=tuple(loop.changes) if loop else (),
             failure=self._failure,
             frames=loop.shard.place if loop else "",
-            kept=writer.kept if writer else None,
-            kept_epoch=writer.kept_epoch if writer else None,
-            kept_in=writer.kept_in if writer else None,
+            checkpoint=writer.checkpoint if writer else None,
+            checkpoint_epoch=writer.checkpoint_epoch if writer else None,
+            checkpoint_folder=writer.checkpoint_folder if writer else None,
             notices=writer.notices if writer else (),
-            keeps=(writer.successes, writer.failures) if writer else (0, 0),
+            checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
             r_factors=tuple(loop.r_factors[-MOST_R_FACTORS:]) if loop else (),
         )
 
@@ -251,9 +251,9 @@ class Worker:
         """Return the number of epochs between measurements of the R-factor, and all R-factors measured so far."""
         return self._measure_every, [*self._loop.r_factors] if self._loop else []
 
-    def words(self) -> Words:
+    def annotation(self) -> Annotation:
         """Return the user's title and comments."""
-        return Words() if self._loop is None else self._loop.words
+        return Annotation() if self._loop is None else self._loop.annotation
 
     def health(self) -> Health:
         """Return speed, memory, load and temperature of this engine. Never waits for the training thread."""
@@ -390,10 +390,12 @@ class Worker:
     def _apply(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
             return
-        plain = group.tell([dataclasses.asdict(command) for command in self._commands[self._applied : newest]])
+        plain = group.broadcast_object(
+            [dataclasses.asdict(command) for command in self._commands[self._applied : newest]]
+        )
         commands = [Command(**command) for command in plain]
-        if any(command.kind not in ("keep", "words") for command in commands):
-            loop.settle()  # "keep" and "words" neither read nor change parameters
+        if any(command.kind not in ("checkpoint", "annotate") for command in commands):
+            loop.settle()  # "checkpoint" and "annotate" neither read nor change parameters
         for command in commands:
             self._execute(command, group, loop)
         self._applied = newest
@@ -427,9 +429,9 @@ class Worker:
                     self._result = _present_result(loop, r_factor)
             case "measure":
                 self._measure_every = command.value
-            case "words":
-                self._set_words(loop, Words(**command.value))
-            case "keep":
+            case "annotate":
+                self._annotate(loop, Annotation(**command.value))
+            case "checkpoint":
                 self._pending = CheckpointRequest(**command.value)
                 if loop.equal:
                     self._write_checkpoint(loop)
@@ -438,14 +440,14 @@ class Worker:
             case "close":
                 self._state = "closed"
 
-    def _set_words(self, loop: Loop, words: Words) -> None:
+    def _annotate(self, loop: Loop, annotation: Annotation) -> None:
         """Set the user's title and comments, for the next checkpoint; if no run is under way, write one now."""
-        if words == loop.words:
+        if annotation == loop.annotation:
             return
-        loop.words = words
-        self._words_changes += 1
-        if self._writer is not None and self._writer.kept is not None and self._state != "running":
-            self.command(Command("keep"))  # `kept` is set on rank 0 only
+        loop.annotation = annotation
+        self._annotation_changes += 1
+        if self._writer is not None and self._writer.checkpoint is not None and self._state != "running":
+            self.command(Command("checkpoint"))  # set on rank 0 only
 
     def _measure(self, loop: Loop) -> float:
         """Measure the R-factor, on all ranks; its time is not counted in an epoch."""
@@ -458,12 +460,12 @@ class Worker:
     # Checkpoints
 
     def _progress(self, loop: Loop) -> Progress:
-        return loop.epoch, loop.update, len(loop.changes) + self._words_changes
+        return loop.epoch, loop.update, len(loop.changes) + self._annotation_changes
 
     def _checkpoint_if_due(self, loop: Loop, writer: CheckpointWriter) -> None:
         running = self._state == "running"
         if self._pending is None and writer.due(self._progress(loop), running and loop.update == loop.updates - 1):
-            self.command(Command("keep"))
+            self.command(Command("checkpoint"))
         if writer.pictures_due():
             self._update_status_file(loop, look=True)
 
@@ -479,7 +481,7 @@ class Worker:
         request = None
         if self._writer is not None and group.rank == 0 and self._writer.changed(self._progress(loop)):
             request = dataclasses.asdict(self._writer.order())
-        shared_request = group.tell(request)
+        shared_request = group.broadcast_object(request)
         if shared_request is not None:
             self._pending = CheckpointRequest(**shared_request)
             self._write_checkpoint(loop)
@@ -489,7 +491,7 @@ class Worker:
         """Update the status file in the checkpoint folder, with pictures if `look`."""
         if self._writer is None:
             return
-        status = dataclasses.replace(self.status(), **vars(loop.words))
+        status = dataclasses.replace(self.status(), **vars(loop.annotation))
         self._writer.show(status, (lambda: _object_and_probe(loop)) if look else None, self._area)
 
     # Requests that need tensors: made by the process's main thread, answered between two updates

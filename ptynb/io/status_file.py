@@ -55,7 +55,7 @@ class StatusReport:
     changes: tuple[tuple[int, str], ...] = ()
     engines: str = ""
     written: str = ""
-    kept: str = ""
+    checkpoint: str = ""
     picture: tuple[int, int] = (0, 0)
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     powers: tuple[float, ...] = ()
@@ -77,7 +77,7 @@ class StatusReport:
             "" if loss is None else f"loss {loss:.5g}",
             "" if seconds is None else f"{seconds:.3g} s an epoch",
             f"engines: {self.engines}" if self.engines.isdecimal() else self.engines,
-            f"state kept: {self.kept}" if self.kept else "",
+            f"checkpoint: {self.checkpoint}" if self.checkpoint else "",
         )
         return tuple(fact for fact in facts if fact)
 
@@ -196,7 +196,7 @@ def read_status(content: bytes) -> tuple[StatusReport | None, str]:
         scan=_text(values.get("scan")),
         engines=_text(values.get("engines")),
         written=_text(values.get("written")),
-        kept=_text(values.get("kept")),
+        checkpoint=_text(values.get("kept")),
         epoch=_count(values.get("epoch")),
         target=_count(values.get("target")),
         update=_count(values.get("update")),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
-from ptynb.data.record import Words
+from ptynb.data.record import Annotation
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError
@@ -47,7 +47,7 @@ class EngineClient:
         self.r_factors: dict[int, float] = {}
         """R-factor by number of completed epochs."""
         self.r_factor_every = 0
-        self.words = Words()
+        self.annotation = Annotation()
         """The user's title and comments."""
         self.sent = 0
         self.failure: ReconstructionError | None = None
@@ -248,7 +248,7 @@ class EngineClient:
 
     def _may_recover(self) -> bool:
         """Whether a recovery is allowed: at most `MOST_RECOVERIES` in a row without a newer checkpoint."""
-        latest = self.statuses[0].kept if 0 in self.statuses else None
+        latest = self.statuses[0].checkpoint if 0 in self.statuses else None
         self._recoveries = [*self._recoveries, latest][-MOST_RECOVERIES - 1 :]
         return len(self._recoveries) <= MOST_RECOVERIES or len(set(self._recoveries)) > 1
 
@@ -297,11 +297,11 @@ class EngineClient:
             self.epochs = [] if state is None else [*state.epochs]
             self.statuses = {}
             self._generation += 1
-            self._send_words_and_run(0 if state is None else state.epoch)
+            self._send_annotation_and_run(0 if state is None else state.epoch)
 
-    def _send_words_and_run(self, epoch: int) -> None:
-        if self.words != Words():
-            self.sent = self.engines.call(0, "command", Command("words", vars(self.words)))
+    def _send_annotation_and_run(self, epoch: int) -> None:
+        if self.annotation != Annotation():
+            self.sent = self.engines.call(0, "command", Command("annotate", vars(self.annotation)))
         self.r_factors = {at: value for at, value in self.r_factors.items() if at <= epoch}
         if self.r_factor_every:
             self.sent = self.engines.call(0, "command", Command("measure", self.r_factor_every))
@@ -324,15 +324,15 @@ class EngineClient:
     def checkpoint_folder(self) -> str | None:
         """Return the checkpoint folder, from any engine that answers: rank 0 may be lost before its first status."""
         known = self.statuses.get(0)
-        if known is not None and known.kept_in is not None:
-            return known.kept_in
+        if known is not None and known.checkpoint_folder is not None:
+            return known.checkpoint_folder
         if self._last_folder is not None:
             return self._last_folder
         for rank in range(self.engines.world):
             with contextlib.suppress(ClusterError):
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
-                if status.kept_in is not None:
-                    return status.kept_in
+                if status.checkpoint_folder is not None:
+                    return status.checkpoint_folder
         return None
 
     # Requested reopening: see `ptynb.session.reopen`

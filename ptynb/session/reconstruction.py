@@ -33,7 +33,7 @@ from ptynb.data.engine_records import (
     Status,
 )
 from ptynb.data.provenance import Machines
-from ptynb.data.record import Words
+from ptynb.data.record import Annotation
 from ptynb.data.scan import Scan
 from ptynb.exceptions import (
     ClusterError,
@@ -153,7 +153,7 @@ class Reconstruction:
         """Create a reconstruction from a checkpoint. arguments: those of `_open` before `start`."""
         recon = cls.__new__(cls)
         recon._open(*arguments, start=start, epochs=state.epochs)
-        recon._client.words = Words.of(state)
+        recon._client.annotation = Annotation.of(state)
         return recon
 
     @classmethod
@@ -165,7 +165,7 @@ class Reconstruction:
             recon._client.fetch()
             recon._client.r_factor_every, measured = recon._call(0, "measured")
             recon._client.r_factors = dict(measured)
-            recon._client.words = recon._call(0, "words")
+            recon._client.annotation = recon._call(0, "annotation")
         if status.state not in ("ready", "closed"):
             recon._client.target_epoch, recon._client.paused = status.target, status.state == "paused"
         return recon
@@ -390,14 +390,14 @@ class Reconstruction:
         ClusterError or InvalidValueError
             If the reconstruction writes no checkpoints ("checkpoint.disabled").
         """
-        written, failed = self._fetch().keeps
-        self._client.order("keep")
+        written, failed = self._fetch().checkpoint_counts
+        self._client.order("checkpoint")
         until = time.monotonic() + timeout
         while True:
             status = self._fetch()
-            if status.kept is not None and status.keeps[0] != written:
-                return Path(status.kept)
-            if status.keeps[1] > failed:
+            if status.checkpoint is not None and status.checkpoint_counts[0] != written:
+                return Path(status.checkpoint)
+            if status.checkpoint_counts[1] > failed:
                 raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
             if time.monotonic() > until:
                 raise ReconstructionError(
@@ -550,7 +550,7 @@ class Reconstruction:
     def latest_checkpoint(self) -> Path | None:
         """File of the newest checkpoint, from which `recover` and `ptynb.resume` continue; None if there is none."""
         status = self.last_status()
-        return None if status is None or status.kept is None else Path(status.kept)
+        return None if status is None or status.checkpoint is None else Path(status.checkpoint)
 
     @property
     def can_recover(self) -> bool:
@@ -796,32 +796,32 @@ class Reconstruction:
                 "There is no result: the run failed early, or its cluster was stopped before `result` or `save`.",
                 code="reconstruction.no-result",
             ) from self._client.failure
-        return dataclasses.replace(self._result, **vars(self._client.words))
+        return dataclasses.replace(self._result, **vars(self._client.annotation))
 
     @property
     def title(self) -> str:
         """Title of the result and its report, one line; can be set. Checkpoints contain title and comments."""
-        return self._client.words.title
+        return self._client.annotation.title
 
     @title.setter
     def title(self, text: str) -> None:
-        self._set_words(dataclasses.replace(self._client.words, title=str(text)))
+        self._annotate(dataclasses.replace(self._client.annotation, title=str(text)))
 
     @property
     def comments(self) -> str:
         """Comments in the result and its report, in Markdown; can be set."""
-        return self._client.words.comments
+        return self._client.annotation.comments
 
     @comments.setter
     def comments(self, text: str) -> None:
-        self._set_words(dataclasses.replace(self._client.words, comments=str(text)))
+        self._annotate(dataclasses.replace(self._client.annotation, comments=str(text)))
 
-    def _set_words(self, words: Words) -> None:
+    def _annotate(self, annotation: Annotation) -> None:
         """Set title and comments; after a failure or `close` they are only added to the result."""
-        self._client.words = words
+        self._client.annotation = annotation
         if not self._closed and self._client.failure is None:
             with contextlib.suppress(ReconstructionError):  # the next command raises it
-                self._executor.run(lambda: self._client.command("words", vars(words)))
+                self._executor.run(lambda: self._client.command("annotate", vars(annotation)))
 
     def save(self, path: str | Path) -> Path:
         """Write the result (HDF5). An existing file is replaced once the new one is complete.

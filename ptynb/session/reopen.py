@@ -142,15 +142,15 @@ def _pause(client: EngineClient) -> bool:
 
 def _write_checkpoint(client: EngineClient) -> Path:
     """Write a checkpoint of the present state; return its file once it is complete."""
-    done, failed = client.status_inside().keeps
-    client.engines.call(0, "command", Command("keep"))
+    done, failed = client.status_inside().checkpoint_counts
+    client.engines.call(0, "command", Command("checkpoint"))
     until = time.monotonic() + CHECKPOINT_SECONDS
     while True:
         status = client.status_inside()
-        if status.keeps[1] > failed:
+        if status.checkpoint_counts[1] > failed:
             raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
-        path = None if status.kept is None else Path(status.kept)
-        if status.keeps[0] > done and path is not None and is_of(path, status.epoch, status.update):
+        path = None if status.checkpoint is None else Path(status.checkpoint)
+        if status.checkpoint_counts[0] > done and path is not None and is_of(path, status.epoch, status.update):
             return path
         if time.monotonic() > until:
             raise ReconstructionError(

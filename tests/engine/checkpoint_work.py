@@ -53,11 +53,11 @@ def numbers(loop: Loop) -> dict[str, Any]:
 def keep_beside(loop: Loop, group: Group, path: Path) -> None:
     """Keeps a state as workers do, each rank its own part."""
     state = loop.state(loop.loss_sums(), target=9)
-    token = group.tell(files.Header("a run", f"{time.time_ns():016x}", 0).token)
+    token = group.broadcast_object(files.Header("a run", f"{time.time_ns():016x}", 0).token)
     kept = files.image(ReconstructionState(**{**vars(state), "run": "a run", "token": token}), group.rank)
     if group.rank == 0 or state.parts > 1:
         files.put(files.companion(path, group.rank), kept)
-    group.tell(None)
+    group.broadcast_object(None)
 
 
 def straight(
@@ -195,7 +195,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
     if membership.rank == 0:
         obeyed(worker, worker.command(Command("start", epochs)))
         _finished(worker)
-        obeyed(worker, worker.command(Command("keep")))
+        obeyed(worker, worker.command(Command("checkpoint")))
         until = time.monotonic() + 20
         assert worker._writer is not None
         while worker._writer._jobs.busy("state"):
@@ -229,7 +229,7 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
         _finished(worker)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if limited else soft, hard))
         try:
-            obeyed(worker, worker.command(Command("keep")))
+            obeyed(worker, worker.command(Command("checkpoint")))
             assert worker._writer is not None
             while worker._writer._jobs.busy("state"):
                 time.sleep(0.002)
@@ -237,7 +237,7 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         told.append(worker.status().notices)
         names.append(sorted(path.name for path in keep.folder.iterdir()))
-        good.append(files.load_state(str(worker.status().kept)).epoch)
+        good.append(files.load_state(str(worker.status().checkpoint)).epoch)
     worker.close()
     return {"told": told, "names": names, "good": good, "epoch": worker.status().epoch, "state": worker.status().state}
 

@@ -204,12 +204,15 @@ def test_workers_that_keep_now_and_then_end_where_others_do(
     settings, script = settings_of(choices), [(0.0, "start", 25), (0.0, "finish", None)]
     without = ranks.run(world, work.work, a_scan(), settings, None, script)
     keep = Checkpointing(folder=tmp_path / "kept", seconds=0.005, epochs=7, max_to_keep=5)
-    script.insert(1, (0.005, "keep", None))
+    script.insert(1, (0.005, "checkpoint", None))
     kept = ranks.run(world, work.work, a_scan(), settings, keep, script)
     for one, other in zip(without, kept, strict=True):
         assert one["losses"] == other["losses"]
         assert work.equal(one["model"], other["model"]) == []
     status = kept[0]["status"]
-    assert status.kept is not None
+    assert status.checkpoint is not None
     assert status.notices == ()
-    assert (load_state(status.kept).epoch, load_state(status.kept).scan["patterns"]) == (status.kept_epoch, 37)
+    assert (load_state(status.checkpoint).epoch, load_state(status.checkpoint).scan["patterns"]) == (
+        status.checkpoint_epoch,
+        37,
+    )

@@ -36,7 +36,7 @@ def kept_now(worker: Worker, epochs: int = 1) -> None:
     """Some more epochs, and a state after them, written or not."""
     obeyed(worker, worker.command(Command("start", epochs)))
     work._finished(worker)
-    obeyed(worker, worker.command(Command("keep")))
+    obeyed(worker, worker.command(Command("checkpoint")))
     assert worker._writer is not None
     until = time.monotonic() + 20
     while worker._writer._jobs.busy("state"):
@@ -60,7 +60,7 @@ def test_a_save_of_5_s_under_a_timeout_of_2_s_ends_no_group(ranks: Ranks, tmp_pa
         assert (answer["status"].state, answer["status"].epoch) == ("closed", 6)
     # It was under way when others were due; the last thing that an engine does is to wait for it, without the group.
     assert names(folder) == ["state-00002.h5"]
-    assert answers[0]["status"].kept == str(folder / "state-00002.h5")
+    assert answers[0]["status"].checkpoint == str(folder / "state-00002.h5")
 
 
 def test_a_full_disk_is_told_once_and_the_last_good_state_stays(ranks: Ranks, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks,
     keep = Checkpointing(folder=tmp_path, max_to_keep=2, **ON_REQUEST)
     script: list[tuple[float, str, Any]] = []
     for _ in range(4):
-        script += [(0.0, "start", 1), (0.0, "finish", None), (0.15, "keep", None)]
+        script += [(0.0, "start", 1), (0.0, "finish", None), (0.15, "checkpoint", None)]
     ranks.run(2, work.work, a_scan(), SETTINGS.replace(optimiser="dm", probe=Probe(learning_rate=1)), keep, script)
     assert names(tmp_path) == ["state-00003.h5", "state-00003.rank1.h5", "state-00004.h5", "state-00004.rank1.h5"]
     (tmp_path / "state-00004.rank1.h5").replace(tmp_path / "state-00003.rank1.h5")
@@ -126,7 +126,7 @@ def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks,
 
 def test_a_moment_that_is_kept_twice_at_once_is_whole(ranks: Ranks, tmp_path: Path) -> None:
     keep = Checkpointing(folder=tmp_path, **ON_REQUEST)
-    script = [(0.0, "start", 1), (0.0, "finish", None), (0.0, "keep", None), (0.0, "keep", None)]
+    script = [(0.0, "start", 1), (0.0, "finish", None), (0.0, "checkpoint", None), (0.0, "checkpoint", None)]
     settings = SETTINGS.replace(optimiser="dm", probe=Probe(learning_rate=1))
     answers = ranks.run(2, work.work, a_scan(), settings, keep, script, None, 0.3)
     assert answers[0]["status"].notices == ()
@@ -187,11 +187,11 @@ def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
         a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(folder=tmp_path), start=tmp_path / "state-00001.h5"
     )
     loaded(again)
-    assert (again.status().kept_epoch, again.status().epoch) == (1, 1)
+    assert (again.status().checkpoint_epoch, again.status().epoch) == (1, 1)
     again.close()
     silent = Worker(a_scan(), SETTINGS, ALONE)
     with raises("checkpoint.disabled", "checkpointing="):
-        silent.command(Command("keep"))
+        silent.command(Command("checkpoint"))
     silent.close()
 
 
@@ -217,7 +217,7 @@ def test_transfer_is_handed_each_whole_file_and_its_failure_is_told_once(tmp_pat
         kept_now(worker)
         worker.close()
         assert worker.status().failure is None
-        assert (worker.status().kept_epoch, len(worker.status().notices)) == (2, 0 if keep is good else 1)
+        assert (worker.status().checkpoint_epoch, len(worker.status().notices)) == (2, 0 if keep is good else 1)
     assert "ConnectionError: nobody answers" in worker.status().notices[0]
     told = [path.name for path in work.handed]
     assert {"state-00001.h5", "state-00002.h5", "amplitude.jpg", "phase.jpg", "probe.jpg", "status.json"} == {*told}
@@ -290,8 +290,8 @@ def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monke
             os.utime(path, (time.time() - 15 * 86400,) * 2)
     kept_now(worker)
     worker.close()
-    assert worker.status().kept is not None
-    present = Path(str(worker.status().kept)).parent
+    assert worker.status().checkpoint is not None
+    present = Path(str(worker.status().checkpoint)).parent
     assert own_folder.FOLDER.fullmatch(present.name)
     assert present.name.startswith("simulated-")
     assert stat.S_IMODE(present.stat().st_mode) == 0o700

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.engine_records import Status
-from ptynb.data.record import Array, RunRecord, Words, at
+from ptynb.data.record import Annotation, Array, RunRecord, at
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, save_state
@@ -154,4 +154,4 @@ def test_the_record_in_a_checkpoint_is_that_of_the_run(tmp_path: Path) -> None:
 
 
 def test_what_the_user_says_is_part_of_the_record() -> None:
-    assert Words.of(FULL) == Words(title=FULL.title, comments=FULL.comments)
+    assert Annotation.of(FULL) == Annotation(title=FULL.title, comments=FULL.comments)

@@ -46,7 +46,7 @@ def test_a_status_is_taken_over_when_it_changes(tmp_path):
         "loss 0.125",
         "0.5 s an epoch",
         "2 engines on CPU, gloo",
-        "state kept: state-00003.h5",
+        "checkpoint: state-00003.h5",
     )
     assert folder.shown.changes == ((2, "probe.learning_rate"),)
     assert folder.shown.limits == {"amplitude": (0, 1), "phase": (-1, 1)}

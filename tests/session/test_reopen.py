@@ -48,7 +48,7 @@ def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest
     client, given = a_client([status] * 3)
     with raises("checkpoint.timeout", "0 s"):
         reopen._write_checkpoint(client)
-    assert given == ["keep"]
+    assert given == ["checkpoint"]
 
 
 def test_what_went_wrong_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

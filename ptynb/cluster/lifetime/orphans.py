@@ -61,14 +61,15 @@ class Process:
 class Work:
     """A reconstruction on a cluster, as its engines report it.
 
-    state, epoch, target: as in `Status`. keeps: whether checkpoints are written; folder: of these, if it is known.
+    state, epoch, target: as in `Status`. checkpointing: whether checkpoints are written; folder: of these,
+    if it is known.
     """
 
     scan: str
     state: str
     epoch: int
     target: int
-    keeps: bool
+    checkpointing: bool
     folder: Path | None
 
     @property
@@ -313,8 +314,8 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
         for _, opening, _, status in caller.call_all([rank], run_registry.joinable, [()], LOOK_SECONDS)[0]:
             keep = opening.checkpointing
             folder = directory / keep.folder.expanduser() if keep is not None and keep.folder is not None else None
-            if status.kept is not None:
-                folder = Path(status.kept).parent
+            if status.checkpoint is not None:
+                folder = Path(status.checkpoint).parent
             name = opening.scan.name
             found = Work(name, status.state, status.epoch, status.target, keep is not None, folder)
             if status.rank == 0:
@@ -324,15 +325,15 @@ def _work(caller: Caller, ranks: list[int], directory: Path) -> Work | None:
 
 @dataclass(frozen=True)
 class Ended:
-    """Outcome of ending a cluster. kept: the newest checkpoint that it wrote, if any. failures: messages."""
+    """Outcome of ending a cluster. checkpoint: the newest checkpoint that it wrote, if any. failures: messages."""
 
-    kept: Path | None
+    checkpoint: Path | None
     failures: tuple[str, ...]
 
     @property
     def epoch(self) -> str:
         """Epoch of the checkpoint: '41', or '41 and 7 updates of the next'."""
-        match = None if self.kept is None else NAME.fullmatch(self.kept.name)
+        match = None if self.checkpoint is None else NAME.fullmatch(self.checkpoint.name)
         if match is None:
             return ""
         return str(int(match[1])) + (f" and {int(match[2])} updates of the next" if match[2] else "")
@@ -369,7 +370,7 @@ def end(found: FoundCluster) -> Ended:
 
 def _state_since(found: FoundCluster, began: int) -> Path | None:
     """Return its newest checkpoint; in ptynb's default folder for checkpoints, one written since `began` [ns]."""
-    if found.work is None or not found.work.keeps:
+    if found.work is None or not found.work.checkpointing:
         return None
     folder = found.work.folder
     if folder is None:

@@ -29,8 +29,8 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
     parts = [epoch]
     if epochs:
         parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
-    if status.kept_epoch is not None:
-        parts.append(f"checkpoint of epoch {status.kept_epoch}")
+    if status.checkpoint_epoch is not None:
+        parts.append(f"checkpoint of epoch {status.checkpoint_epoch}")
     parts += [
         html.escape(recon.engines),
         html.escape(f"batch {recon.batch}{_scaling_hint(recon.settings, status.world)}"),
