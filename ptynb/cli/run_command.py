@@ -170,7 +170,7 @@ def _reproduce(chosen: argparse.Namespace) -> int:
         )
     then = load_result(chosen.file).machines
     scan = None if chosen.scan is None else load(chosen.scan)
-    if chosen.cluster in ("slurm", "ssh"):
+    if chosen.cluster not in (None, "none", "local"):
         raise SettingsError(
             f"--reproduce does not support --cluster {chosen.cluster}; use ptynb.reproduce(path, cluster=...).",
             code="argument.conflict",

@@ -16,7 +16,7 @@ from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, lacks, room_for
 from ptynb.planning.performance import Cost, Measured, cost_of, measure, running
-from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings import GLOBAL_STEPS, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
 
 EVERY = 8
@@ -198,7 +198,7 @@ def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured])
     """Return every number of engines with every exchange that the settings allow."""
     every = settings.sync_every if settings.sync_every > 1 else EVERY
     ways = [settings.replace(gradient_sync="dense", sync_every=1)]
-    if settings.optimiser not in ("lbfgs", *THIN_ONLY):
+    if settings.optimiser not in GLOBAL_STEPS:
         ways.append(ways[0].replace(gradient_sync="sparse"))
     with contextlib.suppress(SettingsError):  # algorithms with sums over all engines in each step
         ways.append(settings.replace(gradient_sync="sparse", sync_every=every))

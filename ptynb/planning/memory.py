@@ -34,7 +34,7 @@ from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame
-from ptynb.settings import PROJECTIONS, THIN_ONLY, Settings
+from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
 
 MAPPED = 2**25
 """glibc returns larger arrays to the system at once [bytes]."""
@@ -313,6 +313,6 @@ def _remedies(scan: Scan, asked: Workload, room: Room) -> Iterator[tuple[int, di
         smaller = {"batch": batch, "gradient_accumulation": min(settings.gradient_accumulation, batch)}
         yield engines, smaller, f"use smaller batches: batch={batch}"
         batch //= 2
-    if settings.optimiser in ("lbfgs", *PROJECTIONS):
+    if settings.optimiser in WHOLE_PASSES:
         adam = {"optimiser": "adam", "object": {"learning_rate": 0.01}, "probe": {"learning_rate": 0.01}}
         yield engines, adam, "use the optimiser 'adam'"

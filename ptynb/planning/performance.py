@@ -28,7 +28,7 @@ from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
-from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
+from ptynb.settings import GLOBAL_STEPS, THIN_ONLY, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
 """Number of updates of an epoch from which the touched part of the object is estimated."""
@@ -143,7 +143,7 @@ def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
 
     With several updates between exchanges, these are the tiles that any engine touched.
     """
-    if settings.gradient_sync == "dense" or settings.optimiser in ("lbfgs", *THIN_ONLY):
+    if settings.gradient_sync == "dense" or settings.optimiser in GLOBAL_STEPS:
         return 1.0
     window, shape = model_window(scan, settings), object_frame(scan, settings).shape
     corners = np.rint(window_positions(scan, settings)).astype(np.int64)

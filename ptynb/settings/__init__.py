@@ -20,6 +20,7 @@ from ptynb.settings.model_parts import ProbeOffset as ProbeOffset
 from ptynb.settings.model_parts import Slices as Slices
 from ptynb.settings.model_parts import Tilt as Tilt
 from ptynb.settings.settings import FULL_STEPS as FULL_STEPS
+from ptynb.settings.settings import GLOBAL_STEPS as GLOBAL_STEPS
 from ptynb.settings.settings import PROJECTIONS as PROJECTIONS
 from ptynb.settings.settings import THIN_ONLY as THIN_ONLY
 from ptynb.settings.settings import WHOLE_PASSES as WHOLE_PASSES

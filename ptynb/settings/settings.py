@@ -41,6 +41,8 @@ WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
 """Optimisers whose updates use all patterns; `batch` is then only the number that is computed at once."""
 THIN_ONLY = ("lsqml", *PROJECTIONS)
 """Optimisers that support one slice only."""
+GLOBAL_STEPS = ("lbfgs", *THIN_ONLY)
+"""Optimisers whose steps require sums over all engines: no sparse exchange of gradients, and `sync_every` is 1."""
 
 
 class Schedule(SettingsModel):
@@ -454,12 +456,12 @@ def _optimisers(settings: Settings) -> Iterator[str]:
         )
     if name == "rpie" and settings.loss != "amplitude":
         yield f"loss is '{settings.loss}' and optimiser is 'rpie', which supports amplitudes only; use 'amplitude'"
-    if name in ("lbfgs", *PROJECTIONS) and settings.gradient_accumulation > 1:
+    if name in WHOLE_PASSES and settings.gradient_accumulation > 1:
         yield (
             f"gradient_accumulation is {settings.gradient_accumulation} and optimiser is '{name}', whose "
             "updates use all patterns; set gradient_accumulation=1"
         )
-    if name in ("lbfgs", *PROJECTIONS) and any(isinstance(term, PACBED) for term in settings.regularizers):
+    if name in WHOLE_PASSES and any(isinstance(term, PACBED) for term in settings.regularizers):
         yield f"the regularizer 'pacbed' requires batches and optimiser is '{name}'; remove it or use 'adam'"
 
 
@@ -468,7 +470,7 @@ def _synchronisation(settings: Settings) -> Iterator[str]:
     every, name = settings.sync_every, settings.optimiser
     if every == 1:
         return
-    if name in ("lbfgs", *THIN_ONLY):
+    if name in GLOBAL_STEPS:
         yield (
             f"sync_every is {every} and optimiser is '{name}', whose steps require sums over all engines; "
             "use 'adam' or set sync_every=1"
