@@ -4,6 +4,7 @@ Public names are listed in `__init__.pyi` and imported when they are first used.
 figures (1.3 s and 60 MB less each), and `ptynb --help` no torch.
 """
 
+import os
 from importlib.metadata import version
 from typing import Any
 
@@ -11,6 +12,9 @@ import lazy_loader
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = version("ptynb")
+# OpenMP reads this once, when torch is loaded. By default its threads spin while they wait for one another: on two
+# cores with another busy process, an epoch of torch operations took 1.7 s instead of 0.2; with this it takes 0.3 s.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def __getattr__(name: str) -> Any:

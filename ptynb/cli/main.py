@@ -113,7 +113,10 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     scaling.set_defaults(run=_scaling)
     advise = commands.add_parser("advise", help="find the fastest number of engines and exchange between them")
     advise.add_argument(
-        "--engines", type=int, metavar="N", help="largest number of engines (default: one per GPU, or 2 on the CPU)"
+        "--engines",
+        type=int,
+        metavar="N",
+        help="largest number of engines (default: one per GPU; on the CPU two per NUMA node)",
     )
     advise.set_defaults(run=_advise)
     estimate = commands.add_parser("estimate", help="estimate memory and time of an epoch")

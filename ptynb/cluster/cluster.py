@@ -68,7 +68,7 @@ Launch = Callable[[str, Path], Launcher]
 
 @documented_by(LocalCluster, engines="n")
 class Cluster:
-    """Engines on this machine: one per GPU, or CPU engines that share the cores.
+    """Engines on this machine: one per GPU; without a GPU, one that uses all cores of the CPU (one per NUMA node).
 
     The engines start at once and test each other: devices, gradients, bandwidth; what makes them slower than possible
     is a warning. `stop()` or the end of a `with` block stops them.
@@ -177,7 +177,7 @@ class Cluster:
     ) -> Self:
         """Engines on other hosts, accessible by ssh without a password and with the same file paths as here.
 
-        A host without a number of engines gets one per GPU, or two on its CPU.
+        A host without a number of engines gets one per GPU, or on its CPU one per NUMA node.
 
         Parameters
         ----------

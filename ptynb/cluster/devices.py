@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import torch.distributed as dist
 
+from ptynb.cluster.cpu_cores import numa_nodes
 from ptynb.cluster.cpu_cores import usable_cores as usable_cores
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable, notes_on
 from ptynb.cluster.gpus import GPU as GPU
@@ -97,7 +99,9 @@ def _identity(answer: dict[str, Any]) -> str:
 def plan_for(n: int | None, device: Device, threads: int | None = None, engines_per_gpu: int = 1) -> ClusterPlan:
     """Return the plan of a cluster on this machine."""
     gpus = () if device == "cpu" else find_gpus()
-    return plan_cluster(n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available())
+    return plan_cluster(
+        n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available(), numa_nodes()
+    )
 
 
 def plan_cluster(
@@ -108,11 +112,13 @@ def plan_cluster(
     threads: int | None = None,
     engines_per_gpu: int = 1,
     nccl: bool = True,
+    nodes: Sequence[Sequence[int]] = (),
 ) -> ClusterPlan:
-    """Return the plan of n engines (None: one per GPU, or 2 that share the cores of the CPU).
+    """Return the plan of n engines (None: one per GPU, or on the CPU one per NUMA node).
 
     threads: of each engine; None: an equal share of the cores. engines_per_gpu: number of engines that may share a GPU,
-    by gloo. nccl: whether the installed torch has it. Raises ClusterError if the request cannot be met in full.
+    by gloo. nccl: whether the installed torch has it. nodes: cores of each NUMA node. Raises ClusterError if the
+    request cannot be met in full.
     """
     if device not in get_args(Device):
         raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.", code="argument.invalid-value")
@@ -126,20 +132,26 @@ def plan_cluster(
         )
     if device == "cuda" or (device == "auto" and gpus):
         return _plan_gpus(n, gpus, cores, threads, engines_per_gpu, nccl)
-    count = n if n is not None else min(2, cores)
+    # One engine with all cores: two exchange gradients, and took 2 to 3 times the epoch on a machine with two cores.
+    count = n if n is not None else max(1, len(nodes))
     if count > 4 * cores:
         raise ClusterError(
             f"{count} CPU engines were requested on {cores} cores; expected at most {4 * cores}.",
             code="argument.invalid-value",
         )
-    threads = threads or max(1, cores // count)
+    each = [len(node) for node in nodes] if len(nodes) == count else [max(1, cores // count)] * count
     engines = tuple(
-        EnginePlan(
-            rank, "cpu", "CPU", f"CPU {rank} ({counted(threads, 'thread')})", threads, _environment(rank, threads, "")
-        )
-        for rank in range(count)
+        _on_cpu(rank, threads or each[rank], nodes if len(nodes) == count > 1 else ()) for rank in range(count)
     )
     return ClusterPlan(engines, *choose_backend(count, 0, sys.platform, nccl))
+
+
+def _on_cpu(rank: int, threads: int, nodes: Sequence[Sequence[int]]) -> EnginePlan:
+    """Return the plan of an engine on the CPU. nodes: cores of each rank, if it has a NUMA node of its own."""
+    environment = _environment(rank, threads, "")
+    if nodes:
+        environment["PTYNB_CORES"] = ",".join(str(core) for core in nodes[rank])
+    return EnginePlan(rank, "cpu", "CPU", f"CPU {rank} ({counted(threads, 'thread')})", threads, environment)
 
 
 def _plan_gpus(

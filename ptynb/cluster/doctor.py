@@ -16,7 +16,8 @@ import torch.distributed as dist
 from jupyter_core.paths import jupyter_runtime_dir
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster, usable_cores
+from ptynb.cluster.cpu_cores import numa_nodes, usable_cores
+from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster
 from ptynb.cluster.gpus import GPU
 from ptynb.cluster.selftest import explained, run_selftest
 from ptynb.exceptions import ClusterError
@@ -62,7 +63,7 @@ def examine(n: int | None, device: str) -> Examination:
     cores = usable_cores()
     try:
         gpus = find_gpus() if device != "cpu" else ()
-        plan = plan_cluster(n, device, gpus, cores, nccl=dist.is_nccl_available())
+        plan = plan_cluster(n, device, gpus, cores, nccl=dist.is_nccl_available(), nodes=numa_nodes())
     except ClusterError as error:
         problems.append(str(error))
     free = psutil.virtual_memory().available

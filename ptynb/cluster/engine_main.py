@@ -6,6 +6,7 @@ are in no file, command line or environment of a machine other than the notebook
 The environment determines rank and device, and is completed before torch is loaded, which reads it once:
 
 PTYNB_RANK, or SLURM_PROCID               rank of the engine in the cluster
+PTYNB_CORES                               cores of the CPU, if the engine has a NUMA node of its own
 CUDA_VISIBLE_DEVICES, SLURM_LOCALID       the GPU: the only visible one, or of several that of this task (or of the
                                           task that this one replaces: PTYNB_LOCALID)
 
@@ -55,6 +56,9 @@ def complete(environment: MutableMapping[str, str]) -> None:
             code="argument.missing",
         )
     environment["PTYNB_RANK"] = rank
+    if cores := environment.get("PTYNB_CORES"):
+        # Memory belongs to the NUMA node of the thread that first writes it, so the engine has to stay there.
+        os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     if "SLURM_LOCALID" in environment and "PTYNB_GPU" not in environment:
         environment["CUDA_VISIBLE_DEVICES"] = own_gpu(environment)
     threads = environment.get("OMP_NUM_THREADS") or environment.get("SLURM_CPUS_PER_TASK")

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ptynb.distributed import rendezvous
+from ptynb.distributed.shared_memory import SharedMemory, place_of_process
 from ptynb.distributed.sockets import Connections
 from ptynb.distributed.timeouts import CollectiveTimeout
 from ptynb.exceptions import ClusterError
@@ -210,6 +211,25 @@ class TorchGroup(Group):
         # torch has no public function to set a backend's own timeout; NCCL keeps the group's.
         dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))._set_default_timeout(NEVER)
         self._timeout = CollectiveTimeout(membership.timeout, connections.abort)
+        self._shared: SharedMemory | None = None
+        if membership.backend == "gloo":
+            try:
+                self._shared = self._open_shared_memory()
+            except BaseException:
+                self.close()
+                raise
+
+    def _open_shared_memory(self) -> SharedMemory | None:
+        """Return memory shared by all ranks; None if they are not all on one machine, or its system refuses it."""
+        place = place_of_process()
+        if not self._all(self.broadcast_object(place) == place != ""):
+            return None
+        shared = SharedMemory.open(self)
+        return shared if self._all(shared is not None) else None
+
+    def _all(self, answer: bool) -> bool:
+        """Return whether the answer is True on all ranks."""
+        return int(self.sum(torch.tensor([answer], dtype=torch.int64))) == self.world
 
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
         with self._timeout.waiting():
@@ -225,13 +245,14 @@ class TorchGroup(Group):
         return tensor
 
     def sum(self, tensor: Tensor) -> Tensor:
-        assert tensor.is_contiguous(), "gloo reduces the memory of a view, not the view"
-        with self._timeout.waiting():
-            dist.all_reduce(self._keep(tensor))
+        self.start_sum(tensor)()
         return tensor
 
     def start_sum(self, tensor: Tensor) -> Callable[[], None]:
         assert tensor.is_contiguous(), "gloo reduces the memory of a view, not the view"
+        shared = self._shared
+        if shared is not None and tensor.device.type == "cpu" and tensor.numel() > 1:
+            return lambda: shared.sum(tensor)
         work = dist.all_reduce(self._keep(tensor), async_op=True)
 
         def wait() -> None:
@@ -239,6 +260,11 @@ class TorchGroup(Group):
                 work.wait()
 
         return wait
+
+    def barrier(self) -> None:
+        """Wait until all ranks have come here."""
+        with self._timeout.waiting():
+            dist.all_reduce(self._keep(torch.zeros(1)))
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         with self._timeout.waiting():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import Device, counted, plan_for
+from ptynb.cluster.devices import Device, counted, plan_for, usable_cores
 from ptynb.data.engine_records import as_plain
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
@@ -152,8 +152,8 @@ def advise(
     settings : Settings, optional
         Settings of the reconstruction. None: the defaults.
     engines : int or Cluster, optional
-        Largest number of engines, which are started and stopped, or an idle cluster. None: one per GPU, or 2 on the
-        CPU.
+        Largest number of engines, which are started and stopped, or an idle cluster. None: one per GPU; on the CPU two
+        per NUMA node.
     device : {"auto", "cpu", "cuda"}, default "auto"
         Device of the engines.
 
@@ -171,6 +171,8 @@ def advise(
     """
     settings = settings or Settings()
     check_together(scan, settings)
+    if engines is None and not (default := plan_for(None, device)).on_gpu:
+        engines = min(2 * len(default.engines), usable_cores())
     plan, held = (
         (engines.plan, engines.held_bytes()) if isinstance(engines, Cluster) else (plan_for(engines, device), 0)
     )

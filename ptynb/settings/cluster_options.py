@@ -216,7 +216,8 @@ LocalCluster = _section(
     LocalOptions,
     kind=(Literal["local"], "local"),
     engines=Annotated[
-        Count | None, Field(default=None, description="Number of engines; none: one per GPU, or 2 on the CPU")
+        Count | None,
+        Field(default=None, description="Number of engines; none: one per GPU, or on the CPU one per NUMA node"),
     ],
 )
 NoCluster = _section("NoCluster", ClusterSection, AloneOptions, kind=(Literal["none"], "none"))

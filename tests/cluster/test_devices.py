@@ -2,10 +2,12 @@ import dataclasses
 import os
 import stat
 import subprocess
+import sys
 
 import pytest
 
-from ptynb.cluster import devices, gpus
+from ptynb.cluster import cpu_cores, devices, gpus
+from ptynb.cluster.cpu_cores import numa_nodes
 from ptynb.cluster.devices import GPU, choose_backend, find_gpus, plan_cluster, plan_for, plan_of, usable_cores
 from ptynb.cluster.gpus import FIELDS, memory_by_process, parse_gpus, visible, with_slices
 from tests.raising import raises
@@ -118,13 +120,14 @@ def test_a_driver_that_hangs_is_an_error_that_says_what_to_do(smi, monkeypatch):
 @pytest.mark.parametrize(
     ("n", "device", "gpus", "cores", "expected", "threads", "backend"),
     [
-        (None, "auto", 0, 8, ["cpu"] * 2, 4, "gloo"),
+        (None, "auto", 0, 8, ["cpu"], 8, "none"),
+        (2, "auto", 0, 8, ["cpu"] * 2, 4, "gloo"),
         (None, "auto", 0, 1, ["cpu"], 1, "none"),
         (1, "auto", 0, 8, ["cpu"], 8, "none"),
         (3, "auto", 0, 8, ["cpu"] * 3, 2, "gloo"),
         (4, "cpu", 2, 2, ["cpu"] * 4, 1, "gloo"),
         (8, "cpu", 0, 2, ["cpu"] * 8, 1, "gloo"),
-        (None, "cpu", 3, 8, ["cpu"] * 2, 4, "gloo"),
+        (None, "cpu", 3, 8, ["cpu"], 8, "none"),
         (None, "auto", 3, 8, ["cuda:0"] * 3, 2, "nccl"),
         (None, "cuda", 1, 8, ["cuda:0"], 8, "none"),
         (2, "cuda", 3, 8, ["cuda:0"] * 2, 4, "nccl"),
@@ -181,6 +184,37 @@ def test_threads_of_each_engine_can_be_asked_for():
         assert plan.on_gpu is (device == "cuda")
     with raises("argument.invalid-value", "5 threads", "4 cores"):
         plan_cluster(2, "cpu", (), 4, 5)
+
+
+NODES = (0, 1, 2, 6), (3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [(None, [("0,1,2,6", 4), ("3,4,5", 3)]), (2, [("0,1,2,6", 4), ("3,4,5", 3)]), (1, [("", 7)]), (3, [("", 2)] * 3)],
+)
+def test_each_numa_node_gets_an_engine_that_stays_on_its_cores(n, expected):
+    plan = plan_cluster(n, "cpu", (), 7, nodes=NODES)
+    assert [(engine.environment.get("PTYNB_CORES", ""), engine.threads) for engine in plan.engines] == expected
+
+
+def test_numa_nodes_have_the_cores_that_this_process_may_use(tmp_path, monkeypatch):
+    assert numa_nodes(tmp_path) == ()
+    for node, cores in {"node0": "0-2,6\n", "node1": "3-5\n", "node2": "7\n", "node3": "\n"}.items():
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "cpulist").write_text(cores)
+    monkeypatch.setattr(cpu_cores.os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4, 5, 6}, raising=False)
+    assert numa_nodes(tmp_path) == (*NODES,)
+
+
+def test_an_engine_stays_on_the_cores_of_its_numa_node():
+    program = (
+        "import os; from ptynb.cluster.engine_main import complete\n"
+        "core = min(os.sched_getaffinity(0)); complete(dict(PTYNB_RANK='0', PTYNB_CORES=str(core)))\n"
+        "print(os.sched_getaffinity(0) == {core})"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "True"
 
 
 def test_slices_take_the_place_of_their_gpu():

@@ -34,6 +34,15 @@ def gpus():  # type: ignore[no-untyped-def]
         return [], str(error)
 
 
+def numa_nodes():  # type: ignore[no-untyped-def]
+    """Return the cores of each NUMA node, as ptynb finds them."""
+    try:
+        from ptynb.cluster import cpu_cores
+    except ImportError:
+        return []
+    return cpu_cores.numa_nodes()
+
+
 def main():  # type: ignore[no-untyped-def]
     """Print the description of this host."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -44,6 +53,7 @@ def main():  # type: ignore[no-untyped-def]
         "address": way[2] if len(way) == 4 else None,
         "python": "%d.%d" % sys.version_info[:2],
         "cores": len(affinity(0)) if affinity else os.cpu_count() or 1,
+        "numa_nodes": numa_nodes(),
         "gpus": listed,
         "gpu_problem": problem,
         **{package: version(package) for package in PACKAGES},

@@ -200,8 +200,8 @@ def place_engines(
 ) -> tuple[ClusterPlan, tuple[str, ...]]:
     """Return the engines of all hosts, with ranks in the order of the hosts, and the host of each.
 
-    counts: engines by host; None: one per GPU, or two on the CPU. Raises ClusterError if the request cannot be met, or
-    if some hosts have GPUs and others not.
+    counts: engines by host; None: one per GPU, or on the CPU one per NUMA node. Raises ClusterError if the request
+    cannot be met, or if some hosts have GPUs and others not.
     """
     engines: list[EnginePlan] = []
     homes: list[str] = []
@@ -210,7 +210,9 @@ def place_engines(
             raise ClusterError(f"On {host.name}: {host.answers['gpu_problem']}", code="gpu.driver-failed")
         gpus = () if device == "cpu" else tuple(GPU(**gpu) for gpu in host.answers["gpus"])
         try:
-            plan = plan_cluster(counts[host.name], device, gpus, host.answers["cores"], threads)
+            plan = plan_cluster(
+                counts[host.name], device, gpus, host.answers["cores"], threads, nodes=host.answers["numa_nodes"]
+            )
         except ClusterError as error:
             raise ClusterError(f"On {host.name}: {error}", code=error.code) from None
         for engine in plan.engines:
