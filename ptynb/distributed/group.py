@@ -312,6 +312,7 @@ class TorchGroup(Group):
         time.sleep(0.005)  # releases Python's lock, for threads that still wait for it
         if dist.is_initialized():
             dist.destroy_process_group()
+        self._shared = None
         rendezvous.close_store(self._store)
 
 

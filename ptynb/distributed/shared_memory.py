@@ -88,7 +88,7 @@ class SharedMemory:
         return shared
 
     def sum(self, tensor: Tensor) -> None:
-        """Replace a contiguous tensor on the CPU by its sum over ranks, in the order of ranks: equal bits everywhere."""
+        """Replace a contiguous tensor on the CPU by its sum, in the order of ranks: equal to the last bit on each."""
         for message in tensor.view(-1).split(SLOT_BYTES // tensor.itemsize):
             if not len(message):
                 return

@@ -1,7 +1,12 @@
-"""Compilation of loops by numba, at the first call for each combination of argument types."""
+"""Compilation of loops by numba, at the first call for each combination of argument types.
+
+Only functions that Python calls get machine code of their own, which is cached on disk. Those that other loops call end
+at LLVM's intermediate code, which their callers include: this takes a third less time for all loops of an update.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 from collections.abc import Callable
@@ -9,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba._dynfunc import make_function
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.typed_passes import NativeLowering
 
 REORDER = {"reassoc", "contract", "nsz"}
 """Fast-math flags that allow vectorised sums and products; NaN is still detected."""
@@ -16,9 +25,17 @@ _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 _VERSION = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()[:12]
 
 
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
+
+
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a loop that releases Python's global lock (GIL); cached on disk if a folder is writable."""
-    return _kept(functools.partial(numba.njit, nogil=True, fastmath=REORDER, error_model="numpy"), function)
+    return _kept(functools.partial(numba.njit, **_OPTIONS), function)
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a loop that only other loops call; a call from Python raises TypeError."""
+    return numba.njit(**_OPTIONS, pipeline_class=_Inner)(function)
 
 
 def callback(signature: Any, function: Callable[..., Any]) -> int:
@@ -35,3 +52,32 @@ def _kept(compiler: Callable[..., Callable[[Any], Any]], function: Callable[...,
         return compiler(cache=True)(function)
     except RuntimeError:  # neither the folder of the file nor the user's cache folder is writable
         return compiler()(function)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _InnerLowering(NativeLowering):
+    """The last step of numba's compiler, without machine code and wrappers for Python."""
+
+    _name = "lowering of an inner loop"
+
+    def run_pass(self, state: Any) -> bool:
+        flags = state.flags
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        super().run_pass(state)
+        lowered = state["cr"]
+        described, libraries = lowered.fndesc, (state.library,)
+        # numba finds the loop by this function, which therefore has to exist.
+        refuse = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
+        function = make_function(
+            described.lookup_module(), described.qualname, "Called by other loops only.", refuse, lowered.env, libraries
+        )
+        state.targetctx.insert_user_function(function, described, [*libraries])
+        state["cr"] = lowered._replace(cfunc=function)
+        return True
+
+
+class _Inner(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [(_InnerLowering if step is NativeLowering else step, text) for step, text in passes.passes]
+        return [passes]

@@ -18,7 +18,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fft, parallel_sections, thread_count
 from ptynb.kernels.buffers import empty
 from ptynb.kernels.hotpath_types import Illumination
-from ptynb.kernels.step_kernels import Crossing, Moving, Seen
+from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
 
 Array = NDArray[Any]
 GUARD = 2**16
@@ -60,8 +60,11 @@ class Move:
             of_shifts,
         )
 
-    def gradients(self, factor: float) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of probes and shifts, if requested, times `factor`; call only once."""
+    def gradients(self, factor: float, near: Near | None = None) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of probes and shifts, if requested, times `factor`; call only once.
+
+        near: with the gradient of the shift back.
+        """
         moving = self.moving
         probes = moving.spectra if self.shared else moving.moved
         if moving.of_probes and self.shared:
@@ -71,7 +74,11 @@ class Move:
                 parallel_sections.transform(moving.plans, probes[0], True)
         elif moving.of_probes and factor != 1:
             probes *= factor
-        slopes = torch.from_numpy(moving.slopes * moving.slopes.dtype.type(factor)) if moving.of_shifts else None
+        if not moving.of_shifts:
+            slopes = None
+        else:
+            total = moving.slopes if near is None else moving.slopes + near.slopes
+            slopes = torch.from_numpy(total * total.dtype.type(factor))
         return torch.from_numpy(probes) if moving.of_probes else None, slopes
 
 
@@ -117,26 +124,40 @@ class Cross:
         return self.change
 
 
+def near_field(propagator: Tensor | None, move: Move, cross: Cross) -> Near | None:
+    """Return the arguments of the propagation in the near field; None for the far field."""
+    if propagator is None:
+        return None
+    waves, moving = cross.crossing.waves, move.moving
+    return Near(
+        array(propagator)[None],
+        empty(waves.shape if moving.of_shifts else (0,) * waves.ndim, waves),
+        np.empty_like(moving.slopes),
+    )
+
+
 class CompiledPatterns(torch.autograd.Function):
-    """`hotpath.far_field_patterns`."""
+    """`hotpath.patterns`."""
 
     @staticmethod
     def forward(ctx: Any, object: Tensor, probes: Tensor, shifts: Tensor, given: Illumination) -> Tensor:
         ctx.move = Move(probes, shifts, probes.requires_grad, shifts.requires_grad)
         ctx.cross = Cross(object, given.window_origins, ctx.move.moving.moved, given.kernel, object.requires_grad)
+        ctx.near = near_field(given.propagator, ctx.move, ctx.cross)
         ctx.save_for_backward(object)
         waves = ctx.cross.crossing.waves
         intensity = empty((len(waves), *waves.shape[-2:]), waves.real)
-        parallel_sections.patterns(ctx.move.moving, ctx.cross.crossing, intensity)
+        parallel_sections.patterns(ctx.move.moving, ctx.cross.crossing, ctx.near, intensity)
         return torch.from_numpy(intensity)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        move, cross = ctx.move, ctx.cross
-        del ctx.move, ctx.cross
+        move, cross, near = ctx.move, ctx.cross, ctx.near
+        del ctx.move, ctx.cross, ctx.near
         ctx.saved_tensors  # noqa: B018  # raises if the object was modified meanwhile
-        parallel_sections.patterns_back(move.moving, cross.crossing, array(outer[0]), shares=len(move.moving.totals))
-        return cross.gradient(1.0), *move.gradients(1.0), None
+        shares = len(move.moving.totals)
+        parallel_sections.patterns_back(move.moving, cross.crossing, near, array(outer[0]), shares=shares)
+        return cross.gradient(1.0), *move.gradients(1.0, near), None
 
 
 class CompiledMovedProbes(torch.autograd.Function):

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.compiler import inner
 
 
-@compiled
+@inner
 def _place(array: Any, pattern: int) -> int:
     """Return the index of a pattern in an array that may have a single entry for all patterns."""
     return pattern if array.shape[0] > 1 else 0
 
 
-@compiled
+@inner
 def clear(planes: Any, share: int, shares: int) -> None:
     """Set a share's rows of planes (…, y, x) to 0."""
     flat = planes.reshape(-1, planes.shape[-2], planes.shape[-1])
@@ -33,7 +33,7 @@ def clear(planes: Any, share: int, shares: int) -> None:
             flat[plane, y] = 0
 
 
-@compiled
+@inner
 def write_ramps(shifts: Any, axis: int, first: int, last: int, out: Any) -> None:
     """out (pattern, k) = exp(-2πi k s) along one axis, and the cosine at the Nyquist frequency of an even side."""
     side = out.shape[1]
@@ -48,7 +48,7 @@ def write_ramps(shifts: Any, axis: int, first: int, last: int, out: Any) -> None
             out[pattern, side // 2] = np.cos(side // 2 * turn)
 
 
-@compiled
+@inner
 def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int, out: Any) -> None:
     """out = factor · spectra · ramp. spectra, out: (one)."""
     _, modes, height, width = out.shape
@@ -63,21 +63,40 @@ def ramped(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, 
                     target[x] = source[x] * (along * ramp[x])
 
 
-@compiled
-def ramped_back(spectra: Any, along_y: Any, along_x: Any, factor: float, first: int, last: int) -> None:
-    """spectra *= factor · ramp*, in place."""
+@inner
+def ramped_in_place(
+    spectra: Any, along_y: Any, along_x: Any, backwards: bool, factor: float, first: int, last: int
+) -> None:
+    """spectra *= factor · ramp, in place; ramp* if backwards. spectra: (one)."""
     _, modes, height, width = spectra.shape
     for pattern in range(first, last):
-        ramp = along_x[pattern]
+        place, ramp = _place(spectra, pattern), along_x[pattern]
         for mode in range(modes):
             for y in range(height):
-                target = spectra[pattern, mode, y]
-                along = np.conj(along_y[pattern, y]) * along_y.dtype.type(factor)
+                target = spectra[place, mode, y]
+                along = along_y[pattern, y] * along_y.dtype.type(factor)
+                if backwards:
+                    for x in range(width):
+                        target[x] *= np.conj(along * ramp[x])
+                else:
+                    for x in range(width):
+                        target[x] *= along * ramp[x]
+
+
+@inner
+def copy_planes(waves: Any, first: int, last: int, out: Any) -> None:
+    """out (pattern, mode, y, x) = waves. waves, out: (one)."""
+    _, modes, height, width = out.shape
+    for pattern in range(first, last):
+        own, place = _place(waves, pattern), _place(out, pattern)
+        for mode in range(modes):
+            for y in range(height):
+                source, target = waves[own, mode, y], out[place, mode, y]
                 for x in range(width):
-                    target[x] *= along * np.conj(ramp[x])
+                    target[x] = source[x]
 
 
-@compiled
+@inner
 def add_ramped(spectra: Any, along_y: Any, along_x: Any, first: int, last: int, out: Any) -> None:
     """out (mode, y, x) += Σ_pattern spectra · ramp*. spectra: (one)."""
     modes, height, width = out.shape
@@ -91,7 +110,7 @@ def add_ramped(spectra: Any, along_y: Any, along_x: Any, first: int, last: int, 
                     target[x] += source[x] * (along * np.conj(ramp[x]))
 
 
-@compiled
+@inner
 def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -> None:
     """out (mode, y, x) = factor · Σ_share totals (share, mode, y, x), in the rows from `first` to `last`."""
     shares, modes, _, width = totals.shape
@@ -107,7 +126,7 @@ def sum_of_shares(totals: Any, factor: float, first: int, last: int, out: Any) -
                     target[x] += source[x] * scale
 
 
-@compiled
+@inner
 def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int, out: Any) -> None:
     """out = waves · windows of the object in slice `layer`; waves of one state, or of each. waves, out: (one)."""
     _, states, modes, height, width = out.shape
@@ -124,7 +143,7 @@ def through(waves: Any, object: Any, layer: int, window_origins: Any, first: int
                         target[x] = source[x] * window[x]
 
 
-@compiled
+@inner
 def through_back(change: Any, waves: Any, object: Any, layer: int, window_origins: Any, first: int, last: int) -> None:
     """Backward step of `through`, in place: `change` becomes the gradient of the windows, `waves` that of the waves.
 
@@ -153,10 +172,12 @@ def through_back(change: Any, waves: Any, object: Any, layer: int, window_origin
                             slope[x] *= np.conj(wave[x])
                             summed[x] = back if state == 0 else summed[x] + back
                 if not each and states > 1:
-                    waves[place, 0, mode, y] = summed
+                    wave = waves[place, 0, mode, y]
+                    for x in range(width):  # an assignment of the row takes a second longer to compile
+                        wave[x] = summed[x]
 
 
-@compiled
+@inner
 def add_windows(
     windows: Any,
     layer: int,
@@ -183,7 +204,7 @@ def add_windows(
                         target[x] += source[x] * scale
 
 
-@compiled
+@inner
 def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int, last: int) -> None:
     """waves *= factor · kernel (pattern, y, x), in place; kernel* if backwards. waves, kernel: (one)."""
     _, states, modes, height, width = waves.shape
@@ -201,7 +222,7 @@ def filtered(waves: Any, kernel: Any, backwards: bool, factor: float, first: int
                             target[x] *= along[x] * kernel.dtype.type(factor)
 
 
-@compiled
+@inner
 def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> None:
     """out (pattern, y, x) = factor · Σ |waves|² over states and modes. waves, out: (one)."""
     _, states, modes, height, width = waves.shape
@@ -220,7 +241,7 @@ def add_squares(waves: Any, factor: float, first: int, last: int, out: Any) -> N
                 target[x] *= out.dtype.type(factor)
 
 
-@compiled
+@inner
 def scaled(waves: Any, planes: Any, factor: float, first: int, last: int) -> None:
     """waves *= factor · planes (pattern, y, x), in place. waves, planes: (one).
 
@@ -237,7 +258,7 @@ def scaled(waves: Any, planes: Any, factor: float, first: int, last: int) -> Non
                         target[x] *= plane[x] * planes.dtype.type(factor)
 
 
-@compiled
+@inner
 def shift_slopes(
     change: Any,
     spectra: Any,
@@ -274,7 +295,7 @@ def shift_slopes(
         out[pattern, 1] = factor * _along(of_x, along_x[pattern], shifts[pattern, 1])
 
 
-@compiled
+@inner
 def _along(sums: Any, ramp: Any, shift: float) -> float:
     """Return Re Σ_k sums (dR/ds)* along one axis, with dR/ds = -2πi k R, and -π sin(πs) at the Nyquist frequency."""
     side = len(ramp)
@@ -288,7 +309,7 @@ def _along(sums: Any, ramp: Any, shift: float) -> float:
     return total
 
 
-@compiled
+@inner
 def amplitude_loss(
     model: Any, seen: Any, of_background: Any, floor: float, damping: float, first: int, last: int, values: Any
 ) -> None:

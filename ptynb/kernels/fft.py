@@ -28,7 +28,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.kernels.compiler import callback, compiled
+from ptynb.kernels.compiler import callback, inner
 from ptynb.kernels.simd import Complex, Vectors
 
 RADICES = (8, 4, 2, 3, 5, 7, 11, 13)
@@ -280,25 +280,25 @@ def _code_of_a_call(context: Any, address: Any, source: Any, target: Any, room: 
 _call: Any = intrinsic(_code_of_a_call)
 
 
-@compiled
+@inner
 def forward(plans: Any, waves: Any, first: int, last: int) -> None:
     """Σ waves exp(-2πi k·r) in place, of each plane of waves (pattern, …, y, x) from pattern `first` to `last`."""
     _transform(plans.forward, plans.room, waves, waves, first, last)
 
 
-@compiled
+@inner
 def backward(plans: Any, waves: Any, first: int, last: int) -> None:
     """Σ waves exp(+2πi k·r) in place, of each plane as in `forward`."""
     _transform(plans.backward, plans.room, waves, waves, first, last)
 
 
-@compiled
+@inner
 def forward_into(plans: Any, waves: Any, out: Any, first: int, last: int) -> None:
     """`forward` into other waves of the same shape."""
     _transform(plans.forward, plans.room, waves, out, first, last)
 
 
-@compiled
+@inner
 def _transform(code: int, room: int, waves: Any, out: Any, first: int, last: int) -> None:
     source, target = waves.ctypes.data, out.ctypes.data
     pixels = waves.shape[-2] * waves.shape[-1]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ptynb.kernels import parallel_sections
 from ptynb.kernels.buffers import empty, give_back
-from ptynb.kernels.cpu_steps import Cross, Move, array, seen
+from ptynb.kernels.cpu_steps import Cross, Move, array, near_field, seen
 from ptynb.kernels.hotpath_types import Detection, Illumination
 
 
 class Descent:
-    """`hotpath.far_field_misfit` and its gradients, which can be computed only once."""
+    """`hotpath.misfit` and its gradients, which can be computed only once."""
 
     def __init__(self, given: Illumination, detection: Detection, wanted: Sequence[bool]) -> None:
         """wanted: which gradients of `hotpath.varied` to compute; those at the detector are computed with any other."""
@@ -24,6 +24,7 @@ class Descent:
         self.move = Move(given.probes, given.shifts, of_probes, of_shifts, alone=True)
         moved = self.move.moving.moved
         self.cross = Cross(given.object, given.window_origins, moved, given.kernel, of_object, alone=True)
+        self.near = near_field(given.propagator, self.move, self.cross)
         rows = np.arange(len(given.window_origins)) if detection.rows is None else array(detection.rows)
         at_detector = detection.mask, detection.weights, detection.background
         self.seen = seen(detection.stored, rows, *at_detector, moved.real.dtype)
@@ -36,15 +37,16 @@ class Descent:
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
         values = np.empty(len(crossing.window_origins))
         rest = self.seen, *self.smoothing, self.backwards, values
-        parallel_sections.misfit(moving, crossing, intensity, *rest, shares=len(moving.totals))
+        parallel_sections.misfit(moving, crossing, self.near, intensity, *rest, shares=len(moving.totals))
         give_back(intensity)
         return float(values.sum())
 
     def gradients(self, factor: float) -> tuple[Tensor | None, ...]:
         """Return the requested gradients, times `factor`, else None."""
         moving, crossing = self.move.moving, self.cross.crossing
-        found = self.cross.gradient(factor), *self.move.gradients(factor)
+        found = self.cross.gradient(factor), *self.move.gradients(factor, self.near)
         room = [moving.moved] if self.move.shared else []
+        room += [] if self.near is None else [self.near.spectra]
         give_back(crossing.waves, crossing.arriving, crossing.changes, moving.totals, *room)
         of_weights, of_background = self.at_detector
         scale = self.seen.of_weights.dtype.type(factor)

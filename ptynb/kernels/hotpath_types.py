@@ -13,6 +13,7 @@ class Illumination(NamedTuple):
     object: (state, slice, y, x), complex. window_origins: top-left corners (pattern, yx), int64, on the CPU.
     probes: before their subpixel shifts, (pattern or 1, mode, y, x), complex. shifts: (pattern, yx) [pixels].
     kernel: (y, x) or (pattern, y, x), from `propagation.angular_spectrum_kernel`; needed for more than one slice.
+    propagator: (y, x), from the same function, to a detector in the near field; None: the far field.
     """
 
     object: Tensor
@@ -20,6 +21,7 @@ class Illumination(NamedTuple):
     probes: Tensor
     shifts: Tensor
     kernel: Tensor | None = None
+    propagator: Tensor | None = None
 
 
 class Detection(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptynb.kernels import elementwise, fft, step_kernels
-from ptynb.kernels.step_kernels import Crossing, Moving, Seen
+from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
 from ptynb.kernels.thread_pool import in_shares, part
 
 
@@ -63,21 +63,28 @@ def propagate_back(plans: Any, waves: Any, slopes: Any, share: int, shares: int)
 
 
 @in_shares
-def patterns(moving: Moving, crossing: Crossing, intensity: Any, share: int, shares: int) -> None:
-    """Compute the intensity from the probes: `step_kernels.move`, `cross` and `propagate`."""
+def patterns(moving: Moving, crossing: Crossing, near: Near | None, intensity: Any, share: int, shares: int) -> None:
+    """Compute the intensity from the probes: `step_kernels.move`, `cross` and `propagate`, or `propagate_near`."""
     first, last = part(len(intensity), share, shares)
     step_kernels.move(moving, moving.moved, first, last)
     step_kernels.cross(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
-    step_kernels.propagate(moving.plans, crossing.waves, first, last, intensity)
+    # numba omits the branch that the type of `near` excludes.
+    if near is None:
+        step_kernels.propagate(moving.plans, crossing.waves, first, last, intensity)
+    else:
+        step_kernels.propagate_near(moving, near, near.spectra, crossing.waves, first, last, intensity)
 
 
 @in_shares
-def patterns_back(moving: Moving, crossing: Crossing, slopes: Any, share: int, shares: int) -> None:
+def patterns_back(moving: Moving, crossing: Crossing, near: Near | None, slopes: Any, share: int, shares: int) -> None:
     """Backward step of `patterns`."""
     first, last = part(len(slopes), share, shares)
     total = moving.totals[share]
     total[...] = 0
-    step_kernels.propagate_back(moving.plans, crossing.waves, slopes, first, last)
+    if near is None:
+        step_kernels.propagate_back(moving.plans, crossing.waves, slopes, first, last)
+    else:
+        step_kernels.propagate_near_back(moving, near, near.spectra, crossing.waves, slopes, first, last)
     step_kernels.cross_back(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
     step_kernels.move_back(moving, moving.moved, total, first, last)
 
@@ -86,6 +93,7 @@ def patterns_back(moving: Moving, crossing: Crossing, slopes: Any, share: int, s
 def misfit(
     moving: Moving,
     crossing: Crossing,
+    near: Near | None,
     intensity: Any,
     seen: Seen,
     floor: float,
@@ -114,10 +122,18 @@ def misfit(
         end = one + 1
         step_kernels.move(moving, moved, one, end)
         step_kernels.cross(crossing, probes, arriving, waves, one, end)
-        step_kernels.propagate(moving.plans, waves, one, end, pattern)
+        if near is None:
+            step_kernels.propagate(moving.plans, waves, one, end, pattern)
+        else:
+            spectra = step_kernels.own(near.spectra, crossing.alone, share)
+            step_kernels.propagate_near(moving, near, spectra, waves, one, end, pattern)
         elementwise.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, values)
         if backwards:
-            step_kernels.propagate_back(moving.plans, waves, pattern, one, end)
+            if near is None:
+                step_kernels.propagate_back(moving.plans, waves, pattern, one, end)
+            else:
+                spectra = step_kernels.own(near.spectra, crossing.alone, share)
+                step_kernels.propagate_near_back(moving, near, spectra, waves, pattern, one, end)
             step_kernels.cross_back(crossing, probes, arriving, waves, one, end)
             if change.size > 0:
                 step_kernels.add_change(crossing, arriving, waves, 1.0, (one, end), (0, 1), change)

@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.compiler import compiled, inner
 
 LINE = 64
 """Size of a cache line of the processor [bytes]."""
@@ -46,7 +46,7 @@ def runner_of(function: Callable[..., None]) -> Any:
     code = function.__code__
     own = hashlib.sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest()[:12]
     name = f"{function.__module__}.{function.__qualname__} {own}"
-    _shares[name] = compiled(function)
+    _shares[name] = inner(function)
 
     def run(addresses: Any, shares: int, arguments: Any) -> int:
         code, place = _job(name, arguments)
@@ -162,7 +162,7 @@ def pause_for(pauses: int) -> None:
         _pause()
 
 
-@compiled
+@inner
 def _wait(waited: int, leave: int) -> int:
     """Pause, and at intervals yield the core to other threads, possibly to the awaited one; return `waited` + 1."""
     _pause()
@@ -199,7 +199,7 @@ def serve(box: int) -> None:
             _store(box + _ASLEEP, 0)
 
 
-@compiled
+@inner
 def _together(addresses: Any, shares: int, code: int, place: int) -> int:
     """Run share 0 and wait for the helpers' shares; return the number of shares that failed."""
     failed = 0
@@ -233,13 +233,13 @@ def _together(addresses: Any, shares: int, code: int, place: int) -> int:
     return failed
 
 
-@compiled
+@inner
 def _core(code: int) -> int:
     """Return the core number of this thread, -1 if the system does not report it."""
     return _do(code, 0, 0, 0) & 0xFFFF if code else -1
 
 
-@compiled
+@inner
 def _leave_or_rest(waited: int, patience: int, addresses: Any) -> int:
     """Wait briefly: poll, or sleep for some microseconds once `patience` is exceeded; return the new `waited`."""
     if waited >= patience and addresses.rest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ptynb.kernels import elementwise, fft
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.compiler import inner
 
 
 class Moving(NamedTuple):
@@ -57,6 +57,18 @@ class Crossing(NamedTuple):
     changes: Any
 
 
+class Near(NamedTuple):
+    """Arguments of the propagation to a detector in the near field, which is fixed to the probe.
+
+    propagator: H (1, y, x). spectra: buffer for H F[ψ] of the shape of `Crossing.waves`; empty if shifts have no
+    gradient. slopes: (pattern, yx), gradient of the shift back.
+    """
+
+    propagator: Any
+    spectra: Any
+    slopes: Any
+
+
 class Seen(NamedTuple):
     """Measured counts and detector parameters; missing arrays are empty, and a background requires weights.
 
@@ -73,13 +85,13 @@ class Seen(NamedTuple):
     of_background: Any
 
 
-@compiled
+@inner
 def own(array: Any, alone: bool, share: int) -> Any:
     """Return a share's entry of an array with one entry per share (if alone); else the whole array of patterns."""
     return array[share : share + 1] if alone else array[0 : len(array)]
 
 
-@compiled
+@inner
 def move(moving: Moving, moved: Any, first: int, last: int) -> None:
     """P_jm = F⁻¹[R_j F[P_m]]; `spectra` with one entry per pattern contains the unshifted probes. moved: (one)."""
     along_y, along_x = moving.along_y, moving.along_x
@@ -94,7 +106,7 @@ def move(moving: Moving, moved: Any, first: int, last: int) -> None:
     fft.backward(moving.plans, moved, *span(moved, first, last))
 
 
-@compiled
+@inner
 def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> None:
     """Replace the gradient of the output of `move` by that of the probes, or of their spectra if these are shared.
 
@@ -113,11 +125,11 @@ def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> 
             moved, moving.spectra, along_y, along_x, moving.shifts, factor, first, last, moving.slopes
         )
     if moving.of_probes and not shared:
-        elementwise.ramped_back(moved, along_y, along_x, factor, first, last)
+        elementwise.ramped_in_place(moved, along_y, along_x, True, factor, first, last)
         fft.backward(moving.plans, moved, first, last)
 
 
-@compiled
+@inner
 def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
     """ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]. probes, arriving, waves: arrays of this share, (one)."""
     plans, factor = crossing.plans, 1 / (waves.shape[-2] * waves.shape[-1])
@@ -131,7 +143,7 @@ def cross(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int
         elementwise.through(before, crossing.object, layer, crossing.window_origins, first, last, waves)
 
 
-@compiled
+@inner
 def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first: int, last: int) -> None:
     """Replace the gradient of the output of `cross`, in `waves`, by that of the windows of the last slice.
 
@@ -151,7 +163,7 @@ def cross_back(crossing: Crossing, probes: Any, arriving: Any, waves: Any, first
             fft.backward(plans, before, start, end)
 
 
-@compiled
+@inner
 def add_change(
     crossing: Crossing,
     arriving: Any,
@@ -171,21 +183,65 @@ def add_change(
         elementwise.add_windows(windows, layer, crossing.window_origins, factor, *patterns, *rows, out)
 
 
-@compiled
+@inner
 def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> None:
     """M_j = Σ_m |F[ψ_jm]|²; overwrites the waves with those on the detector, times √(n_y n_x)."""
     fft.forward(plans, waves, *span(waves, first, last))
     elementwise.add_squares(waves, 1 / (waves.shape[-2] * waves.shape[-1]), first, last, intensity)
 
 
-@compiled
+@inner
 def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -> None:
     """F⁻¹[2 (dL/dM) Ψ], which overwrites Ψ."""
     elementwise.scaled(waves, slopes, 2 / (waves.shape[-2] * waves.shape[-1]), first, last)
     fft.backward(plans, waves, *span(waves, first, last))
 
 
-@compiled
+@inner
+def propagate_near(moving: Moving, near: Near, spectra: Any, waves: Any, first: int, last: int, intensity: Any) -> None:
+    """M_j = Σ_m |F⁻¹[R_j* H F[ψ_jm]]|²; overwrites the waves with those on the detector. spectra: of this share, (one).
+
+    R_j* shifts the waves back by the subpixel part of the position, by which the probe was shifted.
+    """
+    start, end = span(waves, first, last)
+    fft.forward(moving.plans, waves, start, end)
+    elementwise.filtered(waves, near.propagator, False, 1 / (waves.shape[-2] * waves.shape[-1]), first, last)
+    if moving.of_shifts:
+        elementwise.copy_planes(_merged(waves), first, last, _merged(spectra))
+    if not moving.still:
+        elementwise.ramped_in_place(_merged(waves), moving.along_y, moving.along_x, True, 1.0, first, last)
+    fft.backward(moving.plans, waves, start, end)
+    elementwise.add_squares(waves, 1.0, first, last, intensity)
+
+
+@inner
+def propagate_near_back(
+    moving: Moving, near: Near, spectra: Any, waves: Any, slopes: Any, first: int, last: int
+) -> None:
+    """F⁻¹[H* R_j F[2 (dL/dM) Ψ]], which overwrites Ψ."""
+    elementwise.scaled(waves, slopes, 2.0, first, last)
+    start, end = span(waves, first, last)
+    fft.forward(moving.plans, waves, start, end)
+    along_y, along_x, merged = moving.along_y, moving.along_x, _merged(waves)
+    if moving.of_shifts:
+        # Exchanged, since the conjugate of the ramp was applied: Re Σ a b* R' = Re Σ b a* R'*.
+        elementwise.shift_slopes(
+            _merged(spectra), merged, along_y, along_x, moving.shifts, 1.0, first, last, near.slopes
+        )
+    if not moving.still:
+        elementwise.ramped_in_place(merged, along_y, along_x, False, 1.0, first, last)
+    elementwise.filtered(waves, near.propagator, True, 1 / (waves.shape[-2] * waves.shape[-1]), first, last)
+    fft.backward(moving.plans, waves, start, end)
+
+
+@inner
+def _merged(waves: Any) -> Any:
+    """Return waves (pattern, state, mode, y, x) as (pattern, state · mode, y, x)."""
+    patterns, states, modes, height, width = waves.shape
+    return waves.reshape((patterns, states * modes, height, width))
+
+
+@inner
 def span(array: Any, first: int, last: int) -> tuple[int, int]:
     """Return the index range of patterns in an array that may have a single entry, for the current pattern."""
     return (first, last) if array.shape[0] > 1 or first == last else (0, 1)

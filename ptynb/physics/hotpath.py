@@ -4,7 +4,7 @@ For pattern j at position r_j = c_j + s_j (whole pixels + a remainder in [-½, �
 
     P_jm = F⁻¹[R_j F[P_m]],  R_j = exp(-2πi k·s_j)    `moved_probes`: exact for a periodic window
     ψ_jm = P_jm · O[c_j : c_j + n]                    `exit_waves`: through one or several slices of the object
-    Ψ_jm = F[ψ_jm],  M_j = Σ_m |Ψ_jm|²                `far_field_intensity`
+    Ψ_jm = F[ψ_jm],  M_j = Σ_m |Ψ_jm|²                `far_field_intensity`; in the near field F⁻¹[R_j* H F[ψ_jm]]
     L    = Σ_j loss(M_j, I_j)                         `losses.loss_of`
 
 F is the unitary discrete Fourier transform ("ortho"). All arrays on the detector are in FFT order, zero frequency at
@@ -25,7 +25,7 @@ once. The rest of the model uses automatic differentiation, so that an addition 
 
 Each step is implemented twice: with torch operations in `torch_steps`, for any device, and compiled for a CPU in
 `ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. If no component acts between them,
-`far_field_patterns` and `far_field_misfit` run several steps as one.
+`patterns` and `misfit` run several steps as one.
 """
 
 from __future__ import annotations
@@ -87,21 +87,26 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     return waves
 
 
-def far_field_patterns(illumination: Illumination) -> Tensor:
-    """Return the intensities (pattern, y, x) on the detector: `moved_probes`, `exit_waves` and `far_field_intensity`.
+def patterns(illumination: Illumination) -> Tensor:
+    """Return the intensities (pattern, y, x) on the detector: `moved_probes`, `exit_waves` and the propagation.
 
-    Raises ValueError as `exit_waves` does.
+    In the near field the detector is fixed to the probe: waves are shifted back by the shifts of the probe. In the far
+    field this would be a phase without effect. Raises ValueError as `exit_waves` does.
     """
-    object, corners, probes, shifts, kernel = illumination
-    window = _window(object, corners, probes, kernel, shifts)
+    object, corners, probes, shifts, kernel, propagator = illumination
+    window = _window(object, corners, probes, kernel, shifts, propagator)
     if compiled_for(probes.device, window, kernel):
-        patterns: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, illumination)
-        return patterns
-    return far_field_intensity(exit_waves(object, corners, moved_probes(probes, shifts), kernel))
+        found: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, illumination)
+        return found
+    waves = exit_waves(object, corners, moved_probes(probes, shifts), kernel)
+    if propagator is None:
+        return far_field_intensity(waves)
+    back = torch_steps.shift_ramps(shifts, window).conj()[:, None, None]
+    return intensity_of(torch.fft.ifft2(torch.fft.fft2(waves) * (propagator * back)))
 
 
-def far_field_misfit(illumination: Illumination, detection: Detection) -> Tensor:
-    """Return `losses.AmplitudeLoss` of w_j M_j + B, with M from `far_field_patterns`, a sum (scalar).
+def misfit(illumination: Illumination, detection: Detection) -> Tensor:
+    """Return `losses.AmplitudeLoss` of w_j M_j + B, with M from `patterns`, a sum (scalar).
 
     Loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to object,
     probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the object, or
@@ -112,18 +117,18 @@ def far_field_misfit(illumination: Illumination, detection: Detection) -> Tensor
     return value
 
 
-def far_field_descent(
+def descent(
     illumination: Illumination, detection: Detection, factor: float
 ) -> tuple[float, *tuple[Tensor | None, ...]]:
-    """Return the value of `far_field_misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
+    """Return the value of `misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
 
     Gradients are computed for tensors that require them, else None; the caller has to accumulate them.
     """
     _check(illumination, detection)
     required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
-    descent = compiled_descent().Descent(illumination, detection, required)
-    value: float = descent.value()
-    return value, *descent.gradients(factor)
+    computed = compiled_descent().Descent(illumination, detection, required)
+    value: float = computed.value()
+    return value, *computed.gradients(factor)
 
 
 def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
@@ -133,9 +138,9 @@ def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | N
 
 def _check(illumination: Illumination, detection: Detection) -> None:
     """Raise ValueError if shapes do not match, or there is no compiled step."""
-    object, corners, probes, shifts, kernel = illumination
+    object, corners, probes, shifts, kernel, propagator = illumination
     stored, rows, mask, _, weights, background, _ = detection
-    window = _window(object, corners, probes, kernel, shifts)
+    window = _window(object, corners, probes, kernel, shifts, propagator)
     indices = np.arange(len(stored)) if rows is None else rows.numpy()
     if (
         stored.shape[1:] != window
@@ -174,19 +179,24 @@ def intensity_of(waves: Tensor) -> Tensor:
 
 
 def _window(
-    object: Tensor, window_origins: Tensor, probes: Tensor, kernel: Tensor | None, shifts: Tensor | None = None
+    object: Tensor,
+    window_origins: Tensor,
+    probes: Tensor,
+    kernel: Tensor | None,
+    shifts: Tensor | None = None,
+    propagator: Tensor | None = None,
 ) -> tuple[int, int]:
     """Return the probe window (y, x). Raise ValueError for invalid shapes: compiled loops do not check indices."""
-    tensors = object, window_origins, probes, kernel, shifts
+    tensors = object, window_origins, probes, kernel, shifts, propagator
     shapes = tuple(None if tensor is None else tensor.shape for tensor in tensors)
     window, fitting = (probes.shape[-2], probes.shape[-1]), _fit(*shapes)
-    dtypes = {tensor.dtype for tensor in (object, probes, kernel) if tensor is not None}
+    dtypes = {tensor.dtype for tensor in (object, probes, kernel, propagator) if tensor is not None}
     if not fitting or len(dtypes) > 1 or not probes.is_complex() or window_origins.dtype != torch.int64:
         raise InvalidValueError(
-            f"object is {_text(object)}, probes {_text(probes)}, kernel {_text(kernel)} and shifts {_text(shifts)} "
-            f"for {len(window_origins)} patterns; expected one complex type, (state, slice, y, x), (pattern or 1, "
-            "mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), and window_origins (pattern, 2) "
-            "int64.",
+            f"object is {_text(object)}, probes {_text(probes)}, kernel {_text(kernel)}, shifts {_text(shifts)} and "
+            f"propagator {_text(propagator)} for {len(window_origins)} patterns; expected one complex type, (state, "
+            "slice, y, x), (pattern or 1, mode, y, x), (y, x) or (pattern, y, x) for several slices, (pattern, 2), "
+            "(y, x), and window_origins (pattern, 2) int64.",
             code="array.shape-mismatch",
         )
     check_inside(object, window_origins, window)
@@ -197,7 +207,14 @@ _Shape = tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=64)
-def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape | None, shifts: _Shape | None) -> bool:
+def _fit(
+    object: _Shape,
+    window_origins: _Shape,
+    probes: _Shape,
+    kernel: _Shape | None,
+    shifts: _Shape | None,
+    propagator: _Shape | None,
+) -> bool:
     """Whether these shapes match; cached, since it is called at every update."""
     patterns = window_origins[0]
     return (
@@ -205,6 +222,7 @@ def _fit(object: _Shape, window_origins: _Shape, probes: _Shape, kernel: _Shape 
         and window_origins == (patterns, 2)
         and probes[0] in (1, patterns)
         and shifts in (None, (patterns, 2))
+        and propagator in (None, probes[-2:])
         and (object[1] == 1 if kernel is None else kernel in (probes[-2:], (patterns, *probes[-2:])))
     )
 

@@ -20,13 +20,13 @@ from ptynb.physics.components.builtin import Background, Object, Probe, Slices, 
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
 from ptynb.physics.hotpath import (
     compiled_for,
+    descent,
     exit_waves,
-    far_field_descent,
     far_field_intensity,
-    far_field_misfit,
-    far_field_patterns,
     intensity_of,
+    misfit,
     moved_probes,
+    patterns,
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, Loss, loss_of
@@ -181,7 +181,7 @@ class Model(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Return the loss of these patterns, summed (scalar). Call it on all engines, also with an empty batch."""
         if len(batch) and self._in_one_step:
-            return far_field_misfit(self._illumination(batch), self._detection(batch))
+            return misfit(self._illumination(batch), self._detection(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.frames, self.mask, self.loss)
         if self.mean_pattern_weight:
@@ -200,7 +200,7 @@ class Model(nn.Module):
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
         illumination, detection = self._illumination(batch), self._detection(batch)
-        sum_of_losses, *gradients = far_field_descent(illumination, detection, factor)
+        sum_of_losses, *gradients = descent(illumination, detection, factor)
         pairs = [
             (tensor, gradient)
             for tensor, gradient in zip(varied(illumination, detection), gradients, strict=True)
@@ -228,7 +228,8 @@ class Model(nn.Module):
     def compiled(self) -> bool:
         """Whether most of an update runs in compiled code, in the threads of `kernels`."""
         still = self.slab is None or not self.slab.moving
-        return isinstance(self.propagation, FarFieldPropagation) and still and compiled_for(self._device, self.window)
+        tilted = isinstance(self.propagation, TiltedFarField)
+        return not tilted and still and compiled_for(self._device, self.window)
 
     @property
     def _in_one_step(self) -> bool:
@@ -256,8 +257,8 @@ class Model(nn.Module):
     def intensities(self, batch: Batch) -> Tensor:
         """Return the modelled patterns [counts], (pattern, y, x) in the pixel order of `Batch`."""
         states = self.object.values.shape[0]
-        if isinstance(self.propagation, FarFieldPropagation) and not self._active("exit_wave"):
-            intensity = far_field_patterns(self._illumination(batch))
+        if not (isinstance(self.propagation, TiltedFarField) or self._active("exit_wave")):
+            intensity = patterns(self._illumination(batch))
         elif isinstance(self.propagation, FarFieldPropagation):
             intensity = far_field_intensity(self.exit_waves_of(batch))
         else:
@@ -270,7 +271,7 @@ class Model(nn.Module):
 
     def exit_waves_of(self, batch: Batch) -> Tensor:
         """Return the exit waves (pattern, object mode, probe mode, y, x)."""
-        object, origins, probes, shifts, kernel = self._illumination(batch)
+        object, origins, probes, shifts, kernel, _ = self._illumination(batch)
         waves = exit_waves(object, origins, moved_probes(probes, shifts), kernel)
         for component in self._active("exit_wave"):
             waves = component.exit_wave(waves, batch)
@@ -302,7 +303,7 @@ class Model(nn.Module):
 
     def illuminated(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return each pattern's probe (pattern, mode, y, x) and object window (pattern, state, slice, y, x)."""
-        object, origins, probes, shifts, _ = self._illumination(batch)
+        object, origins, probes, shifts, *_ = self._illumination(batch)
         return moved_probes(probes, shifts), windows_of(object, origins, self.window)
 
     def _illumination(self, batch: Batch) -> Illumination:
@@ -312,7 +313,8 @@ class Model(nn.Module):
         for component in self._active("illuminate"):
             probes = component.illuminate(probes, batch)
         kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)
-        return Illumination(self.object.values, origins, probes, shifts, kernel)
+        propagator = self.propagation.kernel if isinstance(self.propagation, NearFieldPropagation) else None
+        return Illumination(self.object.values, origins, probes, shifts, kernel, propagator)
 
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""

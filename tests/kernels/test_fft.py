@@ -1,13 +1,28 @@
 import numpy as np
+import pytest
 import torch
 
 from ptynb.kernels import fft
+from ptynb.kernels.compiler import compiled
 from ptynb.physics import hotpath
 from tests.parametrization import each
 from tests.raising import raises
 
 SHAPES = [(8, 8), (1, 5), (9, 7), (7, 12), (30, 26), (64, 96), (11, 130), (169, 3), (4, 1024)]
 """With all radices, sides below and above the lanes of a vector, and with something left over along y, x, both."""
+
+
+@compiled
+def forwards(plans, waves, others, into, first, last):
+    """Transforms the waves in place, and the others into an array."""
+    fft.forward(plans, waves, first, last)
+    fft.forward_into(plans, others, into, first, last)
+
+
+@compiled
+def backwards(plans, waves, first, last):
+    """Transforms the waves back, in place."""
+    fft.backward(plans, waves, first, last)
 
 
 def planes(shape, kind):
@@ -24,14 +39,18 @@ def test_planes_are_transformed_without_factors(shape, kind):
     plans, tolerance = fft.plans(*shape, waves.dtype), 8 * np.finfo(kind).eps * np.prod(shape) ** 0.5
     expected = np.fft.fft2(waves[1:3].astype(np.complex128))
     found, into = waves.copy(), np.zeros_like(waves)
-    fft.forward(plans, found, 1, 3)
-    fft.forward_into(plans, waves, into, 1, 3)
+    forwards(plans, found, waves, into, 1, 3)
     for transformed in (found, into):
         np.testing.assert_allclose(transformed[1:3], expected, atol=tolerance)
     assert np.array_equal(found[::3], waves[::3])
     assert not into[::3].any()
-    fft.backward(plans, found, 1, 3)
+    backwards(plans, found, 1, 3)
     np.testing.assert_allclose(found[1:3] / np.prod(shape), waves[1:3], atol=tolerance)
+
+
+def test_loops_within_loops_refuse_calls_from_python():
+    with pytest.raises(TypeError):
+        fft.forward(fft.plans(8, 8, np.dtype(np.complex64)), planes((8, 8), np.complex64), 0, 1)
 
 
 @each(("shape", "kind"), [((8, 34), np.complex64), ((19, 8), np.complex128), ((8, 8), np.float32)])

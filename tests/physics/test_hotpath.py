@@ -10,10 +10,7 @@ from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
     compiled_descent,
     exit_waves,
-    far_field_descent,
     far_field_intensity,
-    far_field_misfit,
-    far_field_patterns,
     intensity_of,
     moved_probes,
     varied,
@@ -58,7 +55,7 @@ class Problem:
         self.loss = make_loss(name, MEAN_COUNT)
 
     def intensities(self, object, probe, shifts):
-        return far_field_patterns(Illumination(object[None, None], self.corners, probe[None], shifts))
+        return hotpath.patterns(Illumination(object[None, None], self.corners, probe[None], shifts))
 
     def value(self, object, probe, shifts):
         return loss_of(self.intensities(object, probe, shifts), self.counts, self.mask, self.loss)
@@ -272,16 +269,56 @@ def test_exit_waves_and_their_gradients_are_those_of_automatic_differentiation(s
                 torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11 * expected.abs().max().item())
 
 
-@compiled_only
 @pytest.mark.parametrize(
-    ("dtype", "slices", "modes", "still", "own_probes"),
-    all_pairs((torch.uint8, torch.uint16, torch.int32, torch.float64), (1, 3), (1, 3), (False, True), (False, True)),
+    ("states", "slices", "modes", "own_probes", "still"),
+    all_pairs((1, 2), (1, 3), (1, 3), (False, True), (False, True)),
     ids=str,
 )
-def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, still, own_probes):
+def test_near_field_patterns_and_their_gradients_are_those_of_automatic_differentiation(
+    states, slices, modes, own_probes, still
+):
+    generator = torch.Generator().manual_seed(5)
+    corners = torch.tensor([[0, 0], [2, 1], [3, 4]])
+    kernel, propagator = complex_normal(generator, 6, 8), complex_normal(generator, 6, 8)
+    given = {
+        "object": complex_normal(generator, states, slices, 9, 12),
+        "probes": complex_normal(generator, 3 if own_probes else 1, modes, 6, 8),
+        "shifts": (torch.rand(3, 2, dtype=torch.float64, generator=generator) - 0.5) * (not still),
+    }
+    weights = torch.rand(3, 6, 8, dtype=torch.float64, generator=generator)
+
+    def by_hand(object, probes, shifts):
+        windows = torch.stack([object[..., y : y + 6, x : x + 8] for y, x in corners.tolist()])
+        ramps = shift_ramps(shifts, (6, 8))
+        moved = torch.fft.ifft2(torch.fft.fft2(probes) * ramps[:, None])
+        back = (propagator * ramps.conj())[:, None, None]
+        return torch.fft.ifft2(torch.fft.fft2(waves_by_hand(windows, moved, kernel)) * back).abs().square().sum((1, 2))
+
+    def ours(object, probes, shifts):
+        between = None if slices == 1 else kernel
+        return hotpath.patterns(Illumination(object, corners, probes, shifts, between, propagator))
+
+    wanted, found = [name for name in given if not (still and name == "shifts")], []
+    for function in (ours, by_hand):
+        leaves = {name: part.clone().requires_grad_(name in wanted) for name, part in given.items()}
+        patterns = function(**leaves)
+        (patterns * weights).sum().backward()
+        found.append([patterns.detach(), *(leaves[name].grad for name in wanted)])
+    for left, right in zip(*found, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-11 * right.abs().max().item())
+
+
+@compiled_only
+@pytest.mark.parametrize(
+    ("dtype", "slices", "modes", "still", "own_probes", "near"),
+    all_pairs((torch.uint8, torch.uint16, torch.int32, torch.float64), (1, 3), (1, 3), *[(False, True)] * 3),
+    ids=str,
+)
+def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, still, own_probes, near):
     generator = torch.Generator().manual_seed(6)
     problem = Problem((8, 7), modes, True, "amplitude")
     kernel = None if slices == 1 else complex_normal(generator, 8, 7)
+    propagator = complex_normal(generator, 8, 7) if near else None
     parts = {
         "object": complex_normal(generator, 1, slices, 15, 18),
         "probes": complex_normal(generator, 4 if own_probes else 1, modes, 8, 7),
@@ -294,11 +331,11 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
     moving = [name for name in parts if not (still and name == "shifts")]
 
     def one(object, probes, shifts):
-        given = Illumination(object, problem.corners, probes, shifts, kernel)
-        return far_field_misfit(given, Detection(held, rows, problem.mask, problem.loss.floor))
+        given = Illumination(object, problem.corners, probes, shifts, kernel, propagator)
+        return hotpath.misfit(given, Detection(held, rows, problem.mask, problem.loss.floor))
 
     def two(object, probes, shifts):
-        patterns = far_field_patterns(Illumination(object, problem.corners, probes, shifts, kernel))
+        patterns = hotpath.patterns(Illumination(object, problem.corners, probes, shifts, kernel, propagator))
         return loss_of(patterns, problem.counts, problem.mask, problem.loss)
 
     found = []
@@ -316,11 +353,13 @@ NAMES = ["object", "probes", "shifts", "weights", "background"]
 
 @compiled_only
 @pytest.mark.parametrize(
-    ("wanted", "threads", "patterns", "slices"),
-    all_pairs((NAMES[:2], NAMES[:1], NAMES[1:2], NAMES[2:], NAMES[3:], NAMES), (1, 2, 3), (2, 40), (1, 3)),
+    ("wanted", "threads", "patterns", "slices", "near"),
+    all_pairs(
+        (NAMES[:2], NAMES[:1], NAMES[1:2], NAMES[2:], NAMES[3:], NAMES), (1, 2, 3), (2, 40), (1, 3), (False, True)
+    ),
     ids=lambda value: "+".join(value) if isinstance(value, list) else str(value),
 )
-def test_gradients_without_recording_are_those_with(wanted, threads, patterns, slices):
+def test_gradients_without_recording_are_those_with(wanted, threads, patterns, slices, near):
     """Of so many patterns that each thread adds up an object of its own, and of so few that it does not."""
     generator, before = torch.Generator().manual_seed(8), torch.get_num_threads()
     corners = torch.stack([torch.arange(patterns) % 13, torch.arange(patterns) % 14], 1)
@@ -330,6 +369,7 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
         complex_normal(generator, 1, 2, 8, 7),
         torch.rand(patterns, 2, dtype=torch.float64, generator=generator) - 0.5,
         None if slices == 1 else complex_normal(generator, 8, 7),
+        complex_normal(generator, 8, 7) if near else None,
     )
     held = torch.poisson(torch.full((patterns, 8, 7), MEAN_COUNT), generator=generator)
     at_detector = torch.rand(patterns, dtype=torch.float64), torch.rand(8, 7, dtype=torch.float64)
@@ -341,10 +381,10 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
     try:
         crossing = compiled_descent().Descent(given, detection, [True] * 5).cross.crossing
         assert crossing.alone == (patterns == 40)
-        value, *gradients = far_field_descent(given, detection, -1.7)
+        value, *gradients = hotpath.descent(given, detection, -1.7)
     finally:
         torch.set_num_threads(before)
-    modelled = far_field_patterns(given) * at_detector[0][:, None, None] + at_detector[1]
+    modelled = hotpath.patterns(given) * at_detector[0][:, None, None] + at_detector[1]
     expected = loss_of(modelled, held, None, AmplitudeLoss(0.1))
     (-1.7 * expected).backward()
     assert value == pytest.approx(expected.item(), rel=1e-12)
@@ -498,6 +538,7 @@ def arrays_that_fit():
         "probes": complex_normal(generator, 2, 1, 8, 7),
         "shifts": torch.zeros(2, 2, dtype=torch.float64),
         "kernel": complex_normal(generator, 8, 7),
+        "propagator": complex_normal(generator, 8, 7),
     }
 
 
@@ -516,12 +557,14 @@ def test_what_does_not_fit_is_refused_before_any_loop():
         ("kernel", lambda kernel: None),
         ("kernel", lambda kernel: kernel[:, :6]),
         ("kernel", lambda kernel: kernel.expand(3, -1, -1)),
+        ("propagator", lambda propagator: propagator[:6]),
+        ("propagator", lambda propagator: propagator.to(torch.complex64)),
     ]
     fitting = arrays_that_fit()
-    far_field_patterns(Illumination(**fitting))
+    hotpath.patterns(Illumination(**fitting))
     for number, (name, change) in enumerate(wrong):
         with case(number, name), pytest.raises(InvalidValueError) as caught:
-            far_field_patterns(Illumination(**fitting | {name: change(fitting[name])}))
+            hotpath.patterns(Illumination(**fitting | {name: change(fitting[name])}))
         assert caught.value.code in ("array.shape-mismatch", "scan.position-outside"), number
 
 
@@ -530,19 +573,19 @@ def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementati
     for shape, rows in (((3, 8, 7), None), ((2, 8, 6), None), ((2, 8, 7), [0, 2]), ((2, 8, 7), [-1, 0])):
         rows = None if rows is None else torch.tensor(rows)
         with case(shape, rows), raises("array.shape-mismatch", "stored", shape):
-            far_field_misfit(given, Detection(torch.zeros(shape), rows, floor=1.0))
+            hotpath.misfit(given, Detection(torch.zeros(shape), rows, floor=1.0))
     if implementation == "torch":
         with raises("kernel.unsupported", "8 x 7"):
-            far_field_misfit(given, detection)
+            hotpath.misfit(given, detection)
         return
-    far_field_misfit(given, detection)
+    hotpath.misfit(given, detection)
     for name, value in (
         ("weights", torch.ones(3, dtype=torch.float64)),
         ("weights", torch.ones(2)),
         ("background", torch.ones(8, 6, dtype=torch.float64)),
     ):
         with case(name, value), raises("array.shape-mismatch", name, tuple(value.shape)):
-            far_field_misfit(given, detection._replace(**{name: value}))
+            hotpath.misfit(given, detection._replace(**{name: value}))
 
 
 @compiled_only
@@ -555,8 +598,8 @@ def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(
     background = torch.rand(8, 7, dtype=torch.float64, generator=generator).requires_grad_() if lit else None
     floor = problem.loss.floor
     detection = Detection(problem.counts, None, problem.mask, floor, weights, background, damping)
-    one = far_field_misfit(given, detection)
-    patterns = far_field_patterns(given)
+    one = hotpath.misfit(given, detection)
+    patterns = hotpath.patterns(given)
     patterns = patterns * (1 if weights is None else weights[:, None, None]) + (0 if background is None else background)
     two = loss_of(patterns, problem.counts, problem.mask, AmplitudeLoss(floor, damping))
     torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
@@ -576,7 +619,7 @@ def test_arrays_that_lie_otherwise_in_memory_give_the_same():
         if rearranged:
             leaf = given[rearranged]
             given[rearranged] = leaf.mT.contiguous().mT if rearranged == "object" else leaf.conj_physical().conj()
-        patterns = far_field_patterns(Illumination(**fitting | given))
+        patterns = hotpath.patterns(Illumination(**fitting | given))
         (patterns * torch.arange(7.0)).sum().backward()
         found[rearranged] = (patterns.detach(), leaves["object"].grad, leaves["probes"].grad)
     for name, arrays in found.items():
@@ -592,7 +635,7 @@ def test_memory_kept_for_the_next_update_holds_nothing_of_the_last(implementatio
     for factor in (1.0, 3.0, 1.0):
         leaves = {name: (factor * fitting[name]).requires_grad_() for name in names}
         given = Illumination(**fitting | leaves)
-        result = far_field_patterns(given) if implementation == "torch" else far_field_misfit(given, detection)
+        result = hotpath.patterns(given) if implementation == "torch" else hotpath.misfit(given, detection)
         result.sum().backward()
         found.append([leaves[name].grad for name in names] + [leaves[name].grad.clone() for name in names])
     for given, copied in ((found[0][:2], found[0][2:]), (found[0][2:], found[2][2:])):
