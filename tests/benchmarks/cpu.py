@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,11 +36,22 @@ EXTRA_PARTS = {
     "pattern_intensities": {"learning_rate": 0.001},
     "background": {"learning_rate": 0.001},
 }
+BUSY_CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "A": ({}, ()),
+    "A taken for shadows (near field)": ({}, ("--near-field",)),
+    "A with positions, weights and background": (EXTRA_PARTS, ()),
+    "A with 4 modes": ({"probe": {"modes": 4}}, ()),
+    "A with 8 slices": (EIGHT_SLICES, ()),
+}
 
 
 def rows(bench: Bench) -> list[Measured]:
     """All rows of this subject."""
-    found: list[Measured] = [extra_parts(bench)]
+    found: list[Measured] = [
+        extra_parts(bench),
+        engine_of_cluster(bench),
+        *(busy_machine(bench, name, *case) for name, case in BUSY_CASES.items()),
+    ]
     if bench.peers is None:
         names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}")
         return found + [Missing(SUBJECT, name, "no --peers") for name in names]
@@ -88,6 +101,41 @@ def extra_parts(bench: Bench) -> Row:
         bench.said,
     )
     return compared(SUBJECT, "A with positions, weights and background, an epoch", given, limit=1.5)
+
+
+def engine_of_cluster(bench: Bench) -> Row:
+    """One engine of a cluster, against the same in the process of the notebook."""
+    bench.said("A on one engine of a cluster")
+    path = made(bench, "A")
+    given = in_turn(
+        {
+            "engine of a cluster": lambda: bench.ours(path, {}, 4 * bench.epochs, "--engines", "1"),
+            "ptynb in one process": lambda: bench.ours(path, {}, 4 * bench.epochs),
+        },
+        bench.turns,
+        bench.said,
+    )
+    return compared(SUBJECT, "A on one engine of a cluster, an epoch", given, limit=1.05)
+
+
+def busy_machine(bench: Bench, name: str, settings: dict[str, Any], more: tuple[str, ...]) -> Row:
+    """An epoch while another process computes all the time, against a quiet machine."""
+    bench.said(f"{name}, beside a busy process")
+    path = made(bench, "A")
+
+    def busy() -> dict[str, Any]:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            try:
+                return bench.ours(path, settings, bench.epochs, *more)
+            finally:
+                other.kill()
+
+    given = in_turn(
+        {"beside a busy process": busy, "ptynb, quiet": lambda: bench.ours(path, settings, bench.epochs, *more)},
+        bench.turns,
+        bench.said,
+    )
+    return compared(SUBJECT, f"{name}, an epoch beside a busy process", given, limit=2.2)
 
 
 def time_to_error(bench: Bench) -> Measured:

@@ -1,7 +1,7 @@
 """ptynb's side of a comparison: a problem file reconstructed through the public interface; prints a line of JSON.
 
 usage: python -m tests.benchmarks.ours PROBLEM.npz SETTINGS_AS_JSON [--epochs 5] [--device cpu] [--save FOLDER]
-                                      [--whole-pixels]
+                                      [--whole-pixels] [--near-field] [--engines 1]
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--save", type=Path, help="folder for the object after every epoch")
     parser.add_argument("--whole-pixels", action="store_true", help="positions rounded")
+    parser.add_argument("--near-field", action="store_true", help="patterns taken for shadows")
+    parser.add_argument("--engines", type=int, help="on engines of a cluster")
     chosen = parser.parse_args()
     settings = pt.Settings(**json.loads(chosen.settings))
-    recon = pt.Reconstruction(scan_of(chosen.problem, chosen.whole_pixels), settings, device=chosen.device)
+    cluster = pt.Cluster(chosen.engines, device=chosen.device) if chosen.engines else None
+    where = {"device": chosen.device} if cluster is None else {"cluster": cluster}
+    recon = pt.Reconstruction(scan_of(chosen.problem, chosen.whole_pixels, chosen.near_field), settings, **where)
     waits = 0
     if chosen.save is not None:
         saved(recon, chosen.epochs, chosen.save)
@@ -50,6 +54,8 @@ def main() -> None:
         "host_waits": waits,
     }
     recon.close()
+    if cluster is not None:
+        cluster.stop()
     print(json.dumps(answer))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ptynb as pt
+from ptynb.data.geometry import NearField
 from ptynb.io.scan_file import write_scan
 from tests.benchmarks.sides import Bench
 
@@ -27,18 +28,22 @@ def made(bench: Bench, name: str, *choices: str) -> Path:
     return path
 
 
-def scan_of(path: Path, whole_pixels: bool = False) -> pt.Scan:
+def scan_of(path: Path, whole_pixels: bool = False, near_field: bool = False) -> pt.Scan:
     """A common problem, with the start that all packages get: a defocused probe, and nothing of the object.
 
-    whole_pixels: positions are rounded, as packages do that do not move the probe between pixels.
+    whole_pixels: positions are rounded, as packages do that do not move the probe between pixels. near_field: the same
+    numbers taken for shadows, for measurements of time only.
     """
+    shadows = NearField(wavelength=1.5e-10, focus_to_sample=0.01, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5))
     with np.load(path) as data:
         pixel = float(data["det_pixel"])
         return pt.Scan.from_arrays(
             data["patterns"],
             np.rint(data["positions_px"]) if whole_pixels else data["positions_px"],
             probe=data["start_probe"],
-            geometry=pt.Geometry(
+            geometry=shadows
+            if near_field
+            else pt.Geometry(
                 wavelength=float(data["wavelength"]),
                 distance=float(data["det_distance"]),
                 detector_pixel=(pixel, pixel),
