@@ -64,8 +64,11 @@ class _InnerLowering(NativeLowering):
         flags = state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         super().run_pass(state)
-        lowered = state["cr"]
-        described, libraries = lowered.fndesc, (state.library,)
+        lowered, library = state["cr"], state.library
+        described, libraries = lowered.fndesc, (library,)
+        # Its code is optimised and translated once, with that of the function that Python calls.
+        library._optimize_final_module = lambda: None
+        library._finalize_final_module = lambda: setattr(library, "_finalized", True)
         # numba finds the loop by this function, which therefore has to exist.
         refuse = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
         function = make_function(
