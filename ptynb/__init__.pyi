@@ -55,7 +55,9 @@ from .settings.checkpointing import Checkpointing as Checkpointing
 from .settings.model_parts import OPR as OPR
 from .settings.model_parts import Affine as Affine
 from .settings.model_parts import Background as Background
+from .settings.model_parts import Descan as Descan
 from .settings.model_parts import Detector as Detector
+from .settings.model_parts import FlyScan as FlyScan
 from .settings.model_parts import Object as Object
 from .settings.model_parts import PatternIntensities as PatternIntensities
 from .settings.model_parts import Positions as Positions

@@ -49,6 +49,7 @@ def split_scan(scan: Scan) -> tuple[Scan, Scan]:
             scan,
             frames=SelectedFrames.of(scan.frames, indices),
             positions=scan.positions[indices],
+            motion=None if scan.motion is None else scan.motion[indices],
             name=f"{scan.name}, half {number} of 2",
         )
         for number, indices in enumerate((np.flatnonzero(~second), np.flatnonzero(second)), start=1)

@@ -74,6 +74,8 @@ class Scan:
         Conversion from metres to pixels; None if only pixels are known.
     clip_negative : bool, default False
         Whether negative counts are set to 0; otherwise they are an error.
+    motion : ndarray of float64, optional
+        Displacement (pattern, yx) of each position during its exposure, whose middle the position is [object pixels].
     ground_truth : Truth, optional
         Object and probe of a simulated scan.
     name : str, default "scan"
@@ -95,6 +97,7 @@ class Scan:
     object: NDArray[np.complexfloating[Any, Any]] | None = None
     geometry: AnyGeometry | None = None
     clip_negative: bool = False
+    motion: NDArray[np.float64] | None = None
     ground_truth: Truth | None = None
     name: str = "scan"
     loaded: Loaded | None = None
@@ -116,6 +119,12 @@ class Scan:
                 code="scan.invalid-guess",
             )
         _check_positions(self.positions, len(self), self.pattern_shape, self.object)
+        if self.motion is not None and (self.motion.shape != (len(self), 2) or not np.isfinite(self.motion).all()):
+            raise ScanError(
+                f"The motion has shape {self.motion.shape} and {int((~np.isfinite(self.motion)).sum())} values that "
+                f"are not finite; expected finite numbers ({len(self)}, 2): (y, x) for each pattern.",
+                code="array.shape-mismatch",
+            )
         if self.mask is not None:
             _check_mask(self.mask, self.pattern_shape)
 
@@ -132,6 +141,7 @@ class Scan:
         mask: ArrayLike | None = None,
         geometry: AnyGeometry | None = None,
         clip_negative: bool = False,
+        motion: ArrayLike | None = None,
         name: str = "arrays",
     ) -> Self:
         """Create a scan from arrays. The patterns are checked here and sent to the engines once.
@@ -157,6 +167,8 @@ class Scan:
             Geometry of the measurement.
         clip_negative : bool, default False
             Whether negative counts are set to 0; otherwise they are an error.
+        motion : array_like, optional
+            Displacement (pattern, yx) of each position during its exposure, in `units`, for `Settings.fly_scan`.
         name : str, default "arrays"
             Name of the scan.
 
@@ -182,8 +194,11 @@ class Scan:
             )
         try:
             corners = np.asarray(positions, dtype=np.float64)
+            way = None if motion is None else np.asarray(motion, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ScanError("The positions are not real numbers.", code="argument.invalid-type") from None
+            raise ScanError(
+                "The positions (or the motion) are not real numbers.", code="argument.invalid-type"
+            ) from None
         if units == "metres":
             if geometry is None:
                 raise ScanError(
@@ -191,6 +206,7 @@ class Scan:
                     "detector_pixel=...) to convert them to pixels.",
                     code="scan.no-geometry",
                 )
+            way = None if way is None else metres_to_pixels(way, geometry.object_pixel(array.shape[1:]))
             if isinstance(geometry, TiltedGeometry) and corners.ndim == 2 and corners.shape[1] == 3:
                 corners = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), corners)[0]
             else:
@@ -205,6 +221,7 @@ class Scan:
             object=None if object is None else np.asarray(object),
             geometry=geometry,
             clip_negative=clip_negative,
+            motion=way,
             name=name,
         )
         step = max(1, 2**24 // (array.shape[1] * array.shape[2]))
@@ -324,7 +341,8 @@ class Scan:
             "geometry": plain_geometry(self.geometry),
         }
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        for name in ("positions", "mask", "probe", "object"):
+        # Scans without motion have the digest of earlier versions.
+        for name in ("positions", "mask", "probe", "object", *(() if self.motion is None else ("motion",))):
             values: NDArray[Any] | None = getattr(self, name)
             digest.update(name.encode())
             if values is not None:
@@ -357,7 +375,7 @@ class Scan:
             The scan, whose `loaded` is the record.
         """
         status = path.stat() if path.is_file() else None
-        arrays = {name for name in ("positions", "mask") if not isinstance(options.get(name, ""), str | Path)}
+        arrays = {name for name in ("positions", "motion", "mask") if not isinstance(options.get(name, ""), str | Path)}
         plain = {name: _plain(value) for name, value in options.items() if name not in arrays}
         loaded = Loaded(
             str(path.absolute()),

@@ -30,6 +30,7 @@ from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.components.component import ModelComponent, overrides
+from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
@@ -115,7 +116,10 @@ class Loop:
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
-        mask = detector_mask(scan, dtype)
+        mask, descan = detector_mask(scan, dtype), None
+        if self.settings.descan.start == "plane":
+            plane = plane_through(self.shard.centres_of_mass(len(scan)), scan.positions)
+            descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
         model = make_model(
             scan,
             self.settings,
@@ -124,6 +128,7 @@ class Loop:
             loss,
             mean_count=self._mean_count,
             mask=None if mask is None else mask.to(self.group.device),
+            descan=descan,
             extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)

@@ -72,6 +72,8 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
         probe = with_modes(probe, requested.probe.modes, first_stays=requested.opr.modes > 0)
         arrays["probe"] = {"parts": _real(probe)}
     arrays |= _variations(arrays.pop("variations", {}), probe, requested, scan)
+    if requested.descan.start != "none" and "descan" not in arrays:
+        arrays["descan"] = {"shifts": np.zeros((len(scan), 2), dtype=probe.real.numpy().dtype)}
     arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, requested, scan)
     names = _component_names(requested, parts.own_pieces)
     model = {f"{_key_prefix(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
@@ -87,7 +89,7 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
         seconds=0.0 if anew else state.seconds,
         loss_sums=np.zeros_like(state.loss_sums) if anew else state.loss_sums,
         changes=(*state.changes, *changes),
-        active={name: state.active.get(name, name != "variations") for name in names},
+        active={name: state.active.get(name, name not in ("variations", "descan")) for name in names},
         model=model,
         algorithm=algorithm,
         numbers=numbers,
@@ -181,13 +183,15 @@ def _component_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
     detector = settings.detector
     optional = {
         "variations": settings.opr.modes > 0,
+        "descan": settings.descan.start != "none",
         "pixels": detector.oversampling > 1,
         "point spread": detector.psf_sigma > 0,
         "background": True,
         "saturation": detector.saturation is not None,
     }
     pieces = ["affine", "positions", "offset", "weights", *(name for name, used in optional.items() if used)]
-    return ["object", "probe", *pieces, *own, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
+    moving = ["fly_scan"] if settings.fly_scan.steps > 1 else []
+    return ["object", "probe", *pieces, *own, *moving, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
 
 
 def _key_prefix(names: list[str], name: str) -> str:

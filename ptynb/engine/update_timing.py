@@ -45,7 +45,12 @@ def time_updates(
 
 
 def _time_update(scan: Scan, settings: Settings, size: int, device: torch.device) -> float:
-    part = dataclasses.replace(scan, frames=ArrayFrames.of(scan.frames.read(0, size)), positions=scan.positions[:size])
+    part = dataclasses.replace(
+        scan,
+        frames=ArrayFrames.of(scan.frames.read(0, size)),
+        positions=scan.positions[:size],
+        motion=None if scan.motion is None else scan.motion[:size],
+    )
     batch = min(settings.batch, size) if settings.optimiser in WHOLE_PASSES else size
     own = settings.replace(
         batch=batch,

@@ -196,6 +196,8 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
             yield Fact("wavelength", f"{wavelength:.6g}", "m", place)
         for name, unit in (("distance", "m"), ("detector_pixel", "m"), ("angular_pixel", "rad")):
             yield from _one(record, options, name, unit)
+    if options.motion is not None:
+        yield Fact("motion", "as given", options.units, "given")
     if options.mask is not None:
         yield Fact("mask", "as given", "", "given")
     elif record.mask is not None:

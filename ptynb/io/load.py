@@ -228,6 +228,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
         object=record.object,
         geometry=geometry,
         clip_negative=options.clip_negative,
+        motion=None if options.motion is None else _motion(options.motion, record, options, path, geometry),
         name=default_name(path),
     )
 
@@ -300,17 +301,36 @@ def _positions(
         metres = in_pixels * np.asarray(pixel) if in_pixels.ndim == 2 and in_pixels.shape[1] == 2 else in_pixels
     if metres.ndim != 2 or metres.shape[1] != 2:
         return metres  # Scan raises the error
+    turn = _rotation(record, options, path)
+    if turn is not None:  # about the mean
+        centre = metres.mean(0)
+        metres = centre + (metres - centre) @ turn.T
+    return metres_to_pixels(metres, pixel)
+
+
+def _rotation(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64] | None:
+    """Return the matrix (yx, yx) that rotates the scan from x towards y, clockwise as arrays are printed; or None."""
     angle = (record.rotation if options.rotation is None else options.rotation) or 0.0
     if not math.isfinite(angle):
         raise FileError(
             f"{path} has a scan rotation of {angle} rad; expected a finite angle: give rotation= [rad].",
             code="scan.implausible-metadata",
         )
-    if angle:  # about the mean, from x towards y: clockwise as arrays are printed
-        centre = metres.mean(0)
-        turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
-        metres = centre + (metres - centre) @ turn.T
-    return metres_to_pixels(metres, pixel)
+    return np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]) if angle else None
+
+
+def _motion(
+    given: str | Path | ArrayLike, record: FileRecord, options: LoadOptions, path: Path, geometry: AnyGeometry | None
+) -> NDArray[np.float64]:
+    """Return the given displacement during the exposures (pattern, yx) [object pixels]."""
+    assert record.frames is not None
+    pixel = np.array((1.0, 1.0) if geometry is None else geometry.object_pixel(record.frames.shape[1:]))
+    motion = _array(given, path, "motion", record, options).astype(np.float64)
+    if motion.ndim != 2 or motion.shape[1] != 2:
+        return motion  # Scan raises the error
+    metres = motion if options.units == "metres" else motion * pixel
+    turn = _rotation(record, options, path)
+    return (metres if turn is None else metres @ turn.T) / pixel
 
 
 def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
@@ -347,7 +367,7 @@ def _array(
             stored = linked.dataset(value)
             if stored is not None:
                 values = _real_numbers(array(stored, name), name, f"{path} at {value}")
-                metres = name == "positions" and options.units == "metres"
+                metres = name in ("positions", "motion") and options.units == "metres"
                 scale = factor(units_of(stored), "length") if metres else None
                 return values if scale is None else values * scale
     inside = record.named(value) if isinstance(value, str) and record.named is not None else None

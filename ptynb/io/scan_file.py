@@ -3,6 +3,7 @@
 /                 attributes: format = "ptynb scan", version = 1, name, centred, clip_negative
 /patterns         (pattern, y, x) counts, one chunk per pattern
 /positions        (pattern, yx) float64, object pixels
+/motion           (pattern, yx) float64, object pixels: displacement during the exposure (optional)
 /mask             (y, x) bool, True where the detector works (optional)
 /probe, /object   complex first guesses (optional)
 /geometry         attributes: wavelength [m], detector_pixel (y, x) [m], and distance [m], or in the near field
@@ -44,6 +45,7 @@ def write_scan(
     name: str,
     centred: bool = True,
     clip_negative: bool = False,
+    motion: NDArray[np.float64] | None = None,
     mask: NDArray[np.bool_] | None = None,
     probe: NDArray[Any] | None = None,
     object: NDArray[Any] | None = None,
@@ -61,7 +63,7 @@ def write_scan(
             start += len(chunk)
         assert start == shape[0], "fewer patterns than in shape"
         file["positions"] = positions
-        for key, values in (("mask", mask), ("probe", probe), ("object", object)):
+        for key, values in (("motion", motion), ("mask", mask), ("probe", probe), ("object", object)):
             if values is not None:
                 file[key] = values
         if geometry is not None:
@@ -106,6 +108,7 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
         name=scan.name,
         centred=scan.centred,
         clip_negative=scan.clip_negative,
+        motion=scan.motion,
         mask=scan.mask,
         probe=scan.probe,
         object=scan.object,
@@ -142,6 +145,7 @@ def read_scan(path: Path) -> Scan:
             positions=checked.array("positions", "fiu", 2).astype(np.float64),
             centred=checked.real(file, "centred") != 0,
             clip_negative=checked.real(file, "clip_negative") != 0,
+            motion=checked.array("motion", "fiu", 2).astype(np.float64) if checked.has("motion") else None,
             mask=checked.array("mask", "biu", 2).astype(bool) if checked.has("mask") else None,
             probe=checked.array("probe", "c", 3) if checked.has("probe") else None,
             object=checked.array("object", "c", 2, 3) if checked.has("object") else None,

@@ -140,6 +140,22 @@ class EnginePatterns:
             squares += values.square_().sum()
         return float(self.group.sum(squares))
 
+    def centres_of_mass(self, count: int) -> NDArray[np.float64]:
+        """Return the centres of mass of all `count` far-field patterns (pattern, yx) [detector pixels].
+
+        Relative to the zero frequency, over all engines, by another pass; NaN for patterns without counts.
+        """
+        y, x = (torch.fft.fftfreq(side, 1 / side, dtype=torch.float64) for side in self.window)
+        moments = torch.zeros((count, 3), dtype=torch.float64)
+        for patterns in self.portions(16):
+            counts = self._frames(patterns).double().cpu()
+            rows, columns = counts.sum(2), counts.sum(1)
+            moments[torch.from_numpy(patterns)] = torch.stack([rows @ y, columns @ x, rows.sum(1)], 1)
+        sums = self.group.sum(moments.to(self.group.device)).cpu().numpy()
+        with np.errstate(invalid="ignore"):
+            centres: NDArray[np.float64] = sums[:, :2] / sums[:, 2:]
+        return centres
+
     def portions(self, size: int) -> Iterator[NDArray[np.int64]]:
         """Yield this engine's patterns, `size` at a time."""
         for first in range(0, len(self), size):

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.data.geometry import NearField
+from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import ObjectFrame, Scan, check_scan
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, ScanError
@@ -30,6 +30,8 @@ from ptynb.physics.components.builtin import (
     Weights,
 )
 from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.components.descan import Descan, ThinObjectDescan
+from ptynb.physics.components.fly_scan import FlyScan, NearFieldFlyScan, motion_between
 from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
@@ -69,6 +71,19 @@ def check_together(scan: Scan, settings: Settings) -> None:
             f"optimiser is '{settings.optimiser}', which requires an invertible propagation; with a tilted geometry it "
             "is not: use 'adam'.",
             code="scan.tilted-geometry",
+        )
+    if settings.descan.start != "none" and not isinstance(geometry, Geometry | None):
+        near = isinstance(geometry, NearField)
+        raise ScanError(
+            f"descan.start is '{settings.descan.start}' and the scan has a {'near-field' if near else 'tilted'} "
+            "geometry, in which a shift of a pattern is not a phase ramp on its exit wave; set descan.start to 'none'.",
+            code="scan.near-field" if near else "scan.tilted-geometry",
+        )
+    if settings.fly_scan.steps > 1 and scan.motion is None and len(scan) == 1:
+        raise ScanError(
+            f"fly_scan.steps is {settings.fly_scan.steps} and the scan has one position, from which no motion follows; "
+            "give the scan motion=... (pattern, yx) [object pixels], or set fly_scan.steps to 1.",
+            code="argument.missing",
         )
     if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
         raise ScanError(
@@ -145,13 +160,14 @@ def make_model(
     *,
     mean_count: float,
     mask: Tensor | None = None,
+    descan: Tensor | None = None,
     extensions: Sequence[ModelComponent] = (),
 ) -> Model:
     """Return the model of this scan.
 
     object, probe: (state, slice, y, x) and (mode, y, x), complex, on the model's device. mean_count: mean count of a
-    pixel. mask: (y, x) 0 or 1, on the device. extensions: custom components, which follow the built-in ones in each
-    step.
+    pixel. mask: (y, x) 0 or 1, on the device. descan: initial shifts of the patterns (pattern, yx) [detector pixels],
+    0 if missing. extensions: custom components, which follow the built-in ones in each step.
     """
     dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
     positions = torch.from_numpy(window_positions(scan, settings))
@@ -166,9 +182,16 @@ def make_model(
         variations = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
         variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
         components.append(Variations(patterns, variations.to(device), probe_part.scale))
+    if settings.descan.start != "none":
+        shifts = torch.zeros((patterns, 2)) if descan is None else descan
+        kind = Descan if settings.slices.count > 1 else ThinObjectDescan
+        components.append(kind(shifts.to(device, dtype), model_window(scan, settings), scan.pattern_shape))
     components += _detector_components(scan, settings, mean_count, dtype, device)
     for component in components:
-        component.active = not [*component.parameters()]
+        # Shifts from the patterns are right before they are refined.
+        component.active = not [*component.parameters()] or (component.name == "descan" and descan is not None)
+    # Last, since components of the user change the modes of the probe, and not those of each step.
+    motion = _motion_components(scan, settings, dtype, device)
     propagation = make_propagation(scan, device, probe.dtype)
     if isinstance(propagation, TiltedFarField):
         covered = propagation.points.covered.to(device, dtype)
@@ -176,7 +199,7 @@ def make_model(
     return Model(
         Object(object, settings.object.parametrization == "amplitude_phase"),
         probe_part,
-        [component.to(device) for component in (*components, *extensions)],
+        [component.to(device) for component in (*components, *extensions, *motion)],
         positions=positions,
         propagation=propagation,
         loss=loss,
@@ -215,6 +238,16 @@ def _detector_components(
     if detector.saturation is not None:
         components.append(Saturation(detector.saturation))
     return components
+
+
+def _motion_components(
+    scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device
+) -> list[ModelComponent]:
+    if settings.fly_scan.steps == 1:
+        return []
+    motion = motion_between(scan.positions, settings.fly_scan.exposure_fraction) if scan.motion is None else scan.motion
+    kind = FlyScan if scan.is_far_field else NearFieldFlyScan
+    return [kind(torch.from_numpy(motion).to(device, dtype), settings.fly_scan.steps)]
 
 
 def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device) -> Slab | None:

@@ -122,7 +122,9 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
         # Counts, and the intensity, which is replaced by its derivative.
         patterns = 2.0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
-    waves += RECORDED * ((settings.opr.modes > 0) + (not plane))
+    waves += RECORDED * ((settings.opr.modes > 0) + (settings.descan.start != "none") + (not plane))
+    if settings.fly_scan.steps > 1:  # the modes of each step, and the waves of all of them
+        waves = settings.fly_scan.steps * (waves + RECORDED * (1 + (not plane)))
     detector = settings.detector
     patterns += RECORDED * (
         (settings.pattern_intensities.learning_rate > 0)

@@ -214,4 +214,11 @@ def part_of(scan: Scan, settings: Settings) -> Scan:
     own = scan.positions[chosen]
     middle = (np.array(object_frame(scan, settings).shape) - scan.pattern_shape) // 2
     positions = middle + own - np.rint(own)
-    return dataclasses.replace(scan, frames=ArrayFrames.of(frames), positions=positions, object=None, ground_truth=None)
+    return dataclasses.replace(
+        scan,
+        frames=ArrayFrames.of(frames),
+        positions=positions,
+        motion=None if scan.motion is None else scan.motion[chosen],
+        object=None,
+        ground_truth=None,
+    )

@@ -21,6 +21,7 @@ from ptynb.preparation.shared_transforms import (
     carried,
     facing_geometry,
     known,
+    motion_in,
     real_type,
     transformed,
     whole_pair,
@@ -66,14 +67,14 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
             code="argument.invalid-value",
         )
     scan = as_centred(scan)
-    window = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1])
+    window, motion = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1]), scan.motion
     if scan.is_far_field:
         start = middle_start(scan.pattern_shape, window)
         offset = _zero_frequency_offset(scan.pattern_shape, factors)
         positions = scan.positions + start
         fields = carried(scan, probe=lambda field: cut(ramped(field, offset), start, window))
     else:
-        positions = scan.positions / factors
+        positions, motion = scan.positions / factors, motion_in(scan, 1 / np.array(factors))
         scale = math.sqrt(factors[0] * factors[1])
         fields = carried(
             scan,
@@ -86,6 +87,7 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
         mask=None if scan.mask is None else np.asarray(_blocks(scan.mask, factors).all((-3, -1))),
         geometry=_with_pixels(scan, window),
         probe=fields["probe"],
+        motion=motion,
         **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
 
@@ -134,13 +136,14 @@ def resample(scan: Scan, factor: float) -> Scan:
     weights, covered = zip(
         *(_weights(old, new) for old, new in zip(scan.pattern_shape, window, strict=True)), strict=True
     )
-    start = middle_start(scan.pattern_shape, window)
+    start, motion = middle_start(scan.pattern_shape, window), scan.motion
     if scan.is_far_field:
         positions = scan.positions + start
         fields = carried(scan, probe=lambda field: cut(field, start, window))
     else:
         ratios = (window[0] / scan.pattern_shape[0], window[1] / scan.pattern_shape[1])
         positions = (scan.positions + np.array(scan.pattern_shape) // 2) * ratios - np.array(window) // 2
+        motion = motion_in(scan, ratios)
         fields = carried(
             scan,
             probe=lambda field: cut_spectrum(field, start, window),
@@ -152,6 +155,7 @@ def resample(scan: Scan, factor: float) -> Scan:
         mask=_resampled_mask(scan.mask, weights, covered),
         geometry=_with_pixels(scan, window),
         probe=fields["probe"],
+        motion=motion,
         **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
 

@@ -14,7 +14,7 @@ from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.center_of_mass import mean_pattern
-from ptynb.preparation.shared_transforms import Array, as_centred, facing_geometry, middle_of
+from ptynb.preparation.shared_transforms import Array, as_centred, facing_geometry, middle_of, motion_in
 
 RAYS = 360
 SMALLEST_RADIUS = 2.0
@@ -138,11 +138,11 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
         distance=distance,
         detector_pixel=(size, size),
     )
-    positions = scan.positions
+    positions, motion = scan.positions, scan.motion
     if geometry is not None:
         ratio = np.array(geometry.object_pixel(scan.pattern_shape)) / calibrated.object_pixel(scan.pattern_shape)
-        positions = (positions + middle_of(scan)) * ratio - middle_of(scan)
-    return dataclasses.replace(scan, geometry=calibrated, positions=positions)
+        positions, motion = (positions + middle_of(scan)) * ratio - middle_of(scan), motion_in(scan, ratio)
+    return dataclasses.replace(scan, geometry=calibrated, positions=positions, motion=motion)
 
 
 def _plateau(mean: Array, good: NDArray[np.bool_]) -> tuple[float, NDArray[np.bool_]]:

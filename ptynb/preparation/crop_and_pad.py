@@ -18,6 +18,7 @@ from ptynb.preparation.shared_transforms import (
     carried,
     carried_truth,
     facing_geometry,
+    motion_in,
     transformed,
     whole_pair,
     window_like,
@@ -117,6 +118,7 @@ def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool
     measured: whether new pixels count as measured; None if there are none.
     """
     guess_start = start if move_probe else middle_start(scan.pattern_shape, window)
+    motion = scan.motion
     if scan.is_far_field:
         ratios = (window[0] / scan.pattern_shape[0], window[1] / scan.pattern_shape[1])
         old, new = np.array(scan.pattern_shape), np.array(window)
@@ -126,6 +128,7 @@ def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool
             probe=lambda field: cut_spectrum(field, guess_start, window),
             object=lambda field: resampled(field, ratios),
         )
+        motion = motion_in(scan, ratios)
         fields["ground_truth"] = carried_truth(
             scan.ground_truth,
             probe=lambda field: cut_spectrum(field, start, window),
@@ -139,6 +142,7 @@ def _reframed(scan: Scan, start: tuple[int, int], window: Window, measured: bool
         frames=transformed(scan, _cut_patterns, start, window, window=window),
         mask=_mask(scan, start, window, measured),
         probe=fields["probe"],
+        motion=motion,
         **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
 

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.preparation.scan_positions import axes_of, flip_positions, transposed_places
-from ptynb.preparation.shared_transforms import Array, Window, as_centred, carried, facing_geometry, transformed
+from ptynb.preparation.shared_transforms import (
+    Array,
+    Window,
+    as_centred,
+    carried,
+    facing_geometry,
+    motion_in,
+    pixel_of,
+    transformed,
+)
 
 
 def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
@@ -92,10 +101,12 @@ def transpose(scan: Scan, *, positions: bool = False) -> Scan:
     geometry = facing_geometry(scan, "exchanging its axes")
     if geometry is not None:
         geometry = dataclasses.replace(geometry, detector_pixel=geometry.detector_pixel[::-1])
+    pixel = pixel_of(scan)
     return dataclasses.replace(
         scan,
         frames=transformed(scan, _exchanged, window=scan.pattern_shape[::-1]),
         positions=scan.positions[:, ::-1].copy() if positions else transposed_places(scan, detector=True),
+        motion=motion_in(scan, [[0, 1], [1, 0]] if positions else pixel / pixel[::-1]),
         mask=None if scan.mask is None else scan.mask.T,
         geometry=geometry,
         **carried(scan, probe=_swapped, object=_swapped),

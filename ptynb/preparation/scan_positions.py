@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
-from ptynb.preparation.shared_transforms import facing_geometry, middle_of, pixel_of, with_room
+from ptynb.preparation.shared_transforms import facing_geometry, middle_of, motion_in, pixel_of, with_room
 
 
 def affine_matrix(
@@ -98,7 +98,7 @@ def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     pixel = pixel_of(scan)
     in_pixels = values * pixel[None, :] / pixel[:, None]
     centre = scan.positions.mean(0)
-    return _moved(scan, centre + (scan.positions - centre) @ in_pixels.T)
+    return _moved(scan, centre + (scan.positions - centre) @ in_pixels.T, in_pixels)
 
 
 def rotate_positions(scan: Scan, angle: float) -> Scan:
@@ -147,7 +147,7 @@ def flip_positions(scan: Scan, axes: str) -> Scan:
         total = np.array(field.shape[-2:]) - 1 - 2 * middle_of(scan)
     positions = scan.positions.copy()
     positions[:, chosen] = (total - positions)[:, chosen]
-    return _moved(scan, positions)
+    return _moved(scan, positions, np.diag([-1.0 if axis in chosen else 1.0 for axis in (0, 1)]))
 
 
 def transpose_positions(scan: Scan) -> Scan:
@@ -171,7 +171,12 @@ def transpose_positions(scan: Scan) -> Scan:
         If an object guess no longer contains all windows, and for a tilted geometry.
     """
     facing_geometry(scan, "exchanging the axes of positions")
-    return dataclasses.replace(scan, positions=transposed_places(scan, detector=False))
+    pixel = pixel_of(scan)
+    return dataclasses.replace(
+        scan,
+        positions=transposed_places(scan, detector=False),
+        motion=motion_in(scan, np.fliplr(np.diag(pixel[::-1] / pixel))),
+    )
 
 
 def transposed_places(scan: Scan, *, detector: bool) -> NDArray[np.float64]:
@@ -193,5 +198,7 @@ def axes_of(axes: str) -> tuple[int, ...]:
     return tuple("yx".index(axis) for axis in axes)
 
 
-def _moved(scan: Scan, positions: NDArray[np.float64]) -> Scan:
+def _moved(scan: Scan, positions: NDArray[np.float64], matrix: NDArray[np.float64]) -> Scan:
+    """Return the scan with other positions; matrix (yx, yx): the linear part of their map."""
+    scan = dataclasses.replace(scan, motion=motion_in(scan, matrix))
     return dataclasses.replace(scan, **with_room(positions, scan.pattern_shape, scan.object, scan.ground_truth))

@@ -40,7 +40,12 @@ def select(scan: Scan, which: ArrayLike | slice) -> Scan:
         raise InvalidValueError(
             f"None of the {len(scan)} patterns is selected; expected at least one.", code="scan.nothing-left"
         )
-    return dataclasses.replace(scan, frames=SelectedFrames.of(scan.frames, indices), positions=scan.positions[indices])
+    return dataclasses.replace(
+        scan,
+        frames=SelectedFrames.of(scan.frames, indices),
+        positions=scan.positions[indices],
+        motion=None if scan.motion is None else scan.motion[indices],
+    )
 
 
 def _indices(which: NDArray[Any], count: int) -> NDArray[np.int64]:

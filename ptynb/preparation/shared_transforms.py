@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import Frames, TransformedFrames
@@ -131,6 +131,15 @@ def _applied(field: Any, function: Callable[[Array], Array] | None) -> Any:
     if field is None or function is None:
         return field
     return np.ascontiguousarray(function(field).astype(field.dtype, copy=False))
+
+
+def motion_in(scan: Scan, matrix: ArrayLike) -> NDArray[np.float64] | None:
+    """Return the motion during the exposure in new object pixels; None without motion.
+
+    matrix: (yx, yx), the linear part of the map of the positions; (yx): its diagonal.
+    """
+    matrix = np.asarray(matrix, dtype=np.float64)
+    return None if scan.motion is None else scan.motion @ (np.diag(matrix) if matrix.ndim == 1 else matrix.T)
 
 
 def with_room(

@@ -11,7 +11,9 @@ from ptynb.settings.model_parts import PART_OF_COMPONENT as PART_OF_COMPONENT
 from ptynb.settings.model_parts import PARTS as PARTS
 from ptynb.settings.model_parts import Affine as Affine
 from ptynb.settings.model_parts import Background as Background
+from ptynb.settings.model_parts import Descan as Descan
 from ptynb.settings.model_parts import Detector as Detector
+from ptynb.settings.model_parts import FlyScan as FlyScan
 from ptynb.settings.model_parts import Object as Object
 from ptynb.settings.model_parts import PatternIntensities as PatternIntensities
 from ptynb.settings.model_parts import Positions as Positions

@@ -49,6 +49,10 @@ ONE_OR_TWO = BeforeValidator(_pair)
 """Validator of a pair (y, x), for which a single number is accepted."""
 
 
+MAY_BE_ARRAYS = ("positions", "motion", "mask")
+"""Options that are arrays, or names of datasets or files."""
+
+
 class LoadOptions(SettingsModel):
     """What a scan's file lacks or has wrong. These values take precedence over those in the file."""
 
@@ -60,13 +64,19 @@ class LoadOptions(SettingsModel):
         description="Positions (pattern, yx) of the probe on the sample: name of a dataset, or file (.npy, text)",
         json_schema_extra=FILE_OR_ARRAY,
     )
+    motion: FileOrArray = Field(
+        default=None,
+        description="Displacement (pattern, yx) of each position during its exposure, for fly scans: name of a "
+        "dataset, or file (.npy, text)",
+        json_schema_extra=FILE_OR_ARRAY,
+    )
     mask: FileOrArray = Field(
         default=None,
         description="Mask (y, x), true where the detector works: name of a dataset, or file (.npy, .h5, text)",
         json_schema_extra=FILE_OR_ARRAY,
     )
     units: Literal["metres", "pixels"] = Field(
-        default="metres", description="Unit of the given positions: metres, or pixels of the object"
+        default="metres", description="Unit of the given positions and motion: metres, or pixels of the object"
     )
     raster: tuple[Count, Count] | None = Field(default=None, description="Rows and columns of a raster scan")
     step: Annotated[tuple[Finite, Finite] | None, ONE_OR_TWO] = Field(
@@ -155,7 +165,7 @@ class LoadOptions(SettingsModel):
 
     def resolved(self, folder: Path) -> Self:
         """Return options with paths of files relative to `folder` resolved; other names are datasets of the scan."""
-        names = {name: getattr(self, name) for name in ("positions", "mask") if isinstance(getattr(self, name), str)}
+        names = {name: getattr(self, name) for name in MAY_BE_ARRAYS if isinstance(getattr(self, name), str)}
         # Not pathlib's is_file, which raises an error for a dataset with a name too long for a file.
         files = {
             name: str((folder / value).absolute()) for name, value in names.items() if os.path.isfile(folder / value)
@@ -169,7 +179,7 @@ def _default(name: str) -> Any:
 
 def without_arrays(options: LoadOptions) -> LoadOptions:
     """Return the options for a run file. Raises InvalidValueError for arrays, which must be stored in files."""
-    for name in ("positions", "mask"):
+    for name in MAY_BE_ARRAYS:
         if not isinstance(getattr(options, name), str | None):
             raise InvalidValueError(
                 f"{name} is {quoted(getattr(options, name))}; expected the name of a dataset or a file",

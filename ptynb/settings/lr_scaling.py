@@ -12,7 +12,7 @@ import math
 
 SQUARE_ROOT = ("adam", "adamw", "nadam", "radam", "rmsprop")
 """Optimisers whose steps do not grow with the gradient; those of SGD do, all others compute their step length."""
-BY_PATTERN = ("positions", "pattern_intensities", "opr")
+BY_PATTERN = ("positions", "pattern_intensities", "opr", "descan")
 """Parts with parameters of single patterns, which do not depend on the size of the batch."""
 
 

@@ -136,6 +136,34 @@ class Background(Part):
     )
 
 
+class Descan(Part):
+    """A shift of each pattern on the detector: imperfect descan of a scanned beam, drift of beam or detector."""
+
+    start: Literal["none", "zero", "plane"] = Field(
+        default="none",
+        title="Initial shifts",
+        description="Initial shifts: none (patterns are not shifted), zero, or a plane over the scan that is fitted to "
+        "the centres of mass of the patterns",
+    )
+    learning_rate: Rate = Field(
+        default=0.0, description="Learning rate of each shift [detector pixels]; 0 keeps the initial shifts"
+    )
+
+
+class FlyScan(SettingsModel):
+    """Motion of the sample during the exposure: a pattern is the incoherent sum over positions along the motion."""
+
+    steps: int = Field(
+        default=1, ge=1, le=64, description="Number of positions along the motion; 1: the sample does not move"
+    )
+    exposure_fraction: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Part of the way to the next position that is exposed; not used if the scan contains its motion",
+    )
+
+
 class Detector(SettingsModel):
     """Model of the detector: sampling, point spread, saturation."""
 
@@ -167,6 +195,7 @@ PARTS = (
     "opr",
     "pattern_intensities",
     "background",
+    "descan",
 )
 """Names of the parts in `Settings`, in the order in which they are shown."""
 OTHER_COMPONENTS = {"probe_offset": "offset", "opr": "variations", "pattern_intensities": "weights"}

@@ -19,7 +19,9 @@ from ptynb.settings.model_parts import (
     PARTS,
     Affine,
     Background,
+    Descan,
     Detector,
+    FlyScan,
     Object,
     PatternIntensities,
     Positions,
@@ -114,6 +116,8 @@ class Settings(SettingsModel):
         default=PatternIntensities(), description="Relative intensity of the beam for each pattern"
     )
     background: Background = Field(default=Background(), description="Background intensity, the same in all patterns")
+    descan: Descan = Field(default=Descan(), description="Shift of each pattern on the detector")
+    fly_scan: FlyScan = Field(default=FlyScan(), description="Motion of the sample during the exposure")
     detector: Detector = Field(default=Detector(), description="Model of the detector")
     loss: LossName = Field(
         default="amplitude",
@@ -411,6 +415,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             "set at least one of them to a positive value"
         )
     yield from _thickness(settings)
+    if settings.descan.learning_rate > 0 and settings.descan.start == "none":
+        yield (
+            f"descan.learning_rate is {settings.descan.learning_rate:g} and descan.start is 'none', so that patterns "
+            "are not shifted; set descan.start to 'plane' or 'zero', or descan.learning_rate to 0"
+        )
     yield from _optimisers(settings)
     yield from _thin_only(settings)
     yield from _synchronisation(settings)
@@ -491,6 +500,8 @@ def _thin_only(settings: Settings) -> Iterator[str]:
         "slices.count above 1": settings.slices.count > 1,
         "object.modes above 1": settings.object.modes > 1,
         "opr.modes above 0": settings.opr.modes > 0,
+        f"descan.start '{settings.descan.start}'": settings.descan.start != "none",
+        "fly_scan.steps above 1": settings.fly_scan.steps > 1,
         "settings of the detector": settings.detector != Detector(),
         "regularizers": bool(settings.regularizers),
         "object.parametrization 'amplitude_phase'": settings.object.parametrization == "amplitude_phase",

@@ -30,6 +30,9 @@ def simulate_diffraction(
     steps: int = 4,
     tilt: ArrayLike = (0.0, 0.0),
     weights: ArrayLike | None = None,
+    descan: ArrayLike | None = None,
+    motion: ArrayLike | None = None,
+    motion_steps: int = 32,
     background: ArrayLike = 0.0,
     oversampling: int = 1,
     blur: float = 0.0,
@@ -59,6 +62,12 @@ def simulate_diffraction(
         Tilt of the beam, (yx) or (pattern, yx) [rad].
     weights : array_like, optional
         Relative intensity (pattern,) of each pattern.
+    descan : array_like, optional
+        Shift (pattern, yx) of each pattern on the detector [detector pixels]; far field only.
+    motion : array_like, optional
+        Displacement (pattern, yx) of each position during its exposure, whose middle the position is [object pixels].
+    motion_steps : int
+        Number of positions along the motion whose intensities are averaged.
     background : array_like
         Background, a number or (y, x) [counts].
     oversampling : int
@@ -84,8 +93,9 @@ def simulate_diffraction(
     Raises
     ------
     ScanError
-        An argument is missing for several slices ("argument.missing"), or the number of probes is neither 1 nor that of
-        the positions ("array.shape-mismatch").
+        An argument is missing for several slices ("argument.missing"), the number of probes is neither 1 nor that of
+        the positions, or shifts or motion have another shape ("array.shape-mismatch"), or descan is given in the near
+        field ("scan.near-field").
     """
     objects = np.asarray(object, dtype=np.complex128)
     objects = objects.reshape((1,) * (4 - objects.ndim) + objects.shape)
@@ -102,13 +112,35 @@ def simulate_diffraction(
             f"There are {len(probes)} probes and {len(positions)} positions; give one probe, or one for each position.",
             code="array.shape-mismatch",
         )
+    if descan is not None and isinstance(geometry, NearField):
+        raise ScanError(
+            "descan is given with a near-field geometry, which has no descan; leave it out.", code="scan.near-field"
+        )
+    shifts, ways = (
+        np.zeros(positions.shape) if given is None else np.asarray(given, dtype=np.float64)
+        for given in (descan, motion)
+    )
+    if not shifts.shape == ways.shape == positions.shape:
+        raise ScanError(
+            f"descan has shape {shifts.shape} and motion {ways.shape}; expected {positions.shape}, (y, x) for each "
+            "position.",
+            code="array.shape-mismatch",
+        )
     window = (probes.shape[-2], probes.shape[-1])
+    times = (np.arange(motion_steps) + 0.5) / motion_steps - 0.5 if motion is not None else np.zeros(1)
     beam = _Beam(geometry, window, 0.0 if thickness is None else thickness, steps)
     tilts = np.broadcast_to(np.asarray(tilt, dtype=np.float64), positions.shape)
     brightness = np.ones(len(positions)) if weights is None else np.asarray(weights, dtype=np.float64)
     patterns = []
     for index, position in enumerate(positions):
-        intensity = beam.intensity(objects, probes[index % len(probes)], position, tilts[index]) * brightness[index]
+        intensity = np.mean(
+            [
+                beam.intensity(objects, probes[index % len(probes)], place, tilts[index], oversampling * shifts[index])
+                for place in position + times[:, None] * ways[index]
+            ],
+            axis=0,
+        )
+        intensity *= brightness[index]
         intensity = _detector_pixels(intensity, oversampling, blur) + np.asarray(background, dtype=np.float64)
         if noise:
             intensity = np.random.default_rng([seed, index]).poisson(intensity)
@@ -120,6 +152,7 @@ def simulate_diffraction(
         positions=positions + shift,
         probe=_middle_of(first[None] if first.ndim == 2 else first, oversampling).astype(np.complex64),
         geometry=geometry,
+        motion=None if motion is None else ways,
         ground_truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),
         name=name,
     )
@@ -135,9 +168,17 @@ class _Beam:
     steps: int
 
     def intensity(
-        self, objects: Complex, probe: Complex, position: NDArray[np.float64], tilt: NDArray[np.float64]
+        self,
+        objects: Complex,
+        probe: Complex,
+        position: NDArray[np.float64],
+        tilt: NDArray[np.float64],
+        shift: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Return the pattern (y, x): Σ |wave|² over probe modes, mean over object modes; the far field is centred."""
+        """Return the pattern (y, x): Σ |wave|² over probe modes, mean over object modes; the far field is centred.
+
+        shift: of the far field (y, x) [samples].
+        """
         corner = np.rint(position).astype(int)
         entering = moved(probe, position - corner)
         rows, columns = (slice(corner[axis], corner[axis] + self.window[axis]) for axis in (0, 1))
@@ -148,7 +189,11 @@ class _Beam:
                 for _ in range(self.steps):
                     wave = self._free(wave, self.thickness / self.steps, tilt)
                 wave = wave * layer[rows, columns]
-            total += (np.abs(self._detected(wave, position - corner)) ** 2).sum(0)
+            y, x = (
+                np.exp(2j * np.pi * (np.arange(side) - side // 2) * along / side)
+                for side, along in zip(self.window, shift, strict=True)
+            )
+            total += (np.abs(self._detected(wave * y[:, None] * x, position - corner)) ** 2).sum(0)
         return total / len(objects)
 
     def _detected(self, wave: Complex, remainder: NDArray[np.float64]) -> Complex:

@@ -38,7 +38,7 @@ def simulate_from_result(
         Result of a reconstruction.
     positions : array_like, optional
         Top-left corners (pattern, yx) of the probe windows [pixels of the result's object]; by default those of the
-        result, with its pattern intensities, probe variations and tilts.
+        result, with its pattern intensities, descan, motion, probe variations and tilts.
     dose : float, optional
         Mean counts of a pattern; by default that of the result's probe. The background does not change.
     noise : bool
@@ -75,6 +75,9 @@ def simulate_from_result(
         steps=1,
         tilt=_tilt(result, own),
         weights=parameters.get("weights/weights") if own else None,
+        descan=parameters.get("descan/shifts") if own else None,
+        motion=parameters.get("fly_scan/motion") if own else None,
+        motion_steps=int(result.settings.get("fly_scan", {}).get("steps", 1)),
         background=parameters.get("background/background", 0.0),
         oversampling=int(detector.get("oversampling", 1)),
         blur=float(detector.get("psf_sigma", 0.0)),

@@ -102,6 +102,7 @@ HARMLESS = {
     "Checkpointing.folder": "gets files whose names are ptynb's own",
     "LoadOptions.patterns": "is read",
     "LoadOptions.positions": "is read",
+    "LoadOptions.motion": "is read",
     "LoadOptions.mask": "is read",
     "SlurmCluster.time": "has a pattern",
     "SlurmCluster.partition": "Slurm decides who may use it, and it can be no other option",

@@ -18,6 +18,8 @@ from ptynb.preparation import flip
 from ptynb.settings import (
     Background,
     Checkpointing,
+    Descan,
+    FlyScan,
     Object,
     PatternIntensities,
     Positions,
@@ -37,6 +39,8 @@ ROWS: dict[str, Any] = {
     "positions": Positions(learning_rate=0.1, start_epoch=2),
     "pattern_intensities": PatternIntensities(learning_rate=0.01),
     "background": Background(learning_rate=0.01),
+    "descan": Descan(start="plane", learning_rate=0.05),
+    "fly_scan": FlyScan(steps=2),
 }
 FAST = {"probe": Probe(modes=2, learning_rate=0.3), "object": Object(learning_rate=0.5)}
 # name -> (settings, updates before the state, in all, settings that change before an update)
@@ -97,7 +101,16 @@ ALONE: dict[str, tuple[str, Settings]] = {
     "lbfgs, smoothed": ("far", settings_of({"optimiser": "lbfgs", "constraints": (GaussianBlur(sigma=0.3),)})),
     **{
         name: (CASES[name][0], CASES[name][1].replace(batch=8))
-        for name in ("polar", "thickness", "variations", "mean pattern", "accumulated", "compact batches", "everything")
+        for name in (
+            "polar",
+            "thickness",
+            "variations",
+            "descan",
+            "mean pattern",
+            "accumulated",
+            "compact batches",
+            "everything",
+        )
     },
 }
 

@@ -32,6 +32,7 @@ PART_RATES = {
     "opr": 0.3,
     "pattern_intensities": 1e-2,
     "background": 1e-3,
+    "descan": 1e-2,
 }
 LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
 SGD_RATES = {"amplitude": 0.3, "poisson": 0.01, "intensity": 0.02}

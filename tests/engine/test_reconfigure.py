@@ -14,7 +14,7 @@ from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import NEW_MODE, in_frame, in_slices, restructured, why_not, with_modes, with_states
 from ptynb.exceptions import SettingsError
 from ptynb.physics.hotpath import exit_waves
-from ptynb.settings import OPR, Detector, Object, PatternIntensities, Positions, Probe, Settings, Slices, Tilt
+from ptynb.settings import OPR, Detector, FlyScan, Object, PatternIntensities, Positions, Probe, Settings, Slices, Tilt
 from tests.cases import THICK, a_scan
 from tests.engine import reconfigure_work
 from tests.engine.ranks import Ranks
@@ -118,6 +118,8 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "more variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 3}}, 1e-9),
     "fewer variations": ({"opr": OPR(modes=3)}, {"opr": {"modes": 2}}, 1e-2),
     "no variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 0}}, 1e-1),
+    "descan": ({}, {"descan": {"start": "plane", "learning_rate": 0.1}}, 1e-9),
+    "no motion": ({"fly_scan": FlyScan(steps=2, exposure_fraction=1e-4)}, {"fly_scan": {"steps": 1}}, 1e-6),
     "blur": ({"pattern_intensities": PatternIntensities(learning_rate=0.01)}, {"detector": {"psf_sigma": 1e-3}}, 1e-6),
     "states": ({}, {"object": {"modes": 2}}, 5e-2),
 }

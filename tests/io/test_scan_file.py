@@ -36,6 +36,7 @@ def full_scan():
         mask=RANDOM.uniform(size=WINDOW) > 0.2,
         geometry=Geometry(wavelength=1.1e-10, distance=3.3, detector_pixel=(55e-6, 75e-6)),
         clip_negative=True,
+        motion=POSITIONS[::-1] / 3,
         name="all there is",
     )
 
@@ -51,7 +52,7 @@ def test_every_field_comes_back(tmp_path):
     save_scan(scan, tmp_path / "scan.h5")
     again = load(tmp_path / "scan.h5")
     assert same(again.frames.read(0, COUNT), scan.frames.read(0, COUNT))
-    for name in ("positions", "mask", "probe", "object"):
+    for name in ("positions", "motion", "mask", "probe", "object"):
         assert same(getattr(again, name), getattr(scan, name)), name
     for name in ("centred", "clip_negative", "geometry", "name", "ground_truth"):
         assert getattr(again, name) == getattr(scan, name), name
@@ -59,7 +60,7 @@ def test_every_field_comes_back(tmp_path):
 
 def test_what_is_not_there_stays_away(tmp_path):
     scan = save_scan(Scan.from_arrays(np.ones((COUNT, *WINDOW), np.uint8), POSITIONS), tmp_path / "scan.h5")
-    assert (scan.mask, scan.probe, scan.object, scan.geometry, scan.ground_truth) == (None,) * 5
+    assert (scan.motion, scan.mask, scan.probe, scan.object, scan.geometry, scan.ground_truth) == (None,) * 6
     assert (scan.centred, scan.clip_negative, scan.frames.dtype) == (True, False, np.uint8)
 
 

@@ -19,6 +19,7 @@ from scipy import ndimage
 import ptynb as pt
 from ptynb.analysis import compare
 from ptynb.data.scan import Scan
+from ptynb.physics.components.fly_scan import motion_between
 from tests.parametrization import each
 
 ONE_THREAD = 1
@@ -241,7 +242,72 @@ def test_the_brightness_of_each_pattern_is_found() -> None:
     assert error(weighted, scan) < error(plain, scan) / 2
 
 
+def test_a_sample_that_moves_during_the_exposure_is_resolved_where_a_still_one_is_blurred() -> None:
+    """Lines to and fro without a pause between patterns; simulated in 32 steps, reconstructed in 4."""
+    scan = base(photons=1e7)
+    assert scan.ground_truth is not None
+    rows = np.stack(np.meshgrid(np.arange(14.0), np.arange(14.0), indexing="ij"), -1)
+    rows[1::2] = rows[1::2, ::-1]
+    positions = 4 + 4 * rows.reshape(-1, 2)
+    motion = motion_between(positions, 1.0)
+    moving = pt.simulate_diffraction(
+        scan.ground_truth.object,
+        scan.ground_truth.probe,
+        positions,
+        geometry=scan.geometry,
+        guess=scan.probe,
+        motion=motion,
+        motion_steps=32,
+    )
+    unknown = dataclasses.replace(moving, motion=None)
+    still, known, derived = (
+        reconstructed(one, 60, fly_scan=pt.FlyScan(steps=steps))
+        for one, steps in ((moving, 1), (moving, 4), (unknown, 4))
+    )
+    errors = [error(result, moving) for result in (still, known)]
+    print(f"fly scan: object error {errors[0]:.4f} -> {errors[1]:.4f}, R {still.r_factor:.4f} -> {known.r_factor:.4f}")
+    assert errors[1] < errors[0] / 1.4
+    assert known.r_factor < still.r_factor / 1.5
+    np.testing.assert_allclose(known.parameters["fly_scan/motion"], motion, atol=1e-6)
+    np.testing.assert_array_equal(derived.object, known.object)
+
+
 # The detector
+
+
+@each("thickness", [None, 3e-5])
+def test_patterns_that_wander_over_the_detector_are_put_back(thickness: float | None) -> None:
+    """A slope over the scan and a random walk, up to four detector pixels."""
+    scan, random = base(), np.random.default_rng(5)
+    assert scan.ground_truth is not None
+    away = (scan.positions - scan.positions.mean(0)) / np.ptp(scan.positions, axis=0).max()
+    shifts = away @ np.array([[5.0, -2.0], [1.0, 3.0]]) + np.cumsum(random.normal(0, 0.25, (len(scan), 2)), axis=0)
+    shifts -= shifts.mean(0)
+    object: Any = scan.ground_truth.object
+    thick = {} if thickness is None else {"slices": pt.Slices(count=2, thickness=thickness)}
+    wandering = pt.simulate_diffraction(
+        object if thickness is None else np.stack([np.sqrt(np.abs(object)) * np.exp(0.5j * np.angle(object))] * 2),
+        scan.ground_truth.probe,
+        scan.positions,
+        geometry=scan.geometry,
+        guess=scan.probe,
+        descan=shifts,
+        thickness=thickness,
+    )
+    fading = pt.Schedule(kind="cosine", epochs=80, end_factor=0.05)
+    ignored = reconstructed(wandering, 80, schedule=fading, **thick)
+    found = reconstructed(wandering, 80, schedule=fading, descan=pt.Descan(start="plane", learning_rate=0.2), **thick)
+    recovered = found.parameters["descan/shifts"]
+    assert np.abs(recovered.mean(0)).max() < 1e-4
+    rms = math.sqrt(((recovered - shifts) ** 2).sum(1).mean())
+    errors = error(ignored, scan), error(found, scan)
+    print(
+        f"descan: {math.sqrt((shifts**2).sum(1).mean()):.2f} pixels rms, {rms:.3f} off; object {errors[0]:.4f} -> "
+        f"{errors[1]:.4f}, R {ignored.r_factor:.4f} -> {found.r_factor:.4f}"
+    )
+    assert rms < 0.1
+    assert errors[1] < errors[0] / 4
+    assert found.r_factor < ignored.r_factor / 2
 
 
 def test_a_background_is_found() -> None:

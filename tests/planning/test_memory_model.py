@@ -97,6 +97,8 @@ def test_copies_of_the_parameters(changes, engines, copies):
         ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0)),
         ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (1, 0, 0)),
         ({"opr": {"modes": 2}}, False, (2, 0, 0)),
+        ({"descan": {"start": "plane"}}, False, (2, 0, 0)),
+        ({"fly_scan": {"steps": 3}}, False, (3 * (2 + 2) - 2, 0, 0)),
         ({"pattern_intensities": {"learning_rate": 0.1}, "background": {"learning_rate": 0.1}}, False, (0, 0, 4)),
         ({"detector": {"psf_sigma": 1, "oversampling": 2, "saturation": 9}}, True, (0, 0, 6)),
     ],

@@ -9,7 +9,7 @@ import pytest
 from ptynb import preparation as prepare
 from ptynb.io.scan_file import save_scan
 from tests.parametrization import each
-from tests.preparation.scans import smooth_scan, watched
+from tests.preparation.scans import FAR, NEAR, smooth_scan, watched
 
 WINDOW = (48, 48)
 IMAGE = np.random.default_rng(5).uniform(0.5, 2, WINDOW)
@@ -69,6 +69,20 @@ def test_patterns_stay_in_their_file(name, tmp_path):
     made, direct = LAZY[name](stored), LAZY[name](scan)
     assert len(pickle.dumps(made.frames)) < 4 * IMAGE.nbytes
     np.testing.assert_array_equal(made.counts(0, len(made)), direct.counts(0, len(direct)))
+
+
+@each("name", LAZY)
+@each("geometry", [FAR, NEAR])
+def test_the_motion_stays_the_way_from_position_to_position(name, geometry):
+    """Each position moves to the next one during its exposure, whatever is done to both."""
+    scan = smooth_scan(WINDOW, geometry=geometry, bad=True)
+    along = dataclasses.replace(scan, motion=np.roll(scan.positions, -1, axis=0) - scan.positions)
+    made, plain = LAZY[name](along), LAZY[name](scan)
+    np.testing.assert_array_equal(made.positions, plain.positions)
+    last = LAZY[name](dataclasses.replace(scan, positions=np.roll(scan.positions, -1, axis=0)))
+    corner = made.positions - last.positions  # extended guesses shift all positions alike
+    ends = last.positions + (corner + made.motion).mean(0)
+    np.testing.assert_allclose(made.positions + made.motion, ends, atol=1e-9)
 
 
 @each("name", LAZY)

@@ -21,6 +21,7 @@ FIELDS = LoadOptions.model_fields
 VALUES = {
     "patterns": ("entry/data", ["entry/data"]),
     "positions": ("places.npy", ["places.npy"]),
+    "motion": ("entry/motion", ["entry/motion"]),
     "mask": ("entry/mask", ["entry/mask"]),
     "units": ("pixels", ["pixels"]),
     "raster": ((3, 4), ["3", "4"]),

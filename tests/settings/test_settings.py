@@ -99,6 +99,7 @@ CONTRADICTIONS = [
     ({"slices": {"count": 3}}, "slices.count is 3", "slices.thickness"),
     ({"slices": {"learning_rate": 0.1}}, "slices.learning_rate", "slices.count is 1"),
     ({"tilt": {"learning_rate": 0.1}}, "tilt.learning_rate", "slices.count is 1"),
+    ({"descan": {"learning_rate": 0.1}}, "descan.learning_rate is 0.1", "descan.start is 'none'"),
     ({"constraints": [DEEP]}, "'depth_blur'", "slices.count is 1"),
     ({"constraints": [{"kind": "missing_wedge"}]}, "'missing_wedge'", "slices.count"),
     ({"constraints": [{"kind": "recenter_depth"}]}, "'recenter_depth'", "slices.count"),
@@ -129,6 +130,8 @@ CONTRADICTIONS = [
             ({"positions": {"learning_rate": 0.1}}, "positions.learning_rate above 0"),
             ({"pattern_intensities": {"learning_rate": 0.1}}, "pattern_intensities.learning_rate above 0"),
             ({"background": {"learning_rate": 0.1}}, "background.learning_rate above 0"),
+            ({"descan": {"start": "plane"}}, "descan.start 'plane'"),
+            ({"fly_scan": {"steps": 2}}, "fly_scan.steps above 1"),
         ]
     ],
 ]
@@ -332,6 +335,7 @@ MOVING = {
     "background": {"learning_rate": 0.04},
     "affine": {"learning_rate": 0.05},
     "opr": {"modes": 1},
+    "descan": {"start": "plane", "learning_rate": 0.06},
 }
 
 
@@ -344,6 +348,7 @@ def test_rates_for_several_engines_grow_with_what_their_batches_do_to_the_noise(
         dict.fromkeys(("object", "probe"), 0.01 * shared)
         | {"background": 0.04 * shared, "affine": 0.05 * shared}
         | {"positions": 0.1 * single, "pattern_intensities": 0.03 * single, "opr": 0.03 * single}
+        | {"descan": 0.06 * single}
     )
 
 
