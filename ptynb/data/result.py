@@ -56,7 +56,8 @@ class Result(RunRecord):
         (y, x) of an object pixel [m]; None if the geometry is unknown.
     parameters : dict of ndarray, optional
         Other parameters by "component/name": "weights/weights", "background/background" (counts, with the zero
-        frequency at index n // 2), "slices/thickness"; "positions/start" are the initial ones if they are optimised.
+        frequency at index n // 2), "slices/thickness", "descan/shifts" (detector pixels); "positions/start" are the
+        initial ones if they are optimised.
     initial_settings : dict, optional
         Settings at the start, as plain values.
     ended : str, optional

@@ -29,6 +29,8 @@ FULL = Result(
     parameters={
         "weights/weights": np.arange(3.0),
         "slices/thickness": np.array(2e-9),
+        "descan/shifts": np.linspace(-1, 1, 14).reshape(7, 2),
+        "fly_scan/motion": np.linspace(0, 3, 14).reshape(7, 2),
         "background/background": np.arange(80.0).reshape(8, 10),
     },
     r_factors=((1, 0.3), (2, 0.1)),

@@ -19,7 +19,9 @@ from ptynb.io.result_file import load_result, save_result
 from ptynb.session.reproduce import compared, notes_on
 from tests.raising import raises
 
-SETTINGS = pt.Settings(batch=8, seed=3)
+SETTINGS = pt.Settings(
+    batch=8, seed=3, descan=pt.Descan(start="plane", learning_rate=0.05), fly_scan=pt.FlyScan(steps=2)
+)
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,10 @@ def test_what_else_was_found_takes_part(result):
     ways, shares = random.standard_normal((1, 32, 32)) + 0j, 10 * random.standard_normal((36, 1)) + 0j
     found = {"weights/weights": weights, "background/background": background}
     found |= {"variations/ways": ways, "variations/coefficients": shares}
-    whole = dataclasses.replace(result, parameters=found)
+    shifts, motion = random.uniform(-3, 3, (36, 2)), random.uniform(-2, 2, (36, 2))
+    found |= {"descan/shifts": shifts, "fly_scan/motion": motion}
+    settings = result.settings | {"fly_scan": {"steps": 3}}
+    whole = dataclasses.replace(result, parameters=found, settings=settings)
     probes = np.repeat(result.probe[None], 36, 0).astype(complex)
     probes[:, 0] += shares[:, 0, None, None] * ways[0]
     wanted = simulate_diffraction(
@@ -75,6 +78,9 @@ def test_what_else_was_found_takes_part(result):
         result.positions,
         weights=weights,
         background=background,
+        descan=shifts,
+        motion=motion,
+        motion_steps=3,
         noise=False,
     )
     np.testing.assert_allclose(counts(simulate_from_result(whole, noise=False)), counts(wanted), rtol=1e-4, atol=1e-3)

@@ -53,6 +53,27 @@ def test_arrays_of_an_npz_are_found_by_their_names(tmp_path, original, metres):
             }.items() <= (places.items())
 
 
+def test_a_motion_has_units_and_rotation_of_the_positions(tmp_path, original, metres):
+    """Each position moves to the next one during its exposure."""
+    ways = np.roll(metres, -1, axis=0) - metres
+    np.save(tmp_path / "ways.npy", ways)
+    np.savez(tmp_path / "scan.npz", ways=ways, **named(original, metres))
+    pixel = original.scan.pixel_size
+    for units, motion in [
+        ("metres", ways),
+        ("metres", "ways"),
+        ("metres", tmp_path / "ways.npy"),
+        ("pixels", ways / pixel),
+    ]:
+        with of_case((units, type(motion)), tmp_path):
+            given = metres if units == "metres" else metres / pixel
+            scan = load(tmp_path / "scan.npz", positions=given, motion=motion, units=units, rotation=0.3)
+            np.testing.assert_allclose(scan.motion, np.roll(scan.positions, -1, axis=0) - scan.positions, atol=1e-9)
+            assert scan.loaded.arrays == (("motion", "positions") if isinstance(motion, np.ndarray) else ("positions",))
+    with raises("array.shape-mismatch", "motion", "(3, 2)"):
+        load(tmp_path / "scan.npz", motion=ways[:3])
+
+
 def test_an_archive_that_does_not_begin_at_its_start_keeps_its_places(tmp_path, original, metres):
     np.savez(tmp_path / "scan.npz", **named(original, metres))
     with zipfile.ZipFile(tmp_path / "scan.npz") as old, zipfile.ZipFile(tmp_path / "new.npz", "w") as new:
