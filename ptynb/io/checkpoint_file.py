@@ -113,13 +113,14 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns."""
+    """Return the identity of a scan: name, number of patterns, window, file, digests of positions (and motion), patterns."""
     file = _file_of(scan.frames)
+    places = [scan.positions] if scan.motion is None else [scan.positions, scan.motion]
     return {
         "name": scan.name,
         "patterns": len(scan),
         "window": list(scan.pattern_shape),
-        "positions": hashlib.sha256(np.ascontiguousarray(scan.positions, dtype="<f8").tobytes()).hexdigest(),
+        "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
         "file": None if file is None else str(file),
     }

@@ -85,6 +85,15 @@ def check_together(scan: Scan, settings: Settings) -> None:
             "give the scan motion=... (pattern, yx) [object pixels], or set fly_scan.steps to 1.",
             code="argument.missing",
         )
+    if settings.fly_scan.steps > 1:
+        farthest = np.abs(_motion(scan, settings)).max(0)
+        if (farthest > np.array(scan.pattern_shape) / 2).any():
+            raise ScanError(
+                f"The sample moves by up to {farthest[0]:.4g} x {farthest[1]:.4g} object pixels during an exposure; "
+                "expected at most half a probe window. Give the scan motion=... (pattern, yx), where consecutive "
+                "positions are not neighbours, or set fly_scan.steps to 1.",
+                code="scan.implausible-metadata",
+            )
     if isinstance(geometry, NearField) and settings.detector.oversampling > 1:
         raise ScanError(
             f"detector.oversampling is {settings.detector.oversampling}; in the near field a finer grid would change "
@@ -245,9 +254,15 @@ def _motion_components(
 ) -> list[ModelComponent]:
     if settings.fly_scan.steps == 1:
         return []
-    motion = motion_between(scan.positions, settings.fly_scan.exposure_fraction) if scan.motion is None else scan.motion
     kind = FlyScan if scan.is_far_field else NearFieldFlyScan
-    return [kind(torch.from_numpy(motion).to(device, dtype), settings.fly_scan.steps)]
+    return [kind(torch.from_numpy(_motion(scan, settings)).to(device, dtype), settings.fly_scan.steps)]
+
+
+def _motion(scan: Scan, settings: Settings) -> NDArray[np.float64]:
+    """Return the motion during the exposures (pattern, yx) [object pixels]."""
+    if scan.motion is not None:
+        return scan.motion
+    return motion_between(scan.positions, settings.fly_scan.exposure_fraction)
 
 
 def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device) -> Slab | None:

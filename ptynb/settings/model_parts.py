@@ -137,7 +137,10 @@ class Background(Part):
 
 
 class Descan(Part):
-    """A shift of each pattern on the detector: imperfect descan of a scanned beam, drift of beam or detector."""
+    """A shift of each pattern on the detector: imperfect descan of a scanned beam, drift of beam or detector.
+
+    In a run that has already begun, the shifts begin at zero.
+    """
 
     start: Literal["none", "zero", "plane"] = Field(
         default="none",

@@ -65,12 +65,14 @@ def test_each_half_covers_what_the_scan_covers(positions):
 
 def test_every_pattern_is_in_one_half_with_its_position():
     patterns, positions = some_patterns(35), spiral(35)
-    scan = Scan.from_arrays(patterns, positions, mask=np.arange(80).reshape(WINDOW) > 3, name="dots")
+    mask = np.arange(80).reshape(WINDOW) > 3
+    scan = Scan.from_arrays(patterns, positions, mask=mask, motion=2 * positions, name="dots")
     parts = split_scan(scan)
     seen = []
     for number, half in enumerate(parts, start=1):
         assert half.name == f"dots, half {number} of 2"
         assert half.mask is scan.mask
+        np.testing.assert_array_equal(half.motion, 2 * half.positions)
         index = [int(np.flatnonzero((positions == place).all(1))[0]) for place in half.positions]
         np.testing.assert_array_equal(half.counts(0, len(half)), np.where(scan.mask, patterns[index], 0))
         seen += index

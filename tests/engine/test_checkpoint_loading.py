@@ -188,6 +188,7 @@ def test_a_state_of_another_model_is_refused() -> None:
         (a_scan(window=16), Settings(), [], OTHER_SCAN, ["'simulated' (37 patterns of 32 x 32"]),
         (a_scan(kind="masked"), Settings(), [], OTHER_SCAN, ["sum of all counts"]),
         (flip(a_scan(), "x"), Settings(), [], OTHER_SCAN, ["differ in patterns"]),
+        (dataclasses.replace(a_scan(), motion=np.ones((37, 2))), Settings(), [], OTHER_SCAN, ["differ in positions"]),
         (a_scan(), Settings(probe=MODES), [], OTHER_MODEL, ["probe.parts"]),
         (
             a_scan(),

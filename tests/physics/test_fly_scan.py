@@ -72,6 +72,14 @@ def test_the_scan_s_own_motion_comes_first() -> None:
     assert not np.array_equal(patterns(scan, half), patterns(scan, settings))
 
 
+def test_a_motion_over_half_the_window_is_refused() -> None:
+    scan = a_scan(9, 16)
+    far = dataclasses.replace(scan, motion=np.full((9, 2), 8.1))
+    with raises("scan.implausible-metadata", "8.1 x 8.1", "motion="):
+        check_together(far, Settings(fly_scan=FlyScan(steps=2)))
+    check_together(far, Settings())
+
+
 def test_one_position_has_no_motion() -> None:
     scan = a_scan(1, 16)
     with raises("argument.missing", "fly_scan.steps is 4", "motion="):

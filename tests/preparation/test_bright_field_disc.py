@@ -101,7 +101,8 @@ def test_a_calibrated_disc_has_the_convergence_angle():
 
 
 def test_positions_stay_where_they_are_in_metres():
-    scan = dataclasses.replace(disc_scan(), geometry=FAR, positions=np.random.default_rng(0).uniform(0, 9, (20, 2)))
+    positions = np.random.default_rng(0).uniform(0, 9, (20, 2))
+    scan = dataclasses.replace(disc_scan(), geometry=FAR, positions=positions, motion=positions / 2)
     made = prepare.calibrate_from_disc(scan, 0.0006)
     assert made.geometry.distance == FAR.distance
     assert made.geometry.wavelength == FAR.wavelength
@@ -111,6 +112,7 @@ def test_positions_stay_where_they_are_in_metres():
         return (scan.positions + np.array(scan.pattern_shape) // 2) * scan.pixel_size
 
     np.testing.assert_allclose(metres(made), metres(scan), rtol=1e-12)
+    np.testing.assert_allclose(made.motion * made.pixel_size, scan.motion * scan.pixel_size, rtol=1e-12)
     assert prepare.calibrate_from_disc(scan, 0.0006, wavelength=2e-10).geometry.wavelength == 2e-10
 
 

@@ -16,6 +16,7 @@ IMAGE = np.random.default_rng(5).uniform(0.5, 2, WINDOW)
 LAZY = {
     "flip": lambda scan: prepare.flip(scan, "y"),
     "transpose": lambda scan: prepare.transpose(scan, positions=True),
+    "transpose alone": lambda scan: prepare.transpose(dataclasses.replace(scan, object=None)),
     "transpose_positions": lambda scan: prepare.transpose_positions(dataclasses.replace(scan, object=None)),
     "flip_positions": lambda scan: prepare.flip_positions(scan, "x"),
     "rotate_positions": lambda scan: prepare.rotate_positions(scan, 0.1),

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 
 from ptynb import preparation as prepare
@@ -16,7 +18,9 @@ CHOICES = {
 def test_patterns_and_positions_stay_together(name):
     which, expected = CHOICES[name]
     scan = smooth_scan(bad=True)
+    scan = dataclasses.replace(scan, motion=2 * scan.positions)
     made = prepare.select(scan, which)
+    np.testing.assert_array_equal(made.motion, 2 * made.positions)
     np.testing.assert_array_equal(made.positions, scan.positions[expected])
     np.testing.assert_array_equal(made.counts(0, 3), scan.counts(0, 8)[expected])
     assert misfit(made) < 1e-9

@@ -72,12 +72,13 @@ def motion_between(positions: NDArray[np.float64], fraction: float) -> NDArray[n
     A step that differs from the one before by more than the length of either leads to another line of the scan: the
     last pattern of a line moves as the one before it.
     """
-    motion = np.diff(positions, axis=0, append=positions[-1:])
-    before: NDArray[np.float64] | None = None
-    for index, step in enumerate(motion):
-        last = index == len(motion) - 1
-        if before is not None and (last or np.linalg.norm(step - before) > max(map(np.linalg.norm, (step, before)))):
-            motion[index], before = before, None
-        else:
-            before = step
-    return fraction * motion
+    steps = np.diff(positions, axis=0)
+    lengths = np.linalg.norm(steps, axis=1)
+    turns = np.linalg.norm(np.diff(steps, axis=0), axis=1) > np.maximum(lengths[1:], lengths[:-1])
+    source, leaves = np.arange(len(positions)), False
+    for index, turn in enumerate(turns.tolist(), start=1):
+        leaves = turn and not leaves  # the step behind one to another line is the first of that line
+        source[index] = index - 1 if leaves else index
+    source[-1] = source[-2]
+    motion: NDArray[np.float64] = fraction * steps[source]
+    return motion
