@@ -113,8 +113,9 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """Return the identity of a scan: name, number of patterns, window, file, digests of positions (and motion), patterns."""
+    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns."""
     file = _file_of(scan.frames)
+    # The motion belongs to the positions; without one, the digest is that of earlier versions.
     places = [scan.positions] if scan.motion is None else [scan.positions, scan.motion]
     return {
         "name": scan.name,

@@ -99,6 +99,15 @@ def test_centres_of_mass_are_found_on_the_engine(centred: bool) -> None:
     )
 
 
+def test_shifts_from_the_patterns_take_part_at_once_and_zeros_do_not() -> None:
+    scan = a_scan(9, 16, "masked")
+    plane = a_loop(scan, Settings(descan=Descan(start="plane"))).model.parts["descan"]
+    expected = plane_through(pt.preparation.centre_of_mass(scan), scan.positions)
+    np.testing.assert_allclose(plane.arrays()["shifts"], expected, rtol=1e-12, atol=1e-12)
+    assert plane.active
+    assert not a_loop(scan, Settings(descan=Descan(start="zero"))).model.parts["descan"].active
+
+
 def test_other_geometries_are_refused() -> None:
     settings = Settings(descan=Descan(start="zero"))
     check_together(a_scan(9, 16), settings)

@@ -10,6 +10,7 @@ import torch
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
+from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.components.fly_scan import motion_between
 from ptynb.physics.model_builder import check_together
 from ptynb.settings import OPR, FlyScan, Probe, Settings, Slices
@@ -19,8 +20,13 @@ from tests.raising import raises
 
 
 @torch.no_grad()
-def patterns(scan: Scan, settings: Settings) -> np.ndarray:
-    loop = Loop(scan, settings.replace(precision="double"), SingleGroup(torch.device("cpu")))
+def patterns(scan: Scan, settings: Settings, *extensions: ModelComponent) -> np.ndarray:
+    """Modelled patterns; with OPR the probe of each is another."""
+    loop = Loop(scan, settings.replace(precision="double"), SingleGroup(torch.device("cpu")), extensions)
+    if settings.opr.modes:
+        variations = loop.model.parts["variations"]
+        variations.coefficients[:, 0, 0] = 0.1 * torch.arange(len(scan))  # type: ignore[index,operator]
+        variations.active = True
     return loop.model.intensities(loop.shard.batch(np.arange(len(scan)), len(scan))).numpy()
 
 
@@ -46,6 +52,25 @@ def test_patterns_are_the_mean_over_the_positions_of_the_steps(kind: str, settin
     found = patterns(scan, settings.replace(fly_scan={"steps": 3}))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * expected.max())
     assert np.abs(found - patterns(scan, settings)).max() > 1e-3 * expected.max()
+
+
+class FirstMode(ModelComponent):
+    """Removes all modes of the probe but the first."""
+
+    name = "first mode"
+
+    def illuminate(self, probes: torch.Tensor, batch: Batch) -> torch.Tensor:
+        return probes[:, :1]
+
+
+def test_components_of_the_user_see_the_modes_of_the_probe() -> None:
+    scan = a_scan(9, 16)
+    still = Settings(probe=Probe(modes=2))
+    places = [scan.positions + time * motion_between(scan.positions, 0.1) for time in (-0.25, 0.25)]
+    parts = [patterns(dataclasses.replace(scan, positions=one), still, FirstMode()) for one in places]
+    expected = np.mean(parts, axis=0)
+    moving = Settings(probe=Probe(modes=2), fly_scan=FlyScan(steps=2, exposure_fraction=0.1))
+    np.testing.assert_allclose(patterns(scan, moving, FirstMode()), expected, rtol=1e-9, atol=1e-9 * expected.max())
 
 
 def test_lines_end_where_the_direction_changes() -> None:
