@@ -25,6 +25,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "slices.count": {"slices.thickness": 1e-9},
     "slices.learning_rate": {"slices.count": 2, "slices.thickness": 1e-9},
     "tilt.learning_rate": {"slices.count": 2, "slices.thickness": 1e-9},
+    "descan.learning_rate": {"descan.start": "zero"},
     "momentum": {"optimiser": "sgd"},
     "gradient_accumulation": {"batch": 4096},
 }
