@@ -82,6 +82,7 @@ def test_lines_end_where_the_direction_changes() -> None:
         ),
         "fly back": ([*there, [1, 0], [1, 2], [1, 4]], [[0, 2], [0, 2.2], [0, 2.2], [0, 2], [0, 2], [0, 2]]),
         "one step": ([[1, 1], [2, 5]], [[1, 4], [1, 4]]),
+        "one position": ([[1, 1]], [[0, 0]]),
     }
     for name, (positions, expected) in lines.items():
         found = motion_between(np.array(positions, float), 0.5)

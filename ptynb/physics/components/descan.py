@@ -1,13 +1,15 @@
 """Descan: a shift of each pattern on the detector.
 
 A shift of pattern j by d_j [detector pixels] is a phase ramp on its exit waves, with r from the centre of the window:
-Ψ_j(k - d_j) = F[ψ_j exp(2πi r·d_j / n)]. With q(r) = a·r + r·B r, B symmetric,
+Ψ_j(k - d_j) = F[ψ_j exp(2πi r·d_j / n)].
+
+Two parts of the shifts cannot be determined from the patterns. A common shift is a phase ramp of the probe (or of the
+object); it is fixed, so that the mean of the shifts is 0. And with q(r) = r·B r, B symmetric,
 
     P(r) exp(-i q(r)) · O(r + r_j) exp(i q(r + r_j)) = P(r) O(r + r_j) exp(2i r·B r_j) · a constant phase
 
-so a ramp and a curvature of probe and object give the same patterns as shifts that are constant, or linear in the
-position with a symmetric matrix. The constant is fixed: the mean of the shifts is 0. The linear part is not; it remains
-near the initial shifts, from which probe and object then need no curvature of their own.
+so shifts that are linear in the position with a symmetric matrix are opposite curvatures of probe and object. These are
+not fixed: they stay near the initial shifts, from which probe and object need no curvature to begin with.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Descan(_Shifts):
 class ThinObjectDescan(_Shifts):
     """Descan for one slice, where the phase ramp on the probe is the same and leaves the compiled steps undivided.
 
-    An update of 16 patterns of 128 x 128 pixels took 5.8 ms with a ramp on the exit waves, 1.2 ms without descan.
+    An update of 16 patterns of 128 x 128 pixels took 1.2 ms without descan, 2.3 ms so, and 5.8 ms with a ramp on the exit
+    waves by automatic differentiation.
     """
 
     def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:

@@ -70,8 +70,10 @@ def motion_between(positions: NDArray[np.float64], fraction: float) -> NDArray[n
     """Return the displacement of each position during its exposure (pattern, yx): a fraction of the way to the next.
 
     A step that differs from the one before by more than the length of either leads to another line of the scan: the
-    last pattern of a line moves as the one before it.
+    last pattern of a line moves as the one before it. A single position does not move.
     """
+    if len(positions) == 1:
+        return np.zeros_like(positions)
     steps = np.diff(positions, axis=0)
     lengths = np.linalg.norm(steps, axis=1)
     turns = np.linalg.norm(np.diff(steps, axis=0), axis=1) > np.maximum(lengths[1:], lengths[:-1])
