@@ -66,8 +66,8 @@ class Descan(_Shifts):
 class ThinObjectDescan(_Shifts):
     """Descan for one slice, where the phase ramp on the probe is the same and leaves the compiled steps undivided.
 
-    An update of 16 patterns of 128 x 128 pixels took 1.2 ms without descan, 2.3 ms so, and 5.8 ms with a ramp on the exit
-    waves by automatic differentiation.
+    An update of 16 patterns of 128 x 128 pixels took 1.2 ms without descan, 2.3 ms so, and 5.8 ms with a ramp on the
+    exit waves by automatic differentiation.
     """
 
     def illuminate(self, probes: Tensor, batch: Batch) -> Tensor:
