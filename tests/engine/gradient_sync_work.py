@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from ptynb.data.scan import Scan
-from ptynb.distributed.group import Membership, join
+from ptynb.distributed.group import Membership, TorchGroup, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
 from ptynb.optimize import active_tiles
@@ -40,19 +39,22 @@ class Nudge(ModelComponent):
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """Bytes of gradients and parameters all-reduced meanwhile; an epoch's loss and checksum have 1 or 2 numbers."""
-    plain, found = dist.all_reduce, list[int]()
+    """Bytes of gradients and parameters summed over ranks; the loss and the checksum of an epoch have 1 or 2 numbers.
 
-    def counting(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
+    Counted where a sum is requested, whether it passes through gloo or through shared memory.
+    """
+    plain, found = TorchGroup.start_sum, list[int]()
+
+    def counting(group: TorchGroup, tensor: Tensor) -> Callable[[], None]:
         if tensor.is_floating_point() and tensor.numel() > 2:
             found.append(tensor.nbytes)
-        return plain(tensor, *arguments, **named)
+        return plain(group, tensor)
 
-    dist.all_reduce = counting  # type: ignore[assignment]
+    TorchGroup.start_sum = counting  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        dist.all_reduce = plain
+        TorchGroup.start_sum = plain  # type: ignore[method-assign]
 
 
 def packed(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -80,9 +80,11 @@ def test_a_result_opens_and_is_written_again_the_same(name: str, changes: int, t
 def test_a_run_is_repeated_from_its_result(name: str, scan: Scan, tmp_path: Path) -> None:
     repeat = pt.reproduce(unpacked(f"{name}.result.h5", tmp_path), scan, device="cpu")
     assert repeat.loss is not None
-    assert repeat.difference is not None
     assert repeat.loss < TOLERANCE
-    assert repeat.difference < TOLERANCE
+    # `repeat.difference` is unknown for objects as small as these, which cannot be registered.
+    for array in ("object", "probe"):
+        first, second = getattr(repeat.first, array), getattr(repeat.second, array)
+        assert np.linalg.norm(second - first) < TOLERANCE * np.linalg.norm(first)
 
 
 def test_a_run_file_is_run_as_it_was_then(scan: Scan, tmp_path: Path) -> None:
