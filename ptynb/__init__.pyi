@@ -67,6 +67,9 @@ from .settings.model_parts import Slices as Slices
 from .settings.model_parts import Tilt as Tilt
 from .settings.presets import preset as preset
 from .settings.ranges import between as between
+from .settings.recipe import PrepareStep as PrepareStep
+from .settings.recipe import Recipe as Recipe
+from .settings.recipe import Stage as Stage
 from .settings.settings import Schedule as Schedule
 from .settings.settings import Settings as Settings
 from .simulation import illumination as illumination

@@ -10,7 +10,7 @@ from ptynb.data.engine_records import Result
 from ptynb.data.scan import Scan, check_scan
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
-from ptynb.settings.python_code import as_python
+from ptynb.settings.schema import as_python
 
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}

@@ -13,8 +13,7 @@ from ptynb.data.record import utc
 from ptynb.exceptions import SettingsError
 from ptynb.report.figures.scale_marks import metric
 from ptynb.report.page import Cell
-from ptynb.settings.python_code import as_python
-from ptynb.settings.schema import structure
+from ptynb.settings.schema import as_python, structure
 from ptynb.settings.settings import Settings
 
 Row = tuple[Cell, ...]

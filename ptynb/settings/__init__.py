@@ -21,6 +21,9 @@ from ptynb.settings.model_parts import Probe as Probe
 from ptynb.settings.model_parts import ProbeOffset as ProbeOffset
 from ptynb.settings.model_parts import Slices as Slices
 from ptynb.settings.model_parts import Tilt as Tilt
+from ptynb.settings.recipe import PrepareStep as PrepareStep
+from ptynb.settings.recipe import Recipe as Recipe
+from ptynb.settings.recipe import Stage as Stage
 from ptynb.settings.settings import FULL_STEPS as FULL_STEPS
 from ptynb.settings.settings import GLOBAL_STEPS as GLOBAL_STEPS
 from ptynb.settings.settings import PROJECTIONS as PROJECTIONS

@@ -7,6 +7,7 @@ be changed during a run and whether forms show it first.
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -63,6 +64,8 @@ class SettingsModel(BaseModel):
             known = {problem["loc"][0] for problem in problems}
             problems += [one for one in _whole_names(error) if not known & {*one["loc"][:1]}]
         if problems:
+            # An unknown name comes first: it may be a misspelt one that is missing.
+            problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
             raise SettingsError(_sentences(problems, type(self)), tuple(problems), code=code_of(problems)) from None
 
 
@@ -232,15 +235,24 @@ def _sentences(problems: Sequence[ErrorDetails], model: type[BaseModel]) -> str:
     for problem in problems[:MOST_PROBLEMS]:
         name, message = dotted(problem["loc"]), message_of(problem)
         if problem["type"] == "extra_forbidden":
-            known = ", ".join(names_beside(model, problem["loc"]))
-            sentences.append(f"There is no setting '{name}'; known here are {known}.")
+            known = names_beside(model, problem["loc"])
+            near = closest(str(problem["loc"][-1]), known)
+            sentences.append(f"There is no setting '{name}'{near}; known here are {', '.join(known)}.")
         elif not name:
             sentences.append(f"{message}.")
+        elif problem["type"] == "missing":
+            sentences.append(f"{name} is required, and missing.")
         else:
             sentences.append(f"{name} is {quoted(problem['input'])}: {message}.")
     if len(problems) > MOST_PROBLEMS:
         sentences.append(f"{len(problems) - MOST_PROBLEMS} more settings are invalid.")
     return " ".join(sentences)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: the known one that it resembles, or an empty string."""
+    near = difflib.get_close_matches(name, [*known], 1) if len(name) <= LONGEST_NAME else []
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 def dotted(location: Iterable[int | str]) -> str:

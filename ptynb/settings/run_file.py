@@ -6,7 +6,6 @@ are given on the command line.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,11 +15,11 @@ from pydantic_core import ErrorDetails
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import (
-    LONGEST_NAME,
     MOST_EPOCHS,
     MOST_PROBLEMS,
     SettingsModel,
     check_names,
+    closest,
     code_of,
     dotted,
     merge,
@@ -196,9 +195,7 @@ def _sentence(problem: ErrorDetails) -> str:
 def _unknown(name: str, last: str, known: list[str]) -> str:
     if "." not in name and last in Settings.model_fields:
         return f"'{name}' is one of the settings; expected it below 'settings:'"
-    near = difflib.get_close_matches(last, known, 1) if len(last) <= LONGEST_NAME else []
-    meant = f" (did you mean '{near[0]}'?)" if near else ""
-    return f"there is no field '{name}'{meant}; expected one of {', '.join(known)}"
+    return f"there is no field '{name}'{closest(last, known)}; expected one of {', '.join(known)}"
 
 
 def _description(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Structure of all settings, from which forms are generated: read from the JSON schema of `Settings`.
+"""Structure of all settings, from which forms are generated: read from the JSON schema of `Settings`; Python code.
 
 The schema has names, types, descriptions, ranges, choices, defaults, and the marks in `json_schema_extra`. The unit of
 a setting is given in brackets in its description.
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from ptynb.exceptions import SettingsError
 from ptynb.settings.base_models import flat
 from ptynb.settings.base_models import nested as nested
@@ -23,6 +25,8 @@ _UNIT = re.compile(r" ?\[([^]]+)\]")
 _RATIO = re.compile(r"^1 = ")
 ABBREVIATIONS = {"dct": "DCT", "opr": "OPR", "pacbed": "PACBED", "psf": "PSF", "rpie": "rPIE"}
 """Words of names with a special spelling."""
+LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.regularizers": "regularizers"}
+"""Module with the entries of a list -> its name in `pt`."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,30 @@ def given(settings: Settings) -> dict[str, Any]:
 def python_of(values: Mapping[str, Any]) -> str:
     """Return values by dotted name as Python arguments: `batch=8, probe={'learning_rate': 0.01}`."""
     return ", ".join(f"{name}={value!r}" for name, value in nested(values).items())
+
+
+def as_python(settings: Settings) -> str:
+    """Return an expression with all non-default values: `pt.Settings(batch=32, probe=pt.Probe(modes=3))`."""
+    return _python_call("pt.Settings", settings)
+
+
+def _python_call(name: str, model: BaseModel) -> str:
+    arguments = []
+    for field, info in type(model).model_fields.items():
+        value = getattr(model, field)
+        if field != "kind" and (info.is_required() or value != info.default):
+            arguments.append(f"{field}={_python_value(value)}")
+    return f"{name}({', '.join(arguments)})"
+
+
+def _python_value(value: Any) -> str:
+    if isinstance(value, BaseModel):
+        home = LISTED.get(type(value).__module__, "")
+        return _python_call(f"pt.{home}.{type(value).__name__}" if home else f"pt.{type(value).__name__}", value)
+    if isinstance(value, tuple):
+        inside = ", ".join(_python_value(one) for one in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return repr(value)
 
 
 def _model(models: Schema, reference: str) -> Schema:

@@ -18,7 +18,7 @@ from ptynb.app import dashboard_page
 from ptynb.app.session_state import Desk
 from ptynb.app.workbench_app import TABS, Workbench
 from ptynb.data.scan import Scan
-from ptynb.settings.python_code import as_python
+from ptynb.settings.schema import as_python
 from ptynb.widgets.shared_widgets import below
 
 

@@ -1,0 +1,257 @@
+"""Recipe of a reconstruction: preparation of the scan, settings, and stages, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_serializer, model_validator
+
+from ptynb.exceptions import InvalidValueError, SettingsError
+from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_names, closest, merge
+from ptynb.settings.load_options import ONE_OR_TWO
+from ptynb.settings.model_parts import Object, Probe
+from ptynb.settings.renamed import translated
+from ptynb.settings.settings import FULL_STEPS, Settings
+from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
+from ptynb.text import quoted
+
+PREPARATIONS: dict[str, tuple[str, ...]] = {
+    "add_poisson_noise": ("dose", "seed"),
+    "affine_positions": ("matrix",),
+    "bin": ("factor",),
+    "blur": ("sigma",),
+    "calibrate_from_disc": ("convergence_angle", "wavelength"),
+    "centre": ("move_probe", "mean"),
+    "crop": ("window", "centre", "move_probe"),
+    "divide_flat": ("flat",),
+    "flip": ("axes", "positions"),
+    "flip_positions": ("axes",),
+    "mask_pixels": ("mask",),
+    "normalise": ("counts", "monitor"),
+    "pad": ("window", "measured"),
+    "remove_negatives": ("threshold",),
+    "resample": ("factor",),
+    "rotate_positions": ("angle",),
+    "select": ("which",),
+    "subtract_dark": ("dark",),
+    "transpose": ("positions",),
+    "transpose_positions": (),
+}
+"""The functions of `ptynb.preparation` that return a scan, and their arguments; a test compares them."""
+PatternSize = Annotated[int, Field(ge=4, le=2**16)]
+
+
+class PrepareStep(SettingsModel):
+    """A step of preparation: a function of `ptynb.preparation` and its arguments.
+
+    In files, and in `Recipe(prepare=[...])`, a step is written as `transpose`, `{flip: y}` (the first argument), or
+    `{crop: {window: 128, centre: [60, 64]}}`.
+    """
+
+    function: str = Field(description="Name of the function")
+    arguments: dict[str, Any] = Field(
+        default={},
+        description="Its arguments besides the scan, as plain values; an array is the name of its file, or a list",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, values: Any) -> Any:
+        """Accept a name, and a mapping from one name to the arguments, or to the first argument."""
+        if isinstance(values, str):
+            return {"function": values}
+        if not isinstance(values, Mapping) or "function" in values:
+            return values
+        if len(values) != 1:
+            raise InvalidValueError(
+                f"a step of preparation has {len(values)} names; expected one function, such as 'crop: 128'",
+                code="settings.invalid-value",
+            )
+        [(name, value)] = values.items()
+        names = PREPARATIONS.get(name, ())
+        if value is None:
+            value = {}
+        elif not isinstance(value, Mapping):
+            value = {names[0] if names else "": value}
+        return {"function": name, "arguments": value}
+
+    @field_validator("function")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in PREPARATIONS:
+            raise InvalidValueError(
+                f"there is no such step of preparation{closest(name, PREPARATIONS)}; expected one of "
+                f"{', '.join(PREPARATIONS)}",
+                code="settings.unknown-name",
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _known_arguments(self) -> Self:
+        names = PREPARATIONS[self.function]
+        for name in self.arguments:
+            if name not in names:
+                raise InvalidValueError(
+                    f"'{self.function}' has no argument {quoted(name)}{closest(name, names)}; expected "
+                    f"{', '.join(names) or 'none'}",
+                    code="settings.unknown-name",
+                )
+        return self
+
+    @model_serializer
+    def _in_files(self) -> Any:
+        return {self.function: self.arguments} if self.arguments else self.function
+
+
+def _plain(value: Any) -> Any:
+    """Return the settings of a stage as plain values; models in it are whole parts."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+class Stage(SettingsModel):
+    """A part of a run: some epochs with changed settings, or with patterns cropped to a window (coarse to fine)."""
+
+    epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Number of epochs of this stage")
+    settings: Annotated[dict[str, Any], BeforeValidator(lambda value: {} if value is None else _plain(value))] = Field(
+        default={},
+        description="Changes of settings relative to the stage before, as {'probe': {'modes': 3}}, or all Settings; "
+        "if the optimiser changes, the learning rates of object and probe become its defaults unless they are given",
+    )
+    pattern_size: Annotated[tuple[PatternSize, PatternSize] | None, ONE_OR_TWO] = Field(
+        default=None,
+        description="Size (y, x), or one number for both, of the window about the zero frequency to which patterns are "
+        "cropped in this stage [pixels]; none: whole patterns",
+    )
+    reason: str = Field(default="", description="Why, as text for reports")
+
+    def applied_to(self, before: Settings) -> Settings:
+        """Return the settings of this stage.
+
+        Parameters
+        ----------
+        before : Settings
+            Settings of the stage before.
+
+        Returns
+        -------
+        Settings
+            The settings, validated.
+
+        Raises
+        ------
+        SettingsError
+            If names are unknown, or values are invalid or not supported together.
+        """
+        check_names(self.settings)
+        changes = translated(self.settings, Settings)
+        optimiser = changes.get("optimiser", before.optimiser)
+        if (optimiser in FULL_STEPS) != (before.optimiser in FULL_STEPS):
+            for name, default in (("object", Object()), ("probe", Probe())):
+                rate = 1.0 if optimiser in FULL_STEPS else default.learning_rate
+                if before.part(name).learning_rate > 0:
+                    given = changes.get(name, {})
+                    changes = {
+                        **changes,
+                        name: {"learning_rate": rate, **given} if isinstance(given, Mapping) else given,
+                    }
+        return Settings(**merge(before.model_dump(), changes))
+
+
+class Recipe(SettingsModel):
+    """What a run does: preparation of the scan, settings, and stages that change them after some epochs.
+
+    It is given in place of settings: `recon = pt.Reconstruction(scan, recipe, cluster)` prepares the scan, and
+    `recon.start()` runs the epochs of all stages, on the engines, without waiting. Results contain the recipe, and
+    `ptynb.reproduce` repeats it.
+
+    Raises `SettingsError` if names are unknown, or the settings of a stage are invalid.
+    """
+
+    prepare: tuple[PrepareStep, ...] = Field(
+        default=(), description="Steps of preparation of the scan, in this order: functions of ptynb.preparation"
+    )
+    settings: Settings = Field(default=Settings(), description="Settings of the reconstruction")
+    stages: tuple[Stage, ...] = Field(
+        default=(), description="Stages of the run, one after the other; none: all epochs with these settings"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sections(cls, values: Any) -> Any:
+        """Replace empty sections of a file by their defaults."""
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _valid_stages(self) -> Self:
+        check_stages(self.settings, self.stages)
+        return self
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of all stages; 0 without stages."""
+        return sum(stage.epochs for stage in self.stages)
+
+    def to_yaml(self) -> str:
+        """Return the recipe as YAML, which `from_yaml` reads.
+
+        Returns
+        -------
+        str
+            YAML text.
+        """
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+    @classmethod
+    def from_yaml(cls, text_or_path: str | Path) -> Self:
+        """Read a recipe from YAML or JSON.
+
+        Parameters
+        ----------
+        text_or_path : str or Path
+            The text itself (str), or the file (Path).
+
+        Returns
+        -------
+        Recipe
+            The recipe; defaults for fields that are missing.
+
+        Raises
+        ------
+        SettingsError
+            If the text is not valid YAML, names are unknown, or values are invalid.
+        """
+        if isinstance(text_or_path, Path):
+            values = read_yaml_file(text_or_path)
+        else:
+            values = read_yaml(text_or_path, "The text of the recipe")
+        if values is None:
+            values = {}
+        if not isinstance(values, dict):
+            raise SettingsError(
+                f"The recipe is a {type(values).__name__}; expected a mapping with prepare, settings and stages.",
+                code="settings.not-a-mapping",
+            )
+        check_names(values)
+        return cls(**translated(values, cls))
+
+
+def check_stages(settings: Settings, stages: tuple[Stage, ...]) -> None:
+    """Raise InvalidValueError if the settings of a stage are invalid, or there are more epochs than a run can have."""
+    for number, stage in enumerate(stages, 1):
+        try:
+            settings = stage.applied_to(settings)
+        except SettingsError as error:
+            raise InvalidValueError(f"in the settings of stage {number}: {error}", code=error.code) from None
+    if sum(stage.epochs for stage in stages) > MOST_EPOCHS:
+        raise InvalidValueError(
+            f"the stages have more than {MOST_EPOCHS} epochs together; give fewer", code="settings.invalid-value"
+        )
