@@ -14,6 +14,7 @@ from ptynb.planning.estimate import Estimate, estimate
 from ptynb.session.preview import Preview, preview
 from ptynb.settings import Settings
 from ptynb.table import duration, gigabytes
+from ptynb.tuning.recommendation import Recommendation, recommend
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
@@ -35,17 +36,21 @@ class SetUp(Whole):
         self.last_estimate: Estimate | None = None
         self.last_advice: Advice | None = None
         self.last_preview: Preview | None = None
-        self._memory, self._time, self._message = (ipywidgets.HTML() for _ in range(3))
+        self.last_recommendation: Recommendation | None = None
+        self._memory, self._time, self._recommended, self._message = (ipywidgets.HTML() for _ in range(4))
         self.measure = self._button(
             "Time and advice", "clock-o", "Measures a few updates on engines, which takes some seconds", self._measure
+        )
+        self.advise = self._button(
+            "Recommend", "magic", "Finds settings for this scan by short trials on the engines", self._recommend
         )
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
         self._actions = Actions("ptynb set up", self._complain)
-        buttons = ipywidgets.HBox([self.look, self.measure], layout=ipywidgets.Layout(overflow="visible"))
+        buttons = ipywidgets.HBox([self.advise, self.look, self.measure], layout=ipywidgets.Layout(overflow="visible"))
         self._beside = ipywidgets.VBox(
-            [self._memory, buttons, self._time, self._message, self._viewed],
+            [self._memory, buttons, self._recommended, self._time, self._message, self._viewed],
             layout=ipywidgets.Layout(display="none", overflow="visible"),
         )
         super().__init__([self.form, self._beside])
@@ -60,8 +65,8 @@ class SetUp(Whole):
     @scan.setter
     def scan(self, scan: Scan | None) -> None:
         self._scan = self.form.scan = scan
-        self.last_estimate = self.last_advice = self.last_preview = None
-        for text in (self._memory, self._time, self._message):
+        self.last_estimate = self.last_advice = self.last_preview = self.last_recommendation = None
+        for text in (self._memory, self._time, self._recommended, self._message):
             put(text, "")  # for another scan
         self._viewed.layout.display = "none"
         self._beside.layout.display = "none" if scan is None else None
@@ -140,6 +145,22 @@ class SetUp(Whole):
         self.last_advice = advice
         put(self._time, f"<p>{advice.table().html()}</p>")
         self._say(f"pt.estimate(scan, settings{self._cluster_text})", f"pt.advise(scan, settings{self._cluster_text})")
+
+    def _recommend(self) -> None:
+        """Find settings by trials on the engines, show them with their reasons, and put them into the form."""
+        if (scan := self._scan) is None:
+            return
+        try:
+            found = recommend(scan, self.cluster, report=lambda line: put(self._recommended, note(f"{line} ...")))
+        except Exception:
+            put(self._recommended, "")
+            raise
+        if scan is not self._scan:
+            return
+        self.last_recommendation = found
+        put(self._recommended, f"<p>{found.table().html()}</p>")
+        self.form.settings = found.settings
+        self._say(f"recommended = pt.recommend(scan{self._cluster_text})", "settings = recommended.settings")
 
     def _preview(self) -> None:
         if (scan := self._scan) is None:

@@ -21,6 +21,7 @@ from ptynb.cli import (
     export_command,
     info_command,
     ps_command,
+    recommend_command,
     report_command,
     run_command,
     sweep_command,
@@ -83,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
     info_command.add(commands)
+    recommend_command.add(commands)
     run_command.add(commands)
     sweep_command.add(commands)
     report_command.add(commands)

@@ -51,6 +51,31 @@ def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
     return dataclasses.replace(scan, mask=good if scan.mask is None else scan.mask & good)
 
 
+def mask_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> Scan:
+    """Mask the pixels that `find_bad_pixels` finds, in addition to those that are already masked.
+
+    Parameters
+    ----------
+    scan : Scan
+        Scan, which does not change; all its patterns are read.
+    factor, sigmas : float
+        As for `find_bad_pixels`.
+
+    Returns
+    -------
+    Scan
+        The new scan.
+
+    Raises
+    ------
+    InvalidValueError
+        If factor or sigmas is out of range.
+    ScanError
+        If no good pixel is left (code "scan.mask-empty").
+    """
+    return mask_pixels(scan, find_bad_pixels(scan, factor=factor, sigmas=sigmas))
+
+
 def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> NDArray[np.bool_]:
     """Find bad pixels from the statistics of the scan. Reads all patterns once.
 

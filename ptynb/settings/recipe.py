@@ -29,6 +29,7 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "divide_flat": ("flat",),
     "flip": ("axes", "positions"),
     "flip_positions": ("axes",),
+    "mask_bad_pixels": ("factor", "sigmas"),
     "mask_pixels": ("mask",),
     "normalise": ("counts", "monitor"),
     "pad": ("window", "measured"),

@@ -1,0 +1,75 @@
+"""`ptynb recommend`: preparation and settings for a scan, and a run file with them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from ptynb.cli.cluster_arguments import add_cluster_options
+from ptynb.cli.load_arguments import add_load_options, load_options_of
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    recommend = commands.add_parser("recommend", help="find settings for a scan by short trials, with reasons")
+    recommend.add_argument("scan", type=Path, metavar="SCAN", help="file with a scan")
+    recommend.add_argument(
+        "--epochs", type=int, default=100, metavar="N", help="epochs of the recommended run (default 100)"
+    )
+    recommend.add_argument(
+        "--seconds", type=float, default=120.0, metavar="SECONDS", help="time for the trials (default 120)"
+    )
+    recommend.add_argument(
+        "--output", type=Path, metavar="FILE", help="write a run file for 'ptynb run'; an existing file is kept"
+    )
+    add_cluster_options(recommend, "engines", "device", device="auto")
+    recommend.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_load_options(recommend)
+    recommend.set_defaults(run=_recommend)
+
+
+def _recommend(chosen: argparse.Namespace) -> int:
+    import ptynb as pt
+    from ptynb.exceptions import FileError
+
+    output: Path | None = chosen.output
+    if output is not None and output.exists():
+        raise FileError(f"{output} exists; give another name with --output.", code="file.not-writable")
+    options = load_options_of(chosen)
+    scan = pt.load(chosen.scan, **options)
+    progress = Console(stderr=True)
+    with pt.Cluster(chosen.engines, device=chosen.device) as cluster:
+        found = pt.recommend(
+            scan,
+            cluster,
+            epochs=chosen.epochs,
+            seconds=chosen.seconds,
+            report=lambda line: progress.print(f"{line} ...", markup=False, highlight=False),
+        )
+    print(json.dumps(found.to_plain()) if chosen.json else found)
+    if output is not None:
+        output.write_text(_run_file(chosen.scan, options, found), encoding="utf-8")
+        progress.print(f"Written: {output}; ptynb run {output} runs it.", markup=False, highlight=False)
+    return 0
+
+
+def _run_file(scan: Path, options: dict[str, object], found: object) -> str:
+    """Return a run file with the recommendation; paths are absolute, as the file may be moved."""
+    import yaml
+
+    from ptynb.tuning.recommendation import Recommendation
+
+    assert isinstance(found, Recommendation)
+    recipe = found.recipe.model_dump(mode="json")
+    sections = {
+        "scan": str(scan.absolute()),
+        "load": {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()},
+        "result": f"{scan.name.split('.')[0]}.result.h5",
+        **recipe,
+    }
+    reasons = [f"# {choice.name} = {choice.value}: {choice.reason}" for choice in found.choices]
+    head = "\n".join([f"# {line}" for line in found.table().caption.splitlines()] + reasons)
+    return f"{head}\n{yaml.safe_dump(sections, sort_keys=False)}"
