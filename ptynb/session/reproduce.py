@@ -16,8 +16,9 @@ from ptynb.analysis.result_comparison import Together
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.load import load
+from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import load_result
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
@@ -143,12 +144,13 @@ def settings_of(result: Result, path: Path) -> dict[str, Any]:
 
 
 def same_scan(result: Result, path: Path) -> Scan:
-    """Load the scan with the arguments of the run. Raises FileError if the file is not available, or has changed."""
+    """Load and prepare the scan as for the run. Raises FileError if the file is not available, or has changed."""
     then = result.scan
-    if then.prepared:
+    if then.prepared and not then.preparation:
         raise FileError(
-            f"{path} is the result of {then.path}, changed after it was loaded (cropped, flipped, masked ...), which "
-            "is not in the record; load it, prepare it in the same way, and pass it: reproduce(path, scan).",
+            f"{path} is the result of {then.path}, changed after it was loaded by other means than the functions of "
+            "ptynb.preparation, which is not in the record; load it, change it in the same way, and pass it: "
+            "reproduce(path, scan).",
             code="scan.not-in-file",
         )
     if not then.path or then.arrays:
@@ -174,10 +176,19 @@ def same_scan(result: Result, path: Path) -> Scan:
         name: tuple(value) if isinstance(value, list) else value for name, value in then.given.items()
     }
     try:
-        return load(file, **given)
+        scan = load(file, **given)
     except TypeError as error:
         raise FileError(
             f"{path} has options of its scan that load does not have. {error}", code="file.damaged"
+        ) from None
+    try:
+        return prepare(scan, then.preparation)
+    except ValueError as error:
+        code = error.code if isinstance(error, PtynbError) else "file.damaged"
+        raise FileError(
+            f"The preparation of the scan in {path} cannot be repeated: {error} Or prepare the scan in the same way, "
+            "and pass it: reproduce(path, scan).",
+            code=code,
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -41,6 +42,10 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "transpose_positions": (),
 }
 """The functions of `ptynb.preparation` that return a scan, and their arguments; a test compares them."""
+ARRAYS = ("dark", "flat", "mask", "matrix", "mean", "monitor", "which")
+"""The arguments among them that are arrays."""
+RANGE = re.compile(r"-?\d*:-?\d*(?::-?\d*)?")
+"""A slice, as in '::2'."""
 PatternSize = Annotated[int, Field(ge=4, le=2**16)]
 
 
@@ -100,6 +105,38 @@ class PrepareStep(SettingsModel):
                     code="settings.unknown-name",
                 )
         return self
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the arguments that are arrays in files."""
+        given = {name: value for name, value in self.arguments.items() if name in ARRAYS}
+        return tuple(name for name, value in given.items() if isinstance(value, str) and not RANGE.fullmatch(value))
+
+    @property
+    def ranges(self) -> dict[str, tuple[int | None, ...]]:
+        """Arguments that are slices, as (start, stop) or (start, stop, step)."""
+        texts = {name: value for name, value in self.arguments.items() if name in ARRAYS and isinstance(value, str)}
+        return {
+            name: tuple(int(one) if one else None for one in text.split(":"))
+            for name, text in texts.items()
+            if RANGE.fullmatch(text)
+        }
+
+    def resolved(self, folder: Path) -> Self:
+        """Return the step with files relative to a folder as absolute paths.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder.
+
+        Returns
+        -------
+        PrepareStep
+            The step.
+        """
+        paths = {name: str((folder / Path(self.arguments[name]).expanduser()).absolute()) for name in self.files}
+        return self.model_copy(update={"arguments": {**self.arguments, **paths}})
 
     @model_serializer
     def _in_files(self) -> Any:
