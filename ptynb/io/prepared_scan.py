@@ -75,3 +75,8 @@ def _prepared(scan: Scan, step: PrepareStep, number: int) -> Scan:
         raise
     arguments = {**step.arguments, **{name: str(path) for name, path in files.items()}}
     return with_preparation(changed, (*scan.preparation, {step.function: arguments}))
+
+
+def options_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Return recorded options of `ptynb.load` as its arguments: pairs are stored as lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

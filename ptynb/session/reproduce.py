@@ -18,11 +18,12 @@ from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.load import load
-from ptynb.io.prepared_scan import prepare
+from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import settings_before, steps_of
+from ptynb.settings.recipe import Recipe
 
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
@@ -73,7 +74,7 @@ def reproduce(
     extensions: Sequence[Any] = (),
     report: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Repeat the run of a result with its scan, its initial settings, and each change before the same update.
+    """Repeat the run of a result with its scan, preparation, initial settings, stages, and changes at the same updates.
 
     With the same number and kind of engines, the same number of threads and the same versions of software, the result
     is bitwise equal. `Reproduction.notes` lists what could not be repeated, or differs.
@@ -118,9 +119,9 @@ def reproduce(
     steps = steps_of(initial, first.changes)
     reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
     with _checkpoint_folder(reconfigured) as checkpointing:
-        settings = Settings(**initial)
+        recipe = Recipe(settings=Settings(**initial), stages=first.stages)
         with Reconstruction(
-            scan, settings, cluster, device=device, checkpointing=checkpointing, extensions=extensions
+            scan, recipe, cluster, device=device, checkpointing=checkpointing, extensions=extensions
         ) as recon:
             for step in steps:
                 _reach(recon, step.epoch, step.update)
@@ -172,11 +173,8 @@ def same_scan(result: Result, path: Path) -> Scan:
             "expected the same file.",
             code="scan.other",
         )
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in then.given.items()
-    }
     try:
-        scan = load(file, **given)
+        scan = load(file, **options_of(then.given))
     except TypeError as error:
         raise FileError(
             f"{path} has options of its scan that load does not have. {error}", code="file.damaged"

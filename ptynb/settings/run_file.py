@@ -84,7 +84,7 @@ class RunFile(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _sections(cls, values: Any) -> Any:
-        """Replace empty sections by their defaults, missing epochs by those of the stages, no kind of cluster by local."""
+        """Replace empty sections by their defaults, and what is missing: epochs by stages, cluster local."""
         if not isinstance(values, Mapping):
             return values
         empty: dict[str, Any] = {
@@ -96,12 +96,11 @@ class RunFile(SettingsModel):
             "stages": (),
         }
         values = {name: empty.get(name) if value is None else value for name, value in values.items()}
-        if "epochs" not in values and values.get("stages") and isinstance(values["stages"], list | tuple):
-            counts = [
-                one.get("epochs") if isinstance(one, Mapping) else getattr(one, "epochs", None)
-                for one in values["stages"]
-            ]
-            values |= {"epochs": sum(counts)} if all(isinstance(count, int) for count in counts) else {}
+        stages = values.get("stages")
+        if "epochs" not in values and isinstance(stages, list | tuple):
+            counts = [one.get("epochs") if isinstance(one, Mapping) else getattr(one, "epochs", None) for one in stages]
+            whole = [count for count in counts if isinstance(count, int)]
+            values |= {"epochs": sum(whole)} if whole and len(whole) == len(counts) else {}
         cluster = values.get("cluster")
         if isinstance(cluster, Mapping) and "kind" not in cluster:
             values["cluster"] = {"kind": "local", **cluster}
