@@ -32,6 +32,7 @@ from .io.initial_guess.imported_guess import InitialGuessWarning as InitialGuess
 from .io.load import load as load
 from .io.mask_file import load_mask as load_mask
 from .io.mask_file import save_mask as save_mask
+from .io.prepared_scan import prepare as prepare
 from .io.result_file import load_result as load_result
 from .io.result_file import save_result as save_result
 from .io.scan_file import save_scan as save_scan

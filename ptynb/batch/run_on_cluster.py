@@ -45,12 +45,11 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
 
 
 def _opened(plan: RunFile, scan: Scan, cluster: Cluster, start: Path | None) -> Reconstruction:
+    recipe = plan.recipe.model_copy(update={"prepare": ()})  # the scan is prepared
     if start is None:
-        return Reconstruction(
-            scan, plan.settings, cluster, checkpointing=plan.checkpointing, on_failure=plan.on_failure
-        )
+        return Reconstruction(scan, recipe, cluster, checkpointing=plan.checkpointing, on_failure=plan.on_failure)
     return resume_from(
-        start, scan, cluster, settings=plan.settings, checkpointing=plan.checkpointing, on_failure=plan.on_failure
+        start, scan, cluster, settings=recipe, checkpointing=plan.checkpointing, on_failure=plan.on_failure
     )
 
 

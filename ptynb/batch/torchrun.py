@@ -30,11 +30,12 @@ from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import newest_state, states
 from ptynb.io.result_file import save_result
 from ptynb.io.run_file_scan import scan_of
-from ptynb.optimize.batching import batch_text, check_shares
-from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.batching import batch_text, check_shares, patterns_of
 from ptynb.planning.memory import Workload, check_room, room_for
+from ptynb.preparation.pattern_window import in_window
 from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.session.run_result import make_result
+from ptynb.settings.recipe import StagePlan
 from ptynb.settings.run_file import RunFile
 
 LOOK_SECONDS = 0.05
@@ -102,10 +103,12 @@ class Rank:
         start = first_state(plan, resume, self._console)
         self._board.publish("" if start is None else str(start))
         scan = scan_of(plan)
-        check_shares(scan, plan.settings, self._place.world)
-        if self._place.one_host:
-            asked = Workload(plan.settings, self._place.world, self._place.world > 1)
-            check_room(scan, asked, room_for(self._seat.kind != "CPU"))
+        for settings, stage in plan.recipe.each_stage:
+            check_shares(scan, settings, self._place.world)
+            seen = in_window(scan, stage.pattern_size)
+            if self._place.one_host:
+                asked = Workload(settings, self._place.world, self._place.world > 1)
+                check_room(seen, asked, room_for(self._seat.kind != "CPU"))
         self._open(scan, start)
         status = self._settle()
         batch = batch_text(plan.settings, self._place.world, len(scan))
@@ -191,10 +194,9 @@ class Rank:
             device=seat.device,
             identity=seat.identity,
         )
-        owned = BatchSampler.of(scan, plan.settings, place.world).owned(place.rank, place.world)
-        self._worker = Worker(
-            scan.part(owned), plan.settings, membership, checkpointing=plan.checkpointing, start=start
-        )
+        stages, settings = StagePlan(plan.stages), plan.recipe.stage_settings
+        part = scan.part(patterns_of(scan, settings, place.rank, place.world))
+        self._worker = Worker(part, settings[0], membership, checkpointing=plan.checkpointing, start=start, plan=stages)
 
     @property
     def _opened(self) -> Worker:

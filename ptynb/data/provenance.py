@@ -38,6 +38,7 @@ class ScanIdentity:
     digest: SHA-256 of positions, mask, geometry, guesses and shape, hexadecimal: equal only for equal metadata.
     sample_digest: SHA-256 of eight of the patterns, hexadecimal (see `Scan.sample_digest`); empty: unknown.
     prepared: whether the scan was changed after it was loaded (cropped, flipped, masked ...).
+    preparation: the steps of these changes, as in `Scan.preparation`; () in files of earlier versions.
     counts: sum of all counts where the mask is True; None: unknown.
     is_far_field: whether the patterns are in Fourier space (far field). wavelength [m], distance [m], detector_pixel
         (y, x) [m]: if known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
@@ -55,6 +56,7 @@ class ScanIdentity:
     digest: str = ""
     sample_digest: str = ""
     prepared: bool = False
+    preparation: tuple[Any, ...] = ()
     counts: float | None = None
     is_far_field: bool = field(default=True, metadata=at("fourier"))
     wavelength: float | None = field(default=None, metadata=at(unit="m"))

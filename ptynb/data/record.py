@@ -137,7 +137,8 @@ class RunRecord(Annotation):
     """Record of a run, as stored in a result, in a checkpoint, or in the status of an engine.
 
     epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), if measured.
-    settings: current ones, as plain values. update: completed updates of an epoch that is not complete.
+    settings: current ones, as plain values. stages: as plain values, if there are several; stage: index of the present
+    one. update: completed updates of an epoch that is not complete.
     started: when it was first opened, ISO 8601 in UTC; empty: unknown.
     history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
     """
@@ -149,6 +150,8 @@ class RunRecord(Annotation):
     )
     changes: tuple[Change, ...] = field(default=(), metadata=at("changes", required=True))
     settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_end", required=True))
+    stages: tuple[Any, ...] = field(default=(), metadata=at("settings/stages"))
+    stage: int = field(default=0, metadata=at("settings/stage"))
     metadata: dict[str, str] = field(default_factory=dict, metadata=at("about", required=True, checkpoint="about"))
     started: str = field(default="", metadata=at("entry/start_time", required=True))
     history: tuple[Thumbnail, ...] = field(default=(), metadata=at("moments", required=True, checkpoint="moments"))

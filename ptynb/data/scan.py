@@ -82,6 +82,8 @@ class Scan:
         Name of the scan.
     loaded : Loaded, optional
         How the scan was loaded from a file.
+    preparation : tuple of dict
+        Steps of preparation since then, {function of `ptynb.preparation`: its arguments}, recorded by these functions.
 
     Raises
     ------
@@ -101,6 +103,7 @@ class Scan:
     ground_truth: Truth | None = None
     name: str = "scan"
     loaded: Loaded | None = None
+    preparation: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
@@ -386,7 +389,7 @@ class Scan:
             self.metadata_digest,
             self.preparation_steps,
         )
-        return dataclasses.replace(self, loaded=loaded)
+        return dataclasses.replace(self, loaded=loaded, preparation=())
 
     def with_frames(self, frames: Frames) -> Scan:
         """Return the scan with other frames and without ground truth.

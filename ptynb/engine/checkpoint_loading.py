@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ptynb.distributed.group import Group
 from ptynb.exceptions import FileError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState, load_rows, load_state, packed, unpacked
 from ptynb.settings import PROJECTIONS, Settings
+from ptynb.settings.recipe import StagePlan
 
 FREE = ("pattern_storage", "gradient_accumulation")
 """Settings that are not live and may still change on resuming: the result does not depend on them."""
@@ -67,6 +69,24 @@ def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int6
     if not stored.rows:  # `restructured` has dropped them
         return state
     return dataclasses.replace(state, rows=load_rows(start, stored, patterns), patterns=patterns)
+
+
+def plan_and_settings(state: ReconstructionState, plan: StagePlan, settings: Settings) -> tuple[StagePlan, Settings]:
+    """Return the stages to continue with, at that of the checkpoint, and the settings to continue with.
+
+    plan: the requested stages, and the one that `settings` belong to. The settings of another stage do not apply to the
+    checkpoint, which has its own. Raises SettingsError if the checkpoint is in a stage that does not exist.
+    """
+    if not plan.stages:
+        return StagePlan.of(state.stages, state.stage), settings
+    if state.stage >= len(plan.stages):
+        raise SettingsError(
+            f"The checkpoint is in stage {state.stage + 1} of its run, and {len(plan.stages)} are given; resume with "
+            "the stages of the run.",
+            code="checkpoint.other-settings",
+        )
+    same = state.stage == plan.number
+    return replace(plan, number=state.stage), settings if same else Settings(**state.settings)
 
 
 def settings_to_begin_with(state: ReconstructionState, settings: Settings) -> Settings:

@@ -29,13 +29,16 @@ from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.sampler import BatchSampler
+from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import initial_arrays, make_model, object_frame
+from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm
 
 EVALUATION_BATCH = 32
@@ -52,24 +55,36 @@ SCAN_FACTS = {
 class Loop:
     """Model, patterns and update algorithm of one engine. All ranks call every method in the same order."""
 
-    def __init__(self, scan: Scan, settings: Settings, group: Group, extensions: Sequence[Extension] = ()) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        settings: Settings,
+        group: Group,
+        extensions: Sequence[Extension] = (),
+        plan: StagePlan = WITHOUT_STAGES,
+    ) -> None:
         """Read this rank's patterns and create the model; rank 0 broadcasts the initial guess to the others.
 
-        extensions: the user's own components and constraints.
+        extensions: the user's own components and constraints. plan: stages, with the size of patterns.
         """
         self.settings, self.begun, self.group = settings, settings, group
+        self.plan, self.pattern_size = plan, plan.pattern_size
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = BatchSampler.of(scan, settings, group.world)
+        whole, scan = scan, in_window(scan, self.pattern_size)
+        self._coarseness = max(a / b for a, b in zip(scan.pattern_shape, whole.pattern_shape, strict=True))
+        self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
         self.shard = EnginePatterns(
             scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage
         )
         mean_pattern, self._sums = self.shard.totals(len(scan))
-        self._mean_count = float(mean_pattern.mean())
-        self.scan = {**identity(scan), "counts": self._sums.counts}
+        self.mean_count = float(mean_pattern.mean())
+        """Mean count of a pixel."""
+        self.scan = {**identity(whole), "counts": self._sums.counts}
         """Identity of the scan, which is stored in checkpoints and compared on resuming."""
         self._environment = _environment(group)
-        loss = _make_loss(settings, self._mean_count, self._sums)
+        loss = _make_loss(settings, self.mean_count, self._sums)
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components)
@@ -126,12 +141,17 @@ class Loop:
             self.group.broadcast(object.contiguous().to(self.group.device)),
             self.group.broadcast(probe.contiguous().to(self.group.device)),
             loss,
-            mean_count=self._mean_count,
+            mean_count=self.mean_count,
             mask=None if mask is None else mask.to(self.group.device),
             descan=descan,
             extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
+        if self.pattern_size is not None:
+            # The limit is that of whole patterns, in their smaller object pixels.
+            positions = model.parts["positions"]
+            assert isinstance(positions, Positions)
+            positions.limit *= self._coarseness
         for parameter in model.parameters():
             self.group.broadcast(parameter.data)
         return model
@@ -233,7 +253,7 @@ class Loop:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
         self.settings = self.problem.settings = settings
         if data_terms_changed:
-            self.model.loss = _make_loss(settings, self._mean_count, self._sums)
+            self.model.loss = _make_loss(settings, self.mean_count, self._sums)
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
         self.model.mean_pattern_weight = _mean_pattern_weight(settings)
 
@@ -289,6 +309,8 @@ class Loop:
             r_factors=(*self.r_factors,),
             changes=(*self.changes,),
             settings=self.settings.model_dump(mode="json"),
+            stages=self.plan.plain,
+            stage=self.plan.number,
             metadata=self._environment,
             started=self.started,
             history=self.history,

@@ -76,7 +76,7 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
         arrays["descan"] = {"shifts": np.zeros((len(scan), 2), dtype=probe.real.numpy().dtype)}
     arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, requested, scan)
     names = _component_names(requested, parts.own_pieces)
-    model = {f"{_key_prefix(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
+    model = {f"{key_prefix(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
     anew = any(name in changed for name in NEW_ORDER)
     now = time.time()
     changes = (Change(state.epoch, state.update, name, old, new, now) for name, (old, new) in changed.items())
@@ -172,7 +172,7 @@ class Parts:
         names = [*state.active]
         arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
         for name in names:
-            path = f"{_key_prefix(names, name)}."
+            path = f"{key_prefix(names, name)}."
             arrays[name] |= {key.removeprefix(path): one for key, one in state.model.items() if key.startswith(path)}
         built_in = _component_names(Settings(**state.begun), ())
         return cls(arrays, tuple(name for name in names if name not in built_in))
@@ -194,7 +194,7 @@ def _component_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
     return ["object", "probe", *pieces, *own, *moving, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
 
 
-def _key_prefix(names: list[str], name: str) -> str:
+def key_prefix(names: list[str], name: str) -> str:
     """Return the prefix of a component's entries in the model's `state_dict`."""
     if name in ("object", "probe"):
         return name

@@ -48,7 +48,9 @@ def open_worker(
     """
     assert not _workers, "the kernel closes the present one first, on all of its ranks"
     try:
-        _workers[name] = Worker(scan, settings, membership, pickle.loads(extensions), checkpointing, start, note)
+        _workers[name] = Worker(
+            scan, settings, membership, pickle.loads(extensions), checkpointing, start, note, spec.plan
+        )
     except ValueError as error:
         return str(error), getattr(error, "code", "") or "argument.invalid-value"
     _specs[name] = spec

@@ -42,14 +42,15 @@ from ptynb.data.record import Annotation, RunRecord, fields_of
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import ECHOES, Group, Membership, join
 from ptynb.distributed.sockets import Connections
-from ptynb.engine import checkpoint_loading, diagnostics
+from ptynb.engine import checkpoint_loading, diagnostics, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.loop import Loop
 from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
-from ptynb.exceptions import InvalidValueError, PtynbError
+from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
 from ptynb.settings import Checkpointing, Settings
+from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
 IDLE_SECONDS = 2.0
 """How often rank 0 begins an idle turn, at least four times within the group's timeout."""
@@ -72,10 +73,10 @@ class Command:
 
     start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
     target: train until epoch `value` is completed. pause, resume, stop.
-    settings: change to `value`, as plain values. evaluate: make a result. measure: the R-factor after every `value`
-    epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a checkpoint as soon as
-    the engines are equal. leave: write a checkpoint, if anything changed since the last one, and close. close: leave
-    the group and end.
+    settings: change to `value`, plain values of all or some settings. evaluate: make a result. measure: the R-factor
+    after every `value` epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a
+    checkpoint as soon as the engines are equal. leave: write a checkpoint, if anything changed since the last one, and
+    close. close: leave the group and end.
     """
 
     kind: Literal[
@@ -108,17 +109,24 @@ class Worker:
         checkpointing: Checkpointing | None = None,
         start: Path | None = None,
         note: tuple[str, str, str] | None = None,
+        plan: StagePlan = WITHOUT_STAGES,
     ) -> None:
         """Start the thread, which joins the group and reads the patterns.
 
         checkpointing: None: no checkpoints. start: checkpoint to continue from, which rank 0 must be able to read (with
         DM and RAAR all ranks); one of another scan or with other fixed settings is a failure.
-        note: (name, old, new) of an entry in `changes`, such as that an engine was lost.
+        note: (name, old, new) of an entry in `changes`, such as that an engine was lost. plan: the stages of the run,
+        and the one that `settings` belong to; if it has none, those of the checkpoint continue.
 
         Raises ValueError where the folder has checkpoints of another reconstruction, or `transfer` cannot be imported.
         """
         self._settings, self._membership, self._start = settings, membership, start
-        self._note = note
+        self._note, self._plan, self._extensions = note, plan, tuple(extensions)
+        self._source: Scan | None = None
+        """The scan, as long as a stage follows, which may need its patterns again."""
+        self._between: RunRecord | None = None
+        """The record between two stages, while the model of the next one is made."""
+        self._refused: tuple[str, ...] = ()
         self._connections: Connections | None = None
         self._abandoned = False
         self._writer = (
@@ -143,7 +151,6 @@ class Worker:
         self._wake = threading.Event()
         self._result: Result | None = None
         self._area = (slice(None), slice(None))
-        self._pixel = scan.pixel_size
         self._measure_every = 0
         self._threads = count()
         self._vitals = diagnostics.Vitals(membership.device, self._threads)
@@ -171,14 +178,15 @@ class Worker:
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
         loop, membership, writer = self._loop, self._membership, self._writer
+        record = loop or self._between
         # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
         applied = self._applied
         return Status(
             rank=membership.rank,
             world=membership.world,
             state=self._state,
-            epoch=loop.epoch if loop else 0,
-            update=loop.update if loop else 0,
+            epoch=len(record.epochs) if record else 0,
+            update=record.update if record else 0,
             updates_per_epoch=loop.updates if loop else 0,
             target=self._target,
             device=membership.identity,
@@ -186,22 +194,29 @@ class Worker:
             threads=self._threads,
             rates=loop.algorithm.rates() if loop else {},
             applied=applied,
-            epochs=tuple(loop.epochs[epochs_from:]) if loop else (),
-            changes=tuple(loop.changes) if loop else (),
+            epochs=tuple(record.epochs[epochs_from:]) if record else (),
+            changes=tuple(record.changes) if record else (),
+            stage=loop.plan.number if loop else self._between.stage if self._between else self._plan.number,
             failure=self._failure,
             frames=loop.shard.place if loop else "",
             checkpoint=writer.checkpoint if writer else None,
             checkpoint_epoch=writer.checkpoint_epoch if writer else None,
             checkpoint_folder=writer.checkpoint_folder if writer else None,
-            notices=writer.notices if writer else (),
+            notices=(*(writer.notices if writer else ()), *self._refused),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
-            r_factors=tuple(loop.r_factors[-MOST_R_FACTORS:]) if loop else (),
+            r_factors=tuple(record.r_factors[-MOST_R_FACTORS:]) if record else (),
         )
 
     @property
     def settings(self) -> Settings:
         """The present settings, with all changes."""
         return self._loop.settings if self._loop is not None else self._settings
+
+    def stage_settings(self) -> tuple[int, dict[str, Any]]:
+        """Return the index of the present stage, and the present settings."""
+        loop = self._loop
+        number = self._plan.number if loop is None else loop.plan.number
+        return number, (self._settings if loop is None else loop.settings).model_dump(mode="json")
 
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""
@@ -219,8 +234,8 @@ class Worker:
 
     def pictures(self, request: RenderRequest) -> Pictures | None:
         """Return pictures, taken between two updates; None while loading."""
-        taken = self._copy_images(request)
-        return None if taken is None else make_pictures(taken, request, self._pixel)
+        loop, taken = self._loop, self._copy_images(request)
+        return None if taken is None or loop is None else make_pictures(taken, request, loop.pixel_size)
 
     def look(self, request: RenderRequest, epochs_from: int = 0) -> tuple[Pictures | None, Status]:
         """Return `pictures` and then `status`, in one call."""
@@ -321,10 +336,11 @@ class Worker:
             self._area = self._loop.area
             if self._writer is not None:
                 self._writer.begin(self._initial_progress, self._start, self._initial_settings)
+            self._source = scan if self._loop.plan.end is not None else None
             del scan  # its patterns are in the loop now
             self._state = "ready"
             while self._turn(group, self._loop):
-                pass
+                self._begin_stages(group)
             self._update_status_file(self._loop, look=True)
         except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             self._failure = Failure(
@@ -355,12 +371,39 @@ class Worker:
 
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
-            return Loop(scan, self._settings, group, extensions)
-        loop = Loop(scan, checkpoint_loading.settings_to_begin_with(state, self._settings), group, extensions)
-        loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), self._settings)
+            return Loop(scan, self._settings, group, extensions, self._plan)
+        plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
+        begun = checkpoint_loading.settings_to_begin_with(state, settings)
+        loop = Loop(scan, begun, group, extensions, plan)
+        loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings
         return loop
+
+    def _begin_stages(self, group: Group) -> None:
+        """Begin the next stage if it is due, before the next update; on all ranks at the same time."""
+        while (loop := self._loop) is not None and (end := loop.plan.end) is not None and loop.epoch >= end:
+            if self._state != "running":
+                return
+            plan, scan = loop.plan.following, self._source
+            assert scan is not None, "it is kept as long as a stage follows"
+            if not stages.change_in_place(loop, plan):
+                found = stages.state_of_next(loop, plan, scan, self._target)
+                self._answer_requests()
+                self._between, self._state, self._loop = loop.record(), "loading", None
+                before = stages.Before.of(loop)
+                loop.disconnect()
+                del loop
+                gc.collect()
+                state = checkpoint_loading.shared(found, group)
+                assert state is not None, "rank 0 has it"
+                del found
+                self._loop = stages.loop_of_next(state, before, plan, scan, group, self._extensions)
+                del state
+                self._area = self._loop.area
+                self._between, self._state = None, "running"
+            self._source = scan if plan.end is not None else None
+            del scan
 
     def _turn(self, group: Group, loop: Loop) -> bool:
         """Perform one turn of the loop; return False after the command to close."""
@@ -422,7 +465,7 @@ class Worker:
                 self._target, self._reach = loop.epoch, None
                 self._state = "ready"
             case "settings":
-                loop.change(Settings(**command.value))
+                self._change(loop, command.value)
             case "evaluate":
                 r_factor = self._measure(loop)
                 if self._membership.rank == 0:
@@ -439,6 +482,15 @@ class Worker:
                 self._leave(group, loop)
             case "close":
                 self._state = "closed"
+
+    def _change(self, loop: Loop, values: dict[str, Any]) -> None:
+        """Change settings, unless a stage has begun meanwhile with which they are not supported."""
+        try:
+            settings = loop.settings.replace(**values)
+        except SettingsError as error:
+            self._refused = (*self._refused, f"A change of settings was not made: {error}")
+        else:
+            loop.change(settings)
 
     def _annotate(self, loop: Loop, annotation: Annotation) -> None:
         """Set the user's title and comments, for the next checkpoint; if no run is under way, write one now."""
@@ -500,7 +552,7 @@ class Worker:
         loop = self._loop
         if loop is None:
             return None
-        area, out = self._area, allocate_area(loop.model, self._area)
+        area, out = loop.area, allocate_area(loop.model, loop.area)
         taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
         return taken
 

@@ -113,7 +113,10 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns."""
+    """Return the identity of a scan: name, number of patterns, window, digests of positions and patterns.
+
+    With it are the file, the options with which it was loaded, and its preparation, if known.
+    """
     file = _file_of(scan.frames)
     # The motion belongs to the positions; without one, the digest is that of earlier versions.
     places = [scan.positions] if scan.motion is None else [scan.positions, scan.motion]
@@ -124,6 +127,8 @@ def identity(scan: Scan) -> dict[str, Any]:
         "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
         "file": None if file is None else str(file),
+        **({} if scan.loaded is None else {"given": scan.loaded.given}),
+        **({"preparation": [*scan.preparation]} if scan.preparation else {}),
     }
 
 

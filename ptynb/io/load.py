@@ -23,13 +23,12 @@ from ptynb.data.geometry import Geometry, energy_from_wavelength, metres_to_pixe
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbWarning
+from ptynb.io.array_file import read_array, real_numbers
 from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
 from ptynb.io.hdf5_file import Linked, open_for_reading, reason
-from ptynb.io.mask_file import HDF5, load_mask
 from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head, Missing
-from ptynb.io.reading.safe_reading import check_small, mapped
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan
 from ptynb.settings.load_options import LoadOptions, takes_load_options
@@ -361,45 +360,25 @@ def _array(
 ) -> NDArray[Any]:
     """Return an array option: an array, the name of a dataset in the file at `path`, or the path of another file."""
     if not isinstance(value, str | Path):
-        return _real_numbers(np.asarray(value), name, "what was given")
+        return real_numbers(np.asarray(value), name, "what was given")
     if isinstance(value, str) and path.is_file() and h5py.is_hdf5(path):
         with Linked(path, options.links) as linked:
             stored = linked.dataset(value)
             if stored is not None:
-                values = _real_numbers(array(stored, name), name, f"{path} at {value}")
+                values = real_numbers(array(stored, name), name, f"{path} at {value}")
                 metres = name in ("positions", "motion") and options.units == "metres"
                 scale = factor(units_of(stored), "length") if metres else None
                 return values if scale is None else values * scale
     inside = record.named(value) if isinstance(value, str) and record.named is not None else None
     if inside is not None:
-        return _real_numbers(inside, name, f"{path} at {value}")
+        return real_numbers(inside, name, f"{path} at {value}")
     beside = Path(value).expanduser()
     if not beside.is_file():
         raise FileError(
             f"{name} is {str(value)!r}, which is neither a dataset of {path} nor a file; name one of them.",
             code="file.not-found",
         )
-    if name == "mask" and beside.suffix in HDF5:
-        return load_mask(beside)
-    check_small(beside.stat().st_size, name, beside)
-    if beside.suffix == ".npy":
-        return _real_numbers(np.array(mapped(beside, name)), name, str(beside))
-    try:
-        read = np.loadtxt(beside, delimiter="," if beside.suffix == ".csv" else None, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise FileError(
-            f"{beside} can't be read as {name} ({reason(error)}); expected .npy, or text with numbers in columns.",
-            code="file.unknown-format",
-        ) from None
-    return _real_numbers(read, name, str(beside))
-
-
-def _real_numbers(values: NDArray[Any], name: str, where: str) -> NDArray[Any]:
-    if not (np.issubdtype(values.dtype, np.number) or values.dtype == bool) or np.iscomplexobj(values):
-        raise FileError(
-            f"The {name} in {where} are of type {values.dtype}; expected real numbers.", code="file.unexpected-content"
-        )
-    return values
+    return read_array(beside, name)
 
 
 def _check_geometry(

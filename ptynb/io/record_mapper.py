@@ -4,7 +4,7 @@ A field's type defines how it is stored, its metadata (`ptynb.data.record.at`) t
 
 int, float, bool, str        a number or a text; None is left out
 tuple of int or float, str   an array; texts
-dict, Any                    JSON in a text
+dict, Any, tuple of Any      JSON in a text
 tuple of records             a table with one row each; None is NaN, numbers come before texts
 tuple of records with arrays a group for each, named by its first field
 record                       a group
@@ -222,6 +222,8 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
     if field.item in TYPES:
         count = _count(field)
         return tuple(source.array(path, KINDS[field.item], 1, last=count).tolist())
+    if field.item is not None:
+        return tuple(source.parsed(path, source.text(path), list))
     return source.parsed(path, source.text(path), dict if typing.get_origin(field.kind) is dict else object)
 
 

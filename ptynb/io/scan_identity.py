@@ -31,6 +31,7 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
         digest=digest,
         sample_digest=scan.sample_digest,
         prepared=prepared,
+        preparation=scan.preparation,
         counts=counts,
         is_far_field=scan.is_far_field,
         wavelength=wavelength,

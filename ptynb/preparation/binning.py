@@ -13,6 +13,7 @@ from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import (
     SMALLEST_WINDOW,
     Array,
@@ -29,6 +30,7 @@ from ptynb.preparation.shared_transforms import (
 )
 
 
+@recorded
 def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     """Sum blocks of detector pixels; a block with a bad pixel is bad.
 
@@ -92,6 +94,7 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     )
 
 
+@recorded
 def resample(scan: Scan, factor: float) -> Scan:
     """Interpolate the patterns to `factor` times as many pixels on each side, rounded; the sum of counts is preserved.
 

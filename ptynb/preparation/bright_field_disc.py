@@ -14,6 +14,7 @@ from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.center_of_mass import mean_pattern
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import Array, as_centred, facing_geometry, middle_of, motion_in
 
 RAYS = 360
@@ -88,6 +89,7 @@ def bright_field_disc(scan: Scan) -> Disc:
     return Disc((y - float(middle[0]), x - float(middle[1])), radius)
 
 
+@recorded
 def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float | None = None) -> Scan:
     """Calibrate the detector pixel size by the radius of the bright-field disc. Reads all patterns once.
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.field_resampling import ramped
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import (
     Array,
     as_centred,
@@ -67,6 +68,7 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
     return centres
 
 
+@recorded
 def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:
     """Shift the patterns by whole pixels so that the centre of mass of the mean pattern is at zero frequency, n // 2.
 

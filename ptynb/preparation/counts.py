@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.center_of_mass import mean_pattern
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import Array, carried, known, real_type, transformed
 
 
+@recorded
 def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:
     """Subtract a dark image from each pattern.
 
@@ -41,6 +43,7 @@ def subtract_dark(scan: Scan, dark: ArrayLike) -> Scan:
     return dataclasses.replace(scan, frames=transformed(scan, _minus, image, dtype=real_type(scan)), clip_negative=True)
 
 
+@recorded
 def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
     """Divide each pattern by a flat field.
 
@@ -78,6 +81,7 @@ def divide_flat(scan: Scan, flat: ArrayLike) -> Scan:
     )
 
 
+@recorded
 def remove_negatives(scan: Scan, threshold: float = 0.0) -> Scan:
     """Set counts below a threshold to 0: negative ones, or the noise of a detector.
 
@@ -106,6 +110,7 @@ def remove_negatives(scan: Scan, threshold: float = 0.0) -> Scan:
     return dataclasses.replace(scan, frames=transformed(scan, _thresholded, float(threshold)))
 
 
+@recorded
 def normalise(scan: Scan, *, counts: float | None = None, monitor: ArrayLike | None = None) -> Scan:
     """Scale the patterns by one factor, or each by its own. Scaled counts no longer have Poisson statistics.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, resampled
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import (
     Array,
     Window,
@@ -26,6 +27,7 @@ from ptynb.preparation.shared_transforms import (
 )
 
 
+@recorded
 def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None, *, move_probe: bool = True) -> Scan:
     """Crop the patterns to a window.
 
@@ -76,6 +78,7 @@ def crop(scan: Scan, window: int | Window, centre: tuple[int, int] | None = None
     return _reframed(scan, start, size, None, move_probe)
 
 
+@recorded
 def pad(scan: Scan, window: int | Window, *, measured: bool = False) -> Scan:
     """Extend the patterns to a larger window, with zero frequency at the new centre.
 

@@ -12,9 +12,11 @@ from scipy import ndimage
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.counts import normalise
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import Array, known, real_type, transformed
 
 
+@recorded
 def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> Scan:
     """Replace each count by a Poisson random number with this mean.
 
@@ -45,6 +47,7 @@ def add_poisson_noise(scan: Scan, dose: float | None = None, seed: int = 0) -> S
     return dataclasses.replace(scan, frames=transformed(scan, _noisy, seed, scan.mask, dtype=real_type(scan)))
 
 
+@recorded
 def blur(scan: Scan, sigma: float) -> Scan:
     """Blur the patterns by a Gaussian, periodic at the edges (as `detector.psf_sigma`).
 

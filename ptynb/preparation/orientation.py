@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.scan_positions import axes_of, flip_positions, transposed_places
 from ptynb.preparation.shared_transforms import (
     Array,
@@ -22,6 +23,7 @@ from ptynb.preparation.shared_transforms import (
 )
 
 
+@recorded
 def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
     """Mirror the detector: I(k_y, k_x) becomes I(-k_y, k_x), and so on.
 
@@ -74,6 +76,7 @@ def flip(scan: Scan, axes: str, *, positions: bool = False) -> Scan:
     return flip_positions(flipped, axes) if positions else flipped
 
 
+@recorded
 def transpose(scan: Scan, *, positions: bool = False) -> Scan:
     """Exchange rows and columns of the detector, of mask, probe and object, and the pixel sizes.
 

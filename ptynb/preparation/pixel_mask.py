@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import parts
 
 ENOUGH_TO_BE_STUCK = 16
 """Smallest number of patterns from which stuck pixels are detected."""
 
 
+@recorded
 def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
     """Mask pixels in addition to those that are already masked.
 

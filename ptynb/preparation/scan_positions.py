@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
+from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import facing_geometry, middle_of, motion_in, pixel_of, with_room
 
 
@@ -58,6 +59,7 @@ def affine_matrix(
     return sizes @ turn @ np.array([[1, 0], [math.tan(shear), 1]])
 
 
+@recorded
 def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     """Transform the positions by a matrix about their mean, in metres if the geometry is known.
 
@@ -101,6 +103,7 @@ def affine_positions(scan: Scan, matrix: ArrayLike) -> Scan:
     return _moved(scan, centre + (scan.positions - centre) @ in_pixels.T, in_pixels)
 
 
+@recorded
 def rotate_positions(scan: Scan, angle: float) -> Scan:
     """Rotate the positions about their mean.
 
@@ -119,6 +122,7 @@ def rotate_positions(scan: Scan, angle: float) -> Scan:
     return affine_positions(scan, affine_matrix(rotation=angle))
 
 
+@recorded
 def flip_positions(scan: Scan, axes: str) -> Scan:
     """Mirror the positions: about the centre of the object guess or ground truth, else about their own centre.
 
@@ -150,6 +154,7 @@ def flip_positions(scan: Scan, axes: str) -> Scan:
     return _moved(scan, positions, np.diag([-1.0 if axis in chosen else 1.0 for axis in (0, 1)]))
 
 
+@recorded
 def transpose_positions(scan: Scan) -> Scan:
     """Exchange y and x of the positions of the probe centre, in metres if the geometry is known.
 

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from ptynb.data.patterns import SelectedFrames
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
+from ptynb.preparation.recorded_steps import recorded
 
 
+@recorded
 def select(scan: Scan, which: ArrayLike | slice) -> Scan:
     """Return the scan with some of its patterns and positions.
 

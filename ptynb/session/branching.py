@@ -23,8 +23,9 @@ from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, 
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.reopen import Reopening, nothing, reopen
-from ptynb.session.run_result import result_of
+from ptynb.session.run_result import in_stage, result_of
 from ptynb.settings import Settings
+from ptynb.settings.recipe import StagePlan
 
 Which = Checkpoint | int | str | Path
 """A checkpoint: one of `checkpoints`, its epoch on the present branch, or its file."""
@@ -206,7 +207,7 @@ class BranchManager:
             checkpoint = _present(present)
             before = load_state(checkpoint)
             try:
-                state = restructuring.restructured(before, settings, self._scan)
+                state = restructuring.restructured(before, settings, in_stage(self._scan, before))
             except SettingsError as error:  # depends on the state, such as on a component that was active earlier
                 raise ReconstructionError(str(error), code="settings.not-reconfigurable") from error
             root = files.root_of(checkpoint.parent)
@@ -247,7 +248,8 @@ class BranchManager:
         spec = self._client.spec
         assert spec.checkpointing is not None, "checked by _check_open"
         checkpointing = spec.checkpointing.model_copy(update={"folder": start.parent.absolute()})
-        spec = replace(spec, settings=Settings(**state.settings), checkpointing=checkpointing)
+        plan = StagePlan.of(state.stages, state.stage)
+        spec = replace(spec, settings=Settings(**state.settings), plan=plan, checkpointing=checkpointing)
         return Reopening(spec, start, state, note, continues, carry_out, undo)
 
     def _check_open(self) -> None:

@@ -20,7 +20,6 @@ from ptynb.distributed.group import Membership
 from ptynb.engine import run_registry
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import ClusterError, EngineLostError, SettingsError
-from ptynb.optimize.sampler import BatchSampler
 from ptynb.session.run_spec import RunSpec
 
 ABANDON_SECONDS = 5.0
@@ -93,7 +92,9 @@ class LocalEngine(Engines):
         self._device, self.devices = device, (identity,)
         membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
         extensions = pickle.loads(spec.extensions)  # copies, as on the engines of a cluster
-        self._worker = Worker(spec.scan, spec.settings, membership, extensions, spec.checkpointing, start, note)
+        self._worker = Worker(
+            spec.scan, spec.settings, membership, extensions, spec.checkpointing, start, note, spec.plan
+        )
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return getattr(self._worker, method)(*arguments)
@@ -151,14 +152,13 @@ class ClusterEngines(Engines):
         if ranks is None:
             ranks = [*range(len(cluster))] if spec.ranks is None else [*spec.ranks]
         self._set_up(cluster, secrets.token_hex(4), ranks)
-        order = BatchSampler.of(spec.scan, spec.settings, self.world)
         self._store = cluster.open_store(self._ranks[0])
         remembered = spec.without_patterns()
         arguments = [
             (
                 self.name,
                 remembered,
-                spec.scan.part(order.owned(rank, self.world)),
+                spec.scan.part(spec.patterns_of(rank, self.world)),
                 spec.settings,
                 spec.extensions,
                 membership,

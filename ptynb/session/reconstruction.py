@@ -44,12 +44,14 @@ from ptynb.exceptions import (
     SettingsError,
 )
 from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
+from ptynb.preparation.pattern_window import in_window
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
@@ -57,7 +59,8 @@ from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.base_models import MOST_EPOCHS
+from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
+from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
 from ptynb.text import quoted
 
 Answer = TypeVar("Answer")
@@ -87,8 +90,9 @@ class Reconstruction:
     ----------
     scan : Scan
         Scan from `load`, `Scan.from_arrays` or `simulate`.
-    settings : Settings, optional
-        Settings of the reconstruction. None: `Settings()`.
+    settings : Settings or Recipe, optional
+        Settings of the reconstruction, or a recipe: it prepares the scan, and `start()` runs its stages. None:
+        `Settings()`.
     cluster : Cluster, optional
         Cluster whose engines reconstruct. None: this process reconstructs.
     device : {"auto", "cpu", "cuda"}
@@ -125,7 +129,7 @@ class Reconstruction:
     def __init__(
         self,
         scan: Scan,
-        settings: Settings | None = None,
+        settings: Settings | Recipe | None = None,
         cluster: Cluster | None = None,
         *,
         device: str = "auto",
@@ -135,9 +139,13 @@ class Reconstruction:
         on_failure: OnFailure = "pause",
         ranks: Sequence[int] | None = None,
     ) -> None:
+        plan, chosen = WITHOUT_STAGES, settings or Settings()
+        if isinstance(chosen, Recipe):
+            scan = prepare(scan, chosen.prepare)
+            plan, chosen = StagePlan(chosen.stages), chosen.stage_settings[0]
         self._open(
             scan,
-            settings or Settings(),
+            chosen,
             cluster,
             device,
             timeout,
@@ -145,6 +153,7 @@ class Reconstruction:
             checkpointing,
             on_failure,
             ranks,
+            plan,
             start=None,
         )
 
@@ -181,6 +190,7 @@ class Reconstruction:
         checkpointing: Checkpointing | None,
         on_failure: OnFailure,
         ranks: Sequence[int] | None = None,
+        plan: StagePlan = WITHOUT_STAGES,
         *,
         start: Path | None,
         epochs: Sequence[Epoch] = (),
@@ -197,12 +207,16 @@ class Reconstruction:
         chosen = None if ranks is None else check_ranks(ranks, cluster)
         engines = 1 if cluster is None else len(chosen or cluster)
         check_together(scan, settings)
-        check_shares(scan, settings, engines)
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
         reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
         room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, reused)
-        check_room(scan, Workload(settings, engines, cluster is not None, checkpointing is not None), room)
+        for number, one in enumerate(plan.settings_from(settings), plan.number):
+            seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
+            check_together(seen, one)
+            check_shares(seen, one, engines)
+            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None), room)
+        _check_windows(plan, extensions)
         if cluster is not None:
             make_way(cluster, chosen)
         spec = RunSpec(
@@ -214,6 +228,7 @@ class Reconstruction:
             on_failure,
             time.time(),
             chosen,
+            plan,
         )
         if cluster is not None:
             engine_group: Engines = ClusterEngines(cluster, spec, start=start)
@@ -250,25 +265,38 @@ class Reconstruction:
 
     # Running
 
-    def start(self, epochs: int = 100) -> None:
+    def start(self, epochs: int | None = None) -> None:
         """Run more epochs in the background and return at once.
 
         After `stop` the run continues at the same update, also within an epoch.
 
         Parameters
         ----------
-        epochs : int
-            Number of epochs, in addition to those completed.
+        epochs : int, optional
+            Number of epochs, in addition to those completed. None: those that remain of the stages; without stages 100.
 
         Raises
         ------
         ReconstructionError
             If it is running ("reconstruction.busy"), closed, or has failed.
         """
-        epochs = _whole("start", epochs)
+        epochs = self._remaining() if epochs is None else _whole("start", epochs)
         self._end_interrupted_epoch()
         self._executor.run(lambda: self._begin(epochs))
         self._warn_of_notices()
+
+    def _remaining(self) -> int:
+        """Return the number of epochs of a run without a number: those that remain of the stages, or 100."""
+        plan = self._client.spec.plan
+        if not plan.stages:
+            return 100
+        if self.epoch >= plan.epochs:
+            raise ReconstructionError(
+                f"All {plan.epochs} epochs of the stages are completed; give a number of epochs to continue with the "
+                "last one.",
+                code="argument.missing",
+            )
+        return plan.epochs - self.epoch
 
     def run_until(self, epoch: int, update: int = 0) -> None:
         """Run in the background up to an update of an epoch, and return at once.
@@ -473,7 +501,7 @@ class Reconstruction:
         self._advancing = None
         return self._client.epochs[done] if len(self._client.epochs) > done else None
 
-    def run(self, epochs: int) -> Iterator[Epoch]:
+    def run(self, epochs: int | None = None) -> Iterator[Epoch]:
         """Run epoch by epoch: `for epoch in recon.run(50): ...`.
 
         The engines wait while the body of the loop is executed. An interrupt stops the run; `stop` or its button stops
@@ -481,15 +509,15 @@ class Reconstruction:
 
         Parameters
         ----------
-        epochs : int
-            Number of epochs, in addition to those completed.
+        epochs : int, optional
+            As for `start`.
 
         Returns
         -------
         iterator of Epoch
             Record of each epoch, once it is completed.
         """
-        return self._run(_whole("run", epochs))
+        return self._run(self._remaining() if epochs is None else _whole("run", epochs))
 
     def _run(self, epochs: int) -> Iterator[Epoch]:
         stops = self._stops
@@ -523,6 +551,17 @@ class Reconstruction:
     def epoch(self) -> int:
         """Number of epochs completed."""
         return len(self._client.epochs)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of the run; () without stages."""
+        return self._client.spec.plan.stages
+
+    @property
+    def stage(self) -> int:
+        """Number of the present stage, 1 for the first; 0 without stages."""
+        plan, status = self._client.spec.plan, self.last_status()
+        return 0 if not plan.stages else 1 + (plan.number if status is None else status.stage)
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -573,7 +612,7 @@ class Reconstruction:
     @property
     def batch(self) -> str:
         """Effective batch size as text, and its parts if each engine has a batch of its own."""
-        return batch_text(self._settings, self._client.engines.world, len(self.scan))
+        return batch_text(self.settings, self._client.engines.world, len(self.scan))
 
     @property
     def closed(self) -> bool:
@@ -853,11 +892,12 @@ class Reconstruction:
 
         Only live settings can be changed: `recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})`.
         """
+        self._follow_stage()
         return self._settings
 
     @settings.setter
     def settings(self, settings: Settings) -> None:
-        changed = self._settings.differences(settings)
+        changed = self.settings.differences(settings)
         fixed = [name for name in changed if not Settings.is_live(name)]
         if fixed:
             raise SettingsError(
@@ -866,11 +906,22 @@ class Reconstruction:
                 code="settings.not-live",
             )
         if changed:
-            self._executor.run(lambda: self._change(settings))
+            self._executor.run(lambda: self._change(settings, [*changed]))
 
-    def _change(self, settings: Settings) -> None:
+    def _follow_stage(self) -> None:
+        """Take over the settings of the stage that has begun, if there is another one by the last status."""
+        status, spec = self.last_status(), self._client.spec
+        if status is None or status.stage == spec.plan.number or self._closed or self._client.failure is not None:
+            return
+        number, values = self._client.call(0, "stage_settings")
+        self._settings = Settings(**values)
+        plan = dataclasses.replace(self._client.spec.plan, number=number)
+        self._client.spec = dataclasses.replace(self._client.spec, settings=self._settings, plan=plan)
+
+    def _change(self, settings: Settings, names: Sequence[str]) -> None:
         self._check_usable()
-        self._client.order("settings", settings.model_dump(mode="json"))
+        values = dict(flat(settings.model_dump(mode="json")))
+        self._client.order("settings", nested({name: values[name] for name in names}))
         self._settings = settings
         self._client.spec = dataclasses.replace(self._client.spec, settings=settings)
 
@@ -887,6 +938,7 @@ class Reconstruction:
         str or None
             Message; None if `reconfigure` can continue.
         """
+        self._follow_stage()
         return self._branches.why_not(settings)
 
     def reconfigure(self, settings: Settings) -> None:
@@ -1259,6 +1311,17 @@ def _check_extensions(extensions: Sequence[Any]) -> None:
                 "ptynb.CustomConstraint (an instance, not the class).",
                 code="argument.invalid-type",
             )
+
+
+def _check_windows(plan: StagePlan, extensions: Sequence[Any]) -> None:
+    """Raise SettingsError if components of the user would have to follow a change of the window."""
+    own = [one for one in extensions if isinstance(one, ModelComponent)]
+    if own and len({stage.pattern_size for stage in plan.stages}) > 1:
+        raise SettingsError(
+            f"The stages have different pattern_size, and the component {type(own[0]).__name__} of the user cannot be "
+            "resampled; use one pattern_size, or leave the component out.",
+            code="settings.unsupported-combination",
+        )
 
 
 def _local_device(device: str) -> str:

@@ -16,12 +16,14 @@ from ptynb.analysis.result_comparison import Together
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.load import load
+from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import settings_before, steps_of
+from ptynb.settings.recipe import Recipe
 
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
@@ -72,7 +74,7 @@ def reproduce(
     extensions: Sequence[Any] = (),
     report: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Repeat the run of a result with its scan, its initial settings, and each change before the same update.
+    """Repeat the run of a result with its scan, preparation, initial settings, stages, and changes at the same updates.
 
     With the same number and kind of engines, the same number of threads and the same versions of software, the result
     is bitwise equal. `Reproduction.notes` lists what could not be repeated, or differs.
@@ -117,9 +119,9 @@ def reproduce(
     steps = steps_of(initial, first.changes)
     reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
     with _checkpoint_folder(reconfigured) as checkpointing:
-        settings = Settings(**initial)
+        recipe = Recipe(settings=Settings(**initial), stages=first.stages)
         with Reconstruction(
-            scan, settings, cluster, device=device, checkpointing=checkpointing, extensions=extensions
+            scan, recipe, cluster, device=device, checkpointing=checkpointing, extensions=extensions
         ) as recon:
             for step in steps:
                 _reach(recon, step.epoch, step.update)
@@ -143,12 +145,13 @@ def settings_of(result: Result, path: Path) -> dict[str, Any]:
 
 
 def same_scan(result: Result, path: Path) -> Scan:
-    """Load the scan with the arguments of the run. Raises FileError if the file is not available, or has changed."""
+    """Load and prepare the scan as for the run. Raises FileError if the file is not available, or has changed."""
     then = result.scan
-    if then.prepared:
+    if then.prepared and not then.preparation:
         raise FileError(
-            f"{path} is the result of {then.path}, changed after it was loaded (cropped, flipped, masked ...), which "
-            "is not in the record; load it, prepare it in the same way, and pass it: reproduce(path, scan).",
+            f"{path} is the result of {then.path}, changed after it was loaded by other means than the functions of "
+            "ptynb.preparation, which is not in the record; load it, change it in the same way, and pass it: "
+            "reproduce(path, scan).",
             code="scan.not-in-file",
         )
     if not then.path or then.arrays:
@@ -170,14 +173,20 @@ def same_scan(result: Result, path: Path) -> Scan:
             "expected the same file.",
             code="scan.other",
         )
-    given: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in then.given.items()
-    }
     try:
-        return load(file, **given)
+        scan = load(file, **options_of(then.given))
     except TypeError as error:
         raise FileError(
             f"{path} has options of its scan that load does not have. {error}", code="file.damaged"
+        ) from None
+    try:
+        return prepare(scan, then.preparation)
+    except ValueError as error:
+        code = error.code if isinstance(error, PtynbError) else "file.damaged"
+        raise FileError(
+            f"The preparation of the scan in {path} cannot be repeated: {error} Or prepare the scan in the same way, "
+            "and pass it: reproduce(path, scan).",
+            code=code,
         ) from None
 
 

@@ -14,15 +14,18 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
+from ptynb.engine.checkpoint_loading import plan_and_settings
 from ptynb.exceptions import ClusterError, FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import identity, load_state
 from ptynb.io.load import load
+from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
+from ptynb.settings.recipe import Recipe, StagePlan
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def _on(cluster: Cluster) -> list[Running]:
     by_group: dict[str, dict[int, tuple[int, RunSpec, Status]]] = {}
     for cluster_rank, answer in zip(ranks, answers, strict=True):
         for group, spec, settings, status in answer:
-            present = replace(spec, settings=settings)
+            present = replace(spec, settings=settings, plan=replace(spec.plan, number=status.stage))
             by_group.setdefault(group, {})[status.rank] = cluster_rank, present, status
     running = []
     for group, members in by_group.items():
@@ -173,7 +176,7 @@ def resume(
     scan: Scan | None = None,
     cluster: Cluster | None = None,
     *,
-    settings: Settings | None = None,
+    settings: Settings | Recipe | None = None,
     device: str = "auto",
     timeout: float = 30.0,
     extensions: Sequence[Any] = (),
@@ -190,8 +193,9 @@ def resume(
         Scan of the run. None: it is loaded from its file.
     cluster : Cluster, optional
         As for `Reconstruction`.
-    settings : Settings, optional
-        Settings to continue with. None: those of the checkpoint.
+    settings : Settings or Recipe, optional
+        Settings to continue with, or a recipe with the remaining stages, too; its preparation is applied to a scan that
+        is loaded here. None: those of the checkpoint, with its stages.
     device : {"auto", "cpu", "cuda"}
         As for `Reconstruction`.
     timeout : float
@@ -224,11 +228,24 @@ def resume(
                 "scan, and pass it: resume(path, scan).",
                 code="scan.not-in-file",
             )
-        scan = load(file)
+        try:
+            scan = prepare(load(file, **options_of(state.scan.get("given", {}))), state.scan.get("preparation", ()))
+        except ValueError as error:
+            raise FileError(
+                f"{start} is a checkpoint of {file}, which cannot be loaded and prepared as it was: {error} Prepare "
+                "it, and pass it: resume(path, scan).",
+                code="scan.not-in-file",
+            ) from error
     if checkpointing is None:
         inside = checkpoint_branches.root_of(start.absolute().parent).parent == default_folder()
         checkpointing = Checkpointing() if inside else Checkpointing(folder=start.absolute().parent)
-    chosen = settings or Settings(**state.settings)
+    plan, chosen = StagePlan.of(state.stages, state.stage), Settings(**state.settings)
+    if isinstance(settings, Recipe):
+        plan, chosen = plan_and_settings(state, StagePlan(settings.stages, state.stage), chosen)
+        if settings.stages or not state.stages:
+            chosen = settings.stage_settings[state.stage]
+    elif settings is not None:
+        chosen = settings
     return Reconstruction._from_state(
-        start, state, scan, chosen, cluster, device, timeout, extensions, checkpointing, on_failure
+        start, state, scan, chosen, cluster, device, timeout, extensions, checkpointing, on_failure, None, plan
     )

@@ -26,8 +26,10 @@ from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
 from ptynb.physics.model_builder import check_together, make_model, object_frame
+from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
+from ptynb.settings.recipe import StagePlan
 
 
 def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception | None) -> Result:
@@ -57,6 +59,7 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
     extensions: the user's components and constraints of the run, pickled (cloudpickle).
     """
     settings = Settings(**state.begun)
+    whole, scan = scan, in_stage(scan, state)
     check_together(scan, settings)
     tensors = {name: torch.from_numpy(values) for name, values in state.model.items()}
     object = (
@@ -91,7 +94,12 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
     software = Software(
         **{name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
     )
-    return _completed(scan, data, _machines(state, extensions), software, state.metadata, "")
+    return _completed(whole, data, _machines(state, extensions), software, state.metadata, "")
+
+
+def in_stage(scan: Scan, record: RunRecord) -> Scan:
+    """Return the scan with its patterns as in the present stage of a run."""
+    return in_window(scan, StagePlan.of(record.stages, record.stage).pattern_size)
 
 
 def _completed(
@@ -101,7 +109,7 @@ def _completed(
     written = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return dataclasses.replace(
         data,
-        pixel_size=scan.pixel_size,
+        pixel_size=in_stage(scan, data).pixel_size,
         initial_settings=settings_before(data.settings, data.changes),
         ended=utc(time.time()),
         scan=identity_of(scan, data.scan.counts),

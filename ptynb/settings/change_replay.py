@@ -28,13 +28,18 @@ class Step:
 def steps_of(initial: Mapping[str, Any], changes: Sequence[Change]) -> tuple[Step, ...]:
     """Group recorded changes into steps, in order; changes of anything but settings are skipped.
 
+    Those of the stages of a run, which have the time of the entry "stage", are part of the settings of later steps, but
+    no steps: the stages repeat them.
+
     initial: all settings at the start, as plain values. Raises SettingsError if the settings of a step are invalid.
     """
     known = {name for name, _ in flat(Settings(**initial).model_dump())}
     groups: list[list[Change]] = []
+    stages = {change.when for change in changes if change.name == "stage"}
     for change in changes:
         if change.name in known:
-            if groups and _belongs_to(groups[-1], change):
+            by_stage = change.when in stages or (bool(groups) and groups[-1][0].when in stages)
+            if groups and (groups[-1][0].when == change.when if by_stage else _belongs_to(groups[-1], change)):
                 groups[-1].append(change)
             else:
                 groups.append([change])
@@ -45,6 +50,8 @@ def steps_of(initial: Mapping[str, Any], changes: Sequence[Change]) -> tuple[Ste
             values = merge(values, nested({change.name: change.new}))
         present = Settings(**values)
         names = tuple(change.name for change in group)
+        if group[0].when in stages:
+            continue
         steps.append(Step(group[0].epoch, group[0].update, names, present))
     return tuple(steps)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -42,6 +44,10 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "transpose_positions": (),
 }
 """The functions of `ptynb.preparation` that return a scan, and their arguments; a test compares them."""
+ARRAYS = ("dark", "flat", "mask", "matrix", "mean", "monitor", "which")
+"""The arguments among them that are arrays."""
+RANGE = re.compile(r"-?\d*:-?\d*(?::-?\d*)?")
+"""A slice, as in '::2'."""
 PatternSize = Annotated[int, Field(ge=4, le=2**16)]
 
 
@@ -101,6 +107,38 @@ class PrepareStep(SettingsModel):
                     code="settings.unknown-name",
                 )
         return self
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the arguments that are arrays in files."""
+        given = {name: value for name, value in self.arguments.items() if name in ARRAYS}
+        return tuple(name for name, value in given.items() if isinstance(value, str) and not RANGE.fullmatch(value))
+
+    @property
+    def ranges(self) -> dict[str, tuple[int | None, ...]]:
+        """Arguments that are slices, as (start, stop) or (start, stop, step)."""
+        texts = {name: value for name, value in self.arguments.items() if name in ARRAYS and isinstance(value, str)}
+        return {
+            name: tuple(int(one) if one else None for one in text.split(":"))
+            for name, text in texts.items()
+            if RANGE.fullmatch(text)
+        }
+
+    def resolved(self, folder: Path) -> Self:
+        """Return the step with files relative to a folder as absolute paths.
+
+        Parameters
+        ----------
+        folder : Path
+            The folder.
+
+        Returns
+        -------
+        PrepareStep
+            The step.
+        """
+        paths = {name: str((folder / Path(self.arguments[name]).expanduser()).absolute()) for name in self.files}
+        return self.model_copy(update={"arguments": {**self.arguments, **paths}})
 
     @model_serializer
     def _in_files(self) -> Any:
@@ -201,6 +239,19 @@ class Recipe(SettingsModel):
         """Number of epochs of all stages; 0 without stages."""
         return sum(stage.epochs for stage in self.stages)
 
+    @property
+    def stage_settings(self) -> tuple[Settings, ...]:
+        """Settings of each stage; those of the recipe without stages."""
+        if not self.stages:
+            return (self.settings,)
+        return StagePlan(self.stages).settings_from(self.stages[0].applied_to(self.settings))
+
+    @property
+    def each_stage(self) -> tuple[tuple[Settings, Stage], ...]:
+        """Settings of each stage, and the stage; without stages one of them, with the settings of the recipe."""
+        stages = self.stages or (Stage(epochs=MOST_EPOCHS),)
+        return tuple(zip(self.stage_settings, stages, strict=True))
+
     def to_yaml(self) -> str:
         """Return the recipe as YAML, which `from_yaml` reads.
 
@@ -243,6 +294,56 @@ class Recipe(SettingsModel):
             )
         check_names(values)
         return cls(**translated(values, cls))
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """The stages of a run, and the index of the present one."""
+
+    stages: tuple[Stage, ...] = ()
+    number: int = 0
+
+    @classmethod
+    def of(cls, stages: Sequence[Any], number: int) -> StagePlan:
+        """Return the plan from plain values."""
+        return cls(tuple(Stage(**stage) for stage in stages), number)
+
+    @property
+    def plain(self) -> tuple[dict[str, Any], ...]:
+        """The stages as plain values."""
+        return tuple(stage.model_dump(mode="json", exclude_defaults=True) for stage in self.stages)
+
+    @property
+    def end(self) -> int | None:
+        """Number of epochs after which the next stage begins; None if there is none."""
+        if self.number + 1 >= len(self.stages):
+            return None
+        return sum(stage.epochs for stage in self.stages[: self.number + 1])
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of all stages."""
+        return sum(stage.epochs for stage in self.stages)
+
+    @property
+    def pattern_size(self) -> tuple[int, int] | None:
+        """Size of the patterns in the present stage; None: whole patterns."""
+        return self.stages[self.number].pattern_size if self.stages else None
+
+    @property
+    def following(self) -> StagePlan:
+        """The plan in the next stage."""
+        return replace(self, number=self.number + 1)
+
+    def settings_from(self, settings: Settings) -> tuple[Settings, ...]:
+        """Return the settings of the present and of the later stages. settings: the present ones."""
+        found = [settings]
+        for stage in self.stages[self.number + 1 :]:
+            found.append(stage.applied_to(found[-1]))
+        return tuple(found)
+
+
+WITHOUT_STAGES = StagePlan()
 
 
 def check_stages(settings: Settings, stages: tuple[Stage, ...]) -> None:

@@ -29,6 +29,7 @@ from ptynb.settings.base_models import (
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
 from ptynb.settings.load_options import LoadOptions, without_arrays
+from ptynb.settings.recipe import PrepareStep, Recipe, Stage, check_stages
 from ptynb.settings.renamed import translated
 from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_yaml_file
@@ -42,11 +43,20 @@ class RunFile(SettingsModel):
     load: Annotated[LoadOptions, AfterValidator(without_arrays)] = Field(
         default=LoadOptions(), description="Metadata that the file of the scan lacks, or that are to be replaced"
     )
-    epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Total number of epochs, including those before a --resume")
+    epochs: int = Field(
+        ge=1,
+        le=MOST_EPOCHS,
+        description="Total number of epochs, including those before a --resume; by default those of all stages",
+    )
     result: Path = Field(description="File for the result")
     start: Path | None = Field(
         default=None,
         description="Result, of ptynb or another package, with the initial object, probe and positions",
+    )
+    prepare: tuple[PrepareStep, ...] = Field(
+        default=(),
+        description="Steps of preparation of the scan, in this order: functions of ptynb.preparation and their "
+        "arguments, such as '- crop: 128'; arrays are in files",
     )
     cluster: AnyCluster = Field(default=LocalCluster(), description="Engines of the run")
     checkpointing: Checkpointing = Field(
@@ -58,6 +68,9 @@ class RunFile(SettingsModel):
         description="What to do after the loss of an engine: stop, or continue from the latest checkpoint",
     )
     settings: Settings = Field(default=Settings(), description="Settings of the reconstruction")
+    stages: tuple[Stage, ...] = Field(
+        default=(), description="Stages of the run, one after the other, each with its changes of the settings"
+    )
 
     @field_validator("result")
     @classmethod
@@ -71,17 +84,37 @@ class RunFile(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _sections(cls, values: Any) -> Any:
-        """Replace empty sections by their defaults, and a missing kind of cluster by 'local'."""
+        """Replace empty sections by their defaults, and what is missing: epochs by stages, cluster local."""
         if not isinstance(values, Mapping):
             return values
-        values = {
-            name: {} if value is None and name in ("cluster", "checkpointing", "load", "settings") else value
-            for name, value in values.items()
+        empty: dict[str, Any] = {
+            "cluster": {},
+            "checkpointing": {},
+            "load": {},
+            "settings": {},
+            "prepare": (),
+            "stages": (),
         }
+        values = {name: empty.get(name) if value is None else value for name, value in values.items()}
+        stages = values.get("stages")
+        if "epochs" not in values and isinstance(stages, list | tuple):
+            counts = [one.get("epochs") if isinstance(one, Mapping) else getattr(one, "epochs", None) for one in stages]
+            whole = [count for count in counts if isinstance(count, int)]
+            values |= {"epochs": sum(whole)} if whole and len(whole) == len(counts) else {}
         cluster = values.get("cluster")
         if isinstance(cluster, Mapping) and "kind" not in cluster:
             values["cluster"] = {"kind": "local", **cluster}
         return values
+
+    @model_validator(mode="after")
+    def _valid_stages(self) -> Self:
+        check_stages(self.settings, self.stages)
+        return self
+
+    @property
+    def recipe(self) -> Recipe:
+        """Preparation, settings and stages."""
+        return Recipe(prepare=self.prepare, settings=self.settings, stages=self.stages)
 
     def placed(self, folder: Path, name: Path) -> Self:
         """Return the run with paths relative to `folder` (that of the file), and a folder for the checkpoints."""
@@ -91,6 +124,7 @@ class RunFile(SettingsModel):
         checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
         start = None if self.start is None else folder / _expanded(self.start)
         placed = {"scan": folder / _expanded(self.scan), "load": self.load.resolved(folder), "start": start}
+        placed["prepare"] = tuple(step.resolved(folder) for step in self.prepare)
         return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
 

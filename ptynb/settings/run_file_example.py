@@ -25,6 +25,20 @@ HEAD = """\
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
 """Fields without a default."""
 MARK = "#: "
+EXAMPLES = {
+    "prepare": """\
+- crop: 128  # window [detector pixels]
+- flip: y
+- mask_pixels: bad.npy  # True or 1 at working pixels
+""",
+    "stages": """\
+- epochs: 50
+  pattern_size: 64  # patterns are cropped to this window first
+- epochs: 150
+  settings: {probe: {modes: 3}, positions: {learning_rate: 0.02}}
+""",
+}
+"""Examples of sections that are empty by default."""
 
 
 def example() -> str:
@@ -38,6 +52,9 @@ def example() -> str:
         kind = model.model_fields["kind"].default
         names = ", ".join(name for name in model.model_fields if name != "kind")
         lines.append(f"  # kind: {kind}  # {summary(model)}: {names}")
+    for name in ("prepare", "stages"):
+        lines += ["", MARK + _line(name, "[]", RunFile.model_fields[name]), f"# {name}:"]
+        lines += [f"#   {line}" for line in EXAMPLES[name].splitlines()]
     for name, section in (("load", LoadOptions()), ("checkpointing", Checkpointing()), ("settings", Settings())):
         lines += ["", _line(name, "", RunFile.model_fields[name])]
         lines += [f"  {line}" for line in _fields(section)]

@@ -130,31 +130,64 @@ def test_another_scan_is_refused_with_one_sentence_and_the_remedy_works(
         pt.reproduce(alone, moved, device="cpu")
 
 
-CHANGES: dict[str, Callable[[Scan], Scan]] = {
-    "flipped": lambda scan: preparation.flip(scan, "x"),
-    "transposed": preparation.transpose,
-    "cropped": lambda scan: preparation.crop(scan, 24),
-    "masked": lambda scan: preparation.mask_pixels(scan, np.arange(32) != np.arange(32)[:, None]),
-    "scaled": lambda scan: preparation.normalise(scan, counts=1e5),
+GOOD = np.arange(28) != np.arange(28)[:, None]
+
+
+def prepared(scan: Scan, folder: Path) -> Scan:
+    """Some steps, by functions and by their names, one with a small array and one with a file."""
+    np.save(folder / "bad.npy", GOOD)
+    scan = preparation.select(preparation.flip(scan, "x", positions=True), slice(0, None, 2))
+    scan = preparation.subtract_dark(preparation.crop(scan, 28, centre=(15, 16)), 0.25)
+    scan = preparation.affine_positions(scan, [[1.0, 0.01], [0.0, 1.0]])
+    return pt.prepare(scan, [{"normalise": 1e5}, {"mask_pixels": str(folder / "bad.npy")}, "transpose"])
+
+
+def test_a_scan_that_was_prepared_is_loaded_and_prepared_again(file: Path, tmp_path: Path) -> None:
+    scan = prepared(pt.load(file), tmp_path)
+    with pt.Reconstruction(scan, SETTINGS, device="cpu") as recon:
+        list(recon.run(1))
+        path = recon.save(tmp_path / "result.h5")
+    identity = load_result(path).scan
+    assert identity.prepared
+    assert identity.preparation == (
+        {"flip": {"axes": "x", "positions": True}},
+        {"select": {"which": "0::2"}},
+        {"crop": {"window": 28, "centre": [15, 16]}},
+        {"subtract_dark": {"dark": 0.25}},
+        {"affine_positions": {"matrix": [[1.0, 0.01], [0.0, 1.0]]}},
+        {"normalise": {"counts": 1e5}},
+        {"mask_pixels": {"mask": str(tmp_path / "bad.npy")}},
+        {"transpose": {}},
+    )
+    assert pt.reproduce(path, device="cpu").equal
+    with pytest.raises(pt.FileError, match="is the result of"):
+        pt.reproduce(path, pt.load(file), device="cpu")
+    np.save(tmp_path / "bad.npy", ~GOOD)
+    with raises("scan.other", "mask"):
+        pt.reproduce(path, device="cpu")
+    (tmp_path / "bad.npy").unlink()
+    with raises("file.not-found", "bad.npy", "mask", "reproduce(path, scan)"):
+        pt.reproduce(path, device="cpu")
+
+
+CHANGES: dict[str, tuple[Callable[[Scan], Scan], str]] = {
+    "a large array": (lambda scan: preparation.mask_pixels(scan, np.eye(32) == 0), "mask_pixels, had mask as an array"),
+    "no function": (lambda scan: dataclasses.replace(scan, positions=scan.positions + 1), "by other means"),
 }
-"""Steps after loading, none of which is in a result's record."""
+"""Changes after loading that are not, or not wholly, in a result's record."""
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_scan_that_was_changed_after_loading_is_not_repeated_from_its_file(
-    name: str, file: Path, tmp_path: Path
-) -> None:
+def test_a_change_that_is_not_recorded_is_not_repeated_from_the_file(name: str, file: Path, tmp_path: Path) -> None:
+    change, fact = CHANGES[name]
     saved = pt.save_scan(pt.load(file), tmp_path / "saved.h5")
-    for scan in (pt.load(file), saved):
-        changed = CHANGES[name](scan)
-        with pt.Reconstruction(changed, SETTINGS, device="cpu") as recon:
-            list(recon.run(1))
-            path = recon.save(tmp_path / "result.h5")
-        assert load_result(path).scan.prepared
-        with raises("scan.not-in-file"):
-            pt.reproduce(path, device="cpu")
-        with pytest.raises(pt.FileError, match="is the result of"):
-            pt.reproduce(path, scan, device="cpu")
+    changed = change(saved)
+    with pt.Reconstruction(changed, SETTINGS, device="cpu") as recon:
+        list(recon.run(1))
+        path = recon.save(tmp_path / "result.h5")
+    assert load_result(path).scan.prepared
+    with raises("scan.not-in-file", fact, "reproduce(path, scan)"):
+        pt.reproduce(path, device="cpu")
     assert pt.reproduce(path, changed, device="cpu").equal
 
 

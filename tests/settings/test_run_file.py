@@ -8,7 +8,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.cluster_options import LocalCluster, SlurmCluster
 from ptynb.settings.run_file import RunFile, read_run
-from ptynb.settings.run_file_example import MARK, example
+from ptynb.settings.run_file_example import EXAMPLES, MARK, example
 from tests.raising import raises
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
@@ -186,6 +186,14 @@ def test_the_example_is_a_run_and_says_what_holds_anyway(read):
     unmarked = example().replace(MARK, "")
     assert "batch: 16  # Diffraction patterns per update" in unmarked
     assert read(unmarked) == plan
+    whole = example()
+    for section, text in EXAMPLES.items():
+        shown = "".join(f"#   {line}\n" for line in text.splitlines())
+        assert shown in whole
+        whole = whole.replace(f"# {section}:\n{shown}", f"{section}:\n{text}")
+    plan = read(whole)
+    assert [step.function for step in plan.prepare] == ["crop", "flip", "mask_pixels"]
+    assert sum(stage.epochs for stage in plan.stages) == plan.epochs == 200
     changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
     assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
 

@@ -1,0 +1,103 @@
+"""The next stage of a run: its settings and its window of the patterns, at the same epoch on all engines."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ptynb.data.engine_records import Change
+from ptynb.data.scan import Scan
+from ptynb.distributed.group import Group
+from ptynb.engine.loop import Loop
+from ptynb.engine.reconfigure import restructured
+from ptynb.engine.resampled_state import resampled_state
+from ptynb.exceptions import FileError, PtynbError
+from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.physics.constraints import Extension
+from ptynb.preparation.pattern_window import in_window
+from ptynb.settings import Settings
+from ptynb.settings.recipe import StagePlan
+
+
+@dataclasses.dataclass(frozen=True)
+class Before:
+    """What the loop of a stage takes over from the one before, besides the state: window, mean count, agreed epoch."""
+
+    pattern_size: tuple[int, int] | None
+    mean_count: float
+    agreed: int
+
+    @classmethod
+    def of(cls, loop: Loop) -> Before:
+        """Return it for a loop."""
+        return cls(loop.pattern_size, loop.mean_count, loop.agreed)
+
+
+def change_in_place(loop: Loop, plan: StagePlan) -> bool:
+    """Begin the next stage of `plan` if the model does not change; return whether it has begun."""
+    stage = plan.stages[plan.number]
+    settings = stage.applied_to(loop.settings)
+    changed = loop.settings.differences(settings)
+    if stage.pattern_size != loop.pattern_size or not all(Settings.is_live(name) for name in changed):
+        return False
+    before = len(loop.changes)
+    loop.change(settings)
+    loop.changes[before:] = _changes(loop, plan, loop.changes[before:])
+    loop.plan = plan
+    return True
+
+
+def state_of_next(loop: Loop, plan: StagePlan, scan: Scan, target: int) -> ReconstructionState | FileError | None:
+    """Return the present state converted to the settings of the next stage, on rank 0, or the error.
+
+    Call it on all ranks. scan: with whole patterns; they are not read.
+    """
+    loop.settle()
+    sums = loop.loss_sums()
+    if loop.group.rank > 0:
+        return None
+    state = loop.state(sums, target)
+    try:
+        settings = plan.stages[plan.number].applied_to(loop.settings)
+        new = restructured(state, settings, in_window(scan, loop.pattern_size))
+    except PtynbError as error:
+        return FileError(f"Stage {plan.number + 1} cannot begin: {error}", code=error.code)
+    changes = _changes(loop, plan, new.changes[len(state.changes) :])
+    return dataclasses.replace(
+        new, changes=(*state.changes, *changes), stages=plan.plain, stage=plan.number, target=target
+    )
+
+
+def loop_of_next(
+    state: ReconstructionState,
+    before: Before,
+    plan: StagePlan,
+    scan: Scan,
+    group: Group,
+    extensions: Sequence[Extension],
+) -> Loop:
+    """Return the loop of the next stage.
+
+    state: from `state_of_next`, on all ranks.
+    """
+    begun = Settings(**state.begun)
+    loop = Loop(scan, begun, group, extensions, plan)
+    if loop.pattern_size != before.pattern_size:
+        windows = in_window(scan, before.pattern_size), in_window(scan, loop.pattern_size)
+        state = resampled_state(state, windows, begun, (before.mean_count, loop.mean_count))
+    loop.restore(dataclasses.replace(state, scan=loop.scan))
+    loop.agreed = before.agreed
+    return loop
+
+
+def _changes(loop: Loop, plan: StagePlan, of_settings: Sequence[Change]) -> list[Change]:
+    """Return the entries of the record for a stage: it and its settings, with one time, by which replay knows them."""
+    when = time.time()
+    stage: list[Any] = [Change(loop.epoch, loop.update, "stage", plan.number, plan.number + 1, when)]
+    sizes = loop.pattern_size, plan.stages[plan.number].pattern_size
+    if sizes[0] != sizes[1]:
+        old, new = (None if size is None else [*size] for size in sizes)
+        stage.append(Change(loop.epoch, loop.update, "pattern_size", old, new, when))
+    return [*stage, *(dataclasses.replace(change, when=when) for change in of_settings)]
