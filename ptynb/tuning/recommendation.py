@@ -620,7 +620,7 @@ def effects_of(scan: Scan) -> list[_Effect]:
         ),
         _Effect(
             "beam shape",
-            tuple({"opr": {"modes": modes, "learning_rate": 0.03}} for modes in (3,)),
+            tuple({"opr": {"modes": 3, "learning_rate": rate}} for rate in (0.03, 0.1)),
             lambda changes, sizes: 2 * changes["opr"]["modes"] * (sizes.window + sizes.patterns),
             "the probe varies from pattern to pattern",
         ),

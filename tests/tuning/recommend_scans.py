@@ -133,8 +133,8 @@ def near(weights: float = 0.0, background: float = 0.0, wrong: float = 0.0, patt
 
 
 def defocused() -> Scan:
-    """The initial probe has 20% less defocus than the true one, and photons are fewer than usual."""
-    scan = base(photons=1e5)
+    """The initial probe has 20% less defocus than the true one."""
+    scan = base()
     assert scan.probe is not None
     spectrum = np.fft.fft2(np.fft.ifftshift(scan.probe[0]))
     frequency = np.fft.fftfreq(WINDOW)

@@ -1,0 +1,112 @@
+"""Recommended settings: the effects that are in simulated scans, and no others; the table of all is a benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import ptynb as pt
+from ptynb.cli.main import main
+from ptynb.data.scan import Scan
+from ptynb.settings import PARTS
+from ptynb.tuning.recommendation import LEAST_PATTERNS, effects_of
+from tests.raising import raises
+from tests.tuning.recommend_scans import SCANS, error
+
+
+def chosen_parts(found: pt.Recommendation) -> set[str]:
+    """Parts with a rate beside object and probe, and "modes" for several probe modes."""
+    settings = found.settings
+    parts = {name for name in PARTS if name not in ("object", "probe", "opr") and settings.part(name).learning_rate > 0}
+    return parts | ({"modes"} if settings.probe.modes > 1 else set()) | ({"opr"} if settings.opr.modes else set())
+
+
+def errors(scan: Scan, found: pt.Recommendation) -> tuple[float, float]:
+    """Object errors with the defaults and with the recommendation, after the same number of epochs."""
+    both = []
+    for chosen in (pt.Settings(), found.recipe):
+        with pt.Reconstruction(scan, chosen, device="cpu") as recon:
+            recon.start(found.recipe.epochs)
+            recon.wait(200)
+            both.append(error(recon.result, scan))
+    return both[0], both[1]
+
+
+def test_positions_intensities_and_background_of_a_near_field_scan_are_found() -> None:
+    scan = SCANS["near field, all"]()
+    lines: list[str] = []
+    found = pt.recommend(scan, device="cpu", epochs=60, report=lines.append)
+    assert chosen_parts(found) == {"positions", "pattern_intensities", "background"}
+    before, after = errors(scan, found)
+    assert after < before / 3
+    assert [stage.epochs for stage in found.recipe.stages] == [18, 42]
+    assert found.recipe.stages[1].settings.keys() == {"positions", "pattern_intensities", "background"}
+    assert any(line.startswith("Together with wrong positions") for line in lines)
+    # A reason for every setting that differs from the defaults, and trials for every reason with a loss.
+    assert {choice.name for choice in found.choices} > {"batch", "positions.learning_rate", "background.learning_rate"}
+    assert all(choice.reason for choice in found.choices)
+    assert sum(trial.chosen for trial in found.trials) == 4
+    assert found.settings.positions.start_epoch == 19
+    assert found.settings.positions.learning_rate == found.recipe.stages[1].settings["positions"]["learning_rate"]
+
+
+def test_nothing_is_found_where_nothing_is_wrong_and_bad_pixels_are_masked() -> None:
+    scan = SCANS["bad pixels"]()
+    found = pt.recommend(scan, device="cpu", epochs=40)
+    assert chosen_parts(found) == set()
+    assert [step.function for step in found.recipe.prepare] == ["mask_bad_pixels"]
+    before, after = errors(scan, found)
+    assert after < before / 2
+
+
+def test_of_a_large_scan_the_middle_is_tried_if_time_is_short() -> None:
+    scan = pt.simulate(patterns=400, window=32, photons=1e4, seed=1)
+    found = pt.recommend(scan, device="cpu", seconds=0.5)
+    assert found.patterns == LEAST_PATTERNS
+    assert f"{LEAST_PATTERNS} patterns of the middle of the scan" in found.notes[0]
+    assert found.recipe.epochs == 100
+
+
+def test_the_likelihood_of_counts_is_used_where_there_are_few() -> None:
+    scan = pt.simulate(patterns=64, window=32, photons=500, seed=1)
+    found = pt.recommend(scan, device="cpu", seconds=2)
+    assert (found.settings.loss, found.settings.optimiser) == ("poisson", "lbfgs")
+
+
+def test_a_near_field_scan_has_no_descan_and_one_without_geometry_no_slices() -> None:
+    def names(scan: Scan) -> set[str]:
+        return {effect.name for effect in effects_of(scan)}
+
+    far, near = SCANS["far field"](), SCANS["near field"]()
+    plain = pt.Scan.from_arrays(np.ones((4, 16, 16)), [[0, 0], [0, 3], [3, 0], [3, 3]])
+    assert names(far) - names(near) == {"descan"}
+    assert names(far) - names(plain) == {"several slices"}
+
+
+def test_epochs_and_seconds_out_of_range_are_refused() -> None:
+    scan = pt.simulate(patterns=9, window=16)
+    with raises("argument.invalid-value", 3):
+        pt.recommend(scan, device="cpu", epochs=3)
+    with raises("argument.invalid-value", 0):
+        pt.recommend(scan, device="cpu", seconds=0)
+
+
+def test_the_command_writes_a_run_file_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Trials on two engines at once."""
+    path = tmp_path / "scan.h5"
+    pt.simulate(patterns=64, window=32, modes=3, photons=1e6, seed=1, path=path)
+    run_file = tmp_path / "run.yaml"
+    line = ["recommend", str(path), "--epochs", "10", "--seconds", "4", "--engines", "2", "--device", "cpu"]
+    assert main([*line, "--output", str(run_file)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Recommended for simulated: 10 epochs")
+    values = yaml.safe_load(run_file.read_text())
+    assert values["settings"]["schedule"]["kind"] == "cosine"
+    assert sum(stage["epochs"] for stage in values["stages"]) == 10
+    assert main(["run", str(run_file), "--engines", "1", "--device", "cpu"]) == 0
+    assert len(pt.load_result(tmp_path / "scan.result.h5").epochs) == 10
+    assert main([*line, "--output", str(run_file)]) == 1
+    assert "exists" in capsys.readouterr().err
