@@ -15,11 +15,18 @@ from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionErro
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
+from ptynb.settings.recipe import Recipe, StagePlan
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.live import live
 from ptynb.widgets.shared_widgets import Whole, close_all, free, put
+
+STAGES_EXAMPLE = """\
+- epochs: 50
+  pattern_size: 64
+- epochs: 150
+  settings: {probe: {modes: 3}}"""
 
 
 class RunTab(Whole):
@@ -40,6 +47,12 @@ class RunTab(Whole):
         )  # fmt: skip
         self._epochs = ipywidgets.BoundedIntText(
             100, min=1, max=1_000_000, description="Epochs", layout=ipywidgets.Layout(width="180px")
+        )
+        self._stages = ipywidgets.Textarea(
+            description="Stages",
+            placeholder=STAGES_EXAMPLE,
+            tooltip="Stages of the run, as in a run file; empty: so many epochs with the settings",
+            layout=ipywidgets.Layout(width="620px", max_width="100%", height="110px"),
         )
         self._path = ipywidgets.Text(
             description="Result file",
@@ -64,7 +77,9 @@ class RunTab(Whole):
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
         self._run = ipywidgets.VBox(layout=free())
         rows = [ipywidgets.HBox(row, layout=wrapped) for row in (first, last)]
-        super().__init__([rows[0], self._engines_text, self._run, rows[1]], layout=free())
+        stages = ipywidgets.Accordion([self._stages], layout=free())
+        stages.titles = ("Stages",)
+        super().__init__([rows[0], stages, self._engines_text, self._run, rows[1]], layout=free())
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")
@@ -82,17 +97,23 @@ class RunTab(Whole):
                 f"A run uses the engines, at epoch {before.epoch}; press Stop before starting another one.",
                 code="workbench.run-active",
             )
+        recipe = Recipe.from_yaml(f"stages:\n{self._stages.value}")  # before anything is closed
+        recipe = Recipe(settings=desk.settings, stages=recipe.stages)
         self._have_engines()
         if before is not None:
             before.close()
         self._clear()
-        recon = Reconstruction(desk.scan, desk.settings, desk.cluster)
-        desk.tell(f"recon = pt.Reconstruction(scan, settings{', cluster' if desk.cluster is not None else ''})")
+        recon = Reconstruction(desk.scan, recipe, desk.cluster)
+        chosen = "settings"
+        if recipe.stages:
+            chosen = "recipe"
+            desk.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
+        desk.tell(f"recon = pt.Reconstruction(scan, {chosen}{', cluster' if desk.cluster is not None else ''})")
         self.show(recon)
         self._path.value = _free_path(recon.scan.name)
-        epochs = self._epochs.value
+        epochs = None if recipe.stages else self._epochs.value
         recon.start(epochs)
-        desk.tell(f"recon.start(epochs={epochs})")
+        desk.tell(f"recon.start({'' if epochs is None else f'epochs={epochs}'})")
 
     def attach(self, name: str | None = None) -> None:
         """Attach to a run that continues without its notebook; name: as for `pt.attach`."""

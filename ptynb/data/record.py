@@ -86,7 +86,7 @@ class Change:
     name : str
         Dotted name of the setting ("probe.learning_rate"); or "target" (the last epoch was changed), "went back" (an
         earlier checkpoint was restored), "branch" (the branch was switched), "engines" (engines were lost, and the run
-        continued from its last checkpoint).
+        continued from its last checkpoint), "stage" and "pattern_size" (the next stage began).
     old : object
         Value before it, a plain one.
     new : object

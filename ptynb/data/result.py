@@ -43,6 +43,10 @@ class Result(RunRecord):
         Changes during the run.
     settings : dict, optional
         Settings at the end, as plain values.
+    stages : tuple of dict, optional
+        Stages of the run, as plain values; (): one stage.
+    stage : int, optional
+        Index of the stage in which the result was taken.
     metadata : dict of str, optional
         Facts as texts, by name.
     started : str, optional

@@ -71,7 +71,7 @@ class Loop:
         self.plan, self.pattern_size = plan, plan.pattern_size
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = BatchSampler.of(scan, settings, group.world)
-        whole, scan = scan, in_window(scan, self.pattern_size)
+        whole, scan = scan, scan if self.pattern_size is None else in_window(scan, self.pattern_size)
         self._coarseness = max(a / b for a, b in zip(scan.pattern_shape, whole.pattern_shape, strict=True))
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)

@@ -196,6 +196,7 @@ class Worker:
             applied=applied,
             epochs=tuple(record.epochs[epochs_from:]) if record else (),
             changes=tuple(record.changes) if record else (),
+            stages=loop.plan.plain if loop else self._between.stages if self._between else self._plan.plain,
             stage=loop.plan.number if loop else self._between.stage if self._between else self._plan.number,
             failure=self._failure,
             frames=loop.shard.place if loop else "",

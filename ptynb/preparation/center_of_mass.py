@@ -69,7 +69,7 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
 
 
 @recorded
-def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None) -> Scan:
+def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None, patterns: int | None = None) -> Scan:
     """Shift the patterns by whole pixels so that the centre of mass of the mean pattern is at zero frequency, n // 2.
 
     New pixels at the edges are masked. A shift in the far field is a phase ramp on the probe, which is applied to the
@@ -82,7 +82,9 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     move_probe : bool, default True
         Whether to apply the ramp to the probe guess; False for a centred guess not derived from the patterns.
     mean : array_like, optional
-        Mean pattern (y, x) of all or some patterns, in their pixel order; by default all patterns are read.
+        Mean pattern (y, x) of all or some patterns, in their pixel order; by default it is computed.
+    patterns : int, optional
+        Number of patterns, evenly spaced from the first to the last, whose mean is computed; by default all.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     facing_geometry(scan, "centring")
     known_mean = None if mean is None else _checked_mean(scan, mean)
     scan = as_centred(scan)
-    pattern = mean_pattern(scan) if known_mean is None else known_mean
+    pattern = _mean_of(scan, patterns) if known_mean is None else known_mean
     if not pattern.any():
         raise ScanError("All patterns are 0 at the good pixels; they have no centre of mass.", code="scan.empty")
     height, width = scan.pattern_shape
@@ -120,6 +122,19 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     return dataclasses.replace(
         scan, frames=transformed(scan, _moved_patterns, shift), mask=_moved(inside, shift), **fields
     )
+
+
+def _mean_of(scan: Scan, patterns: int | None) -> NDArray[np.float64]:
+    """Return the mean of so many patterns, evenly spaced; None: of all."""
+    if patterns is None or patterns >= len(scan):
+        return mean_pattern(scan)
+    if patterns < 1:
+        raise InvalidValueError(f"patterns is {patterns}; expected at least 1.", code="argument.invalid-value")
+    indices = np.linspace(0, len(scan) - 1, patterns).astype(int).tolist()
+    total = np.zeros(scan.pattern_shape)
+    for index in indices:
+        total += scan.counts(index, index + 1)[0]
+    return total / len(indices)
 
 
 def _checked_mean(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:

@@ -102,6 +102,8 @@ def environment_rows(result: Result) -> list[Row]:
         "Options of load": ", ".join(f"{name}={value!r}" for name, value in scan.given.items()),
         "Arrays passed to load": ", ".join(scan.arrays),
         "Changed after loading": "yes (cropped, flipped, masked ...)" if scan.prepared else "",
+        "Preparation": "; ".join(_step_text(step) for step in scan.preparation),
+        "Stages": "; ".join(_stage_text(number, stage) for number, stage in enumerate(result.stages, 1)),
         "SHA-256 of its metadata": scan.digest,
         "SHA-256 of a sample of its patterns": scan.sample_digest,
         "Patterns": patterns,
@@ -146,18 +148,34 @@ def lines_of(result: Result) -> str:
     lines = ["import ptynb as pt", "", f"scan = {opened}"]
     if scan.arrays:
         lines.append(f"# {', '.join(scan.arrays)}: were passed as arrays, which are not recorded")
-    if scan.prepared:
+    if scan.preparation:
+        lines.append(f"scan = pt.prepare(scan, {[*scan.preparation]!r})")
+    elif scan.prepared:
         lines.append("# the scan was changed after loading (cropped, flipped, masked ...): repeat these steps here")
     lines.append(f"settings = {_settings_line(result.initial_settings or result.settings)}")
+    chosen = "recipe" if result.stages else "settings"
+    if result.stages:
+        lines.append(f"recipe = pt.Recipe(settings=settings, stages={[*result.stages]!r})")
     engines = result.machines.engines
     cluster = f"pt.Cluster({engines}) as cluster, " if engines > 1 else ""
     with_cluster = ", cluster" if engines > 1 else ""
-    lines += ["", f"with {cluster}pt.Reconstruction(scan, settings{with_cluster}) as recon:"]
+    lines += ["", f"with {cluster}pt.Reconstruction(scan, {chosen}{with_cluster}) as recon:"]
     lines += [f"    # in epoch {change.epoch + 1}: {change.name} {value_text(change.old)} → {value_text(change.new)}"
               for change in result.changes]  # fmt: skip
     lines.append(f"    for epoch in recon.run({max(len(result.epochs), 1)}):")
     lines += ["        print(epoch)", '    recon.save("again.result.h5")']
     return "\n".join(" ".join(line.splitlines()) for line in lines)
+
+
+def _step_text(step: Any) -> str:
+    """Return a recorded step of preparation: 'crop window 128'."""
+    name, arguments = next(iter(step.items())) if isinstance(step, Mapping) and step else (step, {})
+    return f"{name} {value_text(arguments)}" if arguments else str(name)
+
+
+def _stage_text(number: int, stage: Any) -> str:
+    """Return a recorded stage: '1: epochs 5, pattern_size 64, 64'."""
+    return f"{number}: {value_text(stage)}"
 
 
 def _settings_line(values: Mapping[str, Any]) -> str:

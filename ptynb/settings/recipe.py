@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "bin": ("factor",),
     "blur": ("sigma",),
     "calibrate_from_disc": ("convergence_angle", "wavelength"),
-    "centre": ("move_probe", "mean"),
+    "centre": ("move_probe", "mean", "patterns"),
     "crop": ("window", "centre", "move_probe"),
     "divide_flat": ("flat",),
     "flip": ("axes", "positions"),
@@ -46,6 +47,8 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
 """The functions of `ptynb.preparation` that return a scan, and their arguments; a test compares them."""
 ARRAYS = ("dark", "flat", "mask", "matrix", "mean", "monitor", "which")
 """The arguments among them that are arrays."""
+KEYWORDS = ("centre", "normalise", "transpose")
+"""The functions whose arguments are all keywords."""
 RANGE = re.compile(r"-?\d*:-?\d*(?::-?\d*)?")
 """A slice, as in '::2'."""
 PatternSize = Annotated[int, Field(ge=4, le=2**16)]
@@ -123,6 +126,16 @@ class PrepareStep(SettingsModel):
             for name, text in texts.items()
             if RANGE.fullmatch(text)
         }
+
+    @property
+    def as_python(self) -> str:
+        """The step as a call: 'pt.preparation.crop(scan, 128)'; an array in a file as 'pt.prepare(scan, [...])'."""
+        if self.files or self.ranges:
+            return f"pt.prepare(scan, [{self.model_dump()!r}])"
+        alone = "" if self.function in KEYWORDS else next(iter(PREPARATIONS[self.function]), "")
+        ordered = sorted(self.arguments.items(), key=lambda argument: argument[0] != alone)
+        given = [f"{value!r}" if name == alone else f"{name}={value!r}" for name, value in ordered]
+        return f"pt.preparation.{self.function}({', '.join(['scan', *given])})"
 
     def resolved(self, folder: Path) -> Self:
         """Return the step with files relative to a folder as absolute paths.
@@ -252,6 +265,22 @@ class Recipe(SettingsModel):
         stages = self.stages or (Stage(epochs=MOST_EPOCHS),)
         return tuple(zip(self.stage_settings, stages, strict=True))
 
+    def in_file(self, section: str) -> str:
+        """Return a section, "prepare" or "stages", as YAML for a run file.
+
+        Parameters
+        ----------
+        section : str
+            Name of the section.
+
+        Returns
+        -------
+        str
+            YAML text.
+        """
+        plain = self.model_dump(mode="json", include={section}, exclude_defaults=True)
+        return yaml.safe_dump(plain, sort_keys=False)
+
     def to_yaml(self) -> str:
         """Return the recipe as YAML, which `from_yaml` reads.
 
@@ -308,7 +337,7 @@ class StagePlan:
         """Return the plan from plain values."""
         return cls(tuple(Stage(**stage) for stage in stages), number)
 
-    @property
+    @functools.cached_property
     def plain(self) -> tuple[dict[str, Any], ...]:
         """The stages as plain values."""
         return tuple(stage.model_dump(mode="json", exclude_defaults=True) for stage in self.stages)

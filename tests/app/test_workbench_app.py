@@ -77,6 +77,24 @@ def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench,
     assert list(names["kept"]) == ["epoch 3"]
 
 
+def test_stages_are_entered_and_told_as_python(bench: Workbench, scan: Scan) -> None:
+    field(bench, "Run", "Stages").value = "- epochs: 2\n  pattern_size: 16\n- epochs: 1\n  settings: {batch: 9}"
+    reconstruct(bench, 50)
+    assert bench.recon is not None
+    assert (bench.recon.epoch, bench.recon.stage, bench.recon.settings.batch) == (3, 2, 9)
+    names: dict[str, Any] = {"scan": scan}
+    exec(bench.code, names)
+    names["recon"].wait()
+    assert names["recon"].stages == bench.recon.stages
+    np.testing.assert_allclose(names["recon"].result.losses, bench.recon.result.losses, rtol=1e-5)
+    names["recon"].close()
+    field(bench, "Run", "Stages").value = "- epoch: 2"
+    click(bench, "Run", "New run")
+    assert "did you mean" in bench._message.value
+    assert bench.recon.stage == 2  # the present one is kept
+    assert not bench.recon.closed
+
+
 def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: Workbench, tmp_path: Path) -> None:
     reconstruct(bench, 2)
     click(bench, "Run", "Report")

@@ -219,3 +219,26 @@ def test_neither_torchrun_nor_a_pod_loads_a_cluster_or_widgets():
     program = "import ptynb.run, ptynb.batch.rank_env, sys; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert "torch" not in answer.stdout.split()
+
+
+def test_ranks_prepare_the_scan_begin_stages_together_and_go_on_in_the_middle_of_one(work, tmp_path):
+    np.save(tmp_path / "bad.npy", np.arange(28) != np.arange(28)[:, None])
+    text = (
+        f"scan: {work / 'scan.h5'}\nresult: {{}}.h5\nprepare: [flip: x, crop: 28, mask_pixels: bad.npy]\n"
+        "settings: {batch: 12, batch_sampling: compact, precision: double}\nstages:\n- {epochs: 2, pattern_size: 16}\n"
+        "- {epochs: 3, settings: {probe: {modes: 2}, batch: 9}}\n"
+    )
+    for name in ("two", "one"):
+        (tmp_path / f"{name}.yaml").write_text(text.replace("{}", name, 1))
+    alone = start("ptynb.run", tmp_path / "one.yaml", "--device", "cpu")
+    for more in (("--epochs", 4), ("--resume",)):
+        status, _, errors = ended(torchrun(tmp_path / "two.yaml", "--device", "cpu", "--threads", 1, *more))
+        assert status == 0, errors
+    status, _, errors = ended(alone)
+    assert status == 0, errors
+    two, one = (pt.load_result(tmp_path / f"{name}.h5") for name in ("two", "one"))
+    assert (len(two.epochs), two.stage, two.machines.engines) == (5, 1, 2)
+    assert [next(iter(step)) for step in two.scan.preparation] == ["flip", "crop", "mask_pixels"]
+    np.testing.assert_allclose(two.losses, one.losses, rtol=1e-9)
+    np.testing.assert_allclose(two.object, one.object, atol=1e-8)
+    assert [change.name for change in two.changes] == ["stage", "pattern_size", "probe.modes", "batch"]

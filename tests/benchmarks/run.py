@@ -18,12 +18,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import cpu, gpu, loading, memory
+from tests.benchmarks import coarse_to_fine, cpu, gpu, loading, memory
 from tests.benchmarks.rows import Measured, Missing, described, machine, table
 from tests.benchmarks.sides import ROOT, Bench
 
 SUBJECTS: dict[str, Callable[[Bench], list[Measured]]] = {
     "cpu": cpu.rows,
+    "stages": coarse_to_fine.rows,
     "memory": memory.rows,
     "loading": loading.rows,
     "gpu": gpu.rows,

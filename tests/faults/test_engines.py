@@ -102,6 +102,29 @@ def test_an_engine_is_killed_and_the_run_goes_on_by_itself(
     np.testing.assert_array_equal(losses[: len(expected)], expected)
 
 
+def test_a_recipe_continues_in_its_stage_after_the_loss_of_an_engine(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path
+) -> None:
+    stages = [
+        pt.Stage(epochs=KEPT_EPOCHS, pattern_size=32),
+        pt.Stage(epochs=LONG, settings={"probe": {"modes": 2}}),
+    ]
+    recipe = pt.Recipe(settings=pt.Settings(batch=20), stages=stages)
+    keep = pt.Checkpointing(folder=tmp_path / "states", epochs=KEPT_EPOCHS, seconds=None)
+    recon = pt.Reconstruction(scan, recipe, cluster, checkpointing=keep, on_failure="continue")
+    recon.start()
+    until(lambda: recon.epoch > KEPT_EPOCHS, 60, "the second stage")
+    os.kill(pid_of(cluster, 1), signal.SIGKILL)
+    until(lambda: recon._client.recovering, 5, "recovery begins")
+    reached = recon.epoch
+    until(lambda: not recon._client.recovering and recon.epoch > reached, 60, "it is beyond where it was")
+    assert (recon.stage, recon.settings.probe.modes) == (2, 2)
+    recon.stop()
+    assert recon.result.probe.shape == (2, *scan.pattern_shape)
+    assert "engines" in {change.name for change in recon.changes}
+    recon.close()
+
+
 def test_by_default_it_pauses_and_offers_to_go_on(cluster: pt.Cluster, scan: Scan, tmp_path: Path) -> None:
     recon = training(scan, cluster, tmp_path, "pause")
     engine, nanny = psutil.Process(pid_of(cluster, 1)), nanny_of(pid_of(cluster, 1))

@@ -7,9 +7,11 @@ import html
 import ipywidgets
 
 from ptynb.data.scan import Scan
+from ptynb.io.prepared_scan import prepare
+from ptynb.settings.recipe import PrepareStep, Recipe
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.pattern_display import pattern_of, pattern_picture, show
-from ptynb.widgets.inspect.preparation_steps import KINDS, PreparationStep
+from ptynb.widgets.inspect.preparation_steps import KINDS
 from ptynb.widgets.inspect.scan_facts import facts
 from ptynb.widgets.shared_widgets import put
 from ptynb.widgets.viewer.viewer import Viewer
@@ -21,7 +23,7 @@ class PreparePanel(InspectorPanel):
     title = "Prepare"
 
     def __init__(self, state: InspectorState) -> None:
-        self._steps: list[PreparationStep] = []
+        self._steps: list[PrepareStep] = []
         self._scans: list[Scan] = [state.scan]
         self._kind = ipywidgets.Dropdown(options=[(kind.name, kind) for kind in KINDS], description="Step")
         self._kind.layout.width = "auto"
@@ -71,7 +73,7 @@ class PreparePanel(InspectorPanel):
 
     def _added(self) -> None:
         step = self._kind.value.step(self._value.value)
-        self._scans.append(step.apply(self._scans[-1]))
+        self._scans.append(prepare(self._scans[-1], [step]))
         self._steps.append(step)
         self._tell()
         self.draw()
@@ -85,9 +87,14 @@ class PreparePanel(InspectorPanel):
 
     def _applied(self) -> None:
         if self._steps:
-            self.state.replace(self._scans[-1], [step.line for step in self._steps])
+            self.state.replace(self._scans[-1], [f"scan = {step.as_python}" for step in self._steps])
 
     def _tell(self) -> None:
         self._remove.disabled = self._apply.disabled = not self._steps
-        lines = "<br>".join(html.escape(step.line) for step in self._steps)
-        put(self._lines, f"<code>{lines}</code>{facts(self._scans[-1])}" if lines else "No steps chosen yet.")
+        if not self._steps:
+            put(self._lines, "No steps chosen yet.")
+            return
+        lines = "<br>".join(html.escape(f"scan = {step.as_python}") for step in self._steps)
+        text = html.escape(Recipe(prepare=tuple(self._steps)).in_file("prepare"))
+        in_file = f"<details><summary>in a run file</summary><pre>{text}</pre></details>"
+        put(self._lines, f"<code>{lines}</code>{in_file}{facts(self._scans[-1])}")

@@ -1,4 +1,4 @@
-"""Steps of preparation, as a call of `ptynb.preparation` and as a line of Python."""
+"""Steps of preparation that the inspector offers: steps of a recipe, made from the text of a field."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ptynb import preparation
-from ptynb.analysis import survey
-from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
+from ptynb.settings.recipe import PrepareStep
 
 MEAN_OF = 256
 """Number of patterns whose mean determines the centre of a scan."""
-
-
-@dataclass(frozen=True)
-class PreparationStep:
-    """A preparation step: a function of the scan and the equivalent line of Python."""
-
-    line: str
-    apply: Callable[[Scan], Scan]
 
 
 @dataclass(frozen=True)
@@ -31,37 +21,19 @@ class PreparationKind:
     name: str
     number: str
     default: str
-    step: Callable[[str], PreparationStep]
+    step: Callable[[str], PrepareStep]
 
 
-def _centre(_: str) -> PreparationStep:
-    line = f"scan = pt.preparation.centre(scan, mean=pt.analysis.survey(scan, {MEAN_OF}).mean)"
-    return PreparationStep(line, lambda scan: preparation.centre(scan, mean=survey(scan, MEAN_OF).mean))
+def _step(function: str, **arguments: Any) -> PrepareStep:
+    return PrepareStep(function=function, arguments=arguments)
 
 
-def _whole(name: str, function: Callable[[Scan, int], Scan]) -> Callable[[str], PreparationStep]:
-    def step(text: str) -> PreparationStep:
-        number = _number(text, "an integer", int)
-        return PreparationStep(f"scan = pt.preparation.{name}(scan, {number})", lambda scan: function(scan, number))
-
-    return step
+def _whole(function: str, argument: str) -> Callable[[str], PrepareStep]:
+    return lambda text: _step(function, **{argument: _number(text, "an integer", int)})
 
 
-def _real(name: str, function: Callable[[Scan, float], Scan], factor: float = 1.0) -> Callable[[str], PreparationStep]:
-    def step(text: str) -> PreparationStep:
-        number = _number(text, "a number", float) * factor
-        return PreparationStep(f"scan = pt.preparation.{name}(scan, {number!r})", lambda scan: function(scan, number))
-
-    return step
-
-
-def _plain(name: str, function: Callable[[Scan], Scan]) -> Callable[[str], PreparationStep]:
-    return lambda _: PreparationStep(f"scan = pt.preparation.{name}(scan)", function)
-
-
-def _flip(text: str) -> PreparationStep:
-    axes = text.strip()
-    return PreparationStep(f"scan = pt.preparation.flip(scan, {axes!r})", lambda scan: preparation.flip(scan, axes))
+def _real(function: str, argument: str, factor: float = 1.0) -> Callable[[str], PrepareStep]:
+    return lambda text: _step(function, **{argument: _number(text, "a number", float) * factor})
 
 
 def _number(text: str, expected: str, kind: Callable[[str], Any]) -> Any:
@@ -74,23 +46,14 @@ def _number(text: str, expected: str, kind: Callable[[str], Any]) -> Any:
 
 
 KINDS = (
-    PreparationKind("centre", "", "", _centre),
-    PreparationKind("crop", "window [pixels]", "128", _whole("crop", preparation.crop)),
-    PreparationKind("bin", "factor", "2", _whole("bin", preparation.bin)),
-    PreparationKind("pad", "window [pixels]", "256", _whole("pad", preparation.pad)),
-    PreparationKind("subtract dark", "level [counts]", "1", _real("subtract_dark", preparation.subtract_dark)),
-    PreparationKind(
-        "remove counts below", "threshold [counts]", "1", _real("remove_negatives", preparation.remove_negatives)
-    ),
-    PreparationKind("flip patterns", "axes: y, x or yx", "y", _flip),
-    PreparationKind("transpose patterns", "", "", _plain("transpose", preparation.transpose)),
-    PreparationKind(
-        "rotate positions",
-        "angle [degrees]",
-        "90",
-        _real("rotate_positions", preparation.rotate_positions, math.pi / 180),
-    ),
-    PreparationKind(
-        "swap y and x of positions", "", "", _plain("transpose_positions", preparation.transpose_positions)
-    ),
+    PreparationKind("centre", "", "", lambda _: _step("centre", patterns=MEAN_OF)),
+    PreparationKind("crop", "window [pixels]", "128", _whole("crop", "window")),
+    PreparationKind("bin", "factor", "2", _whole("bin", "factor")),
+    PreparationKind("pad", "window [pixels]", "256", _whole("pad", "window")),
+    PreparationKind("subtract dark", "level [counts]", "1", _real("subtract_dark", "dark")),
+    PreparationKind("remove counts below", "threshold [counts]", "1", _real("remove_negatives", "threshold")),
+    PreparationKind("flip patterns", "axes: y, x or yx", "y", lambda text: _step("flip", axes=text.strip())),
+    PreparationKind("transpose patterns", "", "", lambda _: _step("transpose")),
+    PreparationKind("rotate positions", "angle [degrees]", "90", _real("rotate_positions", "angle", math.pi / 180)),
+    PreparationKind("swap y and x of positions", "", "", lambda _: _step("transpose_positions")),
 )

@@ -27,6 +27,8 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
     if status.update:
         epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
     parts = [epoch]
+    if len(status.stages) > 1:
+        parts.append(f"stage <b>{status.stage + 1}</b> of {len(status.stages)}")
     if epochs:
         parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
     if status.checkpoint_epoch is not None:
