@@ -113,7 +113,10 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns."""
+    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns.
+
+    opened: how `load` opened it: the file, the options besides it, and the names of those that were arrays.
+    """
     file = _file_of(scan.frames)
     # The motion belongs to the positions; without one, the digest is that of earlier versions.
     places = [scan.positions] if scan.motion is None else [scan.positions, scan.motion]
@@ -124,6 +127,10 @@ def identity(scan: Scan) -> dict[str, Any]:
         "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
         "file": None if file is None else str(file),
+        "is_far_field": scan.is_far_field,
+        "opened": {}
+        if scan.loaded is None
+        else {"path": scan.loaded.path, "given": scan.loaded.given, "arrays": list(scan.loaded.arrays)},
     }
 
 

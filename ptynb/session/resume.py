@@ -17,7 +17,7 @@ from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
-from ptynb.io.checkpoint_file import identity, load_state
+from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
 from ptynb.io.load import load
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction
@@ -216,15 +216,7 @@ def resume(
     path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path
     state = load_state(start)
-    if scan is None:
-        file = state.scan.get("file")
-        if file is None:
-            raise FileError(
-                f"{start} is a checkpoint of the scan '{state.scan.get('name')}', which was in no file; make that "
-                "scan, and pass it: resume(path, scan).",
-                code="scan.not-in-file",
-            )
-        scan = load(file)
+    scan = _scan_of(state, start) if scan is None else scan
     if checkpointing is None:
         inside = checkpoint_branches.root_of(start.absolute().parent).parent == default_folder()
         checkpointing = Checkpointing() if inside else Checkpointing(folder=start.absolute().parent)
@@ -232,3 +224,20 @@ def resume(
     return Reconstruction._from_state(
         start, state, scan, chosen, cluster, device, timeout, extensions, checkpointing, on_failure
     )
+
+
+def _scan_of(state: ReconstructionState, start: Path) -> Scan:
+    """Load the scan of a checkpoint with the options of the run."""
+    opened: dict[str, Any] = state.scan.get("opened", {})  # older checkpoints have only the file of the patterns
+    file = opened.get("path") or state.scan.get("file")
+    if file is None or opened.get("arrays"):
+        why = "which was in no file" if file is None else f"opened with {' and '.join(opened['arrays'])} as arrays"
+        raise FileError(
+            f"{start} is a checkpoint of the scan '{state.scan.get('name')}', {why}; make that scan, and pass it: "
+            "resume(path, scan).",
+            code="scan.not-in-file",
+        )
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in opened.get("given", {}).items()
+    }
+    return load(file, **given)
