@@ -199,7 +199,10 @@ def test_shadows_are_told_from_far_field_patterns() -> None:
         assert motion * scan.pixel_size[0] == pytest.approx(1, abs=0.05)
     far = [far_field(seed, background) for seed in range(4) for background in (0.0, 5.0)]
     far += [pt.simulate(patterns=64, window=48, modes=3, seed=1), pt.simulate(patterns=64, window=48, photons=2e3)]
-    assert [motion_of(scan) for scan in far] == [None] * len(far)
+    scan = shadows()
+    order = np.random.default_rng(0).permutation(16)
+    far += [dataclasses.replace(scan, positions=scan.positions[other]) for other in (order, np.arange(16)[::-1])]
+    assert [motion_of(scan) for scan in far] == [None] * len(far), "the last two move, but not as the positions do"
 
 
 def test_shadows_in_the_cone_of_a_defocused_probe_are_no_near_field() -> None:
