@@ -37,7 +37,7 @@ class ScanTab(Whole):
         self._place = ipywidgets.VBox(layout=free())
         super().__init__([row, self._options, self._facts, self._place], layout=free())
         if desk.scan is not None:
-            self._show(desk.scan)
+            self.show(desk.scan)
 
     def _put_load(self) -> None:
         self._actions.put(self._open)
@@ -68,10 +68,11 @@ class ScanTab(Whole):
             raise
         put(self._facts, "")
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
-        self._show(scan)
+        self.show(scan)
         self._desk.scan = scan
 
-    def _show(self, scan: Scan) -> None:
+    def show(self, scan: Scan) -> None:
+        """Show the inspection of a scan."""
         before = self._inspect
         self._inspect = inspect(scan)
         self._inspect.tell = self._desk.tell

@@ -199,6 +199,11 @@ class Study:
         return self._active_groups > 0
 
     @property
+    def varies_scan(self) -> bool:
+        """Whether trials have scans of their own; `scan_of` returns them."""
+        return self._task.scan_function is not None or any(group_of(name) is not None for name in self.ranges)
+
+    @property
     def trials(self) -> tuple[TunedTrial, ...]:
         """All trials, including running ones, in the order of their numbers."""
         with self._changed:
@@ -448,7 +453,7 @@ class Study:
     def _about_scan(self) -> dict[str, Any]:
         """Return what the scans of trials are made of, if the study varies them."""
         scan, function = self._task.scan, self._task.scan_function
-        if function is None and all(group_of(name) is None for name in self.ranges):
+        if not self.varies_scan:
             return {}
         made = {"scan's digest": scan.metadata_digest}
         if scan.loaded is not None:

@@ -21,7 +21,7 @@ from ptynb.tuning.scan_variants import ScanFunction, variant
 from ptynb.tuning.trial_score import Metric, frc_score, of_function
 
 POLL_SECONDS = 0.05
-PICTURE_PIXELS = 96
+PICTURE_PIXELS = 128
 
 EpochReport = Callable[[int, float], bool]
 """Function of the number and the loss of an epoch; returns whether the trial is hopeless."""

@@ -267,3 +267,22 @@ def test_a_package_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     with raises("package.not-installed", "pip install cmaes", "use the sampler 'tpe'"):
         tune(SIMULATED, {"probe.learning_rate": pt.between(1e-3, 1e-1)}, tmp_path, sampler="cmaes")
     assert tune(SIMULATED, {"batch": (8, 12)}, tmp_path, sampler="tpe", trials=1, epochs=1).done == 1
+
+
+def test_engines_read_the_scans_of_their_trials(file: Path, tmp_path: Path, cluster: pt.Cluster) -> None:
+    ranges = {"load.rotation": (0.0, 0.3)}
+    study = pt.tune(
+        pt.load(file),
+        pt.Settings(batch=12),
+        ranges,
+        cluster,
+        sampler="grid",
+        epochs=3,
+        pruner="none",
+        study=tmp_path / "study.journal",
+    )
+    study.wait()
+    assert {trial.ranks for trial in study.trials} == {(0,), (1,)}
+    for trial in study.trials:
+        scan, settings = study.scan_of(trial.number), study.settings_of(trial.number)
+        assert trial.score == pytest.approx(last_loss(scan, settings, 3), rel=1e-5)
