@@ -77,7 +77,7 @@ def test_the_right_rotation_is_found_and_its_trial_is_repeated_from_the_record(f
 
 
 def test_the_first_trial_has_the_values_of_the_scan(file: Path, tmp_path: Path) -> None:
-    scan = pt.load(file, energy=ENERGY)
+    scan = pt.load(file, energy=ENERGY, clip_negative=True)
     ranges = {
         "load.distance": pt.between(1.5, 2.5),
         "load.energy": pt.between(0.9 * ENERGY, 1.1 * ENERGY),
@@ -98,6 +98,8 @@ def test_the_first_trial_has_the_values_of_the_scan(file: Path, tmp_path: Path) 
     assert first.score == last_loss(scan, study.settings, 3)
     assert second.values["load.distance"] != first.values["load.distance"]
     opened = study.scan_of(2)
+    assert opened.clip_negative, "an option that is not varied stays"
+    assert opened.geometry.energy == pytest.approx(second.values["load.energy"])  # type: ignore[union-attr]
     assert opened.geometry.detector_pixel == (second.values["load.detector_pixel"],) * 2  # type: ignore[union-attr]
 
 
