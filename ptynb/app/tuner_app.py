@@ -13,6 +13,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import usual_ranges
+from ptynb.tuning.scan_variants import ScanFunction
 from ptynb.tuning.study import Study, tune
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.shared_widgets import Whole
@@ -23,7 +24,8 @@ class Tuning(Whole):
     """A form with ticks, and trials below it; see `tuner`.
 
     scan, cluster: of the next study; they may be set later, and a study needs a scan. form: provides settings and
-    ranges. tuner: the trials; `tuner.study` is the study.
+    ranges. tuner: the trials; `tuner.study` is the study. picked_scan: the scan of the trial that was used last, if the
+    study varied the scan; without a scan_function the next study begins with it.
     """
 
     def __init__(
@@ -35,11 +37,19 @@ class Tuning(Whole):
         form: SettingsForm | None = None,
         metrics: Mapping[str, Callable[[Result], float]] | None = None,
         use: Callable[[Settings], Any] | None = None,
+        use_scan: Callable[[Scan], Any] | None = None,
+        scan_function: ScanFunction | None = None,
     ) -> None:
         """form: a form that is shown elsewhere; None: creates one above the trials."""
-        self._scan, self.cluster = scan, cluster
+        self._scan, self.cluster, self._scan_function = scan, cluster, scan_function
+        self.picked_scan: Scan | None = None
         self.form = SettingsForm(settings, ticks=True, scan=scan) if form is None else form
-        self.tuner = Tuner(self._tune, self._ranges, use=use or self._use, metrics=metrics)
+        self.tuner = Tuner(
+            self._tune, self._ranges, use=use or self._use, use_scan=use_scan or self._use_scan, metrics=metrics
+        )
+        if scan_function is not None:
+            self.tuner.scan_name = "picked_scan"
+            self.tuner.more = f", scan_function={getattr(scan_function, '__name__', 'scan_function')}"
         shown = [self.tuner]
         if form is None:
             hint = "Tick the settings to tune. By default learning rates are tuned."
@@ -78,9 +88,20 @@ class Tuning(Whole):
             self.form.tell = tell
 
     def _ranges(self) -> Mapping[str, Any]:
-        return self.form.ranges() or usual_ranges(self.form.settings)
+        """Return those of ticked settings; of the learning rates, if neither settings nor the scan are to be tuned."""
+        alone = not self.tuner.scan_ranges.value.strip()
+        return self.form.ranges() or (usual_ranges(self.form.settings) if alone else {})
 
-    def _tune(self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None) -> Study:
+    def _tune(
+        self,
+        ranges: Mapping[str, Any],
+        *,
+        trials: int,
+        epochs: int,
+        metric: Metric,
+        study: str | None,
+        sampler: str,
+    ) -> Study:
         if self.scan is None:
             raise InvalidValueError(
                 "There is no scan, and each trial reconstructs one; load a scan first.", code="workbench.no-scan"
@@ -95,10 +116,17 @@ class Tuning(Whole):
             epochs=epochs,
             metric=metric,  # type: ignore[arg-type]  # checked there
             study=study,
+            sampler=sampler,  # type: ignore[arg-type]  # checked there
+            scan_function=self._scan_function,
         )
 
     def _use(self, settings: Settings) -> None:
         self.form.settings = settings
+
+    def _use_scan(self, scan: Scan) -> None:
+        self.picked_scan = scan
+        if self._scan_function is None:  # which would be applied to its own result in the next study
+            self.scan = scan
 
 
 def tuner(
@@ -109,8 +137,10 @@ def tuner(
     form: SettingsForm | None = None,
     metrics: Mapping[str, Callable[[Result], float]] | None = None,
     use: Callable[[Settings], Any] | None = None,
+    use_scan: Callable[[Scan], Any] | None = None,
+    scan_function: ScanFunction | None = None,
 ) -> Tuning:
-    """Return a widget that tunes settings in selected ranges and shows the trials, as `tune` does.
+    """Return a widget that tunes settings and values of the scan in ranges and shows the trials, as `tune` does.
 
     It is displayed if it is the last expression of a notebook cell.
 
@@ -127,11 +157,18 @@ def tuner(
     metrics : mapping of str to callable, optional
         Functions of a `Result` to choose besides the loss and the Fourier ring correlation, by the name to show.
     use : callable, optional
-        Called with the settings of the best trial after a click on "Use best"; None: the form shows them.
+        Called with the settings of the picked trial after a click on "Use"; None: the form shows them.
+    use_scan : callable, optional
+        Called with the scan of that trial, if the study varies the scan; None: `picked_scan` is set to it, and the next
+        study has it, unless there is a `scan_function`.
+    scan_function : callable, optional
+        Function that makes the scans of trials, as for `tune`.
 
     Returns
     -------
     Tuning
         The widget; its `study` is the `Study`, which continues when the widget is closed.
     """
-    return Tuning(scan, settings, cluster, form=form, metrics=metrics, use=use)
+    return Tuning(
+        scan, settings, cluster, form=form, metrics=metrics, use=use, use_scan=use_scan, scan_function=scan_function
+    )

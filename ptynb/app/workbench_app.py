@@ -50,7 +50,7 @@ class Workbench(Whole):
         self._compare_tab = CompareTab(self._desk, self._actions)
         self._form = settings_form(scan, self._desk.settings, cluster)
         self._form.tell = self._desk.tell
-        self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings)
+        self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings, use_scan=self._take_scan)
         self._tuning.tuner.tell = self._desk.tell  # its form is updated from the other one
         for form in (self._form.form, self._tuning.form):
             self._listen(form)
@@ -121,6 +121,11 @@ class Workbench(Whole):
         for form in (self._form.form, self._tuning.form):
             if form is not source and form.settings != settings:
                 form.settings = settings
+
+    def _take_scan(self, scan: Scan) -> None:
+        """Make the scan of a trial that of the workbench."""
+        self._scan_tab.show(scan)
+        self._desk.scan = scan
 
     def _follow(self, what: str) -> None:
         if what == "lines":

@@ -137,6 +137,28 @@ class NearField:
         """
         return self.detector_pixel[0] / self.magnification, self.detector_pixel[1] / self.magnification
 
+    def fresnel_number(self, sides: tuple[int, int] = (1, 1)) -> tuple[float, float]:
+        """Return Fresnel numbers (n p)² / (λ z), with object pixel p and effective distance z.
+
+        Features of n pixels are sharp edges in a pattern if it is far above 1, and diffract over the whole of their
+        surroundings if it is far below 1.
+
+        Parameters
+        ----------
+        sides : (int, int), default (1, 1)
+            Size (y, x) of the feature [pixels].
+
+        Returns
+        -------
+        (float, float)
+            Fresnel numbers (y, x).
+        """
+        y, x = (
+            (n * p) ** 2 / (self.wavelength * self.effective_distance)
+            for n, p in zip(sides, self.object_pixel(sides), strict=True)
+        )
+        return y, x
+
     @property
     def energy(self) -> float:
         """Photon energy [eV]."""

@@ -14,13 +14,14 @@ TrialState = Literal["running", "complete", "pruned", "failed", "stopped"]
 class TunedTrial:
     """One reconstruction of a study.
 
-    number: 1 for the first. values: by the settings' dotted names.
+    number: 1 for the first. values: by dotted names, of settings and of the scan.
     state: "stopped" if it was running when the study, or its kernel, ended: its values are tried again.
     score: the quantity to minimise; None if the trial did not complete.
     losses: of its epochs (of its first half's, if halves are compared).
     seconds: duration [s].
     ranks: those of its engines; empty: in the notebook's process.
     picture: the object's phase, reduced; None if there is none.
+    scan: `metadata_digest` of its scan, if values of the scan were tried.
     reason: why it was pruned, failed or stopped; lines after the first are details.
     """
 
@@ -32,6 +33,7 @@ class TunedTrial:
     seconds: float = 0.0
     ranks: tuple[int, ...] = ()
     picture: Picture | None = None
+    scan: str = ""
     reason: str = ""
 
     def __repr__(self) -> str:

@@ -48,6 +48,7 @@ SCAN_FACTS = {
     "window": "size of the patterns",
     "positions": "positions",
     "sample": "patterns",
+    "is_far_field": "geometry (near or far field)",
 }
 """Entries of a scan's identity that a checkpoint must match, and how an error message names them."""
 
@@ -367,7 +368,8 @@ class Loop:
 
     def _check_state(self, state: ReconstructionState) -> None:
         """Raise InvalidValueError if the state belongs to another scan, or to a model with other components."""
-        own, other = dict(self.scan), {"sample": self.scan["sample"], **state.scan}  # older states have no sample
+        own = dict(self.scan)
+        other = {name: own[name] for name in ("sample", "is_far_field")} | state.scan  # older states lack these
         differ = [word for name, word in SCAN_FACTS.items() if own[name] != other.get(name)]
         if not math.isclose(own["counts"], other.get("counts", math.nan), rel_tol=1e-9):
             differ.append("sum of all counts")

@@ -115,7 +115,8 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 def identity(scan: Scan) -> dict[str, Any]:
     """Return the identity of a scan: name, number of patterns, window, digests of positions and patterns.
 
-    With it are the file, the options with which it was loaded, and its preparation, if known.
+    opened: how `load` opened it: the file, the options besides it, and the names of those that were arrays.
+    preparation: its recorded steps of preparation, if there are any.
     """
     file = _file_of(scan.frames)
     # The motion belongs to the positions; without one, the digest is that of earlier versions.
@@ -127,7 +128,10 @@ def identity(scan: Scan) -> dict[str, Any]:
         "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
         "file": None if file is None else str(file),
-        **({} if scan.loaded is None else {"given": scan.loaded.given}),
+        "is_far_field": scan.is_far_field,
+        "opened": {}
+        if scan.loaded is None
+        else {"path": scan.loaded.path, "given": scan.loaded.given, "arrays": list(scan.loaded.arrays)},
         **({"preparation": [*scan.preparation]} if scan.preparation else {}),
     }
 

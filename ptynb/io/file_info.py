@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
 from ptynb.io.hdf5_file import own
-from ptynb.io.load import assemble, check_patterns, find, missing, opened
+from ptynb.io.load import assemble, check_patterns, find, missing, opened, positions_in_metres, positions_in_pixels
 from ptynb.io.reading.packed_patterns import PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Missing
 from ptynb.io.reading.safe_reading import mapped
+from ptynb.io.reading.shadow_motion import shadow_motion
 from ptynb.io.result_file import FORMAT as RESULT
 from ptynb.io.scan_file import FORMAT as SCAN
 from ptynb.io.scan_file import read_scan
@@ -28,6 +30,8 @@ from ptynb.table import Table, Tabular
 
 QUICK = 2**26
 """Limit of the bytes of patterns that are unpacked to check them; more would take too long for `info`."""
+PARALLEL = 0.03
+"""Deviation of a measured magnification from 1 that a parallel beam may have."""
 PTYNB_OWN = {
     RESULT: ("a result of ptynb", "result = ptynb.load_result({path!r})"),
     CHECKPOINT: ("a checkpoint of ptynb", "recon = ptynb.resume({path!r})"),
@@ -155,12 +159,15 @@ def info(path: str | Path, options: LoadOptions) -> FileInfo:
 def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo:
     lacks = missing(record, options)
     problem, facts, remarks = None, tuple(_facts(record, options)), record.notes
-    unpack = True
+    arguments, unpack = options.arguments, True
+    if record.near_field and not options.is_near_field:
+        arguments |= {"geometry": "near field"}
     try:
         if isinstance(record.frames, PackedFrames) and record.frames.nbytes > QUICK:
             unpack, remarks = False, (*remarks, f"{record.frames.note} None of them was read.")
             record.frames.check()
         if not lacks:
+            remarks += _shadows(record, options, path)
             scan = assemble(record, options, path, unpack)
             facts += tuple(_derived(scan))
             remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
@@ -168,7 +175,32 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
             remarks += check_patterns(record.frames, record.frames.read)
     except ValueError as error:
         problem = str(error)
-    return FileInfo(str(path), record.format, facts, lacks, remarks, problem, _line(path, options.arguments, lacks))
+    return FileInfo(str(path), record.format, facts, lacks, remarks, problem, _line(path, arguments, lacks))
+
+
+def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[str, ...]:
+    """Return a remark if patterns that are read as far field look like shadows of the near field."""
+    distance = options.distance or record.distance
+    pixel = options.detector_pixel or record.detector_pixel
+    known = distance is not None and pixel is not None and not positions_in_pixels(record, options)
+    if options.is_near_field or record.near_field or not known or isinstance(record.frames, PackedFrames):
+        return ()
+    assert record.frames is not None
+    assert distance is not None
+    assert pixel is not None
+    mask = record.mask if record.mask is not None and record.mask.shape == record.frames.shape[1:] else None
+    motion = shadow_motion(record.frames, positions_in_metres(record, options, path), mask)
+    if motion is None:
+        return ()
+    magnification = motion * float(np.mean(pixel))
+    words = "geometry='near field'"
+    if magnification > 1 + PARALLEL:
+        words += f", focus_to_sample={distance / (magnification - 1):.3g}"
+    return (
+        "The patterns look like shadows of the near field: they are bright up to the corners of the detector, and move "
+        f"with the positions, by a pixel in {1 / motion:.3g} m (magnification {magnification:.3g}). If they are, give "
+        f"{words}, with the distance that was measured.",
+    )
 
 
 def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
@@ -194,7 +226,11 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         place = "given" if options.beam is not None else _place(record, "wavelength") or _place(record, "energy")
         if wavelength is not None:
             yield Fact("wavelength", f"{wavelength:.6g}", "m", place)
-        for name, unit in (("distance", "m"), ("detector_pixel", "m"), ("angular_pixel", "rad")):
+        if record.near_field or options.is_near_field:
+            place = "given" if options.is_near_field else record.near_field
+            yield Fact("geometry", "near field", "", place)
+        names = [("distance", "m"), ("detector_pixel", "m"), ("angular_pixel", "rad")]
+        for name, unit in (*names, *([("focus_to_sample", "m")] if options.is_near_field else [])):
             yield from _one(record, options, name, unit)
     if options.motion is not None:
         yield Fact("motion", "as given", options.units, "given")
@@ -238,11 +274,21 @@ def _spanned(positions: Any, unit: str, place: str) -> Fact:
 
 def _derived(scan: Scan) -> Iterator[Fact]:
     """Yield derived values."""
+    if isinstance(scan.geometry, NearField):
+        yield from _of_shadows(scan.geometry, scan.pattern_shape)
     if scan.pixel_size is not None:
         yield Fact("object pixel", " x ".join(f"{side:.6g}" for side in scan.pixel_size), "m", "computed")
     if len(scan) > 1:
         frame = scan.object_frame(0)
         yield Fact("object", f"{frame.shape[0]} x {frame.shape[1]}", "object pixels", "computed")
+
+
+def _of_shadows(geometry: NearField, window: tuple[int, int]) -> Iterator[Fact]:
+    beam = "parallel beam" if math.isinf(geometry.focus_to_sample) else "beam from a focus"
+    yield Fact("magnification", f"{geometry.magnification:.6g}, {beam}", "", "computed")
+    yield Fact("effective distance", f"{geometry.effective_distance:.6g}", "m", "computed")
+    numbers = _shown(geometry.fresnel_number()), _shown(geometry.fresnel_number(window))
+    yield Fact("Fresnel number", f"{numbers[0]} of a pixel, {numbers[1]} of the window", "", "computed")
 
 
 def _of_geometry(geometry: AnyGeometry) -> Iterator[Fact]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from ptynb.data.geometry import Geometry, energy_from_wavelength, metres_to_pixels
+from ptynb.data.geometry import Geometry, NearField, energy_from_wavelength, metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbWarning
@@ -54,7 +54,17 @@ DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
 """Exceptions that h5py raises for damaged files."""
 FIRST_BYTES = 4096
 """Number of first bytes by which formats other than HDF5 are recognised."""
-LENGTHS = "wavelength", "energy", "voltage", "distance", "detector_pixel", "angular_pixel"
+GIVES_GEOMETRY = (
+    "wavelength",
+    "energy",
+    "voltage",
+    "distance",
+    "detector_pixel",
+    "angular_pixel",
+    "geometry",
+    "focus_to_sample",
+)
+"""Options that a file with a complete geometry excludes."""
 
 WAVELENGTHS = (1e-13, 2e-5)
 """[m]: electrons of some MeV to the far infrared."""
@@ -200,6 +210,12 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
             code="scan.missing-metadata",
         )
     assert record.frames is not None
+    if record.near_field and not options.is_near_field:
+        raise FileError(
+            f"{path} contains patterns of the near field (at {record.near_field}), and is opened as far field; give "
+            "geometry='near field'.",
+            code="scan.near-field",
+        )
     try:
         geometry = _geometry(record, options)
     except FileError:
@@ -207,11 +223,10 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
     except ValueError as error:
         raise FileError(f"{path}: {error}", code="scan.implausible-metadata") from None
     window = record.frames.shape[1:]
-    if isinstance(geometry, Geometry) and record.geometry is None:
+    if isinstance(geometry, Geometry | NearField) and record.geometry is None:
         _check_geometry(record, options, geometry, window, path)
     positions = _positions(record, options, path, geometry)
-    in_pixels = options.units == "pixels" if options.positions is not None else record.pixel_positions is not None
-    if geometry is not None and not in_pixels and min(window) > 0:
+    if geometry is not None and not positions_in_pixels(record, options) and min(window) > 0:
         _check_positions(positions, window, geometry.object_pixel(window), record, path)
     frames = record.frames
     if unpack and isinstance(frames, PackedFrames):
@@ -237,7 +252,7 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
     lacks: list[Missing] = []
     if record.frames is None:
         lacks.append(Missing("the patterns", "patterns='entry/data/data' (the name of their dataset)"))
-    in_pixels = options.units == "pixels" if options.positions is not None else record.pixel_positions is not None
+    in_pixels = positions_in_pixels(record, options)
     if options.positions is None and record.positions is None and record.pixel_positions is None:
         step = "step=(20e-9, 20e-9) (y, x) [m]"
         if options.raster is None and record.raster is None:
@@ -246,25 +261,32 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
             )
         elif options.step is None and record.step is None:
             lacks.append(Missing("the scan's step", step))
-    if record.geometry is not None or in_pixels:
+    if record.geometry is not None or (in_pixels and not options.is_near_field):
         return tuple(lacks)
     if options.beam is None and record.wavelength is None:
         lacks.append(
             Missing("the wavelength", "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]")
         )
-    if options.angular_pixel is None and (record.angular_pixel is None or options.detector_pixel or options.distance):
+    angle = options.angular_pixel
+    if angle is None and not (options.is_near_field or options.detector_pixel or options.distance):
+        angle = record.angular_pixel
+    if angle is None:
         if options.distance is None and record.distance is None:
             lacks.append(Missing("the distance to the detector", "distance=2.0 [m]"))
         if options.detector_pixel is None and record.detector_pixel is None:
-            lacks.append(
-                Missing("the detector's pixel size", "detector_pixel=(55e-6, 55e-6) (y, x) [m], or angular_pixel [rad]")
-            )
+            either = "" if options.is_near_field else ", or angular_pixel [rad]"
+            lacks.append(Missing("the detector's pixel size", f"detector_pixel=(55e-6, 55e-6) (y, x) [m]{either}"))
     return tuple(lacks)
+
+
+def positions_in_pixels(record: FileRecord, options: LoadOptions) -> bool:
+    """Whether the positions are given in object pixels, not in metres."""
+    return options.units == "pixels" if options.positions is not None else record.pixel_positions is not None
 
 
 def _geometry(record: FileRecord, options: LoadOptions) -> AnyGeometry | None:
     if record.geometry is not None:
-        extra = [name for name in LENGTHS if name in options.names]
+        extra = [name for name in GIVES_GEOMETRY if name in options.names]
         if extra:
             raise FileError(
                 f"The file contains a complete geometry; leave out {', '.join(extra)}.", code="argument.conflict"
@@ -273,6 +295,17 @@ def _geometry(record: FileRecord, options: LoadOptions) -> AnyGeometry | None:
     wavelength = record.wavelength if options.beam is None else options.beam
     distance = record.distance if options.distance is None else options.distance
     pixel = record.detector_pixel if options.detector_pixel is None else options.detector_pixel
+    if options.is_near_field:
+        focus = record.focus_to_sample if options.focus_to_sample is None else options.focus_to_sample
+        assert wavelength is not None
+        assert distance is not None
+        assert pixel is not None  # by `missing`
+        return NearField(
+            wavelength=wavelength,
+            focus_to_sample=math.inf if focus is None else focus,
+            sample_to_detector=distance,
+            detector_pixel=pixel,
+        )
     angle = options.angular_pixel
     if angle is None and options.distance is None and options.detector_pixel is None:
         angle = record.angular_pixel
@@ -281,6 +314,11 @@ def _geometry(record: FileRecord, options: LoadOptions) -> AnyGeometry | None:
     if wavelength is None or distance is None or pixel is None:
         return None
     return Geometry(wavelength=wavelength, distance=distance, detector_pixel=pixel)
+
+
+def positions_in_metres(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
+    """Return positions (pattern, yx) [m], if they are given in metres."""
+    return _positions(record, options, path, None)
 
 
 def _positions(
@@ -382,15 +420,16 @@ def _array(
 
 
 def _check_geometry(
-    record: FileRecord, options: LoadOptions, geometry: Geometry, window: tuple[int, int], path: Path
+    record: FileRecord, options: LoadOptions, geometry: Geometry | NearField, window: tuple[int, int], path: Path
 ) -> None:
     """Raise FileError for a wavelength, distance or pixel size of a file that is impossible; name the likely unit."""
     if options.beam is None:
         _check_beam(record, geometry.wavelength, path)
+    distance = geometry.distance if isinstance(geometry, Geometry) else geometry.sample_to_detector
     in_angles = options.angular_pixel is not None or record.angular_pixel is not None
-    if in_angles and options.distance is None and options.detector_pixel is None:
+    if isinstance(geometry, Geometry) and in_angles and options.distance is None and options.detector_pixel is None:
         return
-    lengths = [] if options.distance is not None else [("a distance to the detector", "distance", geometry.distance)]
+    lengths = [] if options.distance is not None else [("a distance to the detector", "distance", distance)]
     if options.detector_pixel is None:
         lengths += [("a detector pixel", "detector_pixel", size) for size in geometry.detector_pixel]
     for description, name, value in lengths:
@@ -402,9 +441,10 @@ def _check_geometry(
                 code="scan.implausible-metadata",
             )
     width = max(side * size for side, size in zip(window, geometry.detector_pixel, strict=True))
-    if width > 2 * WIDEST * geometry.distance and options.distance is None:
+    # A parallel beam may reach a detector of any width close behind the sample.
+    if isinstance(geometry, Geometry) and width > 2 * WIDEST * distance and options.distance is None:
         raise FileError(
-            f"{path} has a detector of {width:.3g} m at a distance of {geometry.distance:.3g} m"
+            f"{path} has a detector of {width:.3g} m at a distance of {distance:.3g} m"
             f"{_at(record, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
             "another unit: give distance= [m] or detector_pixel=(y, x) [m].",
             code="scan.implausible-metadata",

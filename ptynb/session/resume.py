@@ -18,7 +18,7 @@ from ptynb.engine.checkpoint_loading import plan_and_settings
 from ptynb.exceptions import ClusterError, FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
-from ptynb.io.checkpoint_file import identity, load_state
+from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.session.engines import ClusterEngines
@@ -220,22 +220,7 @@ def resume(
     path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path
     state = load_state(start)
-    if scan is None:
-        file = state.scan.get("file")
-        if file is None:
-            raise FileError(
-                f"{start} is a checkpoint of the scan '{state.scan.get('name')}', which was in no file; make that "
-                "scan, and pass it: resume(path, scan).",
-                code="scan.not-in-file",
-            )
-        try:
-            scan = prepare(load(file, **options_of(state.scan.get("given", {}))), state.scan.get("preparation", ()))
-        except ValueError as error:
-            raise FileError(
-                f"{start} is a checkpoint of {file}, which cannot be loaded and prepared as it was: {error} Prepare "
-                "it, and pass it: resume(path, scan).",
-                code="scan.not-in-file",
-            ) from error
+    scan = _scan_of(state, start) if scan is None else scan
     if checkpointing is None:
         inside = checkpoint_branches.root_of(start.absolute().parent).parent == default_folder()
         checkpointing = Checkpointing() if inside else Checkpointing(folder=start.absolute().parent)
@@ -249,3 +234,24 @@ def resume(
     return Reconstruction._from_state(
         start, state, scan, chosen, cluster, device, timeout, extensions, checkpointing, on_failure, None, plan
     )
+
+
+def _scan_of(state: ReconstructionState, start: Path) -> Scan:
+    """Load the scan of a checkpoint with the options and the preparation of the run."""
+    opened: dict[str, Any] = state.scan.get("opened", {})  # older checkpoints have only the file of the patterns
+    file = opened.get("path") or state.scan.get("file")
+    if file is None or opened.get("arrays"):
+        why = "which was in no file" if file is None else f"opened with {' and '.join(opened['arrays'])} as arrays"
+        raise FileError(
+            f"{start} is a checkpoint of the scan '{state.scan.get('name')}', {why}; make that scan, and pass it: "
+            "resume(path, scan).",
+            code="scan.not-in-file",
+        )
+    try:
+        return prepare(load(file, **options_of(opened.get("given", {}))), state.scan.get("preparation", ()))
+    except ValueError as error:
+        raise FileError(
+            f"{start} is a checkpoint of {file}, which cannot be loaded and prepared as it was: {error} Prepare "
+            "it, and pass it: resume(path, scan).",
+            code="scan.not-in-file",
+        ) from error

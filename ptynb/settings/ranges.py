@@ -1,4 +1,8 @@
-"""Ranges of settings that a study tries: intervals, or lists of choices."""
+"""Ranges of values that a study tries: intervals, or lists of choices.
+
+Values are settings, by their dotted names, or belong to the scan: "load.NAME" is an option of `ptynb.load`,
+"prepare.NAME" a field of `PreparationValues`, and "scan.NAME" an argument of a function of the user.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
-from ptynb.exceptions import SettingsError
+from ptynb.exceptions import PtynbError, SettingsError
+from ptynb.settings.base_models import SettingsModel
 from ptynb.settings.field_docs import kinds_in
+from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.settings import Settings
 from ptynb.text import quoted
+
+SCAN_GROUPS = ("load", "prepare", "scan")
+"""First parts of the names of values that belong to the scan."""
+
+
+class PreparationValues(SettingsModel):
+    """Values of the preparation that a study can try."""
+
+    crop: int | None = Field(
+        default=None, ge=4, le=8192, description="Side of the window that patterns are cropped to [pixels]"
+    )
+    bin: int = Field(default=1, ge=1, le=64, description="Side of the blocks of pixels that are summed [pixels]")
+    position_rotation: float = Field(
+        default=0.0, ge=-10, le=10, description="Rotation of the positions about their mean, from x towards y [rad]"
+    )
+    position_scale: float = Field(default=1.0, gt=0, le=1e6, description="Factor of the positions about their mean")
+
 
 Choice = bool | int | float | str | None
 
@@ -72,18 +95,43 @@ def between(low: float, high: float, *, log: bool = False) -> Between:
     return Between(low, high, log)
 
 
-def checked_ranges(settings: Settings, ranges: Mapping[str, Any]) -> dict[str, Range]:
+def checked_ranges(
+    settings: Settings, ranges: Mapping[str, Any], opened: LoadOptions | None = None
+) -> dict[str, Range]:
     """Validate ranges and return them by dotted name.
 
-    ranges: `between`, the tuple (low, high, log) for the same, or a sequence of choices. Raises SettingsError for the
-    first invalid one. Combinations of several settings are validated when they are tried.
+    ranges: `between`, the tuple (low, high, log) for the same, or a sequence of choices. opened: options with which
+    the scan was loaded; None: values of the scan are not supported. Raises SettingsError for the first invalid one.
+    Combinations of several values are validated when they are tried.
     """
     if not ranges:
         raise SettingsError(
             "ranges is empty; name at least one setting, as {'probe.learning_rate': pt.between(1e-4, 1e-1)}.",
             code="tuning.invalid-range",
         )
-    return {name: _checked(settings, name, given) for name, given in ranges.items()}
+    checked = {
+        name: _checked(settings, name, given)
+        if opened is None or group_of(name) is None
+        else _checked_of_scan(name, given)
+        for name, given in ranges.items()
+    }
+    first = {
+        name.removeprefix("load."): range.low if isinstance(range, Between) else range[0]
+        for name, range in checked.items()
+        if name.startswith("load.")
+    }
+    if opened is not None and first:
+        try:
+            LoadOptions.from_arguments({**opened.arguments, **first})
+        except PtynbError as error:
+            raise SettingsError(f"Options of load in ranges can't be used: {error}", code=error.code) from None
+    return checked
+
+
+def group_of(name: str) -> str | None:
+    """Return the group of a value that belongs to the scan, one of `SCAN_GROUPS`; None for a setting."""
+    first, _, rest = name.partition(".")
+    return first if rest and first in SCAN_GROUPS else None
 
 
 def value_of(settings: Settings, name: str) -> Any:
@@ -95,7 +143,7 @@ def value_of(settings: Settings, name: str) -> Any:
 
 
 def is_whole(name: str) -> bool:
-    """Whether a setting, given by its dotted name, takes whole numbers only."""
+    """Whether a value, given by its dotted name, is always a whole number."""
     kinds = {*kinds_in(_annotation(name))}
     return int in kinds and float not in kinds
 
@@ -114,6 +162,35 @@ def _checked(settings: Settings, name: str, given: Any) -> Range:
     values = (chosen.low, chosen.high) if isinstance(chosen, Between) else chosen
     for value in values:
         _check_value(settings, name, value)
+    return _of_its_kind(name, chosen)
+
+
+def _checked_of_scan(name: str, given: Any) -> Range:
+    chosen = _as_range(name, given)
+    group, _, field = name.partition(".")
+    if group == "scan":
+        return chosen
+    model = GROUP_MODELS[group]
+    if field not in model.model_fields:
+        raise SettingsError(
+            f"There is no {name}; expected one of {', '.join(f'{group}.{known}' for known in model.model_fields)}.",
+            code="settings.unknown-name",
+        )
+    values = (chosen.low, chosen.high) if isinstance(chosen, Between) else chosen
+    for value in values:
+        try:
+            model(**{field: value})
+        except SettingsError as error:
+            if any(problem["loc"][:1] == (field,) for problem in error.problems):  # others are of several options
+                raise SettingsError(f"The range of {name} can't be used: {error}", code=error.code) from None
+    return _of_its_kind(name, chosen)
+
+
+GROUP_MODELS: dict[str, type[BaseModel]] = {"load": LoadOptions, "prepare": PreparationValues}
+
+
+def _of_its_kind(name: str, chosen: Range) -> Range:
+    """Return an interval of whole numbers for a value that is one. Raises SettingsError if it is no number."""
     if isinstance(chosen, tuple):
         return chosen
     if not {int, float} & {*kinds_in(_annotation(name))}:
@@ -180,9 +257,12 @@ def _part(name: str) -> type[BaseModel] | None:
 
 
 def _annotation(name: str) -> Any:
-    """Return the type of a field by its dotted name."""
-    kind: Any = Settings
-    for part in name.split("."):
+    """Return the type of a value by its dotted name."""
+    group, _, field = name.partition(".")
+    if group == "scan":
+        return float
+    kind: Any = GROUP_MODELS.get(group, Settings)
+    for part in (field if group in GROUP_MODELS else name).split("."):
         kind = kind.model_fields[part].annotation
     return kind
 

@@ -1,7 +1,7 @@
-"""Studies: trials of settings on the engines of a cluster, one trial at a time on each group of engines.
+"""Studies: trials of settings and scans on the engines of a cluster, one trial at a time on each group of engines.
 
-A thread per group requests values (Optuna's tree-structured Parzen estimator; Bergstra et al., NIPS 24, 2011), runs a
-reconstruction with them, and records the outcome. An error in a trial ends that trial only.
+A thread per group requests values from a sampler (by default Optuna's tree-structured Parzen estimator; Bergstra et
+al., NIPS 24, 2011), runs a reconstruction with them, and records the outcome. An error in a trial ends that trial only.
 """
 
 from __future__ import annotations
@@ -14,19 +14,42 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.pruners import BasePruner, MedianPruner, NopPruner, PercentilePruner
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan, check_scan
 from ptynb.data.trial_record import TrialState, TunedTrial, best_of, value_text
-from ptynb.exceptions import ClusterError, ClusterStoppedError, EnginesBusyError, ReconstructionError, SettingsError
+from ptynb.exceptions import (
+    ClusterError,
+    ClusterStoppedError,
+    EnginesBusyError,
+    FileError,
+    ReconstructionError,
+    SettingsError,
+)
 from ptynb.io.checkpoint_dir import new_folder
 from ptynb.planning.memory import Room, Workload, refusal, room_for
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
-from ptynb.settings.ranges import Range, checked_ranges, value_of
+from ptynb.settings.ranges import Range, checked_ranges, group_of, value_of
 from ptynb.table import Table, duration
+from ptynb.tuning.scan_variants import (
+    OTHER_PATTERNS,
+    ScanFunction,
+    check_variants,
+    loaded_options,
+    present_values,
+)
+from ptynb.tuning.search_methods import (
+    PrunerName,
+    SamplerName,
+    check_methods,
+    grid_size,
+    make_pruner,
+    make_sampler,
+)
 from ptynb.tuning.trial import Task, run_trial
 from ptynb.tuning.trial_score import Metric, check_metric, metric_name
 from ptynb.tuning.trial_storage import StudyFile
@@ -45,7 +68,7 @@ class Study:
     task : Task
         What all trials have in common: scan, settings, cluster, device, epochs, metric, extensions.
     ranges : dict of str to Range
-        Ranges of the settings that are tried, by dotted name.
+        Ranges of the values that are tried, by dotted name.
     trials : int
         Total number of trials, including those in the file.
     engine_groups : list of tuple of int
@@ -54,8 +77,8 @@ class Study:
         File with all trials (a journal of Optuna).
     seed : int
         Seed of the suggested values.
-    prune : bool
-        Whether hopeless trials are stopped early.
+    sampler, pruner : str or object
+        As for `tune`.
 
     Attributes
     ----------
@@ -72,12 +95,15 @@ class Study:
         engine_groups: list[tuple[int, ...]],
         path: Path,
         seed: int,
-        prune: bool,
+        sampler: SamplerName | BaseSampler = "tpe",
+        pruner: PrunerName | BasePruner = "auto",
     ) -> None:
         self.settings, self.ranges, self.path = task.settings, ranges, path
         self.metric, self.epochs, self.wanted = metric_name(task.metric), task.epochs, trials
         self._task, self._engine_groups = task, engine_groups
-        self._seed, self._pruner = seed, _pruner(prune and "loss" not in ranges, task.metric, task.epochs)
+        comparable = not {"loss", *OTHER_PATTERNS} & {*ranges}
+        self._seed, self._sampler = seed, sampler
+        self._pruner = make_pruner(pruner if comparable else "none", task.metric == "loss", task.epochs)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -173,6 +199,11 @@ class Study:
         return self._active_groups > 0
 
     @property
+    def varies_scan(self) -> bool:
+        """Whether trials have scans of their own; `scan_of` returns them."""
+        return self._task.scan_function is not None or any(group_of(name) is not None for name in self.ranges)
+
+    @property
     def trials(self) -> tuple[TunedTrial, ...]:
         """All trials, including running ones, in the order of their numbers."""
         with self._changed:
@@ -191,12 +222,81 @@ class Study:
     @property
     def best_settings(self) -> Settings:
         """Settings of the best trial. Raises ReconstructionError if no trial is complete."""
+        return self._task.settings_of(self._complete_best().values)
+
+    @property
+    def best_scan(self) -> Scan:
+        """Scan of the best trial. Raises ReconstructionError if no trial is complete, and as `scan_of`."""
+        return self.scan_of(self._complete_best().number)
+
+    def settings_of(self, trial: int) -> Settings:
+        """Return the settings of a trial, such as one that was picked by its picture.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial, 1 for the first.
+
+        Returns
+        -------
+        Settings
+            The settings of the study with the values of the trial.
+
+        Raises
+        ------
+        SettingsError
+            If there is no such trial (code "argument.invalid-value").
+        """
+        return self._task.settings_of(self._trial(trial).values)
+
+    def scan_of(self, trial: int) -> Scan:
+        """Return the scan of a trial: opened and prepared as it was, if the study varies the scan.
+
+        With `settings_of` the trial can be reconstructed again.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial, 1 for the first.
+
+        Returns
+        -------
+        Scan
+            The scan.
+
+        Raises
+        ------
+        SettingsError
+            If there is no such trial (code "argument.invalid-value").
+        FileError
+            If the scan is not that of the trial any more (code "scan.other"), or cannot be opened.
+        """
+        record = self._trial(trial)
+        scan = self._task.scan_of(record.values)
+        if record.scan and scan.metadata_digest != record.scan:
+            raise FileError(
+                f"The scan of trial {trial} has other positions, mask, geometry or guesses than the trial had; "
+                "expected the same file and the same scan_function: restore them.",
+                code="scan.other",
+            )
+        return scan
+
+    def _trial(self, number: int) -> TunedTrial:
+        trials = self.trials
+        found = next((trial for trial in trials if trial.number == number), None)
+        if found is None:
+            raise SettingsError(
+                f"There is no trial {number!r}; the study has trials 1 to {len(trials)}.", code="argument.invalid-value"
+            )
+        return found
+
+    def _complete_best(self) -> TunedTrial:
         best = self.best
         if best is None:
             raise ReconstructionError(
                 "No trial is complete yet; wait() for one, or try other ranges.", code="tuning.no-complete-trial"
             )
-        return self.settings.with_values(best.values)
+        return best
 
     def __iter__(self) -> Iterator[TunedTrial]:
         """Yield finished trials, those in the file first, and wait for running ones."""
@@ -330,8 +430,9 @@ class Study:
             self._stopping.set()
 
     def _open_file(self) -> StudyFile:
-        present = {name: value_of(self.settings, name) for name in self.ranges}
-        fits = all(value in self.ranges[name] for name, value in present.items())
+        present = {name: value_of(self.settings, name) for name in self.ranges if group_of(name) is None}
+        present |= present_values(self._task.scan, self.ranges)
+        fits = self._sampler != "grid" and all(value in self.ranges[name] for name, value in present.items())
         rest = dict(flat(self.settings.model_dump(mode="json")))
         about = {
             "scan": self._task.scan.name,
@@ -340,9 +441,26 @@ class Study:
             "number of epochs": self.epochs,
             **{f"range of {name}": repr(range) for name, range in self.ranges.items()},
             **{name: value for name, value in rest.items() if name not in self.ranges},
+            **self._about_scan(),
         }
         startup = max(4, min(10, self.wanted // 3))
-        return StudyFile(self.path, about, self.ranges, present if fits else {}, self._pruner, self._seed, startup)
+
+        def sampler(known: int) -> BaseSampler:
+            return make_sampler(self._sampler, self.ranges, self._seed, known, startup)
+
+        return StudyFile(self.path, about, self.ranges, present if fits else {}, self._pruner, sampler)
+
+    def _about_scan(self) -> dict[str, Any]:
+        """Return what the scans of trials are made of, if the study varies them."""
+        scan, function = self._task.scan, self._task.scan_function
+        if not self.varies_scan:
+            return {}
+        made = {"scan's digest": scan.metadata_digest}
+        if scan.loaded is not None:
+            made |= {"scan's file": scan.loaded.path, "scan's options": repr(scan.loaded.given)}
+        if function is not None:
+            made["scan function"] = getattr(function, "__qualname__", type(function).__name__)
+        return made
 
 
 def _engine_groups(cluster: Cluster | None, engines: int) -> list[tuple[int, ...]]:
@@ -362,18 +480,6 @@ def _engine_groups(cluster: Cluster | None, engines: int) -> list[tuple[int, ...
     return [tuple(range(first, first + engines)) for first in range(0, len(cluster) - engines + 1, engines)]
 
 
-def _pruner(prune: bool, metric: Metric, epochs: int) -> BasePruner:
-    """Compare trials by their losses, from a fifth of the epochs on.
-
-    With another score a loss above the median may have a good score: only the worst quarter is stopped then.
-    """
-    if not prune:
-        return NopPruner()
-    if metric == "loss":
-        return MedianPruner(n_startup_trials=4, n_warmup_steps=epochs // 5)
-    return PercentilePruner(75.0, n_startup_trials=4, n_warmup_steps=epochs // 5)
-
-
 def tune(
     scan: Scan,
     settings: Settings,
@@ -386,14 +492,16 @@ def tune(
     engines_per_trial: int = 1,
     study: str | Path | None = None,
     seed: int = 0,
-    prune: bool = True,
+    sampler: SamplerName | BaseSampler = "tpe",
+    pruner: PrunerName | BasePruner = "auto",
+    scan_function: ScanFunction | None = None,
     device: str = "auto",
     extensions: Sequence[Any] = (),
 ) -> Study:
-    """Search for good settings by trials on all engines at once; returns at once.
+    """Search for good settings, and for a good description of the scan, by trials on all engines at once.
 
-    A trial that fails, or loses an engine, does not end the study; lost engines are replaced. The first trial has the
-    values of `settings` if they lie in the ranges.
+    It returns at once. A trial that fails, or loses an engine, does not end the study; lost engines are replaced. The
+    first trial has the values of `settings` and of the scan if they lie in the ranges.
 
     Parameters
     ----------
@@ -404,6 +512,10 @@ def tune(
     ranges : Mapping of str to Range
         Dotted name of a setting -> `pt.between(low, high, log=True)` or a tuple of choices:
         `{"probe.learning_rate": pt.between(1e-4, 1e-1, log=True), "batch": (8, 16, 32)}`.
+        "load.NAME" is an option of `pt.load`, with which the file of the scan is opened again: `"load.distance":
+        pt.between(0.9, 1.1)`, also "load.rotation", "load.energy", "load.detector_pixel". "prepare.NAME" is a step of
+        preparation: "prepare.crop", "prepare.bin" [pixels], "prepare.position_rotation" [rad],
+        "prepare.position_scale". "scan.NAME" is an argument of `scan_function`.
     cluster : Cluster, optional
         Engines for the trials; without a cluster they run one after another in this process.
     trials : int, default 20
@@ -421,9 +533,19 @@ def tune(
         by default a new one in ptynb's folder of checkpoints.
     seed : int, default 0
         Seed of the suggested values.
-    prune : bool, default True
-        Whether trials whose loss is above the median of the others (for another metric: in the last quarter) are
-        stopped early.
+    sampler : {"tpe", "random", "grid", "gp", "cmaes"} or optuna.samplers.BaseSampler, default "tpe"
+        How values are suggested: tree-structured Parzen estimator, independent random values, all combinations of
+        choices (which end the study), Gaussian process, covariance matrix adaptation (which requires the package
+        cmaes), or a sampler of Optuna. It may be another one when a study is continued.
+    pruner : {"auto", "none", "median", "halving", "hyperband"} or optuna.pruners.BasePruner, default "auto"
+        Which trials are stopped early, by their losses: those above the median of the others (auto; for another
+        metric those in the last quarter), none, those above the median, successive halving, Hyperband, or a pruner of
+        Optuna. None where losses are not comparable, because ranges contain the loss, "prepare.crop" or
+        "prepare.bin".
+    scan_function : callable, optional
+        Function that returns the scan of a trial, called with the scan, after its options and steps of preparation,
+        and with the values of "scan.NAME" as keyword arguments: for a defocus, a convergence angle, or preparation
+        that is always the same. It must return the same scan for the same values.
     device : str, default "auto"
         Device, as for `Reconstruction`.
     extensions : Sequence, optional
@@ -437,7 +559,8 @@ def tune(
     Raises
     ------
     SettingsError
-        If a range (code "tuning.invalid-range") or another argument is invalid.
+        If a range (code "tuning.invalid-range") or another argument is invalid, or the scan cannot be opened again
+        with other options (code "scan.not-in-file").
     FileError
         If the file belongs to another study ("tuning.different-study"), is in use, damaged, or cannot be written.
     ReconstructionError
@@ -448,7 +571,16 @@ def tune(
             raise SettingsError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
     check_scan(scan)
     check_metric(metric)
-    valid_ranges = checked_ranges(settings, ranges)
+    valid_ranges = checked_ranges(settings, ranges, loaded_options(scan))
+    check_variants(scan, valid_ranges, scan_function)
+    check_methods(sampler, pruner, valid_ranges)
+    others = [name for name in OTHER_PATTERNS if name in valid_ranges]
+    if others and not callable(metric):
+        raise SettingsError(
+            f"ranges contains {others[0]} and metric is {metric!r}, but losses and correlations of different patterns "
+            "are not comparable; use a function of the Result as metric.",
+            code="argument.conflict",
+        )
     if metric == "loss" and "loss" in valid_ranges:
         raise SettingsError(
             "ranges contains loss and metric is 'loss', but values of different losses are not comparable; use the "
@@ -456,13 +588,14 @@ def tune(
             code="argument.conflict",
         )
     started = Study(
-        Task(scan, settings, cluster, device, epochs, metric, tuple(extensions)),
+        Task(scan, settings, cluster, device, epochs, metric, tuple(extensions), scan_function),
         valid_ranges,
-        trials=trials,
+        trials=min(trials, grid_size(valid_ranges)) if sampler == "grid" else trials,
         engine_groups=_engine_groups(cluster, engines_per_trial),
         path=new_folder(scan.name) / "tuning.journal" if study is None else Path(study).expanduser().absolute(),
         seed=seed,
-        prune=prune,
+        sampler=sampler,
+        pruner=pruner,
     )
     started.start()
     return started

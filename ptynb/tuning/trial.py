@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ptynb.analysis.half_scans import split_scan
@@ -16,10 +16,12 @@ from ptynb.data.trial_record import TrialState
 from ptynb.exceptions import ClusterStoppedError, ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
+from ptynb.settings.ranges import group_of
+from ptynb.tuning.scan_variants import ScanFunction, variant
 from ptynb.tuning.trial_score import Metric, frc_score, of_function
 
 POLL_SECONDS = 0.05
-PICTURE_PIXELS = 96
+PICTURE_PIXELS = 128
 
 EpochReport = Callable[[int, float], bool]
 """Function of the number and the loss of an epoch; returns whether the trial is hopeless."""
@@ -36,26 +38,46 @@ class Task:
     epochs: int
     metric: Metric
     extensions: tuple[Any, ...]
+    scan_function: ScanFunction | None = None
+
+    def settings_of(self, values: Mapping[str, Any]) -> Settings:
+        """Return the settings of a trial with these values."""
+        return self.settings.with_values({name: value for name, value in values.items() if group_of(name) is None})
+
+    def scan_of(self, values: Mapping[str, Any]) -> Scan:
+        """Return the scan of a trial with these values."""
+        return variant(self.scan, values, self.scan_function)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a trial; score: None unless it is complete."""
+    """Outcome of a trial; score: None unless it is complete. scan: as in `TunedTrial`."""
 
     state: TrialState
     score: float | None = None
     picture: Picture | None = None
     reason: str = ""
+    scan: str = ""
 
 
 def run_trial(
     task: Task, values: Mapping[str, Any], ranks: tuple[int, ...], report: EpochReport, stopping: threading.Event
 ) -> Outcome:
     """Reconstruct with these values on these engines (none: in this process); raises the error of a failure."""
-    settings = task.settings.with_values(values)
-    if task.metric == "frc":
-        return _of_halves(task, settings, ranks, report, stopping)
-    with _TrialRun(task, task.scan, settings, ranks) as run:
+    settings, scan = task.settings_of(values), task.scan_of(values)
+    outcome = (_of_halves if task.metric == "frc" else _of_whole)(task, scan, settings, ranks, report, stopping)
+    return outcome if scan is task.scan else replace(outcome, scan=scan.metadata_digest)
+
+
+def _of_whole(
+    task: Task,
+    scan: Scan,
+    settings: Settings,
+    ranks: tuple[int, ...],
+    report: EpochReport,
+    stopping: threading.Event,
+) -> Outcome:
+    with _TrialRun(task, scan, settings, ranks) as run:
         if ended := run.follow(report, stopping):
             return ended
         score = of_function(task.metric, run.recon.result) if callable(task.metric) else run.recon.epochs[-1].loss
@@ -63,12 +85,17 @@ def run_trial(
 
 
 def _of_halves(
-    task: Task, settings: Settings, ranks: tuple[int, ...], report: EpochReport, stopping: threading.Event
+    task: Task,
+    scan: Scan,
+    settings: Settings,
+    ranks: tuple[int, ...],
+    report: EpochReport,
+    stopping: threading.Event,
 ) -> Outcome:
     """Run two reconstructions of half the patterns each, with different seeds."""
     results: list[Result] = []
     picture = None
-    for half, seed in zip(split_scan(task.scan), (settings.seed, settings.seed + 1), strict=True):
+    for half, seed in zip(split_scan(scan), (settings.seed, settings.seed + 1), strict=True):
         with _TrialRun(task, half, settings.replace(seed=seed), ranks) as run:
             if ended := run.follow(report if not results else lambda *_: False, stopping):
                 return ended

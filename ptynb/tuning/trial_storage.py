@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -48,7 +49,8 @@ class StudyFile:
     """Trials of a study and the sampler that suggests the next one; not thread-safe, except for `close`.
 
     about: everything that scores depend on, as plain values; a file with other values raises FileError. first: values
-    of the first trial.
+    of the first trial; those that are missing are suggested. make_sampler: returns the sampler, for the number of
+    trials in the file.
     """
 
     def __init__(
@@ -58,8 +60,7 @@ class StudyFile:
         ranges: Mapping[str, Range],
         first: Mapping[str, Any],
         pruner: BasePruner,
-        seed: int,
-        startup: int,
+        make_sampler: Callable[[int], BaseSampler],
     ) -> None:
         self.path = path
         self.finished: list[TunedTrial] = []
@@ -71,11 +72,7 @@ class StudyFile:
                 self._study = _opened(path)
                 self._study.pruner = pruner
                 known = [trial for trial in self._study.trials if trial.state != TrialState.WAITING]
-                # The same seed would suggest the same values again.
-                sampler = optuna.samplers.TPESampler(
-                    seed=seed + len(known), n_startup_trials=startup, constant_liar=True
-                )
-                self._study.sampler = sampler
+                self._study.sampler = make_sampler(len(known))
             self._check(about)
             if not self._study.trials and first:
                 self._study.enqueue_trial(dict(first))
@@ -215,6 +212,7 @@ def _plain(trial: TunedTrial) -> dict[str, Any]:
         "seconds": trial.seconds,
         "places": trial.ranks,
         "picture": picture,
+        "scan": trial.scan,
         "reason": trial.reason,
     }
 
@@ -234,5 +232,6 @@ def _record(trial: FrozenTrial) -> TunedTrial:
         seconds=plain.get("seconds", 0.0),
         ranks=tuple(plain.get("places", ())),
         picture=picture,
+        scan=plain.get("scan", ""),
         reason=plain.get("reason", INTERRUPTED),
     )

@@ -14,7 +14,11 @@ from ptynb.table import duration
 ROWS = 40
 """Maximum number of trials in the table; all its pictures are sent to the browser after each trial."""
 PLOT_WIDTH, PLOT_HEIGHT = 240, 170
+PICTURES = 24
+"""Maximum number of trials among the pictures."""
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 14, 34
+PICTURE_WIDTH = 192
+"""Of the pictures that are shown side by side [px]."""
 BLUE, GREY = "#2f7fd0", "var(--jp-ui-font-color2,#616161)"
 
 
@@ -23,7 +27,7 @@ def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first:
     if not trials:
         return ""
     best = best_of(tuple(trials))
-    ordered = sorted(trials, key=_rank) if best_first else sorted(trials, key=lambda trial: -trial.number)
+    ordered = _ordered(trials, best_first)
     heads = ("trial", "object phase", *names, "score", "state", "epochs", "time", "engines")
     head = "".join(f'<th scope="col" style="text-align:left;padding:2px 10px">{html.escape(one)}</th>' for one in heads)
     rows = "".join(_row(trial, names, trial is best) for trial in ordered[:ROWS])
@@ -38,6 +42,15 @@ def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first:
     )
 
 
+def trial_pictures(trials: Sequence[TunedTrial], names: Sequence[str], best_first: bool = True) -> str:
+    """Return pictures of trials side by side, with scores and values; best first, or newest first."""
+    shown = [trial for trial in _ordered(trials, best_first) if trial.picture is not None]
+    best = best_of(tuple(trials))
+    figures = "".join(_figure(trial, names, trial is best) for trial in shown[:PICTURES])
+    more = f'<p style="margin:4px 0">and {len(shown) - PICTURES} more.</p>' if len(shown) > PICTURES else ""
+    return f'<div style="display:flex;flex-wrap:wrap;gap:10px;max-width:100%">{figures}</div>{more}' if shown else ""
+
+
 def score_plots(trials: Sequence[TunedTrial], ranges: Mapping[str, Range]) -> str:
     """Return plots of score over each parameter: dots: complete trials, star: the best one, ticks: pruned ones."""
     if not any(trial.score is not None for trial in trials):
@@ -46,6 +59,10 @@ def score_plots(trials: Sequence[TunedTrial], ranges: Mapping[str, Range]) -> st
     words = "Score (small is good) against each parameter: dots complete, star best, ticks at the top pruned."
     style = "display:flex;flex-wrap:wrap;gap:8px;max-width:100%"
     return f'<p style="margin:4px 0">{words}</p><div style="{style}">{plots}</div>'
+
+
+def _ordered(trials: Sequence[TunedTrial], best_first: bool) -> list[TunedTrial]:
+    return sorted(trials, key=_rank) if best_first else sorted(trials, key=lambda trial: -trial.number)
 
 
 def _rank(trial: TunedTrial) -> tuple[float, float, int]:
@@ -69,14 +86,26 @@ def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
     return f'<tr style="{style}">{inside}</tr>'
 
 
-def _picture(trial: TunedTrial) -> str:
+def _figure(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
+    score = trial.state if trial.score is None else f"{trial.score:.5g}"
+    lines = [f"{'★ ' if best else ''}trial {trial.number}{' best' if best else ''}: {score}"]
+    lines += [f"{name.rpartition('.')[2]} {value_text(trial.values.get(name, ''))}" for name in names]
+    caption = "<br>".join(map(html.escape, lines))
+    outline = ";outline:2px solid var(--jp-ui-font-color1,#333);outline-offset:3px;font-weight:700" if best else ""
+    return (
+        f'<figure style="margin:4px;width:{PICTURE_WIDTH}px{outline}">{_picture(trial, PICTURE_WIDTH)}'
+        f'<figcaption style="line-height:1.3;overflow-wrap:anywhere">{caption}</figcaption></figure>'
+    )
+
+
+def _picture(trial: TunedTrial, width: int = 64) -> str:
     if trial.picture is None:
         return ""
     kind = "png" if trial.picture.image.startswith(b"\x89PNG") else "jpeg"
     data = base64.b64encode(trial.picture.image).decode()
     return (
         f'<img src="data:image/{kind};base64,{data}" alt="object phase of trial {trial.number}" '
-        'style="width:64px;height:64px;object-fit:contain;display:block">'
+        f'style="width:{width}px;height:{width}px;object-fit:contain;display:block">'
     )
 
 

@@ -1,4 +1,4 @@
-"""Tuning: starts a study of the ticked settings and shows its trials."""
+"""Tuning: starts a study of the ticked settings and of values of the scan, shows its trials, and lets one be picked."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ import ipywidgets
 import numpy as np
 
 from ptynb.data.engine_records import Result
+from ptynb.data.scan import Scan
 from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
 from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.range_text import ranges_in
 from ptynb.widgets.shared_widgets import Whole, complaint, put, state_row
-from ptynb.widgets.trial_table import score_plots, trials_table
+from ptynb.widgets.trial_table import score_plots, trial_pictures, trials_table
 
 REFRESH_SECONDS = 0.4
+SAMPLERS = {
+    "model of the scores (TPE)": "tpe",
+    "random": "random",
+    "all combinations of choices": "grid",
+    "Gaussian process": "gp",
+    "covariance matrix (CMA-ES)": "cmaes",
+}
+BEST = 0
+"""Entry of the trials to pick: the best one, whichever it is; trials are numbered from 1."""
 METRICS = {"Loss of the last epoch": "loss", "Fourier ring correlation of halves": "frc"}
 DESCRIPTIONS = {
     "loss": "The loss of the last epoch; fitting noise reduces it too.",
@@ -48,6 +59,10 @@ class Tuned(Protocol):
     @property
     def best_settings(self) -> Settings: ...  # noqa: D102
     @property
+    def varies_scan(self) -> bool: ...  # noqa: D102
+    def settings_of(self, trial: int) -> Settings: ...  # noqa: D102
+    def scan_of(self, trial: int) -> Scan: ...  # noqa: D102
+    @property
     def path(self) -> Any: ...  # noqa: D102
     def start(self, trials: int | None = None) -> None: ...  # noqa: D102
     def stop(self) -> None: ...  # noqa: D102
@@ -57,16 +72,18 @@ class Make(Protocol):
     """A function that starts a study, as `ptynb.tune` does."""
 
     def __call__(  # noqa: D102
-        self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None
+        self, ranges: Mapping[str, Any], *, trials: int, epochs: int, metric: Metric, study: str | None, sampler: str
     ) -> Tuned: ...
 
 
 class Tuner(Whole):
-    """Trials of a study: number, metric, table, plots of scores, and the best trial.
+    """Trials of a study: number, metric, sampler, table or pictures, plots of scores, and the trial that is picked.
 
-    make: starts a study. ranges: returns the ranges to tune when Start is clicked. use: called with the best settings;
-    None: no button for it. metrics: functions of the user by name. tell: called with the line of Python that does the
-    same as a click; `cluster`: the name of the cluster in it, "" without one.
+    make: starts a study. ranges: returns the ranges of settings when Start is clicked, those of the scan are typed
+    here. use: called with the settings of the picked trial; None: no button for it. use_scan: called with its scan, if
+    the study varies the scan. metrics: functions of the user by name. tell: called with the line of Python that does
+    the same as a click; `cluster`: the name of the cluster in it, "" without one; `more`: further arguments in it;
+    `scan_name`: the name that the scan of the picked trial gets in it.
     """
 
     def __init__(
@@ -75,13 +92,14 @@ class Tuner(Whole):
         ranges: Callable[[], Mapping[str, Any]],
         *,
         use: Callable[[Settings], Any] | None = None,
+        use_scan: Callable[[Scan], Any] | None = None,
         metrics: Mapping[str, Callable[[Result], float]] | None = None,
         cluster: str = "cluster",
     ) -> None:
         self.study: Tuned | None = None
         self.tell: Callable[[str], None] | None = None
-        self.cluster = cluster
-        self._make, self._ranges, self._use = make, ranges, use
+        self.cluster, self.more, self.scan_name = cluster, "", "scan"
+        self._make, self._ranges, self._use, self._use_scan = make, ranges, use, use_scan
         self._drawn: tuple[Any, ...] = ()
         self._failure: Exception | None = None
         self._lock, self._refresh_now = threading.Lock(), threading.Event()
@@ -92,16 +110,34 @@ class Tuner(Whole):
             "Continue": self._button(
                 "Continue", "forward", "Runs the remaining trials, or as many again", self._continue
             ),
-            "Use best": self._button("Use best", "check", "Uses the settings of the best trial", self._use_best),
+            "Use": self._button(
+                "Use", "check", "Uses the settings, and the scan, of the picked trial", self._use_picked
+            ),
         }
-        self._buttons["Use best"].layout.display = None if use else "none"
+        self.pick = ipywidgets.Dropdown(
+            options=[("the best trial", BEST)],
+            description="Pick",
+            tooltip="The trial to use: by its score, or by its picture",
+            style={"description_width": "40px"},
+            layout=ipywidgets.Layout(width="240px"),
+        )
+        self._buttons["Use"].layout.display = self.pick.layout.display = None if use else "none"
         self._summary, self._message, self._plots, self._table = (ipywidgets.HTML() for _ in range(4))
         self._order = ipywidgets.Dropdown(
             options=["best first", "newest first"], description="Order", layout=ipywidgets.Layout(width="200px")
         )
-        self._order.observe(lambda _: self._refresh_now.set(), "value")
+        self._view = ipywidgets.Dropdown(
+            options=["table", "pictures"], description="View", layout=ipywidgets.Layout(width="190px")
+        )
+        for choice in (self._order, self._view):
+            choice.observe(lambda _: self._refresh_now.set(), "value")
         self._actions = Actions("ptynb tuner", self.complain, self._refresh_soon)
-        rows = [[self.trials, self.epochs, self.metric, self.file], [*self._buttons.values(), self._order]]
+        *buttons, use_button = self._buttons.values()
+        rows = [
+            [self.trials, self.epochs, self.metric, self.sampler, self.file],
+            [self.scan_ranges],
+            [*buttons, self._order, self._view, self.pick, use_button],
+        ]
         layout = {"flex_flow": "row wrap", "overflow": "visible"}
         super().__init__(
             [
@@ -127,6 +163,22 @@ class Tuner(Whole):
             tooltip="The value to minimise",
             style={"description_width": "50px"},
             layout=ipywidgets.Layout(width="330px"),
+        )
+        self.sampler = ipywidgets.Dropdown(
+            options=[*SAMPLERS.items()],
+            description="Sampler",
+            tooltip="How values are suggested",
+            style={"description_width": "60px"},
+            layout=ipywidgets.Layout(width="290px"),
+        )
+        self.scan_ranges = ipywidgets.Textarea(
+            description="Scan",
+            placeholder="Values of the scan to tune, one a line:\nload.rotation: -0.1 to 0.1\nprepare.crop: 64, 96",
+            tooltip="Options of load, preparation, and arguments of the scan function, with their ranges",
+            continuous_update=False,
+            rows=3,
+            style={"description_width": "50px"},
+            layout=ipywidgets.Layout(width="460px", max_width="100%"),
         )
         self.file = ipywidgets.Text(
             description="File",
@@ -163,20 +215,22 @@ class Tuner(Whole):
                 "A study is running on the engines; press Stop before starting another one.",
                 code="tuning.already-running",
             )
-        metric = self.metric.value
+        metric, sampler = self.metric.value, self.sampler.value
         study = self._make(
-            self._ranges(),
+            {**self._ranges(), **ranges_in(self.scan_ranges.value)},
             trials=self.trials.value,
             epochs=self.epochs.value,
             metric=metric,
             study=self.file.value.strip() or None,
+            sampler=sampler,
         )
         self.show(study)
         cluster = f", {self.cluster}" if self.cluster else ""
         score = repr(metric) if isinstance(metric, str) else _python_name(metric, self.metric.label)
+        more = f", sampler={sampler!r}" if sampler != "tpe" else ""
         self._say(
             f"study = pt.tune(scan, settings, {study.ranges!r}{cluster}, trials={self.trials.value}, "
-            f"epochs={self.epochs.value}, metric={score}, study={str(study.path)!r})"
+            f"epochs={self.epochs.value}, metric={score}, study={str(study.path)!r}{more}{self.more})"
         )
 
     def _stop(self) -> None:
@@ -190,10 +244,22 @@ class Tuner(Whole):
             self.study.start(more)
             self._say("study.start()" if more is None else f"study.start({more})")
 
-    def _use_best(self) -> None:
-        if self.study is not None and self._use is not None:
-            self._use(self.study.best_settings)
-            self._say("settings = study.best_settings")
+    def _use_picked(self) -> None:
+        study, number = self.study, self.pick.value
+        if study is None or self._use is None:
+            return
+        best = study.best
+        if number == BEST and best is not None:
+            number = best.number
+        settings = study.settings_of(number)
+        if study.varies_scan and self._use_scan is not None:
+            self._use_scan(study.scan_of(number))
+            picked = "study.best_scan" if self.pick.value == BEST else f"study.scan_of({number})"
+            self._say(f"{self.scan_name} = {picked}")
+        self._use(settings)
+        self._say(
+            "settings = study.best_settings" if self.pick.value == BEST else f"settings = study.settings_of({number})"
+        )
 
     def _say(self, line: str) -> None:
         if self.tell is not None:
@@ -213,7 +279,8 @@ class Tuner(Whole):
             self._buttons["Start"].disabled = running
             self._buttons["Stop"].disabled = not running
             self._buttons["Continue"].disabled = study is None or running
-            self._buttons["Use best"].disabled = best is None
+            self._show_picks(() if study is None else study.trials)
+            self._buttons["Use"].disabled = best is None and self.pick.value == BEST
             if study is None:
                 put(self._summary, "No study: tick the settings to tune and press Start.")
                 return
@@ -222,12 +289,25 @@ class Tuner(Whole):
                 self._failure = study.failure
                 put(self._message, "" if self._failure is None else complaint(self._failure))
             put(self._summary, _summary(study, running, best))
-            drawn = (id(study), self._order.value, *((one.number, one.state) for one in trials))
+            drawn = (id(study), self._order.value, self._view.value, *((one.number, one.state) for one in trials))
             if drawn == self._drawn:
                 return
             self._drawn = drawn
             put(self._plots, score_plots(trials, study.ranges))
-            put(self._table, trials_table(trials, [*study.ranges], self._order.value == "best first"))
+            shown = trial_pictures if self._view.value == "pictures" else trials_table
+            put(self._table, shown(trials, [*study.ranges], self._order.value == "best first"))
+
+    def _show_picks(self, trials: tuple[TunedTrial, ...]) -> None:
+        """Offer the trials that have a picture; the one that was picked stays picked."""
+        options = [("the best trial", BEST)]
+        for trial in trials:
+            if trial.picture is not None:
+                score = trial.state if trial.score is None else f"{trial.score:.4g}"
+                options.append((f"trial {trial.number}: {score}", trial.number))
+        if options != [*self.pick.options]:
+            picked = self.pick.value
+            self.pick.options = options
+            self.pick.value = picked if picked in {number for _, number in options} else BEST
 
     def settle(self, seconds: float = 30.0) -> None:
         """Wait until all clicks are carried out, and refresh. Raises TimeoutError."""

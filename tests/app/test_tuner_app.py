@@ -49,7 +49,7 @@ def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning)
     assert [trial.state for trial in study.trials] == ["complete"] * 3
     assert study.trials[0].values == {"probe.learning_rate": 0.01}
     assert tuning.tuner._table.value.count("data:image/png") == 3
-    click(tuning, "Use best")
+    click(tuning, "Use")
     tuning.form.settle()
     assert tuning.form.settings == study.best_settings
     assert tuning.form.settings.batch == 12
@@ -63,6 +63,57 @@ def test_with_nothing_ticked_the_rates_are_tuned(tuning: Tuning) -> None:
     click(tuning, "Start")
     assert tuning.study is not None
     assert {*tuning.study.ranges} == {"object.learning_rate", "probe.learning_rate"}
+
+
+def test_a_scan_is_tuned_and_the_picked_one_is_used(tuning: Tuning) -> None:
+    lines: list[str] = []
+    tuning.tell = lines.append
+    tuning.tuner.scan_ranges.value = "prepare.position_rotation: 0, 0.2"
+    tuning.tuner.sampler.value = "grid"
+    click(tuning, "Start")
+    study = tuning.study
+    assert study is not None
+    study.wait()
+    assert {*study.ranges} == {"prepare.position_rotation"}, "no learning rates beside values of the scan"
+    assert study.done == 2
+    turned = next(trial.number for trial in study.trials if trial.values["prepare.position_rotation"] == 0.2)
+    tuning.tuner.refresh()
+    tuning.tuner.pick.value = turned
+    click(tuning, "Use")
+    assert tuning.scan is not None
+    assert tuning.scan.metadata_digest == pt.preparation.rotate_positions(SCAN, 0.2).metadata_digest
+    asked: dict[str, Any] = {"pt": pt, "scan": SCAN, "settings": pt.Settings(batch=12)}
+    exec("\n".join(line for line in lines if "study" in line), asked)
+    assert asked["scan"].metadata_digest == tuning.scan.metadata_digest
+    assert asked["settings"] == tuning.form.settings
+    asked["study"].wait()
+
+
+def test_a_function_makes_the_scans_and_is_not_applied_twice(tmp_path: Path) -> None:
+    def turned(scan: pt.Scan, *, angle: float) -> pt.Scan:
+        return pt.preparation.rotate_positions(scan, angle)
+
+    made = tuner(SCAN, pt.Settings(batch=12), scan_function=turned)
+    lines: list[str] = []
+    made.tell = lines.append
+    try:
+        made.tuner.file.value = str(tmp_path / "study.journal")
+        made.tuner.trials.value = made.tuner.epochs.value = 1
+        made.tuner.scan_ranges.value = "scan.angle: 0.2, 0.3"
+        click(made, "Start")
+        study = made.study
+        assert study is not None
+        study.wait()
+        made.tuner.refresh()
+        click(made, "Use")
+        assert made.scan is SCAN
+        assert made.picked_scan is not None
+        angle = study.trials[0].values["scan.angle"]
+        assert made.picked_scan.metadata_digest == turned(SCAN, angle=angle).metadata_digest
+        assert lines[0].endswith(", scan_function=turned)")
+        assert lines[1] == "picked_scan = study.best_scan"
+    finally:
+        made.close()
 
 
 def test_what_a_study_refuses_is_shown(tuning: Tuning) -> None:

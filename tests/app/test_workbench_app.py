@@ -150,6 +150,48 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
         bench.close()
 
 
+def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    counts = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
+    np.savez("some.npz", patterns=counts)
+    bench = pt.workbench()
+    try:
+        field(bench, "Scan", "File").value = "some.npz"
+        click(bench, "Scan", "Load")
+        assert "does not contain the positions" in bench._message.value
+        assert bench._scan_tab._options._folded.selected_index == 0, "the fields are shown"
+        for name, value in {
+            "Raster": "5, 5",
+            "Step": "2e-6",
+            "Energy": "12e3",
+            "Distance": "0.99",
+            "Detector pixel": "50e-6 50e-6",
+            "Geometry": "near field",
+            "Focus to sample": "0.01",
+        }.items():
+            field(bench, "Scan", name).value = value
+        click(bench, "Scan", "Info")
+        assert "effective distance" in bench._scan_tab._facts.value
+        click(bench, "Scan", "Load")
+        assert bench.scan is not None
+        assert isinstance(bench.scan.geometry, pt.NearField)
+        assert bench.scan.geometry.magnification == pytest.approx(100)
+        np.testing.assert_allclose(np.ptp(bench.scan.positions, axis=0), 4 * 2e-6 / 0.5e-6)
+        told = [line for line in bench.code.splitlines() if line.startswith("scan = ")]
+        names: dict[str, Any] = {"pt": pt}
+        exec(told[-1], names)
+        assert names["scan"].geometry == bench.scan.geometry
+        field(bench, "Scan", "Energy").value = "12 keV"
+        click(bench, "Scan", "Load")
+        assert "energy is &#x27;12 keV&#x27;" in bench._message.value
+        field(bench, "Scan", "Energy").value = "12e3"
+        field(bench, "Scan", "Geometry").value = "far field"
+        click(bench, "Scan", "Load")
+        assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
+    finally:
+        bench.close()
+
+
 def test_two_results_are_compared(bench: Workbench) -> None:
     reconstruct(bench, 2)
     click(bench, "Run", "Add to comparison")

@@ -49,7 +49,7 @@ def study_seconds(scan: Scan, cluster: pt.Cluster, trials: int, epochs: int) -> 
     ranges = {"probe.learning_rate": pt.between(1e-3, 1e-2, log=True)}
     with tempfile.TemporaryDirectory() as folder:
         path, started = Path(folder) / "study.journal", time.perf_counter()
-        study = pt.tune(scan, pt.Settings(), ranges, cluster, trials=trials, epochs=epochs, study=path, prune=False)
+        study = pt.tune(scan, pt.Settings(), ranges, cluster, trials=trials, epochs=epochs, study=path, pruner="none")
         study.wait()
         took = time.perf_counter() - started
     assert [trial.state for trial in study.trials] == ["complete"] * trials

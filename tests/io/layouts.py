@@ -11,8 +11,9 @@ GZIP = {"compression": "gzip"}
 def truth(simulated):
     """(counts, positions of the probe [m], energy [eV], distance [m], pixel [m]) of a simulated scan."""
     geometry = simulated.geometry
+    distance = geometry.distance if simulated.is_far_field else geometry.sample_to_detector
     metres = simulated.positions * np.asarray(simulated.pixel_size)
-    return simulated.counts(0, len(simulated)), metres, geometry.energy, geometry.distance, geometry.detector_pixel[0]
+    return simulated.counts(0, len(simulated)), metres, geometry.energy, distance, geometry.detector_pixel[0]
 
 
 def of_sample(metres):

@@ -33,10 +33,14 @@ VALUES = {
     "distance": (2.0, ["2.0"]),
     "detector_pixel": ((5e-5, 5e-5), ["5e-05", "5e-05"]),
     "angular_pixel": ((1e-3, 2e-3), ["0.001", "0.002"]),
+    "geometry": ("near field", ["near field"]),
+    "focus_to_sample": (0.01, ["0.01"]),
     "clip_negative": (True, []),
     "links": ("anywhere", ["anywhere"]),
 }
 """A value of each option, and how it is written on a command line."""
+WITH = {"focus_to_sample": {"geometry": "near field"}}
+"""Options that another one requires."""
 
 
 def parser():
@@ -65,7 +69,8 @@ def test_run_files_have_every_option():
     assert list(unmarked["load"]) == list(FIELDS)
     base = {"scan": "a.h5", "epochs": 1, "result": "b.h5"}
     for name, (value, _) in VALUES.items():
-        assert RunFile(**base, load={name: value}).load.arguments == {name: value}
+        given = WITH.get(name, {}) | {name: value}
+        assert RunFile(**base, load=given).load.arguments == given
     assert RunFile(**base, load=dict.fromkeys(FIELDS)).load == LoadOptions(), "null is the default"
     with pytest.raises(ValueError, match=r"positions"):
         RunFile(**base, load={"positions": [[0, 1]]})
@@ -75,9 +80,10 @@ def test_the_command_line_has_every_option(capsys):
     assert list(VALUES) == list(FIELDS)
     for name, (value, text) in VALUES.items():
         written = [f"--{name.replace('_', '-')}", *text]
-        chosen = parser().parse_args(written)
-        assert load_options_of(chosen) == {name: value}
-        assert load_options_as_text(chosen) == written
+        beside = [word for other, one in WITH.get(name, {}).items() for word in (f"--{other}", one)]
+        chosen = parser().parse_args([*beside, *written])
+        assert load_options_of(chosen) == WITH.get(name, {}) | {name: value}
+        assert load_options_as_text(chosen) == [*beside, *written]
     assert load_options_of(parser().parse_args(["--step", "1e-7"])) == {"step": (1e-7, 1e-7)}
     assert load_options_of(parser().parse_args([])) == {}
     with pytest.raises(SystemExit):
@@ -120,6 +126,15 @@ def test_invalid_options_are_errors():
         ("argument.invalid-value", {"links": "no"}, "links", "folder", "anywhere"),
         ("argument.conflict", {"energy": 8e3, "wavelength": 1e-10}, "energy=8000.0", "wavelength=1e-10"),
         ("argument.conflict", {"angular_pixel": 1e-3, "distance": 1.0}, "angular_pixel", "distance"),
+        ("argument.invalid-value", {"geometry": "nearfield"}, "geometry", "'nearfield'", "'near field'"),
+        (
+            "argument.conflict",
+            {"angular_pixel": 1e-3, "geometry": "near field"},
+            "angular_pixel=(0.001, 0.001)",
+            "'near field'",
+            "give detector_pixel=",
+        ),
+        ("argument.conflict", {"focus_to_sample": 0.01}, "focus_to_sample=0.01", "give geometry='near field' too"),
     ]:
         with raises(code, *facts):
             LoadOptions.from_arguments(arguments)

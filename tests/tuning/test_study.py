@@ -37,7 +37,7 @@ def small() -> Scan:
 
 
 def tune(scan: Scan, path: Path, **other: Any) -> Study:
-    asked = {"settings": SETTINGS, "ranges": RANGES, "trials": 4, "epochs": EPOCHS, "prune": False} | other
+    asked = {"settings": SETTINGS, "ranges": RANGES, "trials": 4, "epochs": EPOCHS, "pruner": "none"} | other
     return pt.tune(scan, study=path / "study.journal", **asked)
 
 
@@ -238,7 +238,7 @@ def test_halves_that_share_too_little_for_an_frc_have_a_loss(tmp_path: Path) -> 
 
 def test_hopeless_trials_are_ended_early_and_diverging_ones_are_no_failures(small: Scan, tmp_path: Path) -> None:
     ranges = {"object.learning_rate": (0.01, 1e-6, 10.0)}
-    study = tune(small, tmp_path, ranges=ranges, trials=14, epochs=10, prune=True, seed=1)
+    study = tune(small, tmp_path, ranges=ranges, trials=14, epochs=10, pruner="auto", seed=1)
     study.wait()
     by_rate: dict[float, set[str]] = {}
     for trial in study.trials[5:]:
@@ -348,7 +348,7 @@ def test_trials_at_the_same_time_share_the_memory_that_is_there(
         engine_groups=[(0,), (1,), (2,)],
         path=tmp_path / "some.journal",
         seed=0,
-        prune=False,
+        pruner="none",
     )
     one = totals(memory_of(small, Workload(study.settings, 1, True, keep=False), "host", False))["host"]
     monkeypatch.setattr("ptynb.tuning.study.room_for", lambda *_: Room(3.1 * one))

@@ -61,6 +61,14 @@ class Study:
         assert self.best is not None
         return Settings(batch=self.best.values["batch"])
 
+    varies_scan = False
+
+    def settings_of(self, trial: int) -> Settings:
+        return Settings(batch=self.trials[trial - 1].values["batch"])
+
+    def scan_of(self, trial: int) -> Any:
+        return f"scan of trial {trial}"
+
     def start(self, trials: int | None = None) -> None:
         self.started.append(trials)
         self.running = True
@@ -74,9 +82,9 @@ class Desk:
 
     def __init__(self, ranges: Any = RANGES, **choices: Any) -> None:
         self.ranges = ranges
-        self.used: list[Settings] = []
+        self.used: list[Any] = []
         self.lines: list[str] = []
-        self.tuner = Tuner(Study, lambda: self.ranges, use=self.used.append, **choices)
+        self.tuner = Tuner(Study, lambda: self.ranges, use=self.used.append, use_scan=self.used.append, **choices)
         self.tuner.tell = self.lines.append
 
     def click(self, name: str) -> None:
@@ -107,7 +115,7 @@ def test_start_makes_a_study_of_what_is_chosen_and_tells_the_line(desk: Desk) ->
     desk.click("Start")
     study = desk.tuner.study
     assert study.ranges == RANGES
-    assert study.choices == {"trials": 8, "epochs": 12, "metric": "frc", "study": None}
+    assert study.choices == {"trials": 8, "epochs": 12, "metric": "frc", "study": None, "sampler": "tpe"}
     assert desk.open() == {"Stop"}
     assert "<code>/kept/new.journal</code>" in desk.tuner._summary.value
     assert desk.lines == [
@@ -167,13 +175,13 @@ def test_stop_go_on_and_use_the_best(desk: Desk) -> None:
     desk.tuner.study.trials = TRIALS[:4]
     desk.click("Stop")
     assert not desk.tuner.study.running
-    assert desk.open() == {"Start", "Continue", "Use best"}
+    assert desk.open() == {"Start", "Continue", "Use"}
     desk.click("Continue")
     desk.click("Stop")
     desk.tuner.study.wanted, desk.tuner.trials.value = 4, 6
     desk.click("Continue")
     assert desk.tuner.study.started == [None, 6]
-    desk.click("Use best")
+    desk.click("Use")
     assert desk.used == [Settings(batch=32)]
     assert desk.lines[1:] == [
         "study.stop()",
@@ -182,6 +190,56 @@ def test_stop_go_on_and_use_the_best(desk: Desk) -> None:
         "study.start(6)",
         "settings = study.best_settings",
     ]
+
+
+def test_a_trial_is_picked_by_its_picture(desk: Desk) -> None:
+    desk.click("Start")
+    study = desk.tuner.study
+    study.trials = TRIALS
+    study.running = False
+    desk.tuner.refresh()
+    desk.tuner._view.value = "pictures"
+    until(lambda: "<figure" in desk.tuner._table.value)
+    text = desk.tuner._table.value
+    assert text.count("<figure") == text.count("data:image/png;base64,") == 5
+    assert "<table" not in text
+    assert text.index("★ trial 2 best: 0.02<br>learning_rate 0.001<br>batch 32") < text.index("trial 1: 0.5")
+    assert [label for label, _ in desk.tuner.pick.options][:3] == ["the best trial", "trial 1: 0.5", "trial 2: 0.02"]
+    desk.tuner.pick.value = 3
+    study.trials = (*TRIALS, trial(6, score=0.01))
+    desk.tuner.refresh()
+    assert desk.tuner.pick.value == 3, "what was picked stays picked"
+    desk.click("Use")
+    assert desk.used == [Settings(batch=8)]
+    assert desk.lines[1:] == ["settings = study.settings_of(3)"]
+    study.varies_scan = True
+    desk.click("Use")
+    assert desk.used[1:] == ["scan of trial 3", Settings(batch=8)]
+    desk.tuner.pick.value = 0
+    desk.click("Use")
+    assert desk.used[3:] == ["scan of trial 6", Settings(batch=8)]
+    assert desk.lines[-2:] == ["scan = study.best_scan", "settings = study.best_settings"]
+
+
+def test_values_of_the_scan_are_typed_and_the_sampler_is_chosen(desk: Desk) -> None:
+    desk.tuner.scan_ranges.value = "load.rotation: -0.1 to 0.1\n\nload.distance: 0.5 to 2 log\nprepare.bin: 1, 2"
+    desk.tuner.sampler.value = "random"
+    desk.click("Start")
+    given = {"load.rotation": Between(-0.1, 0.1), "load.distance": Between(0.5, 2, True), "prepare.bin": (1, 2)}
+    assert desk.tuner.study.ranges == RANGES | given
+    assert desk.tuner.study.choices["sampler"] == "random"
+    assert desk.lines[0].endswith("study='/kept/new.journal', sampler='random')")
+    desk.click("Stop")
+    for wrong, fact in (
+        ("load.rotation", "&#x27;load.rotation&#x27; is not a range"),
+        ("load.rotation: low to high", "&#x27;low to high&#x27;; expected two numbers"),
+        ("load.rotation: 2 to 1", "is not a range"),
+        ("prepare.bin: 1, 2\nprepare.bin: 4", "is not a range; expected a line for each name"),
+    ):
+        desk.tuner.scan_ranges.value = wrong
+        desk.click("Start")
+        assert fact in desk.tuner._message.value
+    assert len(desk.lines) == 2
 
 
 def test_a_second_click_on_start_is_told_to_press_stop_first_and_that_helps(desk: Desk) -> None:
@@ -225,7 +283,7 @@ def test_a_study_that_was_started_elsewhere_can_be_shown(desk: Desk) -> None:
 
 def test_without_a_use_there_is_no_such_button() -> None:
     tuner = Tuner(Study, lambda: RANGES)
-    assert tuner._buttons["Use best"].layout.display == "none"
+    assert tuner._buttons["Use"].layout.display == "none"
     tuner.close()
     assert tuner.closed
 

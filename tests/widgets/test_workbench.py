@@ -254,7 +254,7 @@ def tune(session: Session) -> None:
     session.wait("bench._tuning.study is not None and bench._tuning.study.done == 8", 180)
     expect(session.bench.locator(".ptynb-tuner table tr")).to_have_count(9, timeout=20_000)
     session.look("tune")
-    session.click("Use best")
+    session.click("Use")
     session.wait("bench.settings == bench._tuning.study.best_settings")
 
 

@@ -83,6 +83,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         found: dict[str, Any] = {
             "wavelength": plain_hdf5.wavelength(names, loose) if wavelength is None else wavelength,
             "distance": by_name["distance"] if distance is None else distance,
+            "focus_to_sample": by_name["focus_to_sample"],
             "detector_pixel": by_name.get("detector_pixel") if pixel is None else pixel,
             "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
             "positions": _positions(linked, classes, entry, patterns, names, options, notes),

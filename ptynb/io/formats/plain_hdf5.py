@@ -130,8 +130,11 @@ def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
 
 
 def detector(names: Names, notes: Notes) -> dict[str, Any]:
-    """Return arguments of `FileRecord`, found by name: distance and pixel size of the detector [m]."""
-    found: dict[str, Any] = {"distance": notes.number("distance", names.number(known.DISTANCE, "length", "m"))}
+    """Return arguments of `FileRecord`, found by name: distances of focus and detector, and its pixel size [m]."""
+    found: dict[str, Any] = {
+        "distance": notes.number("distance", names.number(known.DISTANCE, "length", "m")),
+        "focus_to_sample": notes.number("focus_to_sample", names.number(known.FOCUS, "length", "m")),
+    }
     y = names.number(known.PIXEL_Y, "length", "m")
     x = names.number(known.PIXEL_X, "length", "m")
     one = y or x or names.number(known.PIXEL, "length", "m")

@@ -5,7 +5,9 @@
                         weights (pattern, y, x), 0 where a pixel is bad; also in other files, by links
     info/               parameters of the preparation: weight2d (y, x), propagation
 
-Before they are written, patterns are cropped about their centre and oriented as positions are counted.
+Before they are written, patterns are cropped about their centre and oriented as positions are counted. In the near
+field (propagation is "nearfield") ptypy propagates a parallel beam over the distance, so that distance and psize are
+the effective ones where a beam from a focus was used, and no distance of the focus is stored.
 """
 
 from __future__ import annotations
@@ -50,12 +52,6 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of a .ptyd file."""
     with Linked(path, options.links) as linked:
         notes = Notes()
-        if text(_stored(linked, ("info/propagation", "meta/propagation"))) == "nearfield":
-            raise FileError(
-                f"{path} was prepared for the near field, and has no distance of the focus; read the arrays with "
-                "h5py and use Scan.from_arrays(..., geometry=NearField(...)).",
-                code="file.unsupported-content",
-            )
         names = sorted((name for name in linked.group("chunks") or () if name.isdigit()), key=int)
         if not names:
             raise FileError(
@@ -70,6 +66,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         notes.at("patterns", f"chunks/{names[0]}/data" if len(names) == 1 else f"chunks/{names[0]} to {names[-1]}/data")
         energy = quantity(_stored(linked, ("meta/energy", "info/energy")), "energy", "keV")
         stated = notes.number("energy", energy)
+        propagation = _stored(linked, ("info/propagation", "meta/propagation"))
         return FileRecord(
             format=FORMAT.name,
             frames=frames,
@@ -79,6 +76,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
                 "distance", quantity(_stored(linked, ("meta/distance", "info/distance")), "length", "m")
             ),
             detector_pixel=_pixel(linked, notes),
+            near_field=where(propagation) if propagation is not None and text(propagation) == "nearfield" else "",
             mask=_mask(linked, names, frames.shape[1:], notes),
             places=notes.places,
             notes=(*notes.sentences, *_centre(linked, frames.shape[1:])),

@@ -57,6 +57,7 @@ DISTANCE = (
     "propagation_distance",
     "camera_length",
 )
+FOCUS = "focus_to_sample", "focus_to_sample_distance", "focus_sample_distance"
 PIXEL = "pixel_size", "detector_pixel_size", "det_pixel_size", "detector_pixel", "pixelsize", "psize", "ccd_pixel"
 PIXEL_Y, PIXEL_X = ("y_pixel_size", "pixel_size_y"), ("x_pixel_size", "pixel_size_x")
 POSITIONS = (

@@ -25,8 +25,10 @@ class FileRecord:
     positions: (pattern, yx) float64 of the PROBE on the sample, along the patterns' rows and columns [m];
         pixel_positions: the same in object pixels.
     raster, step, rotation: as in `LoadOptions`; used if there are no positions.
-    wavelength [m], distance [m], detector_pixel (y, x) [m], angular_pixel (y, x) [rad]: of a far-field measurement.
-    geometry: replaces these for near field and tilted planes.
+    wavelength [m], distance [m], detector_pixel (y, x) [m], angular_pixel (y, x) [rad]: of the measurement.
+    focus_to_sample [m]: in the near field, if the file contains it.
+    near_field: what in the file states that the patterns are of the near field ("info/propagation"); empty: nothing.
+    geometry: replaces these for tilted planes.
     mask: (y, x), True where the detector works. probe (mode, y, x), object (y, x) or (slice, y, x): initial guesses.
     places: path in the file of each value, by name. notes: remarks for the user.
     named: function that returns an array by its name, if the file is not HDF5; None for an unknown name.
@@ -44,6 +46,8 @@ class FileRecord:
     distance: float | None = None
     detector_pixel: tuple[float, float] | None = None
     angular_pixel: tuple[float, float] | None = None
+    focus_to_sample: float | None = None
+    near_field: str = ""
     geometry: AnyGeometry | None = None
     mask: NDArray[np.bool_] | None = None
     probe: NDArray[Any] | None = None
