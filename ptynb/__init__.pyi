@@ -69,6 +69,7 @@ from .settings.presets import preset as preset
 from .settings.ranges import between as between
 from .settings.settings import Schedule as Schedule
 from .settings.settings import Settings as Settings
+from .settings.settings import Stop as Stop
 from .simulation import illumination as illumination
 from .simulation.diffraction import simulate_diffraction as simulate_diffraction
 from .simulation.from_result import simulate_from_result as simulate_from_result

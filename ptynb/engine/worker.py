@@ -70,7 +70,8 @@ State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 class Command:
     """A command that all ranks apply before the same update.
 
-    start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
+    start: train `value` more epochs. advance: train one epoch of a run that ends with epoch `value`.
+    reach: train until `value`, epochs and updates of the next one, are completed; `Settings.stop` does not apply.
     target: train until epoch `value` is completed. pause, resume, stop.
     settings: change to `value`, as plain values. evaluate: make a result. measure: the R-factor after every `value`
     epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a checkpoint as soon as
@@ -80,6 +81,7 @@ class Command:
 
     kind: Literal[
         "start",
+        "advance",
         "reach",
         "target",
         "pause",
@@ -134,7 +136,7 @@ class Worker:
         self._scan = scan.name
         self._state: State = "loading"
         self._failure: Failure | None = None
-        self._target = 0
+        self._target = self._last_epoch = 0
         self._reach: tuple[int, int] | None = None
         self._loop: Loop | None = None
         self._commands: list[Command] = []
@@ -372,6 +374,8 @@ class Worker:
             loop.step()
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
+            if loop.update == 0 and self._reach is None and loop.stop_if_done(self._last_epoch):
+                self._target = loop.epoch
         else:
             loop.hold()
         # The others wait here until rank 0, which gets the commands, begins its turn.
@@ -404,6 +408,11 @@ class Worker:
         match command.kind:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
+                self._last_epoch = self._target
+                self._state = "running"
+            case "advance":
+                self._target, self._reach = loop.epoch + 1, None
+                self._last_epoch = command.value
                 self._state = "running"
             case "reach":
                 epoch, update = command.value
@@ -412,6 +421,7 @@ class Worker:
             case "target":
                 loop.note("target", self._target, command.value)
                 self._target, self._reach = command.value, None
+                self._last_epoch = self._target
                 if self._state == "ready":  # the run has just ended
                     self._state = "running"
             case "pause" if self._state == "running":

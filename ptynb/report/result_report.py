@@ -9,8 +9,15 @@ import numpy as np
 
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.engine_records import Result
+from ptynb.data.record import stop_reason
 from ptynb.data.scan import Truth
-from ptynb.report.curve_sections import crossing_sentence, period_text, show_correlation, show_losses
+from ptynb.report.curve_sections import (
+    crossing_sentence,
+    period_text,
+    show_correlation,
+    show_losses,
+    show_state_changes,
+)
 from ptynb.report.figures.figure import compare_with_truth
 from ptynb.report.page import (
     Block,
@@ -48,6 +55,10 @@ LOSSES = {
     "poisson": "Poisson likelihood",
     "intensity": "difference of intensities",
 }
+CHANGES = (
+    "Object and probe: root-mean-square change since the epoch before, relative, without a common factor; positions: "
+    "root-mean-square distance."
+)
 Truthful = tuple[float, RingCorrelation]
 """Error relative to a ground truth, and the Fourier ring correlation with it."""
 
@@ -110,7 +121,15 @@ def _loss(data: PageData, result: Result) -> list[Block | None]:
     if not show_losses(data, {"": result}):
         return [TextBlock("No epoch was completed.")]
     kind = str(result.settings.get("loss", ""))
-    return [CurveBlock("loss"), note([f"Loss function: {LOSSES.get(kind, kind)}." if kind else ""])]
+    blocks: list[Block | None] = [
+        CurveBlock("loss"),
+        note([f"Loss function: {LOSSES.get(kind, kind)}." if kind else ""]),
+    ]
+    if show_state_changes(data, result):
+        reason = stop_reason(result.changes, len(result.epochs))
+        ended = f"The run was ended before its last epoch: {reason}." if reason else ""
+        blocks += [CurveBlock("changes"), note([CHANGES, ended])]
+    return blocks
 
 
 def _quality(data: PageData, result: Result, against: Truthful | None) -> list[Block | None]:
