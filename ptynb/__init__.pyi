@@ -43,6 +43,7 @@ from .planning.estimate import Estimate as Estimate
 from .planning.estimate import estimate as estimate
 from .report.figures.figure import figure as figure
 from .report.scaling_figure import scaling_figure as scaling_figure
+from .session.half_reconstructions import error_map as error_map
 from .session.preview import preview as preview
 from .session.reconstruction import Reconstruction as Reconstruction
 from .session.reproduce import Reproduction as Reproduction

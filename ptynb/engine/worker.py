@@ -45,6 +45,7 @@ from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.loop import Loop
+from ptynb.engine.reconfigure import with_background_of
 from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
 from ptynb.exceptions import InvalidValueError, PtynbError
 from ptynb.io.checkpoint_file import ReconstructionState
@@ -358,6 +359,8 @@ class Worker:
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
             return Loop(scan, self._settings, group, extensions)
+        # A run that an earlier version began may continue with settings that have the present default.
+        state = with_background_of(state, self._settings.background.parametrization)
         loop = Loop(scan, checkpoint_loading.settings_to_begin_with(state, self._settings), group, extensions)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), self._settings)
         self._target = state.target

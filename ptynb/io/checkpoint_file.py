@@ -49,7 +49,7 @@ from ptynb.io.checkpoint_dir import default_folder as default_folder
 from ptynb.io.hdf5_file import dataset, open_for_reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
-from ptynb.settings.renamed import TABLES, change_with_present_names, translated
+from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
 from ptynb.settings.settings import Settings
 
 FORMAT = "ptynb state"
@@ -390,7 +390,7 @@ def _with_current_names(state: ReconstructionState, known: int) -> Reconstructio
     """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return dataclasses.replace(
         state,
-        settings=translated(state.settings, Settings, known),
-        begun=translated(state.begun, Settings, known),
+        settings=recorded(state.settings, Settings, known),
+        begun=recorded(state.begun, Settings, known),
         changes=tuple(change_with_present_names(change, Settings, known) for change in state.changes),
     )
