@@ -19,10 +19,10 @@ def error_map(first: Result, second: Result, *, smoothing: float = SMOOTHING) ->
     """Estimate the standard error of an object at each pixel from two results of halves of its scan.
 
     The second object is registered to the first by a shift of fractions of a pixel, a complex factor and a phase ramp,
-    which patterns do not determine. For independent errors the expectation of \\|A - B\\|² is the sum of both variances,
-    four times that of the mean (A + B) / 2, so that the standard error of the mean is the root of the local average of
-    \\|A - B\\|² / 4. The part of A - B along the mean is the error of the amplitude, that across it the error of the
-    phase.
+    which patterns do not determine. For independent errors the expectation of the squared difference of A and B is the
+    sum of both variances, four times the variance of the mean (A + B) / 2. So the standard error of the mean is the
+    root of the local average of a quarter of the squared difference. The part of the difference along the mean is the
+    error of the amplitude, that across it the error of the phase.
 
     Errors that both halves have in common do not show: see `ErrorMap`. `ptynb.error_map` makes the two results.
 

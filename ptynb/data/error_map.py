@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data import images
 from ptynb.data.record import at
 
 PICTURE_PIXELS = 400
@@ -21,8 +20,11 @@ class ErrorMap:
     """Standard error of an object at each pixel, estimated from independent reconstructions of two halves of a scan.
 
     It contains what differs between the halves: noise of the counts, and what the order of updates leaves undetermined.
-    Errors that both halves have in common do not show: a wrong geometry, a defocus or position errors that both
-    inherit, a model without the background or the coherence of the data, a resolution limited by the detector.
+    Errors that both halves have in common do not show: a wrong geometry, positions and a probe that both begin with, a
+    model without the background or the coherence of the data, details that are not resolved, and too few epochs.
+    On simulated scans of a resolved object, with the Poisson loss and L-BFGS, its median was 0.82 to 1.0 of the true
+    error, and correlated with it by 0.8 to 0.9; with the amplitude loss, which has a bias where a pixel has few counts
+    (24 on average), 0.40 to 0.46; with sharp edges that the dose does not resolve 0.3.
 
     Parameters
     ----------
@@ -58,10 +60,12 @@ class ErrorMap:
     def __repr__(self) -> str:
         sides = " x ".join(str(side) for side in self.object.shape)
         phase = float(np.median(self.phase_error))
-        return f"<ErrorMap: {sides} pixels, median standard error {self.median:.3g}, of the phase {phase:.3g} rad>"
+        return f"<ErrorMap: {sides} pixels, median standard error {self.median:.3g} of the amplitude, {phase:.3g} rad>"
 
     def _repr_html_(self) -> str:
         """Return the phase of the object beside its standard error, as pictures."""
+        from ptynb.data import images  # which imports Result, and Result this module
+
         phase: Any = images.flat_phase(self.object)
         shown = (
             ("phase", phase, "Phase [rad]"),

@@ -42,12 +42,13 @@ from ptynb.report.result_facts import (
     pixel_text,
     settings_rows,
 )
-from ptynb.report.result_viewers import show_object, show_positions, show_probe
+from ptynb.report.result_viewers import show_errors, show_object, show_positions, show_probe
 from ptynb.report.saved_files import SavedFiles, save_result_files
 
 ONE_RESULT = (
     "The resolution cannot be determined from one result. Reconstruct the two halves of the scan, "
-    "pt.analysis.split_scan(scan), and give both results to pt.report."
+    "pt.analysis.split_scan(scan), and give both results to pt.report. A map of the standard error: pt.error_map(scan, "
+    "settings)."
 )
 FULL = "full=True (ptynb report --full) keeps every pixel and digit"
 LOSSES = {
@@ -96,8 +97,13 @@ def sections(
         positions = ViewerBlock("positions")
     files = files_table(data, save_result_files(data, result, budget))  # sets what _precision describes
     environment = TableBlock(("what", "value"), environment_rows(result), "Data, software and machines")
+    errors = []
+    if result.error_map is not None:
+        notes = show_errors(data, result.error_map, budget.whole / 2)
+        errors = [PageSection("Standard error", ViewerBlock("errors"), note(notes))]
     return [
         PageSection("Object", ViewerBlock("object"), note([*object, _precision(data, "whole amplitude")])),
+        *errors,
         PageSection("Probe", ViewerBlock("probe"), note([*probe, _precision(data, "probe 1")])),
         PageSection("Positions", positions, note(position_notes)),
         PageSection("Loss", *_loss(data, result)),

@@ -105,7 +105,9 @@ def recorded(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0) 
     present = translated(values, model, since)
     for name, earlier in EARLIER_DEFAULTS.items():
         if isinstance(present.get(name), Mapping):
-            present[name] = {**earlier, **present[name]}
+            present[name] = dict(present[name])
+            for field, value in earlier.items():
+                present[name].setdefault(field, value)
     return present
 
 
