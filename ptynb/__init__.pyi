@@ -44,6 +44,7 @@ from .planning.estimate import Estimate as Estimate
 from .planning.estimate import estimate as estimate
 from .report.figures.figure import figure as figure
 from .report.scaling_figure import scaling_figure as scaling_figure
+from .session.half_reconstructions import error_map as error_map
 from .session.preview import preview as preview
 from .session.reconstruction import Reconstruction as Reconstruction
 from .session.reproduce import Reproduction as Reproduction
@@ -73,6 +74,7 @@ from .settings.recipe import Recipe as Recipe
 from .settings.recipe import Stage as Stage
 from .settings.settings import Schedule as Schedule
 from .settings.settings import Settings as Settings
+from .settings.settings import Stop as Stop
 from .simulation import illumination as illumination
 from .simulation.diffraction import simulate_diffraction as simulate_diffraction
 from .simulation.from_result import simulate_from_result as simulate_from_result

@@ -10,6 +10,7 @@ from rich.console import Console
 from ptynb.batch.signals import Leaving, signals_raise
 from ptynb.batch.torchrun import INTERRUPTED, check_folder, first_state, go_on
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
 from ptynb.io.checkpoint_file import is_of
 from ptynb.io.run_file_scan import scan_of
@@ -70,7 +71,9 @@ def _run(recon: Reconstruction, plan: RunFile, console: Console) -> None:
     news = News(recon, console)
     follow(recon, plan.epochs, console, news.tell)
     news.tell()
-    if recon.epoch < plan.epochs:
+    if recon.stopped:
+        log(console, f"Stopped after epoch {recon.epoch} of {plan.epochs}: {recon.stopped}.")
+    elif recon.epoch < plan.epochs:
         log(console, f"Stopped from elsewhere after epoch {recon.epoch} of {plan.epochs}; the result is of that.")
     path = recon.save(plan.result)
     _save_checkpoint(recon)  # for a --resume with more epochs
@@ -91,7 +94,8 @@ class News:
         for notice in notices[self._notices :]:
             log(self._console, notice)
         for change in changes[self._changes :]:
-            log(self._console, f"After epoch {change.epoch}: {change.name}: {change.old} -> {change.new}")
+            if change.name != STOPPED:  # reported at the end of the run
+                log(self._console, f"After epoch {change.epoch}: {change.name}: {change.old} -> {change.new}")
         self._notices, self._changes = len(notices), len(changes)
 
 

@@ -22,6 +22,7 @@ from ptynb.batch.signals import TerminationRequest, signals_are_noted
 from ptynb.cluster.devices import counted
 from ptynb.data.engine_records import Failure, Status
 from ptynb.data.provenance import Machines
+from ptynb.data.record import stop_reason
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Command, Worker
@@ -117,7 +118,9 @@ class Rank:
         if status.epoch < plan.epochs and not self._leaving():
             with shown_on(self._console, plan.epochs, status.epoch) as shown:
                 self._command("start", plan.epochs - status.epoch)
-                self._settle(shown)
+                status = self._settle(shown)
+            if reason := stop_reason(status.changes, status.epoch):
+                log(self._console, f"Stopped after epoch {status.epoch} of {plan.epochs}: {reason}.")
         if self._leaving():
             return INTERRUPTED
         self._command("evaluate")

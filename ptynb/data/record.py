@@ -7,6 +7,7 @@ with its path in files (`at`); `ptynb.io.record_mapper` writes and reads the dec
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -45,6 +46,16 @@ class Epoch:
         Over all engines together [1/s].
     ended : float, optional
         When it ended, by the clock of rank 0 [s since 1970, UTC]; None: unknown.
+    object_change : float, optional
+        Relative root-mean-square change of the object O from the end of the epoch before: min over c of
+        ‖O - c O'‖ / ‖O‖, summed over the illuminated area, all slices and modes. The complex factor c removes the
+        global phase and scale, which patterns do not determine. Of more than 2²⁰ pixels every n-th row is compared.
+        None: unknown, as after an interrupted epoch of earlier versions.
+    probe_change : float, optional
+        The same of the probe, over its window and all modes.
+    position_change : float, optional
+        Root mean square over all patterns of the distance that their positions moved [object pixels]; None: positions
+        are not refined.
     """
 
     number: int
@@ -52,10 +63,14 @@ class Epoch:
     seconds: float = field(metadata=at(unit="s"))
     patterns_per_second: float = field(metadata=at(unit="1/s"))
     ended: float | None = field(default=None, metadata=at(unit="s since 1970"))
+    object_change: float | None = None
+    probe_change: float | None = None
+    position_change: float | None = field(default=None, metadata=at(unit="pixel"))
 
     def __str__(self) -> str:
         speed = f"{self.seconds:.3g} s ({self.patterns_per_second:.0f} patterns/s)"
-        return f"epoch {self.number}: loss {self.loss:.5g}, {speed}"
+        changed = "" if self.object_change is None else f"object change {self.object_change:.2g}, "
+        return f"epoch {self.number}: loss {self.loss:.5g}, {changed}{speed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +101,12 @@ class Change:
     name : str
         Dotted name of the setting ("probe.learning_rate"); or "target" (the last epoch was changed), "went back" (an
         earlier checkpoint was restored), "branch" (the branch was switched), "engines" (engines were lost, and the run
-        continued from its last checkpoint), "stage" and "pattern_size" (the next stage began).
+        continued from its last checkpoint), "stage" and "pattern_size" (the next stage began), "stopped"
+        (`Settings.stop` ended the run).
     old : object
-        Value before it, a plain one.
+        Value before it, a plain one; of "stopped": the epoch at which the run would have ended.
     new : object
-        Value after it, a plain one.
+        Value after it, a plain one; of "stopped": the reason.
     when : float, optional
         Time [s since 1970, UTC]; None: unknown.
     """
@@ -155,6 +171,16 @@ class RunRecord(Annotation):
     metadata: dict[str, str] = field(default_factory=dict, metadata=at("about", required=True, checkpoint="about"))
     started: str = field(default="", metadata=at("entry/start_time", required=True))
     history: tuple[Thumbnail, ...] = field(default=(), metadata=at("moments", required=True, checkpoint="moments"))
+
+
+STOPPED = "stopped"
+"""Name of the change that records the end of a run by `Settings.stop`."""
+
+
+def stop_reason(changes: Sequence[Change], epoch: int) -> str:
+    """Return why `Settings.stop` ended the run after `epoch` epochs, if that was the last event; else an empty text."""
+    last = changes[-1] if changes else None
+    return str(last.new) if last is not None and (last.name, last.epoch) == (STOPPED, epoch) else ""
 
 
 def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:

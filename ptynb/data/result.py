@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.error_map import ErrorMap
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Array, RunRecord, at
 from ptynb.data.record import Change as Change
@@ -74,6 +75,8 @@ class Result(RunRecord):
         Engines and devices.
     failure : str, optional
         Message of the error that ended the run; empty: none.
+    error_map : ErrorMap, optional
+        Standard error of the object from halves of the scan, if it was computed (`ptynb.error_map`).
     """
 
     object: Array
@@ -90,6 +93,22 @@ class Result(RunRecord):
     software: Software = field(default_factory=Software, metadata=at("software", required=True))
     machines: Machines = field(default_factory=Machines, metadata=at("machines", required=True))
     failure: str = field(default="", metadata=at("entry/failure", required=True))
+    error_map: ErrorMap | None = None
+
+    def with_error_map(self, errors: ErrorMap | None) -> Result:
+        """Return the result with a map of the object's standard error, for its file and its report.
+
+        Parameters
+        ----------
+        errors : ErrorMap, optional
+            Map from `ptynb.error_map`; None removes it.
+
+        Returns
+        -------
+        Result
+            The result with the map.
+        """
+        return replace(self, error_map=errors)
 
     @property
     def slices(self) -> Array:

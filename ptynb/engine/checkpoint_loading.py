@@ -42,8 +42,9 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
     record: Any = {}
     arrays: dict[str, Any] = {}
     if loaded is not None:
-        # Thumbnails stay on rank 0.
-        record, arrays = packed(dataclasses.replace(loaded, rows={}, patterns=loaded.patterns[:0], history=()))
+        # Thumbnails and the start of the epoch stay on rank 0.
+        own: dict[str, Any] = {"history": (), "epoch_start": {}}
+        record, arrays = packed(dataclasses.replace(loaded, rows={}, patterns=loaded.patterns[:0], **own))
     layouts = [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
     message: Any = group.broadcast_object(None if loaded is None else [record, layouts])
     if message is None:
@@ -58,7 +59,9 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
         else:
             arrays[name] = values
     state = unpacked(message[0], arrays)
-    return state if loaded is None else dataclasses.replace(state, history=loaded.history)
+    if loaded is None:
+        return state
+    return dataclasses.replace(state, history=loaded.history, epoch_start=loaded.epoch_start)
 
 
 def with_rows(state: ReconstructionState, start: Path, patterns: NDArray[np.int64]) -> ReconstructionState:

@@ -17,10 +17,12 @@ from torch import Tensor
 
 from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
-from ptynb.data.record import Annotation, RunRecord, fields_of, utc
+from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
+from ptynb.engine.progress_check import reason_to_stop
+from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
@@ -116,6 +118,7 @@ class Loop:
         self._seconds = 0.0
         self._clock: float | None = None
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=group.device)
+        self._changes = StateChanges(self.model, self.area) if group.rank == 0 else None
         self._begin_epoch()
         self.shard.follow(self._upcoming_batches())
 
@@ -198,11 +201,11 @@ class Loop:
         self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
-        loss = float(self.group.sum(self._loss_sum)) / self.problem.normaliser
+        loss, *changes = self._summed_record()
         self._clock = time.perf_counter()
         seconds = self._seconds + self._clock - started
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
-        self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds, time.time()))
+        self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds, time.time(), *changes))
         self._loss_sum = torch.zeros_like(self._loss_sum)
         checksum = float(sum(parameter.detach().sum(dtype=torch.float64) for parameter in self.model.parameters()))
         if not (math.isfinite(loss) and math.isfinite(checksum)):
@@ -222,6 +225,23 @@ class Loop:
             self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
         self._begin_epoch()
+
+    def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:
+        """Return the loss of the epoch and the changes of object, probe and positions, bitwise equal on all ranks."""
+        changes = (0.0, 0.0, 0.0) if self._changes is None else self._changes.take()
+        own = torch.tensor([float(self._loss_sum), *changes], dtype=torch.float64, device=self.group.device)
+        loss, *known = (None if math.isnan(value) else value for value in self.group.sum(own).tolist())
+        return math.nan if loss is None else loss / self.problem.normaliser, known[0], known[1], known[2]
+
+    def stop_if_done(self, target: int) -> bool:
+        """Return whether `Settings.stop` ends the run here, before its epoch `target`, and record it.
+
+        The decision depends only on the record, which is equal on all ranks.
+        """
+        reason = reason_to_stop(self.settings, self.epochs, self.changes) if self.epoch < target else ""
+        if reason:
+            self.note(STOPPED, target, reason)
+        return bool(reason)
 
     def settle(self) -> None:
         """Make parameters equal on all engines, before they are read or changed.
@@ -299,6 +319,7 @@ class Loop:
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
             parts=self.group.world if rows else 1,
+            epoch_start={} if self._changes is None or self.update == 0 else self._changes.arrays(),
         )
 
     def record(self) -> RunRecord:
@@ -343,6 +364,8 @@ class Loop:
         self._begin_epoch()
         self._copy_values(state)
         sums = state.loss_sums if len(state.loss_sums) == self.group.world else state.loss_sums.sum()[None]
+        if self._changes is not None:
+            self._changes.restore(state.epoch_start if same_batches else {}, state.update)
         own_sum = float(sums[self.group.rank]) if same_batches and self.group.rank < len(sums) else 0.0
         self._loss_sum.fill_(own_sum)
         if settings is not None and settings != self.settings:

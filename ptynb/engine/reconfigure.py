@@ -20,11 +20,14 @@ from ptynb.data.engine_records import Change
 from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
+from ptynb.physics.components.builtin import BACKGROUND_START
 from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
 from ptynb.settings import THIN_ONLY, Settings
 
 NEW_MODE = 1e-3
 """Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
+LEAST_BACKGROUND = 1e-3
+"""Smallest amplitude of a background that is converted [square root of the mean count of a pixel]."""
 NEW_ORDER = ("batch", "batch_per", "batch_sampling", "seed", "optimiser", "loss")
 """Settings that determine the updates of an epoch or its loss: if one changes, an incomplete epoch starts again."""
 SAME_PROBLEM = {"batch", "batch_per", "batch_sampling", "seed", "gradient_accumulation", "pattern_storage"}
@@ -61,6 +64,7 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
     if problem := why_not(present, requested, state.active):
         raise SettingsError(problem, code="settings.not-reconfigurable")
     changed = present.differences(requested)
+    state = with_background_of(state, requested.background.parametrization)
     padding = max(begun.margin, requested.object.padding)
     begins = requested.replace(object={"padding": padding})
     frames = object_frame(scan, begun), object_frame(scan, begins)
@@ -101,6 +105,40 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
 
 
 # Conversion of single arrays
+
+
+def with_background_of(state: ReconstructionState, parametrization: str) -> ReconstructionState:
+    """Return the state with the parameter of the background in this parametrization, without its moments.
+
+    The intensities stay the same; where they are 0 the amplitude is `LEAST_BACKGROUND`, since 0 has no gradient.
+    """
+    if Settings(**state.settings).background.parametrization == parametrization:
+        return state
+    names = [*state.active]
+    key = f"{_key_prefix(names, 'background')}.background"
+    stored = state.model[key]
+    if not state.active["background"]:
+        values = np.full_like(stored, BACKGROUND_START if parametrization == "amplitude" else 0.0)
+    elif parametrization == "amplitude":
+        values = np.sqrt(stored).clip(min=LEAST_BACKGROUND)
+    else:
+        values = stored**2
+
+    def remains(name: str) -> bool:
+        return not name.startswith(("optimiser/background/", "algorithm/"))
+
+    settings, begun = (
+        {**one, "background": {**one["background"], "parametrization": parametrization}}
+        for one in (state.settings, state.begun)
+    )
+    return dataclasses.replace(
+        state,
+        settings=settings,
+        begun=begun,
+        model={**state.model, key: values},
+        algorithm={name: one for name, one in state.algorithm.items() if remains(name)},
+        numbers={name: one for name, one in state.numbers.items() if remains(name)},
+    )
 
 
 def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:

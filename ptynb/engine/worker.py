@@ -45,6 +45,7 @@ from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.loop import Loop
+from ptynb.engine.reconfigure import with_background_of
 from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
@@ -71,7 +72,8 @@ State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 class Command:
     """A command that all ranks apply before the same update.
 
-    start: train `value` more epochs. reach: train until `value`, epochs and updates of the next one, are completed.
+    start: train `value` more epochs. advance: train one epoch of a run that ends with epoch `value`.
+    reach: train until `value`, epochs and updates of the next one, are completed; `Settings.stop` does not apply.
     target: train until epoch `value` is completed. pause, resume, stop.
     settings: change to `value`, plain values of all or some settings. evaluate: make a result. measure: the R-factor
     after every `value` epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a
@@ -81,6 +83,7 @@ class Command:
 
     kind: Literal[
         "start",
+        "advance",
         "reach",
         "target",
         "pause",
@@ -142,7 +145,7 @@ class Worker:
         self._scan = scan.name
         self._state: State = "loading"
         self._failure: Failure | None = None
-        self._target = 0
+        self._target = self._last_epoch = 0
         self._reach: tuple[int, int] | None = None
         self._loop: Loop | None = None
         self._commands: list[Command] = []
@@ -373,6 +376,8 @@ class Worker:
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
             return Loop(scan, self._settings, group, extensions, self._plan)
+        # A run that an earlier version began may continue with settings that have the present default.
+        state = with_background_of(state, self._settings.background.parametrization)
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         loop = Loop(scan, begun, group, extensions, plan)
@@ -416,6 +421,8 @@ class Worker:
             loop.step()
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
+            if loop.update == 0 and self._reach is None and loop.stop_if_done(self._last_epoch):
+                self._target = loop.epoch
         else:
             loop.hold()
         # The others wait here until rank 0, which gets the commands, begins its turn.
@@ -448,6 +455,11 @@ class Worker:
         match command.kind:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
+                self._last_epoch = self._target
+                self._state = "running"
+            case "advance":
+                self._target, self._reach = loop.epoch + 1, None
+                self._last_epoch = command.value
                 self._state = "running"
             case "reach":
                 epoch, update = command.value
@@ -456,6 +468,7 @@ class Worker:
             case "target":
                 loop.note("target", self._target, command.value)
                 self._target, self._reach = command.value, None
+                self._last_epoch = self._target
                 if self._state == "ready":  # the run has just ended
                     self._state = "running"
             case "pause" if self._state == "running":

@@ -14,6 +14,7 @@ reconstruction), `token` (shared by all files of one checkpoint) and `written` [
 /loss_sums        (rank,) float64: each engine's sum of losses in the current epoch
 /patterns         (pattern,) indices of the patterns to which the rows belong
 /moments/N/*      downsampled snapshots taken during the run: object and probe (y, x)
+/epoch_start/*    object, probe (rows that are compared) and positions at the start of an epoch that is not complete
 /rows/*           (pattern, …) state of the algorithm for each pattern, such as exit waves
 
 The rows of other engines, if any, are in `state-00120.rank1.h5` and so on in the same folder: `parts` files in total,
@@ -48,7 +49,7 @@ from ptynb.io.checkpoint_dir import default_folder as default_folder
 from ptynb.io.hdf5_file import dataset, open_for_reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
-from ptynb.settings.renamed import TABLES, change_with_present_names, translated
+from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
 from ptynb.settings.settings import Settings
 
 FORMAT = "ptynb state"
@@ -84,8 +85,9 @@ class ReconstructionState(RunRecord):
     loss_sums: float64 (rank,). active: by model component. model, algorithm: arrays by name, the latter under
     "optimiser/" and "algorithm/"; numbers: scalars of the algorithm. scale, power: the probe's unit.
     batch: patterns per update. rows: arrays (pattern, …) for `patterns`. parts: number of files with the rows of all
-    engines. metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
-    r_factors, history, title, comments: as in `Result`; missing in files of earlier versions.
+    engines. epoch_start: arrays of `engine.state_changes` at the start of an epoch that is not complete, else empty.
+    metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
+    epoch_start, r_factors, history, title, comments (the latter as in `Result`): missing in files of earlier versions.
     """
 
     begun: dict[str, Any]
@@ -106,6 +108,7 @@ class ReconstructionState(RunRecord):
     parts: int = 1
     run: str = ""
     token: str = ""
+    epoch_start: dict[str, Array] = dataclasses.field(default_factory=dict)
 
 
 REQUIRED = ("settings", "update", "epochs", "changes")
@@ -396,7 +399,7 @@ def _with_current_names(state: ReconstructionState, known: int) -> Reconstructio
     """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return dataclasses.replace(
         state,
-        settings=translated(state.settings, Settings, known),
-        begun=translated(state.begun, Settings, known),
+        settings=recorded(state.settings, Settings, known),
+        begun=recorded(state.begun, Settings, known),
         changes=tuple(change_with_present_names(change, Settings, known) for change in state.changes),
     )

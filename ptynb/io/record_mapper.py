@@ -205,7 +205,7 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
     if field.attribute:
         return _read_attribute(source, field, path)
     if is_array(field.kind):
-        return source.array(path, "c", 2)
+        return source.array(path, _letter_of(field.kind), 2)
     if dataclasses.is_dataclass(field.kind):
         source.group(path)
         return read_record(source, typing.cast(Any, field.kind), path)
@@ -225,6 +225,12 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
     if field.item is not None:
         return tuple(source.parsed(path, source.text(path), list))
     return source.parsed(path, source.text(path), dict if typing.get_origin(field.kind) is dict else object)
+
+
+def _letter_of(kind: Any) -> str:
+    """Return "f" for the type of a real array, "c" for one of complex numbers, or of any."""
+    number = typing.get_args(typing.get_args(kind)[1])[0]
+    return "f" if isinstance(number, type) and issubclass(number, np.floating) else "c"
 
 
 def _count(field: StoredField) -> int | None:

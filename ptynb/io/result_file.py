@@ -17,7 +17,7 @@ from ptynb.io.hdf5_file import open_for_reading, reason, replacing
 from ptynb.io.nxdata_plots import write_plots
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import read_field, read_record, write_record, write_text
-from ptynb.settings.renamed import TABLES, change_with_present_names, translated
+from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
 from ptynb.settings.settings import Settings
 
 FORMAT = "ptynb result"
@@ -176,8 +176,8 @@ def _with_current_names(result: Result, known: int) -> Result:
     """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
     return replace(
         result,
-        settings=translated(result.settings, Settings, known),
-        initial_settings=translated(result.initial_settings, Settings, known),
+        settings=recorded(result.settings, Settings, known),
+        initial_settings=recorded(result.initial_settings, Settings, known),
         changes=tuple(change_with_present_names(change, Settings, known) for change in result.changes),
     )
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.data.engine_records import Status
+from ptynb.data.record import STOPPED
 
 FORMAT = "ptynb status"
 VERSION = 1
@@ -72,8 +73,10 @@ class StatusReport:
         epoch = f"epoch {self.epoch} of {self.target}" if self.target else f"epoch {self.epoch}"
         if self.update:
             epoch += f" + {self.update}/{self.updates_per_epoch} updates"
+        stopped = self.state == "ready" and self.changes[-1:] == ((self.epoch, STOPPED),)
         facts = (
             epoch,
+            "stopped, since it made no more progress" if stopped else "",
             "" if loss is None else f"loss {loss:.5g}",
             "" if seconds is None else f"{seconds:.3g} s an epoch",
             f"engines: {self.engines}" if self.engines.isdecimal() else self.engines,

@@ -243,7 +243,8 @@ def _detector_components(
         components.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
     if detector.psf_sigma > 0:
         components.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
-    components.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field))
+    as_amplitude = settings.background.parametrization == "amplitude"
+    components.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field, as_amplitude))
     if detector.saturation is not None:
         components.append(Saturation(detector.saturation))
     return components

@@ -3,6 +3,7 @@
     patterns of the engine, in their stored type (`loading.pattern_reader`)
   + copies of object and probe: values, gradients, moments of the optimiser, messages, temporaries
   + intermediate arrays of each pattern of a batch until its gradient is computed
+  + object and probe of the epoch before, or some of their rows (`engine.state_changes`)
   + thumbnails of epochs (`engine.thumbnails`)
   + a checkpoint that is being written
   + the process itself
@@ -23,6 +24,7 @@ import torch
 from ptynb.cluster.devices import find_gpus
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
+from ptynb.engine.state_changes import MOST_PIXELS
 from ptynb.engine.thumbnails import bytes_of
 from ptynb.exceptions import SettingsError
 from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
@@ -50,6 +52,8 @@ PROCESS = 200e6
 """Private memory of a process with torch loaded [bytes]."""
 COPIES_OF_A_STATE = 2.2
 """Arrays of a checkpoint, and the bytes of its file, whose buffer grows by an eighth at a time."""
+COMPARED = 3
+"""Arrays by which changes of an epoch are computed: those at its start and its end, and the difference."""
 CONTEXT = 600e6
 """Memory of CUDA and its libraries on a GPU [bytes]."""
 
@@ -188,6 +192,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     rows, columns = object_frame(scan, settings).shape
     object = float(complex_bytes * rows * columns * settings.slices.count * states)
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
+    compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
+    yield Item("object and probe of the epoch before", where, _taken(COMPARED, compared, on_gpu))
     copies = copies_of_parameters(settings, asked.engines)
     yield Item("object, gradient and optimiser", where, _taken(copies, object, on_gpu))
     yield Item("probe, gradient and optimiser", where, _taken(copies, wave + ways, on_gpu))

@@ -53,6 +53,7 @@ def mask_pixels(scan: Scan, mask: ArrayLike) -> Scan:
     return dataclasses.replace(scan, mask=good if scan.mask is None else scan.mask & good)
 
 
+@recorded
 def mask_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> Scan:
     """Mask the pixels that `find_bad_pixels` finds, in addition to those that are already masked.
 

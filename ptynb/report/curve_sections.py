@@ -1,4 +1,4 @@
-"""Curves on the page: loss and R-factor, and Fourier ring correlations."""
+"""Curves on the page: loss and R-factor, changes per epoch, and Fourier ring correlations."""
 
 from __future__ import annotations
 
@@ -33,6 +33,26 @@ def show_losses(data: PageData, results: Mapping[str, Result]) -> bool:
     if lines:
         title = "Loss" if len(results) == 1 else "Losses"
         data.add_curve("loss", title, ("epoch", "seconds"), lines, marks=_marks(results), marked=CHANGED)
+    return bool(lines)
+
+
+def show_state_changes(data: PageData, result: Result) -> bool:
+    """Add the curve "changes": changes of object, probe and positions in each epoch."""
+    times, lines = _times(result), []
+    for name, field in (
+        ("object", "object_change"),
+        ("probe", "probe_change"),
+        ("positions [pixels]", "position_change"),
+    ):
+        known = [(epoch.number, value) for epoch in result.epochs if (value := getattr(epoch, field)) is not None]
+        if any(value > 0 for _, value in known):
+            numbers = [number for number, _ in known]
+            seconds = [times[min(number, len(times) - 1)] for number in numbers]
+            lines.append(_line(name, numbers, seconds, [value for _, value in known]))
+    if lines:
+        data.add_curve(
+            "changes", "Change in an epoch", ("epoch", "seconds"), lines, marks=_marks({"": result}), marked=CHANGED
+        )
     return bool(lines)
 
 

@@ -9,8 +9,15 @@ import numpy as np
 
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.engine_records import Result
+from ptynb.data.record import stop_reason
 from ptynb.data.scan import Truth
-from ptynb.report.curve_sections import crossing_sentence, period_text, show_correlation, show_losses
+from ptynb.report.curve_sections import (
+    crossing_sentence,
+    period_text,
+    show_correlation,
+    show_losses,
+    show_state_changes,
+)
 from ptynb.report.figures.figure import compare_with_truth
 from ptynb.report.page import (
     Block,
@@ -35,12 +42,13 @@ from ptynb.report.result_facts import (
     pixel_text,
     settings_rows,
 )
-from ptynb.report.result_viewers import show_object, show_positions, show_probe
+from ptynb.report.result_viewers import show_errors, show_object, show_positions, show_probe
 from ptynb.report.saved_files import SavedFiles, save_result_files
 
 ONE_RESULT = (
     "The resolution cannot be determined from one result. Reconstruct the two halves of the scan, "
-    "pt.analysis.split_scan(scan), and give both results to pt.report."
+    "pt.analysis.split_scan(scan), and give both results to pt.report. A map of the standard error: pt.error_map(scan, "
+    "settings)."
 )
 FULL = "full=True (ptynb report --full) keeps every pixel and digit"
 LOSSES = {
@@ -48,6 +56,10 @@ LOSSES = {
     "poisson": "Poisson likelihood",
     "intensity": "difference of intensities",
 }
+CHANGES = (
+    "Object and probe: root-mean-square change since the epoch before, relative, without a common factor; positions: "
+    "root-mean-square distance."
+)
 Truthful = tuple[float, RingCorrelation]
 """Error relative to a ground truth, and the Fourier ring correlation with it."""
 
@@ -85,8 +97,13 @@ def sections(
         positions = ViewerBlock("positions")
     files = files_table(data, save_result_files(data, result, budget))  # sets what _precision describes
     environment = TableBlock(("what", "value"), environment_rows(result), "Data, software and machines")
+    errors = []
+    if result.error_map is not None:
+        notes = show_errors(data, result.error_map, budget.whole / 2)
+        errors = [PageSection("Standard error", ViewerBlock("errors"), note(notes))]
     return [
         PageSection("Object", ViewerBlock("object"), note([*object, _precision(data, "whole amplitude")])),
+        *errors,
         PageSection("Probe", ViewerBlock("probe"), note([*probe, _precision(data, "probe 1")])),
         PageSection("Positions", positions, note(position_notes)),
         PageSection("Loss", *_loss(data, result)),
@@ -110,7 +127,15 @@ def _loss(data: PageData, result: Result) -> list[Block | None]:
     if not show_losses(data, {"": result}):
         return [TextBlock("No epoch was completed.")]
     kind = str(result.settings.get("loss", ""))
-    return [CurveBlock("loss"), note([f"Loss function: {LOSSES.get(kind, kind)}." if kind else ""])]
+    blocks: list[Block | None] = [
+        CurveBlock("loss"),
+        note([f"Loss function: {LOSSES.get(kind, kind)}." if kind else ""]),
+    ]
+    if show_state_changes(data, result):
+        reason = stop_reason(result.changes, len(result.epochs))
+        ended = f"The run was ended before its last epoch: {reason}." if reason else ""
+        blocks += [CurveBlock("changes"), note([CHANGES, ended])]
+    return blocks
 
 
 def _quality(data: PageData, result: Result, against: Truthful | None) -> list[Block | None]:

@@ -12,6 +12,7 @@ from ptynb.analysis.probe_modes import mode_powers
 from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture, Result, Thumbnail
+from ptynb.data.error_map import ErrorMap
 from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
 
 MODES = 16
@@ -125,6 +126,30 @@ def _reduced(data: PageData, name: str, what: str) -> str:
     if reduction == 1:
         return ""
     return f"{what} reduced {reduction} × {reduction} to keep the page small."
+
+
+def show_errors(data: PageData, found: ErrorMap, share: float) -> list[str]:
+    """Add the viewer "errors": the phase of the object beside its standard error. Return notes about it."""
+    phase: Array = images.flat_phase(found.object)
+    shown = (
+        ("phase", phase, "Object phase", "viridis", "rad"),
+        ("phase error", found.phase_error, "Standard error of the phase", "magma", "rad"),
+        ("amplitude error", found.amplitude_error, "Standard error of the amplitude", "magma", ""),
+    )
+    makers: dict[str, Callable[[int], Picture]] = {}
+    for name, values, title, colours, unit in shown:
+        limits = images.limits_of(values, *PERCENTILES)
+        look = {"unit": unit, "colours": colours}
+        makers[f"halves {name}"] = partial(_field_picture, values, name, title, limits, found.pixel_size, look, 1)
+    added = data.add_pictures(makers, share)
+    data.add_viewer("errors", "Standard error", {"all": {"pictures": added.names}})
+    return [
+        f"From two independent reconstructions of halves of the scan. The median standard error is {found.median:.3g} "
+        f"of the object's amplitude, that of the phase {float(np.median(found.phase_error)):.3g} rad. Squared "
+        f"differences are averaged over {found.smoothing:g} pixels (standard deviation of the weights).",
+        "Errors that both halves have in common do not show: of the geometry, of positions and probe that both begin "
+        "with, of the model.",
+    ]
 
 
 def show_probe(data: PageData, result: Result, budget: ByteBudget) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
-from ptynb.data.record import Annotation
+from ptynb.data.record import STOPPED, Annotation
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError
@@ -56,6 +56,8 @@ class EngineClient:
         self.target_epoch: int | None = None
         """Epoch at which the requested run ends; None if no run is requested."""
         self.paused = False
+        self._stops = 0
+        """Number of times that `Settings.stop` ended a run, as far as known."""
         self._last_folder = None if start is None else str(start.absolute().parent)
         """Folder of the checkpoint from which the engines were last opened."""
         self.activity = threading.Event()
@@ -144,6 +146,10 @@ class EngineClient:
             self.epochs += status.epochs[len(self.epochs) - known :]
             self.r_factors.update(status.r_factors)
             before = self.statuses.get(0)
+            stops = sum(change.name == STOPPED for change in status.changes)
+            if stops > self._stops:
+                self.target_epoch = None
+            self._stops = max(self._stops, stops)
             if before is None or status.applied >= before.applied:
                 self.statuses[0], self._received_at = status, time.monotonic()
             return True
@@ -184,12 +190,13 @@ class EngineClient:
         done = status is not None and status.state in ("ready", "paused") and status.applied >= self.sent
         return done and self._recovery is None
 
-    def begin(self, epochs: int) -> None:
-        """Send the command to run this number of additional epochs."""
+    def begin(self, epochs: int, last: int | None = None) -> None:
+        """Send the command to run this number of additional epochs; with `last`, one of a run that ends with it."""
         generation = self._generation
         self.target_epoch, self.paused = self.fetch().epoch + epochs, False
         try:
-            number: int = self.engines.call(0, "command", Command("start", epochs))
+            order = Command("start", epochs) if last is None else Command("advance", last)
+            number: int = self.engines.call(0, "command", order)
         except EngineLostError as error:
             self.fail(error, generation)  # a recovery starts the run
             self.alive()
@@ -296,6 +303,7 @@ class EngineClient:
             self.engines, self.sent = engines, 0
             self.epochs = [] if state is None else [*state.epochs]
             self.statuses = {}
+            self._stops = 0 if state is None else sum(change.name == STOPPED for change in state.changes)
             self._generation += 1
             self._send_annotation_and_run(0 if state is None else state.epoch)
 

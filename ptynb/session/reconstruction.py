@@ -33,7 +33,7 @@ from ptynb.data.engine_records import (
     Status,
 )
 from ptynb.data.provenance import Machines
-from ptynb.data.record import Annotation
+from ptynb.data.record import Annotation, stop_reason
 from ptynb.data.scan import Scan
 from ptynb.exceptions import (
     ClusterError,
@@ -268,7 +268,8 @@ class Reconstruction:
     def start(self, epochs: int | None = None) -> None:
         """Run more epochs in the background and return at once.
 
-        After `stop` the run continues at the same update, also within an epoch.
+        After `stop` the run continues at the same update, also within an epoch. With `Settings.stop` it may end before
+        its last epoch; `stopped` is the reason then.
 
         Parameters
         ----------
@@ -336,8 +337,8 @@ class Reconstruction:
         self._advancing = self._client.target_epoch = None
         self._client.command("reach", [epoch, update])
 
-    def _begin(self, epochs: int, advancing: int | None = None) -> None:
-        """Start a run. advancing: identifier of the thread that runs epoch by epoch."""
+    def _begin(self, epochs: int, advancing: int | None = None, last: int | None = None) -> None:
+        """Start a run. advancing: identifier of the thread that runs epoch by epoch, up to the epoch `last`."""
         if busy := self._busy():
             raise ReconstructionError(
                 f"It is already {busy}, at epoch {self.epoch} of {self.target}; resume() or stop() it first.",
@@ -345,7 +346,7 @@ class Reconstruction:
             )
         self._check_usable()
         self._advancing = advancing
-        self._client.begin(epochs)
+        self._client.begin(epochs, last)
 
     def pause(self) -> None:
         """Suspend the run on all engines before the same update."""
@@ -483,12 +484,15 @@ class Reconstruction:
             )
         return epoch
 
-    def _advance(self) -> Epoch | None:
-        """Run one epoch and return its record; None if it was stopped before its end."""
+    def _advance(self, last: int | None = None) -> Epoch | None:
+        """Run one epoch and return its record; None if it was stopped before its end.
+
+        last: the last epoch of the run that it belongs to; None: it is a run of its own.
+        """
         self._end_interrupted_epoch()
         done, thread = len(self._client.epochs), threading.get_ident()
         try:
-            self._executor.run(lambda: self._begin(1, thread))
+            self._executor.run(lambda: self._begin(1, thread, last))
             self._warn_of_notices()
             expected = 0.9 * self._client.epochs[-1].seconds if self._client.epochs else 0.0
             time.sleep(min(expected, 1.0))
@@ -505,7 +509,7 @@ class Reconstruction:
         """Run epoch by epoch: `for epoch in recon.run(50): ...`.
 
         The engines wait while the body of the loop is executed. An interrupt stops the run; `stop` or its button stops
-        it and ends the loop. The next run continues at the same update.
+        it and ends the loop. The next run continues at the same update. `Settings.stop` may end the loop earlier.
 
         Parameters
         ----------
@@ -520,13 +524,14 @@ class Reconstruction:
         return self._run(self._remaining() if epochs is None else _whole("run", epochs))
 
     def _run(self, epochs: int) -> Iterator[Epoch]:
-        stops = self._stops
+        stops, last = self._stops, self.epoch + epochs
         for _ in range(epochs):
-            epoch = self._advance()
+            epoch = self._advance(last)
             if epoch is None:
                 return
+            done = self.stopped
             yield epoch
-            if self._stops != stops:
+            if done or self._stops != stops:
                 return
 
     # Status, as reported by the engines at most 0.1 s ago unless stated otherwise
@@ -573,6 +578,12 @@ class Reconstruction:
         """Changes of settings so far, with the epoch and update before which all engines applied them."""
         status = self.last_status()
         return status.changes if status else ()
+
+    @property
+    def stopped(self) -> str:
+        """Why `Settings.stop` ended the last run before its last epoch; empty if it did not, or a run followed."""
+        status = self.last_status()
+        return "" if status is None else stop_reason(status.changes, status.epoch)
 
     @property
     def failure(self) -> ReconstructionError | None:

@@ -32,3 +32,4 @@ from ptynb.settings.settings import WHOLE_PASSES as WHOLE_PASSES
 from ptynb.settings.settings import Optimiser as Optimiser
 from ptynb.settings.settings import Schedule as Schedule
 from ptynb.settings.settings import Settings as Settings
+from ptynb.settings.settings import Stop as Stop

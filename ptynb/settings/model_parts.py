@@ -132,7 +132,14 @@ class Background(Part):
     """Background intensity, the same in all patterns and at least 0."""
 
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of the background (1 = the mean count of a pixel); 0 keeps it fixed"
+        default=0.0,
+        description="Learning rate of the background's amplitude (1 = the square root of the mean count of a pixel), "
+        "or of its intensity (1 = the mean count); 0 keeps it fixed",
+    )
+    parametrization: Literal["amplitude", "intensity"] = Field(
+        default="amplitude",
+        description="Parameter that is optimised: the square root of the background, so that one learning rate serves "
+        "weak and strong ones, or the background itself (as in version 0.1)",
     )
 
 

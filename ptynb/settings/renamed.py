@@ -93,6 +93,24 @@ def translated(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0
     return result
 
 
+EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"background": {"parametrization": "intensity"}}
+"""Fields that came later, with the value that describes what earlier versions did, where it is not the default."""
+
+
+def recorded(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0) -> dict[Any, Any]:
+    """Return the settings of a recorded run with present names, and with `EARLIER_DEFAULTS` where they lack a field.
+
+    A record of this version has all fields. Raises SettingsError as `translated`.
+    """
+    present = translated(values, model, since)
+    for name, earlier in EARLIER_DEFAULTS.items():
+        if isinstance(present.get(name), Mapping):
+            present[name] = dict(present[name])
+            for field, value in earlier.items():
+                present[name].setdefault(field, value)
+    return present
+
+
 def change_with_present_names(change: Change, model: type[BaseModel], since: int = 0) -> Change:
     """Return a recorded change with the present names of this model; one of anything else does not change."""
     models = [model]

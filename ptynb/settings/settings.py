@@ -94,6 +94,42 @@ class Schedule(SettingsModel):
                 return self.end_factor**done
 
 
+class Stop(SettingsModel):
+    """End of a run before its last epoch, once it makes no more progress.
+
+    Only epochs after the last change of settings count, and only once all parts and constraints have begun.
+    """
+
+    patience: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_EPOCHS,
+        description="Number of epochs over which progress is judged; 0: a run ends at its last epoch only",
+        json_schema_extra=LIVE,
+    )
+    tolerance: float = Field(
+        default=0.01,
+        ge=0,
+        lt=1,
+        description="Progress that continues a run: the relative decrease of the lowest loss, or the largest change of "
+        "object, probe (relative) and positions [object pixels] in an epoch",
+        json_schema_extra=LIVE,
+    )
+    criterion: Literal["loss", "changes"] = Field(
+        default="loss",
+        description="Whether progress is judged by the loss, or by the changes of object, probe and positions",
+        json_schema_extra=LIVE,
+    )
+    min_epochs: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_EPOCHS,
+        title="Least epochs",
+        description="Number of epochs, counted from the first, before which no run is ended",
+        json_schema_extra=LIVE,
+    )
+
+
 class Settings(SettingsModel):
     """All settings of a reconstruction.
 
@@ -145,6 +181,7 @@ class Settings(SettingsModel):
     )
     beta: float = Field(default=0.75, gt=0, le=1, description="Relaxation parameter (beta) of DM and RAAR")
     schedule: Schedule = Field(default=Schedule(), description="Schedule of all learning rates over the epochs")
+    stop: Stop = Field(default=Stop(), description="End of a run before its last epoch")
     batch: int = Field(
         default=16,
         ge=1,

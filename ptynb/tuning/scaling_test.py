@@ -14,7 +14,7 @@ from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.settings import Settings
+from ptynb.settings import Settings, Stop
 
 
 def scaling_test(
@@ -63,7 +63,7 @@ def scaling_test(
     SettingsError
         If arguments are invalid, or the memory is not sufficient, before the first trial starts.
     """
-    settings = settings or Settings()
+    settings = (settings or Settings()).replace(stop=Stop())  # all trials have the same number of epochs
     _check_numbers(engines, trials, threads, epochs)
     check_together(scan, settings)
     each = [None] if threads is None else sorted(set(threads))

@@ -130,13 +130,14 @@ class _TrialRun:
         recon, seen = self.recon, 0
         recon.start(self._epochs)
         while True:
+            ended = bool(recon.stopped)  # read before the epochs, so that all of them are reported
             for epoch in recon.epochs[seen:]:
                 seen += 1
                 if report(epoch.number, epoch.loss):
                     recon.stop()
                     reason = f"Hopeless after epoch {epoch.number}: its loss {epoch.loss:.3g} is above most others."
                     return Outcome("pruned", None, self.picture(), reason)
-            if seen >= self._epochs:
+            if seen >= self._epochs or ended:
                 return None
             if recon.failure is not None:
                 raise recon.failure

@@ -1,4 +1,4 @@
-"""The curves of loss and R-factor as SVG, small enough to be drawn several times per second."""
+"""The curves of loss, R-factor and changes per epoch as SVG, small enough to be drawn several times per second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from ptynb.data.record import Epoch
 from ptynb.widgets.svg_axes import Point, decades, decimal, drawable, line, linear, path, scientific, text
+from ptynb.widgets.svg_curves import Curve, CurvePanel, curves
 
 WIDTH, HEIGHT = 460, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 34
@@ -29,10 +31,10 @@ def loss_curve(
 
     Values that are not positive and finite have no logarithm and are left out. Colours follow the notebook's theme.
     """
-    curves = [drawable(enumerate(losses, 1)), drawable(r_factors)]
-    if not curves[0]:
+    points = [drawable(enumerate(losses, 1)), drawable(r_factors)]
+    if not points[0]:
         return _frame(text(WIDTH / 2, HEIGHT / 2, "no epoch yet", "middle"))
-    heights = [value for points in curves for _, value in points]
+    heights = [value for one in points for _, value in one]
     low, high, ticks = decades(min(heights), max(heights))
     last = max(len(losses), 2, *marks)
     times = None if seconds is None else [0.0, *itertools.accumulate(seconds)]
@@ -65,11 +67,31 @@ def loss_curve(
             f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}" '
             f'stroke="{MARK}" stroke-dasharray="3 3"/>'
         )
-    loss, r_factor = ([(x(when(epoch)), y(value)) for epoch, value in points] for points in curves)
+    loss, r_factor = ([(x(when(epoch)), y(value)) for epoch, value in one] for one in points)
     parts.append(_curve(loss, LOSS))
     if r_factor:
         parts += [_curve(r_factor, R_FACTOR, "6 3"), *_legend()]
     return _frame("".join(parts), "epochs" if times is None else "seconds")
+
+
+def change_curves(epochs: Sequence[Epoch], seconds: Sequence[float] | None = None) -> str:
+    """Return SVG of the changes of object, probe and positions per epoch; empty if none is known.
+
+    seconds: as for `loss_curve`.
+    """
+    at = [*itertools.accumulate(seconds)] if seconds is not None else [float(epoch.number) for epoch in epochs]
+    named = {
+        "object": [epoch.object_change for epoch in epochs],
+        "probe": [epoch.probe_change for epoch in epochs],
+        "positions [px]": [epoch.position_change for epoch in epochs],
+    }
+    drawn = tuple(
+        Curve(name, at, [math.nan if value is None else value for value in values])
+        for name, values in named.items()
+        if any(value is not None for value in values)
+    )
+    across = "epoch" if seconds is None else "time [s]"
+    return curves([CurvePanel("Change in an epoch", across, drawn)]) if drawn else ""
 
 
 def _curve(points: Sequence[Point], colour: str, dashes: str = "") -> str:

@@ -17,6 +17,7 @@ import pytest
 import ptynb as pt
 from ptynb.batch import torchrun as ranks
 from ptynb.batch.rank_env import Place, Seat
+from ptynb.cli.main import main
 from ptynb.io.checkpoint_file import states
 from ptynb.settings.run_file import read_run
 
@@ -172,6 +173,18 @@ def test_settings_alone_are_a_run_with_options(work, alone, tmp_path, capsys):
     np.testing.assert_array_equal(result.object, recon.result.object)
     recon.close()
     assert f"R-factor {result.r_factor:.4f}. Result: {tmp_path / 'alone.h5'}\n" in capsys.readouterr().out
+
+
+def test_a_run_without_progress_ends_earlier_and_says_so(work, plan, alone, tmp_path, capsys):
+    run = plan(1000, cluster="{engines: 1, device: cpu, threads: 1}")
+    run.write_text(run.read_text().replace("{batch: 12}", "{stop: {patience: 1, tolerance: 0.99, min_epochs: 3}}"))
+    assert alone(run) == 0
+    first = capsys.readouterr().out
+    assert main(["run", str(run), "--result", str(tmp_path / "cluster.h5")]) == 0
+    for told in (first, capsys.readouterr().out):
+        (line,) = [line for line in told.splitlines() if "topped" in line]
+        assert "Stopped after epoch 3 of 1000: the loss " in line
+    assert len(pt.load_result(tmp_path / "out.h5").epochs) == len(pt.load_result(tmp_path / "cluster.h5").epochs) == 3
 
 
 def test_a_folder_with_states_is_gone_on_from_only_where_that_was_asked_for(plan, alone, tmp_path, capsys):

@@ -42,7 +42,9 @@ def _done(loop: Loop) -> int:
 def numbers(loop: Loop) -> dict[str, Any]:
     """All that the next updates depend on, without what a clock said."""
     record, arrays = packed(loop.state(loop.loss_sums()))
-    record["losses"] = [epoch.pop("loss") for epoch in record.pop("epochs")]
+    record["losses"] = [epoch["loss"] for epoch in record["epochs"]]
+    names = "object_change", "probe_change", "position_change"
+    record["moved"] = [tuple(epoch[name] for name in names) for epoch in record.pop("epochs")]
     for change in record["changes"]:
         change.pop("when")
     del record["seconds"], record["about"], record["started"]

@@ -93,6 +93,8 @@ def test_n_engines_give_one_engines_answer(ranks: Ranks, case: str, world: int) 
         for name in names:
             assert difference(alone[name], answer[name]) < most, name
         assert answer["losses"] == pytest.approx(alone["losses"], rel=min(most, 1e-7))
+        for own, others in zip(alone["changes"], answer["changes"], strict=True):
+            assert others == pytest.approx(own, rel=max(1e3 * most, 1e-6))
         assert answer["r_factor"] == pytest.approx(alone["r_factor"], rel=most)
 
 
@@ -164,6 +166,19 @@ def test_13_patterns_are_each_used_once_an_epoch_and_give_the_same_answer(ranks:
     assert any(part == [] for answer in answers for part in answer["patterns"]), "no part was empty"
     for answer in answers:
         assert difference(alone["object"], answer["object"]) < 1e-5
+
+
+def test_all_ranks_end_a_run_after_the_same_epoch_and_for_the_same_reason(ranks: Ranks) -> None:
+    scan = a_scan()
+    settings = pt.Settings(precision="double", stop=pt.Stop(patience=4, tolerance=0.1))
+    script = [(0.0, "start", 300), (0.5, "pause", None), (0.0, "resume", None)]
+    alone = ranks.run(1, work.command, scan, settings, script)[0]
+    (stopped,) = [change for change in alone["status"].changes if change.name == "stopped"]
+    assert 4 < stopped.epoch == alone["status"].epoch < 300
+    for answer in ranks.run(3, work.command, scan, settings, script):
+        assert answer["status"].changes == (stopped,)
+        assert answer["status"].state == "closed"
+        assert len(answer["losses"]) == stopped.epoch
 
 
 def test_ranks_draw_disjoint_patterns_whose_union_is_the_batch_of_one_engine(ranks: Ranks) -> None:

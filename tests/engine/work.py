@@ -33,6 +33,9 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
             **{name: tensor.numpy() for name, tensor in loop.parameters().items()},
             "start": start,
             "losses": [epoch.loss for epoch in loop.epochs],
+            "changes": [
+                [epoch.object_change, epoch.probe_change, epoch.position_change or 0.0] for epoch in loop.epochs
+            ],
             "patterns": patterns,
             "r_factor": loop.r_factor(),
             "rates": loop.algorithm.rates(),

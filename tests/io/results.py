@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ptynb.data.error_map import ErrorMap
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Change, Epoch, Thumbnail
 from ptynb.data.result import Result
@@ -20,7 +21,7 @@ FULL = Result(
     probe=complex_array(3, 8, 10),
     positions=RANDOM.uniform(0, 20, (9, 2)),
     origin=(-4, 7),
-    epochs=(Epoch(1, 0.5, 0.25, 36.5), Epoch(2, 0.1 + 0.2, 1 / 3, 27.0, 1.7e9 + 0.1)),
+    epochs=(Epoch(1, 0.5, 0.25, 36.5), Epoch(2, 0.1 + 0.2, 1 / 3, 27.0, 1.7e9 + 0.1, 0.01, 1e-3, 0.3)),
     r_factor=0.1 + 0.02,
     settings=SETTINGS,
     changes=(Change(1, 3, "probe.learning_rate", 0.01, 1e-5, 1.7e9), Change(1, 4, "note", None, ["β", {"a": 1}])),
@@ -35,6 +36,7 @@ FULL = Result(
     },
     r_factors=((1, 0.3), (2, 0.1)),
     initial_settings=Settings(batch=5, seed=7, probe={"learning_rate": 0.01}).model_dump(mode="json"),
+    error_map=ErrorMap(complex_array(20, 21), *RANDOM.random((3, 20, 21), np.float32), (1, 2), 4.0, (1.25e-8, 2.5e-8)),
     update=2,
     started="2026-11-22T08:27:17.000Z",
     ended="2026-11-22T09:00:00.500Z",

@@ -51,6 +51,9 @@ def test_a_status_is_taken_over_when_it_changes(tmp_path):
     assert folder.shown.changes == ((2, "probe.learning_rate"),)
     assert folder.shown.limits == {"amplitude": (0, 1), "phase": (-1, 1)}
     assert not folder.look()
+    put(tmp_path / "later", state="ready", update=0, changes=[[3, "stopped"]])
+    assert folder.look()
+    assert folder.shown.facts[:2] == ("epoch 3 of 200", "stopped, since it made no more progress")
     put(tmp_path / "later", epoch=4, losses=[0.5, 0.25, 0.125, None])
     assert folder.look()
     assert (folder.shown.epoch, folder.shown.losses) == (4, (0.5, 0.25, 0.125, None))

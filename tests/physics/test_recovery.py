@@ -18,6 +18,7 @@ from scipy import ndimage
 
 import ptynb as pt
 from ptynb.analysis import compare
+from ptynb.data.geometry import NearField
 from ptynb.data.scan import Scan
 from ptynb.physics.components.fly_scan import motion_between
 from tests.parametrization import each
@@ -332,6 +333,48 @@ def test_a_background_is_found() -> None:
     )
     assert np.abs(found - background).mean() < 0.15 * background.mean()
     assert error(cleaned, scan) < error(plain, scan) / 2
+
+
+@pytest.mark.parametrize("field", ["far", "near"])
+def test_one_rate_serves_strong_backgrounds_and_does_no_harm_where_there_is_none(field: str) -> None:
+    """Few updates in an epoch of the near field, many in the far field; the rate is that of object and probe."""
+    plain = pt.simulate(patterns=100, window=64, seed=1, step=4) if field == "far" else structured_shadows()
+    truth, epochs, mean = plain.ground_truth, 30 if field == "far" else 80, 1e6 / 64**2
+    assert truth is not None
+    y, x = np.mgrid[:64, :64]
+    shape = 3 * np.exp(-((y - 30) ** 2 + (x - 40) ** 2) / 400) + 0.2
+    for level in (0.0, 0.003, 0.3):
+        scan = pt.simulate_diffraction(
+            truth.object,
+            truth.probe,
+            plain.positions,
+            geometry=plain.geometry,
+            guess=plain.probe,
+            background=level * mean * shape / shape.mean(),
+        )
+        plainly = reconstructed(scan, epochs, batch=4)
+        refined = reconstructed(scan, epochs, batch=4, background=pt.Background(learning_rate=0.01))
+        off = refined.parameters["background/background"] / mean - level * shape / shape.mean()
+        errors, rms = (error(plainly, scan), error(refined, scan)), float(np.sqrt(np.mean(off**2)))
+        print(f"{field} field, background {level} of the mean count: {rms:.4f} off, object {errors}")
+        assert errors[1] < 1.03 * errors[0]
+        if field == "far":  # in the near field the probe explains a smooth background, too
+            assert rms < 0.006 or level > 0.1
+            assert errors[1] < 0.6 * errors[0] or level < 0.1
+
+
+def structured_shadows() -> Scan:
+    """25 shadows in a parallel, structured beam."""
+    random = np.random.default_rng(5)
+    raster = 5.0 * np.stack(np.meshgrid(np.arange(5), np.arange(5), indexing="ij"), -1).reshape(-1, 2)
+    amplitude, phase = (np.angle(mottled((64, 64), seed, 3)) for seed in (1, 2))
+    probe = (0.6 + amplitude) * np.exp(3j * phase)
+    probe *= np.sqrt(1e6 / np.sum(np.abs(probe) ** 2))
+    geometry = NearField(
+        wavelength=1.5e-10, focus_to_sample=math.inf, sample_to_detector=0.1, detector_pixel=(1e-6, 1e-6)
+    )
+    positions = raster + random.uniform(0, 3, raster.shape)
+    return pt.simulate_diffraction(mottled((100, 100), 3), probe[None], positions, geometry=geometry)
 
 
 def test_large_pixels_need_an_oversampled_detector() -> None:

@@ -43,7 +43,7 @@ def result(shape: tuple[int, ...] = (96, 96), *, modes: int = 2, window: int = 2
         "probe": probe(modes, window),
         "positions": positions,
         "origin": (0, 0),
-        "epochs": tuple(Epoch(n, 0.5 / n, 2.0, 25.0) for n in range(1, 13)),
+        "epochs": tuple(Epoch(n, 0.5 / n, 2.0, 25.0, None, 0.1 / n, 0.2 / n) for n in range(1, 13)),
         "r_factor": 0.0421,
         "r_factors": tuple((n, 0.6 / n) for n in (4, 8, 12)),
         "settings": Settings(probe={"modes": modes}).model_dump(mode="json"),

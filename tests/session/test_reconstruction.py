@@ -92,6 +92,38 @@ def test_start_returns_at_once_and_wait_waits_for_the_end(recon: pt.Reconstructi
     assert (recon.state, recon.epoch) == ("ready", 30)
 
 
+@pytest.fixture
+def patient(recon: pt.Reconstruction) -> pt.Reconstruction:
+    """Ends after 5 epochs, the third of which changed a setting: two count, and no loss halves from one to the next."""
+    list(recon.run(3))
+    recon.settings = recon.settings.replace(stop=pt.Stop(patience=1, tolerance=0.9))
+    return recon
+
+
+def test_a_run_without_progress_ends_before_its_last_epoch_and_can_go_on(patient: pt.Reconstruction) -> None:
+    patient.start(50)
+    patient.wait(30)
+    assert (patient.state, patient.epoch) == ("ready", 5)
+    assert patient.stopped.startswith("the loss decreased by 0.")
+    assert (patient.changes[-1].name, patient.changes[-1].epoch, patient.changes[-1].old) == ("stopped", 5, 53)
+    assert patient.changes[-1].new == patient.stopped
+    assert {status.changes for status in statuses_after_commands(patient)} == {patient.changes}
+    assert [epoch.number for epoch in patient.run(50)] == [6, 7]
+    assert patient.changes[-1].old == 55
+    patient.run_until(9)
+    patient.wait(30)
+    assert (patient.epoch, patient.stopped) == (9, "")
+    assert patient.result.epochs == patient.epochs
+
+
+def test_a_run_that_makes_its_last_epoch_was_not_ended_before(patient: pt.Reconstruction) -> None:
+    assert len(list(patient.run(2))) == 2
+    assert patient.stopped == ""
+    patient.step()
+    patient.step()
+    assert (patient.epoch, patient.stopped) == (7, "")
+
+
 def test_paused_stands_still_on_all_engines_and_resumed_goes_on(recon: pt.Reconstruction) -> None:
     recon.start(2000)
     until(lambda: recon.epoch >= 1)

@@ -52,6 +52,13 @@ def alone(scan: Scan, study: Study, number: int) -> float:
 # In this process
 
 
+def test_a_trial_that_makes_no_more_progress_is_complete(small: Scan, tmp_path: Path) -> None:
+    settings = pt.Settings(stop=pt.Stop(patience=1, tolerance=0.99, min_epochs=3))
+    study = tune(small, tmp_path, settings=settings, epochs=1000, trials=1)
+    study.wait()
+    assert [(trial.state, len(trial.losses)) for trial in study.trials] == [("complete", 3)]
+
+
 def test_trials_are_reconstructions_with_values_in_the_ranges(small: Scan, tmp_path: Path) -> None:
     study = tune(small, tmp_path)
     came = [trial.number for trial in study]

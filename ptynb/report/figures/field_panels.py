@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ptynb.data import images
 from ptynb.data.engine_records import Result
+from ptynb.data.error_map import ErrorMap
 from ptynb.data.geometry import illuminated_area
 from ptynb.report.figures.figure_page import Page
 from ptynb.report.figures.phase_colours import complex_colours
@@ -25,6 +26,7 @@ from ptynb.report.figures.scale_marks import (
 
 PHASE_COLOURS, WRAPPED_COLOURS = "viridis", "twilight"
 AMPLITUDE_COLOURS = "gray"
+ERROR_COLOURS = "magma"
 MOST_PANELS = 16
 NEARLY_ALL = 0.97
 """Fraction of π: phases that exceed it on both sides are taken as wrapped and get a cyclic colour map."""
@@ -57,6 +59,23 @@ def both(page: Page, result: Result, colours: str | None) -> list[Axes]:
     """Draw the object's amplitude and phase side by side; colours: of the phase."""
     left, right = page.subplots(1, 2)
     return [_amplitude(page, left, result, None), _phase(page, right, result, colours)]
+
+
+def errors(page: Page, found: ErrorMap, colours: str | None) -> list[Axes]:
+    """Draw the phase of the object and its standard error side by side; colours: of the phase."""
+    left, right = page.subplots(1, 2)
+    values = images.flat_phase(found.object)
+    limits, own = phase_limits(values)
+    phase_bar(page, left, shown(left, values, found.pixel_size, limits, colours or own))
+    scale_bar(left, values.shape, found.pixel_size)
+    deviations = found.phase_error
+    image = shown(right, deviations, found.pixel_size, limits_for(deviations), ERROR_COLOURS)
+    colour_bar(page, right, image, "Standard error [rad]")
+    page.caption = (
+        "Phase of the object, mean of two reconstructions of halves of the scan, and its standard error from their "
+        f"difference, averaged over {found.smoothing:g} pixels. Errors common to both halves do not show."
+    )
+    return [left, right]
 
 
 def field(page: Page, result: Result) -> list[Axes]:

@@ -16,9 +16,11 @@ from ptynb.report.figures.figure_page import Width, fit, known, name_panels, pap
 from ptynb.report.figures.overview import overview
 from ptynb.report.figures.truth_error import compare_with_truth as compare_with_truth
 
-Kind = Literal["overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "frc"]
+Kind = Literal[
+    "overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "errors", "frc"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-WIDE: tuple[Kind, ...] = ("object", "slices")
+WIDE: tuple[Kind, ...] = ("object", "slices", "errors")
 """Kinds that are two columns wide by default."""
 
 
@@ -48,6 +50,7 @@ def figure(
         - "object" (amplitude beside phase), "amplitude", "phase", "complex" (hue: phase, lightness: amplitude),
           "slices" (phase of up to 16), "probe" (modes ordered by power).
         - "loss" over epochs; "positions" (probe centres; `against` another result: the differences).
+        - "errors": phase of the object beside its standard error, of a result with an `error_map`.
         - "frc": Fourier ring correlation `against` another result or a ground truth, with its crossings.
     against : Truth or Result, optional
         The ground truth or the result that `result` is compared with.
@@ -108,6 +111,13 @@ def _drawn(page: Page, kind: str, result: Result, against: Truth | Result | None
             return field_panels.probe(page, result)
         case "loss":
             return curve_figures.loss(page, result)
+        case "errors":
+            if result.error_map is None:
+                raise InvalidValueError(
+                    "The result has no error map; add one: result.with_error_map(pt.error_map(scan, settings)).",
+                    code="argument.missing",
+                )
+            return field_panels.errors(page, result.error_map, colours)
         case "positions":
             if isinstance(against, Truth):
                 raise InvalidValueError(

@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 
 from ptynb.data.engine_records import Change, Epoch, Health, Status
+from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
 from ptynb.widgets.live.protocol import Watched
 from ptynb.widgets.shared_widgets import state_row
@@ -31,6 +32,8 @@ def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch])
         parts.append(f"stage <b>{status.stage + 1}</b> of {len(status.stages)}")
     if epochs:
         parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
+    if reason := stop_reason(status.changes, status.epoch):
+        parts.insert(1, html.escape(f"stopped: {reason}"))
     if status.checkpoint_epoch is not None:
         parts.append(f"checkpoint of epoch {status.checkpoint_epoch}")
     parts += [

@@ -23,7 +23,7 @@ from ptynb.widgets.live.live_text import change_table, health_table, state_of, s
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.pattern_comparison import PatternViewer
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
-from ptynb.widgets.loss_curve import loss_curve
+from ptynb.widgets.loss_curve import change_curves, loss_curve
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 
 REQUEST_SECONDS = 0.5
@@ -62,6 +62,7 @@ class Live(Whole):
         self._message_lock = threading.Lock()
         self._shown_notices: tuple[str, ...] = ()
         self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
+        self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="100%"))
         self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self._record, self._health = ipywidgets.HTML(), ipywidgets.HTML()
         self._actions = Actions("ptynb live actions", self._complain, self._update_soon, self._say)
@@ -103,7 +104,7 @@ class Live(Whole):
         above = row(self._over, self._controls.r_factor.widget, grid_gap="2px 12px")
         wide = ipywidgets.Layout(width="480px", max_width="100%", overflow="visible")
         tables = ipywidgets.VBox([self._health, self._record], layout=ipywidgets.Layout(overflow="visible"))
-        beside = row(ipywidgets.VBox([above, self._curve], layout=wide), tables, grid_gap="0 24px")
+        beside = row(ipywidgets.VBox([above, self._curve, self._changes_curve], layout=wide), tables, grid_gap="0 24px")
         beside.layout.align_items = "flex-start"
         return beside
 
@@ -169,6 +170,7 @@ class Live(Whole):
         losses, marks = [epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]
         seconds = [epoch.seconds for epoch in epochs] if self._over.value == "seconds" else None
         put(self._curve, loss_curve(losses, marks, r_factors=r_factors, seconds=seconds))
+        put(self._changes_curve, change_curves(epochs, seconds))
         put(self._record, change_table(changes))
 
     # The thread for requests that may take longer
