@@ -35,7 +35,7 @@ from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import initial_arrays, make_model, object_frame
-from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.regularizers import PACBED, DataTerm
 
 EVALUATION_BATCH = 32
@@ -439,7 +439,7 @@ def _data_terms(settings: Settings) -> list[DataTerm]:
 
 
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
-    damped = settings.optimiser in ("rpie", *THIN_ONLY)
+    damped = settings.optimiser in ("rpie", *BY_EXIT_WAVES)
     loss, terms = make_loss(settings.loss, mean_count, damped), _data_terms(settings)
     if not terms:
         return loss

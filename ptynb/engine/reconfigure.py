@@ -21,7 +21,7 @@ from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
-from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings import BY_EXIT_WAVES, Settings
 
 NEW_MODE = 1e-3
 """Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
@@ -313,7 +313,7 @@ def _moments(
 
 
 def _why_not_thin(active: Mapping[str, bool], requested: Settings) -> str | None:
-    if requested.optimiser not in THIN_ONLY:
+    if requested.optimiser not in BY_EXIT_WAVES:
         return None
     supported = (*BESIDE_THIN, "pixels", "point spread", "saturation")
     unsupported = [name for name, took_part in active.items() if took_part and name not in supported]

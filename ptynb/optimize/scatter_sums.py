@@ -47,9 +47,14 @@ def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Te
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
 
 
-def over_engines(group: Group, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a complex and a real tensor, each summed over all engines, in one message of real numbers."""
-    message = torch.cat([torch.view_as_real(numerator).reshape(-1), denominator.reshape(-1)])
-    message = group.sum(message)
-    values, rest = message[: 2 * numerator.numel()], message[2 * numerator.numel() :]
-    return torch.view_as_complex(values.view(*numerator.shape, 2)), rest.view(denominator.shape)
+def over_engines(group: Group, *tensors: Tensor) -> list[Tensor]:
+    """Return real and complex tensors, each summed over all engines, in one message of real numbers."""
+    if group.world == 1:
+        return [*tensors]
+    views = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
+    message = group.sum(torch.cat([view.reshape(-1) for view in views]))
+    parts = message.split([view.numel() for view in views])
+    return [
+        torch.view_as_complex(part.view(view.shape)) if tensor.is_complex() else part.view(view.shape)
+        for tensor, view, part in zip(tensors, views, parts, strict=True)
+    ]

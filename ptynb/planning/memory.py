@@ -34,7 +34,7 @@ from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame
-from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
+from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
 
 MAPPED = 2**25
 """glibc returns larger arrays to the system at once [bytes]."""
@@ -85,7 +85,7 @@ class Workload:
 
 def copies_of_parameters(settings: Settings, engines: int) -> float:
     """Return the largest number of arrays of the size of object and probe in use at the same time."""
-    if settings.optimiser in THIN_ONLY:
+    if settings.optimiser in BY_EXIT_WAVES:
         # Parameters, sums (numerator, denominator) and their received message, the step, and its mean length.
         return 8
     # Copies for a result and for a picture; only one optimiser has more temporary arrays in a step.
