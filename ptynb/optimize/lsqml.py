@@ -148,6 +148,8 @@ class LeastSquares(Algorithm):
         object_step /= illumination + DAMPING * illumination.amax((-2, -1), keepdim=True)
         probe_step = ("probe" in rates) * of_probe / power
         mean, total = self._lengths(found, object_step, probe_step, illumination)
+        if found is not None:
+            found.release()
         patterns = torch.from_numpy(members).to(problem.group.device)
         for index, (name, part) in enumerate(moving.items()):
             part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power)

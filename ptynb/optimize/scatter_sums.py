@@ -51,10 +51,12 @@ def over_engines(group: Group, *tensors: Tensor) -> list[Tensor]:
     """Return real and complex tensors, each summed over all engines, in one message of real numbers."""
     if group.world == 1:
         return [*tensors]
-    views = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
+    # Complex ones first: a complex view begins at an even number.
+    order = sorted(range(len(tensors)), key=lambda index: not tensors[index].is_complex())
+    views = [torch.view_as_real(tensors[index]) if tensors[index].is_complex() else tensors[index] for index in order]
     message = group.sum(torch.cat([view.reshape(-1) for view in views]))
-    parts = message.split([view.numel() for view in views])
-    return [
-        torch.view_as_complex(part.view(view.shape)) if tensor.is_complex() else part.view(view.shape)
-        for tensor, view, part in zip(tensors, views, parts, strict=True)
-    ]
+    summed = [*tensors]
+    for index, view, part in zip(order, views, message.split([view.numel() for view in views]), strict=True):
+        own = part.view(view.shape)
+        summed[index] = torch.view_as_complex(own) if tensors[index].is_complex() else own
+    return summed

@@ -73,6 +73,9 @@ class Corrections(Protocol):
         field: O (y, x), complex; its derivatives are differences to the next pixel, 0 at the end of a window.
         """
 
+    def release(self) -> None:
+        """Release the large arrays; no further call follows."""
+
 
 def corrections(illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> Corrections:
     """Return the corrections of a batch of at least one pattern. shifts, first: which further products to compute."""
@@ -172,6 +175,10 @@ class TorchCorrections:
         y, x = (torch.nn.functional.pad(windows.diff(dim=axis), pad) for axis, pad in ((1, (0, 0, 0, 1)), (2, (0, 1))))
         products = torch.stack([y * y.conj(), y * x.conj(), x * x.conj()], 1).real
         return (products * intensity_of(self._probes)[:, None]).sum((2, 3), dtype=torch.float64)
+
+    def release(self) -> None:
+        self._arriving.clear()
+        self._changes.clear()
 
     def _between(self, waves: Tensor) -> Tensor:
         return torch.fft.ifft2(torch.fft.fft2(waves) * self._for_waves())

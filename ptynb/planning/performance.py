@@ -132,9 +132,10 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
     if settings.sync_every > 1:
         numbers *= 1 + moments(settings)
     elif settings.optimiser in ("rpie", *BY_EXIT_WAVES):
-        numbers += plane + window  # the illumination of both
+        numbers += plane * settings.slices.count + window  # the illumination of both
     if settings.optimiser == "lsqml":
-        numbers += plane  # step lengths
+        numbers += plane * settings.slices.count  # step lengths
+        numbers += 2 * window * (settings.opr.modes + (settings.background.learning_rate > 0))
     return numbers * (8 if settings.precision == "double" else 4)
 
 

@@ -36,7 +36,7 @@ from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
-"""Optimisers that compute their step length; the default learning rate of object and probe is 1 with them."""
+"""Optimisers that compute their step length; the default learning rate of object and probe (LSQML: also of OPR) is 1."""
 PROJECTIONS = ("dm", "raar")
 """Optimisers without gradients; an epoch is one update with all patterns."""
 LSQML_PARTS = ("object", "probe", "positions", "opr", "pattern_intensities", "background")
@@ -202,11 +202,14 @@ class Settings(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _full_steps(cls, values: Any) -> Any:
-        """Set the default rates of object and probe to 1 for the optimisers in `FULL_STEPS`."""
+        """Set the default rates of parts whose step length an optimiser computes to 1."""
         if not isinstance(values, Mapping) or values.get("optimiser") not in FULL_STEPS:
             return values
         values = dict(values)
-        for name, default in (("object", Object()), ("probe", Probe())):
+        parts: dict[str, Part] = {"object": Object(), "probe": Probe()}
+        if values["optimiser"] == "lsqml":
+            parts["opr"] = OPR()
+        for name, default in parts.items():
             part = values.get(name, default)
             if isinstance(part, BaseModel) and "learning_rate" not in part.model_fields_set:
                 values[name] = part.model_copy(update={"learning_rate": 1.0})
