@@ -28,7 +28,7 @@ LOSS, PRODUCT, POWER = range(3)
 class Found(NamedTuple):
     """Results for each pattern, and sums of each share.
 
-    changes: χ behind each slice (slice, pattern, mode, y, x). roots: √w (pattern,). numbers: loss, Re Σ ψ* χ and Σ |ψ|²
+    changes: χ behind each slice (slice, pattern, mode, y, x). roots: √w (pattern,). numbers: loss, Re Σ ψ* χ and Σ |Ψ|²
     (pattern, 3). power: Σ w Π |O|² (share, y, x). of_background: (share, 2, y, x). first: corrections of the first mode
     (pattern, y, x). Missing arrays are empty.
     """
@@ -85,7 +85,9 @@ class CompiledCorrections:
         )
         intensity = empty((shares, *plane), moving.moved.real)
         smoothing = detection.floor, detection.damping
-        _correct(moving, self._crossing, near, detected, found, self._scratch, totals, intensity, *smoothing, shares=shares)
+        _correct(
+            moving, self._crossing, near, detected, found, self._scratch, totals, intensity, *smoothing, shares=shares
+        )
         self.object = torch.empty(object.shape[1:], dtype=object.dtype)
         self.illumination = torch.empty(object.shape[1:], dtype=object.real.dtype)
         _add_products(
@@ -354,9 +356,7 @@ def _amplitude_residual(
 
 
 @inner
-def _through_conjugate(
-    change: Any, source: int, object: Any, layer: int, origin: Any, out: Any, target: int
-) -> None:
+def _through_conjugate(change: Any, source: int, object: Any, layer: int, origin: Any, out: Any, target: int) -> None:
     """out[target] = O* change[source], of all modes, with the window of the object at `origin`."""
     _, modes, height, width = change.shape
     top, left = origin
@@ -369,7 +369,9 @@ def _through_conjugate(
 
 
 @inner
-def _add_tangents(arriving: Any, object: Any, step: Any, origin: Any, is_first: bool, x_waves: Any, y_waves: Any) -> None:
+def _add_tangents(
+    arriving: Any, object: Any, step: Any, origin: Any, is_first: bool, x_waves: Any, y_waves: Any
+) -> None:
     """x ← O x + ΔO A (at the first slice ΔO A), y ← O y, for waves (mode, y, x)."""
     modes, height, width = arriving.shape
     top, left = origin

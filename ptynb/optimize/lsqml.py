@@ -17,8 +17,8 @@ would explain it once for every slice. The other parts (`lsqml_parts`) follow th
 
     positions       s_j += v_j,  v_j = momentum v_j + rate H⁻¹ Re Σ (dψ/ds)* χ
                     the shift of least squares, at most a pixel, with H_ab = Σ_xm |P_jm|² Re(∂_a O* ∂_b O), O = Π_k O_k
-    intensities     √w_j *= 1 + rate Re Σ ψ* χ / Σ |ψ|²
-    OPR             c_j += rate argmin Σ_x w_j Π_k |O_k|² |U_j / … - Σ_r c_r V_r|², 
+    intensities     √w_j *= 1 + rate Re Σ ψ* χ / Σ |Ψ|²
+    OPR             c_j += rate argmin Σ_x w_j Π_k |O_k|² |U_j / … - Σ_r c_r V_r|²,
                     V_r += rate Σ_j c_jr* U_j / (N <|c_r|²> <w Π_k |O_k|²>)
     background      B += rate 2 (J / N) Σ_j (√(I / D) - 1) / Σ_j (1 / D)
 

@@ -6,6 +6,7 @@ only the engine of a pattern knows, and sums over patterns. From these all engin
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, final
 
@@ -70,7 +71,7 @@ class IntensitySteps(PartOfModel):
         self._weights = weights.weights
 
     def values(self, found: Corrections, batch: Batch) -> Tensor:
-        """Return Re Σ ψ* χ / Σ |ψ|²."""
+        """Return Re Σ ψ* χ / Σ |Ψ|²."""
         product, square = found.brightness.unbind(1)
         return (product / square.clamp(min=torch.finfo(torch.float32).tiny))[:, None]
 
@@ -126,7 +127,8 @@ class ProbeVariationSteps(PartOfModel):
         assert found.first is not None
         modes, model = self._modes().flatten(1), self.problem.model
         origins, _ = model.window_origins_and_shifts(batch)
-        power = read_windows(model.object.values[0].prod(0), origins, model.window).abs().square().flatten(1)
+        object = torch.view_as_real(model.object.values[0]).square().sum(-1).prod(0)
+        power = read_windows(object, origins, model.window).flatten(1)
         weights = model.detection(batch).weights
         power = power if weights is None else weights[:, None] * power
         pairs = (modes.conj()[:, None] * modes).flatten(0, 1)
@@ -142,10 +144,11 @@ class ProbeVariationSteps(PartOfModel):
 
     def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Change both. Modes whose coefficients are all 0 remain as they are."""
-        coefficients, count = self._coefficients(), self.problem.order.count
-        squares = coefficients.abs().square().mean(0)[:, None, None]
-        steps = sums / (count / len(members) * squares * power).clamp(min=torch.finfo(torch.float32).tiny)
-        self._part.ways += rate * torch.view_as_real(steps / self._part.scale)
+        coefficients = self._coefficients()
+        squares = self._part.coefficients.detach().square().sum(2).mean(0)[:, None, None]
+        steps = sums / (squares * power).clamp(min=torch.finfo(torch.float32).tiny)
+        fraction = math.sqrt(len(members) / self.problem.order.count)
+        self._part.ways += rate * fraction * torch.view_as_real(steps / self._part.scale)
         changes = rate * values.view(len(members), -1, 2)
         self._part.coefficients[members] += changes.to(self._part.coefficients.dtype)
 

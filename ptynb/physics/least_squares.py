@@ -42,7 +42,7 @@ class Corrections(Protocol):
     loss: the sum of losses. object: Σ_jm A_k* χ_k (slice, y, x), complex. illumination: Σ_jm |A_k|² (slice, y, x).
     probe: Σ_j √w_j S_j⁻¹[G_jm] (mode, y, x), complex, with S_j the subpixel shift. power: Σ_j w_j Π_k |O_k|² (y, x).
     background: Σ_j (√(I / D) - 1) and Σ_j 1 / D, (2, y, x), if there is a background.
-    brightness: Re Σ ψ* χ and Σ |ψ|² of each pattern, (pattern, 2).
+    brightness: Re Σ ψ* χ and Σ |Ψ|² of each pattern, (pattern, 2).
     shifts: Re Σ (dψ/ds)* χ, with s the shift of the position, (pattern, yx); if requested.
     first: √w_j S_j⁻¹[G_j0] of the first mode, (pattern, y, x); if requested.
     """
