@@ -140,6 +140,27 @@ ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
     "rpie": ("far", Settings(optimiser="rpie", probe=MODES, batch=8), 20),
     "epie": ("masked", Settings(optimiser="rpie", rpie_alpha=1, probe=MODES, batch=8), 20),
     "lsqml": ("masked", Settings(optimiser="lsqml", probe=MODES, batch=8), 20),
+    "lsqml, everything": (
+        "masked",
+        Settings(
+            optimiser="lsqml",
+            momentum=0.5,
+            probe=MODES,
+            slices=Slices(count=2, thickness=2e-4),
+            positions=Positions(learning_rate=0.5, momentum=0.5),
+            opr=OPR(modes=2),
+            pattern_intensities=PatternIntensities(learning_rate=0.5),
+            background=Background(learning_rate=0.5),
+            batch=8,
+            batch_sampling="compact",
+        ),
+        12,
+    ),
+    "lsqml, near field": (
+        "near",
+        Settings(optimiser="lsqml", probe=MODES, positions=Positions(learning_rate=0.5), batch=8),
+        12,
+    ),
     "lbfgs": ("far", Settings(optimiser="lbfgs", probe=MODES, batch=8), 15),
     "lbfgs, term": (
         "masked",

@@ -39,7 +39,7 @@ from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, ma
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import initial_arrays, make_model, object_frame
 from ptynb.preparation.pattern_window import in_window
-from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm
 
@@ -486,7 +486,7 @@ def _data_terms(settings: Settings) -> list[DataTerm]:
 
 
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
-    damped = settings.optimiser in ("rpie", *THIN_ONLY)
+    damped = settings.optimiser in ("rpie", *BY_EXIT_WAVES)
     loss, terms = make_loss(settings.loss, mean_count, damped), _data_terms(settings)
     if not terms:
         return loss

@@ -22,7 +22,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
 from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
-from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
 """Fraction of the total power in a new probe mode: too little to change the loss much, enough for a gradient."""
@@ -37,8 +37,12 @@ REFUSED = {
     "detector.oversampling": "the probe would get another window",
 }
 """Settings that cannot change, and the reasons."""
-BESIDE_THIN = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
-"""Components that LSQML, DM and RAAR support once they have been active."""
+POSITIONS_AND_SLAB = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
+BESIDE_EXIT_WAVES = {
+    "lsqml": (*POSITIONS_AND_SLAB, "variations", "weights", "background"),
+    **dict.fromkeys(PROJECTIONS, POSITIONS_AND_SLAB),
+}
+"""Components that these optimisers support once they have been active, also those that they do not update."""
 
 
 def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) -> str | None:
@@ -51,7 +55,7 @@ def why_not(present: Settings, requested: Settings, active: Mapping[str, bool]) 
             return (
                 f"{name} cannot change in a reconstruction that has begun ({REFUSED[name]}); make a new Reconstruction."
             )
-    return _why_not_thin(active, requested)
+    return _why_not_by_exit_waves(active, requested)
 
 
 def restructured(state: ReconstructionState, requested: Settings, scan: Scan) -> ReconstructionState:
@@ -350,16 +354,16 @@ def _moments(
     )
 
 
-def _why_not_thin(active: Mapping[str, bool], requested: Settings) -> str | None:
-    if requested.optimiser not in THIN_ONLY:
+def _why_not_by_exit_waves(active: Mapping[str, bool], requested: Settings) -> str | None:
+    if requested.optimiser not in BY_EXIT_WAVES:
         return None
-    supported = (*BESIDE_THIN, "pixels", "point spread", "saturation")
+    supported = (*BESIDE_EXIT_WAVES[requested.optimiser], "pixels", "point spread", "saturation")
     unsupported = [name for name, took_part in active.items() if took_part and name not in supported]
     if not unsupported:
         return None
     return (
-        f"optimiser='{requested.optimiser}' supports object and probe only, and {', '.join(unsupported)} has been "
-        "active; use another one, or make a new Reconstruction."
+        f"optimiser='{requested.optimiser}' does not support {', '.join(unsupported)}, and {', '.join(unsupported)} has "
+        "been active; use another one, or make a new Reconstruction."
     )
 
 

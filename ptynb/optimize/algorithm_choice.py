@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ptynb.exceptions import InvalidValueError
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.gradient_descent import Gradient
@@ -9,6 +11,7 @@ from ptynb.optimize.lbfgs import LBFGS
 from ptynb.optimize.lsqml import LeastSquares
 from ptynb.optimize.projections import Projections
 from ptynb.physics.components.component import ModelComponent
+from ptynb.settings import LSQML_PARTS, PART_OF_COMPONENT
 
 
 def make_algorithm(problem: Problem) -> Algorithm:
@@ -17,20 +20,23 @@ def make_algorithm(problem: Problem) -> Algorithm:
         case "lbfgs":
             return LBFGS(problem)
         case "lsqml":
-            _only_object_and_probe(problem)
+            _check_components(problem, LSQML_PARTS)
             return LeastSquares(problem)
         case "dm" | "raar":
-            _only_object_and_probe(problem)
+            _check_components(problem, ("object", "probe"))
             return Projections(problem)
         case _:
             return Gradient(problem)
 
 
-def _only_object_and_probe(problem: Problem) -> None:
+def _check_components(problem: Problem, supported: Collection[str]) -> None:
+    """Raise InvalidValueError if a component is active that belongs to none of the supported parts of the settings."""
     for component in problem.model.pieces:
-        if isinstance(component, ModelComponent) and component.active:
+        if not isinstance(component, ModelComponent) or not component.active:
+            continue
+        if PART_OF_COMPONENT.get(component.name) not in supported:
             raise InvalidValueError(
-                f"optimiser is '{problem.settings.optimiser}', which supports no component beside object and probe, "
-                f"and '{component.name}' is active; use 'adam', or leave the component out.",
+                f"optimiser is '{problem.settings.optimiser}', which supports {', '.join(supported)} only, and "
+                f"'{component.name}' is active; use 'adam', or leave the component out.",
                 code="component.unsupported-optimiser",
             )

@@ -1,57 +1,68 @@
 """Least-squares maximum likelihood: mini-batches whose steps have the length that fits each pattern best.
 
-Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018). With Ψ_jm the wave on the detector, M_j its
-intensity, and P_jm, O_j the probe's modes and the object's window of pattern j,
+Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018); for several slices Tsai et al., Opt. Express 24,
+29089 (2016); for a varying probe Odstrčil et al., Opt. Express 24, 8360 (2016). With χ, A, G and the other symbols of
+`physics.least_squares`, and δ = `DAMPING`,
 
-    χ_jm = F⁻¹[(√(I_j / M_j) - 1) Ψ_jm]                      correction of the exit waves; 0 at bad pixels, damped
-                                                             where M_j is nearly 0 (`losses.Amplitude`)
-    ΔO   = Σ_jm P_jm* χ_jm / (Σ_jm |P_jm|² + δ max)          the direction of the object; that of the probe likewise
-    a_j, b_j = argmin Σ_m ‖χ_jm - a ΔO_j P_jm - b ΔP_jm O_j‖²   real: the best step of this pattern
-    O   += rate ΔO Σ_j a_j |P_j|² / Σ_j |P_j|²               by the mean of the steps, weighted with the illumination
-    P   += rate ΔP Σ_j b_j / J                               by their mean over the batch's J patterns
+    ΔO_k = Σ_jm A_k* χ_k / (Σ_jm |A_k|² + δ max)                  the direction of each slice
+    ΔP_m = Σ_j √w_j S_j⁻¹[G_jm] / (Σ_j w_j Π_k |O_k|² + δ max)    the direction of the probe
+    a_j, b_j = argmin Σ_m ‖χ_jm - a x_jm - b y_jm‖²               real: the best step of this pattern; x and y are what
+                                                                  ΔO and ΔP add to ψ_j, to first order
+    O_k += rate ΔO_k Σ_jm a_j |A_k|² / Σ_jm |A_k|²                by the mean of the steps, weighted with the
+                                                                  illumination
+    P   += rate ΔP Σ_j b_j / J                                    by their mean over the batch's J patterns
+
+The slices share one step length: each of their directions alone explains the correction, so that steps of their own
+would explain it once for every slice. The other parts (`lsqml_parts`) follow the same corrections:
+
+    positions       s_j += v_j,  v_j = momentum v_j + rate H⁻¹ Re Σ (dψ/ds)* χ
+                    the shift of least squares, at most a pixel, with H_ab = Σ_xm |P_jm|² Re(∂_a O* ∂_b O), O = Π_k O_k
+    intensities     √w_j *= 1 + rate Re Σ ψ* χ / Σ |Ψ|²
+    OPR             c_j += rate argmin Σ_x w_j Π_k |O_k|² |U_j / … - Σ_r c_r V_r|²,
+                    V_r += rate Σ_j c_jr* U_j / (N <|c_r|²> <w Π_k |O_k|²>)
+    background      B += rate 2 (J / N) Σ_j (√(I / D) - 1) / Σ_j (1 / D)
+
+H is the norm of dψ/ds if the object moves below the probe. If the probe moved, as in the gradient, dψ would contain the
+motion of both together, which no pattern shows. In an epoch of N patterns V makes one step of alternating least squares
+and B one Gauss-Newton step: full steps of each batch would follow its noise.
+
+`momentum` accelerates object and probe from epoch to epoch: with u the change in an epoch, v = momentum v + u, and
+O += v from where the epoch began. Where v and u point apart, v begins anew from u: O'Donoghue and Candès, Found. Comput.
+Math. 15, 715 (2015).
 
 Every sum over j is one over all engines, so the result does not depend on their number.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from ptynb.optimize.algorithm import Algorithm
-from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
+from ptynb.kernels import buffers
+from ptynb.kernels.thread_count import torch_alone
+from ptynb.optimize.algorithm import Algorithm, Problem
+from ptynb.optimize.lsqml_parts import PositionSteps, parts_of
+from ptynb.optimize.scatter_sums import over_engines
 from ptynb.physics.components.component import Batch
-from ptynb.physics.hotpath import intensity_of, moved_probes
-from ptynb.physics.patches import add_windows, read_windows
+from ptynb.physics.least_squares import Corrections, corrections
 
 DAMPING = 0.1
 """δ, relative to the largest illumination; weakly illuminated pixels change less."""
 
 
-@dataclass(frozen=True, eq=False)
-class _ExitWaves:
-    """Quantities of a batch at the present parameters.
-
-    window_origins, subpixel_shifts: (pattern, yx). probes: (pattern, mode, y, x). windows: of the object (pattern, y,
-    x). lacking: χ (pattern, mode, y, x), the correction of the exit waves. loss: sum of losses.
-    """
-
-    window_origins: Tensor
-    subpixel_shifts: Tensor
-    probes: Tensor
-    windows: Tensor
-    lacking: Tensor
-    loss: Tensor
-
-
 @final
 class LeastSquares(Algorithm):
-    """LSQML: one step of object and probe per batch."""
+    """LSQML: one step of all parts per batch."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._parts = parts_of(problem)
+        self._momentum = _Momentum(problem)
 
     @property
     def updates(self) -> int:
@@ -59,72 +70,165 @@ class LeastSquares(Algorithm):
         return self.problem.order.updates
 
     def rates(self) -> dict[str, float]:
-        """Return the factors of the steps of object and probe."""
-        return {name: self.problem.rate(name) for name in ("object", "probe")}
+        """Return the factors of the steps of the components that are optimised now."""
+        rates = {name: self.problem.rate(name) for name in ("object", "probe", *self._parts)}
+        return {name: rate for name, rate in rates.items() if rate > 0}
+
+    def prepare(self) -> None:
+        """Activate the components that are optimised now."""
+        self.problem.free(self.rates())
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """Update object and probe with one batch."""
-        problem, model, rates = self.problem, self.problem.model, self.rates()
-        members = int((table[:, update] >= 0).sum())
+        """Update all parts with one batch."""
+        problem, rates = self.problem, self.rates()
+        members = table[:, update][table[:, update] >= 0]
         own = problem.order.part(table, update, problem.group.rank, problem.group.world)
-        waves = self._exit_waves(problem.shard.batch(own, members))
-        numerator, illumination = over_engines(
-            problem.group, *object_sums(model, waves.window_origins, waves.probes, waves.lacking)
-        )
-        object_step = (rates["object"] > 0) * numerator / (illumination + DAMPING * illumination.max())
-        numerator, denominator = over_engines(
-            problem.group, *probe_sums(model, waves.subpixel_shifts, waves.windows, waves.lacking)
-        )
-        probe_step = (rates["probe"] > 0) * numerator / (denominator + DAMPING * denominator.max())
+        with torch_alone(problem.model.compiled):
+            if update == 0:
+                self._momentum.begin_epoch()
+            loss = self._step(problem.shard.batch(own, len(members)), members, np.isin(members, own), rates)
+            if update == self.updates - 1:
+                self._momentum.end_epoch(rates)
+        return loss
 
-        lengths = illumination.new_zeros((len(own), 2))
-        if len(own):
-            object_change = read_windows(object_step, waves.window_origins, model.window)[:, None] * waves.probes
-            probe_change = moved_probes(probe_step, waves.subpixel_shifts) * waves.windows[:, None]
-            lengths = step_lengths(waves.lacking, object_change, probe_change)
-        weighted = add_windows(
-            torch.zeros_like(illumination), waves.window_origins, lengths[:, 0, None, None] * intensity_of(waves.probes)
-        )
-        sums = problem.group.sum(torch.cat([weighted.reshape(-1), lengths[:, 1].sum()[None]]))
-        mean = sums[:-1].view(illumination.shape) / illumination.clamp(min=1e-6 * float(illumination.max()))
-        if rates["object"] > 0:
-            model.object.set(model.object.values + rates["object"] * mean * object_step)
-        if rates["probe"] > 0:
-            model.probe.set(model.probe.values + rates["probe"] * sums[-1] / members * probe_step)
-        return waves.loss
+    def state(self) -> dict[str, Tensor | float]:
+        """Return the last steps of object, probe and positions, and where the epoch began."""
+        state: dict[str, Tensor | float] = {}
+        for path, one in self._momentum.tensors().items():
+            state[f"optimiser/{path}"] = one
+        if (velocity := self._position_steps.velocity) is not None:
+            state["optimiser/positions/moves/velocity"] = velocity
+        return state
 
-    def _exit_waves(self, batch: Batch) -> _ExitWaves:
-        """Compute the corrections of the batch's exit waves. Empty batches are returned early, as FFTs refuse them."""
-        model = self.problem.model
-        corners, shifts = model.window_origins_and_shifts(batch)
-        windows = read_windows(model.object.values[0, 0], corners, model.window)
-        if not len(batch):
-            empty = model.probe.values[None][:0]
-            return _ExitWaves(
-                corners, shifts, empty, windows, empty, torch.zeros((), dtype=torch.float64, device=shifts.device)
-            )
-        probes = moved_probes(model.probe.values, shifts)
-        waves = model.to_detector(probes * windows[:, None], batch)
-        loss, slope = model.loss.value_and_slope(intensity_of(waves), batch.counts, model.mask)
-        # The slope of the amplitude loss is 1 - √(I / M), and 0 at bad pixels.
-        lacking = model.from_detector(waves.mul_(slope.neg_()[:, None]), batch)
-        return _ExitWaves(corners, shifts, probes, windows, lacking, loss.double())
+    def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
+        """Restore them. Parts that are not in the state start without momentum."""
+        device = self.problem.group.device
+        tensors = {
+            name.removeprefix("optimiser/"): one.to(device, copy=True)
+            for name, one in state.items()
+            if isinstance(one, Tensor)
+        }
+        self._position_steps.velocity = tensors.pop("positions/moves/velocity", None)
+        self._momentum.restore(tensors)
+
+    def disconnect(self) -> None:
+        """Release the buffers."""
+        buffers.forget()
+
+    @property
+    def _position_steps(self) -> PositionSteps:
+        steps = self._parts["positions"]
+        assert isinstance(steps, PositionSteps)
+        return steps
+
+    def _step(
+        self, batch: Batch, members: NDArray[np.int64], is_own: NDArray[np.bool_], rates: Mapping[str, float]
+    ) -> Tensor:
+        """Make the step of a batch, and return the sum of this engine's losses.
+
+        members: patterns of the batch on all engines; is_own: which of them are in `batch`, in its order.
+        """
+        problem, model = self.problem, self.problem.model
+        found = None
+        if len(batch):
+            further = {"shifts": "positions" in rates, "first": "variations" in rates}
+            found = corrections(model.illumination(batch), model.detection(batch), **further)
+        moving = {name: part for name, part in self._parts.items() if name in rates}
+        messages = [*self._sums(found)]
+        for part in moving.values():
+            values = model.probe.parts.new_zeros((len(members), part.width))
+            if found is not None:
+                values[torch.from_numpy(is_own)] = part.values(found, batch).to(values)
+            messages += [values, part.sums(found, batch)]
+        of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
+
+        power = power + DAMPING * power.max()
+        object_step = ("object" in rates) * of_object
+        object_step /= illumination + DAMPING * illumination.amax((-2, -1), keepdim=True)
+        probe_step = ("probe" in rates) * of_probe / power
+        mean, total = self._lengths(found, object_step, probe_step, illumination)
+        if found is not None:
+            found.release()
+        patterns = torch.from_numpy(members).to(problem.group.device)
+        for index, (name, part) in enumerate(moving.items()):
+            part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power)
+        if "object" in rates:
+            model.object.set(model.object.values + (rates["object"] * mean * object_step)[None])
+        if "probe" in rates:
+            model.probe.set(model.probe.values + rates["probe"] * total / len(members) * probe_step)
+        return illumination.new_zeros((), dtype=torch.float64) if found is None else found.loss
+
+    def _sums(self, found: Corrections | None) -> tuple[Tensor, ...]:
+        """Return this engine's sums for object and probe: numerator and power of each; 0 if it has no patterns."""
+        if found is not None:
+            return found.object, found.illumination, found.probe, found.power
+        object, probe = self.problem.model.object.values[0], self.problem.model.probe.values
+        return tuple(torch.zeros_like(one) for one in (object, object.real, probe, probe.real[0]))
+
+    def _lengths(
+        self, found: Corrections | None, object_step: Tensor, probe_step: Tensor, illumination: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return Σ_jm a_j |A_k|² / Σ_jm |A_k|² (slice, y, x) and Σ_j b_j (), over all engines."""
+        weighted, total = torch.zeros_like(illumination), illumination.new_zeros(1)
+        if found is not None:
+            lengths = step_lengths(found.products(object_step, probe_step)).to(illumination)
+            weighted, total = found.weighted_illumination(lengths[:, 0]), lengths[:, 1].sum()[None]
+        weighted, total = over_engines(self.problem.group, weighted, total)
+        return weighted / illumination.clamp(min=1e-6 * illumination.max()), total[0]
 
 
-def step_lengths(lacking: Tensor, object_change: Tensor, probe_change: Tensor) -> Tensor:
+def step_lengths(products: Tensor) -> Tensor:
     """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
 
-    lacking: χ, object_change: x, probe_change: y, all complex (pattern, mode, y, x); the sum includes all modes.
+    products: xx, xy, yy, χx, χy (pattern, 5), in double precision, as of `Corrections.products`.
     """
-    chi, x, y = (torch.view_as_real(waves).flatten(3).flatten(1, 2) for waves in (lacking, object_change, probe_change))
-    # Products of rows in their own precision, in one pass, and their sums in double.
-    xx, xy, yy, cx, cy = (
-        torch.linalg.vecdot(one, other).sum(1, dtype=torch.float64)
-        for one, other in ((x, x), (x, y), (y, y), (chi, x), (chi, y))
-    )
+    xx, xy, yy, cx, cy = products.unbind(1)
     # A millionth more on the diagonal, so that the solution is unique if the changes are parallel or one is 0.
     more = 1e-6 * (xx + yy) + 1e-100
     xx, yy = xx + more, yy + more
-    lengths = torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
-    return lengths.to(chi.dtype)
+    return torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
+
+
+class _Momentum:
+    """Acceleration of object and probe from epoch to epoch; on all engines the same."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._starts = dict[str, Tensor]()
+        """Parameters where the epoch began, by "component/parameter"; those of an epoch that is not accelerated miss."""
+        self._velocities = dict[str, Tensor]()
+
+    def begin_epoch(self) -> None:
+        """Remember where the epoch begins."""
+        if self._problem.settings.momentum > 0:
+            self._starts = {path: parameter.detach().clone() for path, parameter in self._parameters()}
+
+    def end_epoch(self, rates: Mapping[str, float]) -> None:
+        """Add the velocity to where the epoch began. Parts that are frozen now lose theirs."""
+        momentum = self._problem.settings.momentum
+        for path, parameter in self._parameters():
+            start, velocity = self._starts.pop(path, None), self._velocities.pop(path, None)
+            if momentum == 0 or start is None or path.partition("/")[0] not in rates:
+                continue
+            change = parameter - start
+            together = velocity is not None and bool((velocity * change).sum(dtype=torch.float64) > 0)
+            velocity = change + momentum * velocity if together and velocity is not None else change
+            parameter.copy_(start + velocity)
+            self._velocities[path] = velocity
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state by "component/parameter/kind"."""
+        kinds = {"start": self._starts, "velocity": self._velocities}
+        return {f"{path}/{kind}": one for kind, values in kinds.items() for path, one in values.items()}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore a state from `tensors`."""
+        for kind, values in (("start", self._starts), ("velocity", self._velocities)):
+            values.clear()
+            values |= {path: tensors[f"{path}/{kind}"] for path, _ in self._parameters() if f"{path}/{kind}" in tensors}
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for part in (self._problem.model.object, self._problem.model.probe):
+            for name, parameter in part.named_parameters():
+                yield f"{part.name}/{name}", parameter

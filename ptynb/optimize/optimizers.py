@@ -123,6 +123,8 @@ class RowAdam(Light):
 
 def moments(settings: Settings) -> int:
     """Return the number of arrays that the optimiser stores for each parameter of object and probe."""
+    if settings.optimiser == "lsqml":  # the last step, and where the epoch began
+        return 2 * (settings.momentum > 0)
     return {"adam": 2, "adamw": 2, "nadam": 2, "radam": 2, "rmsprop": 1}.get(
         settings.optimiser, int(settings.momentum > 0)
     )

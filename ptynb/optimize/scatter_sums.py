@@ -47,9 +47,16 @@ def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Te
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
 
 
-def over_engines(group: Group, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a complex and a real tensor, each summed over all engines, in one message of real numbers."""
-    message = torch.cat([torch.view_as_real(numerator).reshape(-1), denominator.reshape(-1)])
-    message = group.sum(message)
-    values, rest = message[: 2 * numerator.numel()], message[2 * numerator.numel() :]
-    return torch.view_as_complex(values.view(*numerator.shape, 2)), rest.view(denominator.shape)
+def over_engines(group: Group, *tensors: Tensor) -> list[Tensor]:
+    """Return real and complex tensors, each summed over all engines, in one message of real numbers."""
+    if group.world == 1:
+        return [*tensors]
+    # Complex ones first: a complex view begins at an even number.
+    order = sorted(range(len(tensors)), key=lambda index: not tensors[index].is_complex())
+    views = [torch.view_as_real(tensors[index]) if tensors[index].is_complex() else tensors[index] for index in order]
+    message = group.sum(torch.cat([view.reshape(-1) for view in views]))
+    summed = [*tensors]
+    for index, view, part in zip(order, views, message.split([view.numel() for view in views]), strict=True):
+        own = part.view(view.shape)
+        summed[index] = torch.view_as_complex(own) if tensors[index].is_complex() else own
+    return summed

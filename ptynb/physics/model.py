@@ -181,7 +181,7 @@ class Model(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Return the loss of these patterns, summed (scalar). Call it on all engines, also with an empty batch."""
         if len(batch) and self._in_one_step:
-            return misfit(self._illumination(batch), self._detection(batch))
+            return misfit(self.illumination(batch), self.detection(batch))
         model = self.intensities(batch) if len(batch) else self._nothing(batch)
         value = loss_of(model, batch.frames, self.mask, self.loss)
         if self.mean_pattern_weight:
@@ -199,7 +199,7 @@ class Model(nn.Module):
             if value.requires_grad:
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
-        illumination, detection = self._illumination(batch), self._detection(batch)
+        illumination, detection = self.illumination(batch), self.detection(batch)
         sum_of_losses, *gradients = descent(illumination, detection, factor)
         pairs = [
             (tensor, gradient)
@@ -242,7 +242,7 @@ class Model(nn.Module):
             and self.compiled
         )
 
-    def _detection(self, batch: Batch) -> Detection:
+    def detection(self, batch: Batch) -> Detection:
         """Return the measured counts, with weights and background of active components."""
         weights, background = None, None
         for component in self._active("detect"):
@@ -258,7 +258,7 @@ class Model(nn.Module):
         """Return the modelled patterns [counts], (pattern, y, x) in the pixel order of `Batch`."""
         states = self.object.values.shape[0]
         if not (isinstance(self.propagation, TiltedFarField) or self._active("exit_wave")):
-            intensity = patterns(self._illumination(batch))
+            intensity = patterns(self.illumination(batch))
         elif isinstance(self.propagation, FarFieldPropagation):
             intensity = far_field_intensity(self.exit_waves_of(batch))
         else:
@@ -271,7 +271,7 @@ class Model(nn.Module):
 
     def exit_waves_of(self, batch: Batch) -> Tensor:
         """Return the exit waves (pattern, object mode, probe mode, y, x)."""
-        object, origins, probes, shifts, kernel, _ = self._illumination(batch)
+        object, origins, probes, shifts, kernel, _ = self.illumination(batch)
         waves = exit_waves(object, origins, moved_probes(probes, shifts), kernel)
         for component in self._active("exit_wave"):
             waves = component.exit_wave(waves, batch)
@@ -303,10 +303,10 @@ class Model(nn.Module):
 
     def illuminated(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return each pattern's probe (pattern, mode, y, x) and object window (pattern, state, slice, y, x)."""
-        object, origins, probes, shifts, *_ = self._illumination(batch)
+        object, origins, probes, shifts, *_ = self.illumination(batch)
         return moved_probes(probes, shifts), windows_of(object, origins, self.window)
 
-    def _illumination(self, batch: Batch) -> Illumination:
+    def illumination(self, batch: Batch) -> Illumination:
         """Return object, window origins, probes before their subpixel shifts, and these shifts."""
         origins, shifts = self.window_origins_and_shifts(batch)
         probes = self.probe.values[None]

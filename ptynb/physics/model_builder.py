@@ -37,7 +37,7 @@ from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, T
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.propagation import angular_spectrum_kernel
 from ptynb.physics.tilted_detector import far_field_resampling
-from ptynb.settings import THIN_ONLY, Settings
+from ptynb.settings import BY_EXIT_WAVES, Settings
 
 STATE_PHASE = 0.05
 """Standard deviation of the initial phases of further object modes [rad]; equal modes would remain equal."""
@@ -66,7 +66,7 @@ def check_together(scan: Scan, settings: Settings) -> None:
             "tilted geometry supports neither: leave slices.count and detector.oversampling at 1.",
             code="scan.tilted-geometry",
         )
-    if isinstance(geometry, TiltedGeometry) and settings.optimiser in THIN_ONLY:
+    if isinstance(geometry, TiltedGeometry) and settings.optimiser in BY_EXIT_WAVES:
         raise ScanError(
             f"optimiser is '{settings.optimiser}', which requires an invertible propagation; with a tilted geometry it "
             "is not: use 'adam'.",

@@ -32,14 +32,14 @@ class MovedProbes(torch.autograd.Function):
         spectrum, ramps, shifts = ctx.saved_tensors
         want_probes, want_shifts = ctx.needs_input_grad
         change = torch.fft.fft2(outer[0])
-        slopes = _slopes_of_shifts(change, spectrum, shifts) if want_shifts else None
+        slopes = slopes_of_shifts(change, spectrum, shifts) if want_shifts else None
         if not want_probes:
             return None, slopes
         change.mul_(ramps.conj_physical_())
         return torch.fft.ifft2(change.sum(0, keepdim=True) if len(spectrum) == 1 else change), slopes
 
 
-def _slopes_of_shifts(change: Tensor, spectrum: Tensor, shifts: Tensor) -> Tensor:
+def slopes_of_shifts(change: Tensor, spectrum: Tensor, shifts: Tensor) -> Tensor:
     """Return dL/ds (pattern, yx); `change` is F[G] (not unitary) of the gradient G of the moved probes.
 
     With Parseval's n_y n_x, dL/ds = Re Σ_k (F[G] F[P]*)* dR/ds / (n_y n_x); R is a product of a ramp along y and

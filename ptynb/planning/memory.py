@@ -36,7 +36,7 @@ from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame
-from ptynb.settings import THIN_ONLY, WHOLE_PASSES, Settings
+from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
 
 MAPPED = 2**25
 """glibc returns larger arrays to the system at once [bytes]."""
@@ -89,9 +89,9 @@ class Workload:
 
 def copies_of_parameters(settings: Settings, engines: int) -> float:
     """Return the largest number of arrays of the size of object and probe in use at the same time."""
-    if settings.optimiser in THIN_ONLY:
+    if settings.optimiser in BY_EXIT_WAVES:
         # Parameters, sums (numerator, denominator) and their received message, the step, and its mean length.
-        return 8
+        return 8 + moments(settings)
     # Copies for a result and for a picture; only one optimiser has more temporary arrays in a step.
     passing = 5 if settings.optimiser == "radam" else 2
     kept = moments(settings)
@@ -110,7 +110,9 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
     patterns: (y, x), real.
     """
     still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
-    if on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
+    if settings.optimiser == "lsqml":
+        waves, windows, patterns = _arrays_of_corrections(scan, settings, on_gpu)
+    elif on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
         # Moved probes, waves behind each slice, waves at the detector.
         waves = 2.0 + settings.slices.count
         # Windows of the object, and the phase ramps that shift the probe.
@@ -138,6 +140,16 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
         + (detector.saturation is not None)
     )
     return waves, windows, patterns
+
+
+def _arrays_of_corrections(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
+    """Return `arrays_of_an_update` of `physics.least_squares`."""
+    # Waves incident on each slice, and corrections behind it.
+    waves = 2.0 * settings.slices.count
+    if not on_gpu and compiled_for(torch.device("cpu"), model_window(scan, settings)):
+        return waves, 0.0, 2.0
+    # Waves at the detector, their products with others, and those that the steps add; windows of object and step.
+    return waves + 5, 2.0 * settings.slices.count + 1, 4.0
 
 
 def memory_of(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> tuple[Item, ...]:

@@ -28,7 +28,7 @@ from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
-from ptynb.settings import GLOBAL_STEPS, THIN_ONLY, WHOLE_PASSES, Settings
+from ptynb.settings import GLOBAL_STEPS, BY_EXIT_WAVES, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
 """Number of updates of an epoch from which the touched part of the object is estimated."""
@@ -131,10 +131,11 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
     numbers = object + probe
     if settings.sync_every > 1:
         numbers *= 1 + moments(settings)
-    elif settings.optimiser in ("rpie", *THIN_ONLY):
-        numbers += plane + window  # the illumination of both
+    elif settings.optimiser in ("rpie", *BY_EXIT_WAVES):
+        numbers += plane * settings.slices.count + window  # the illumination of both
     if settings.optimiser == "lsqml":
-        numbers += plane  # step lengths
+        numbers += plane * settings.slices.count  # step lengths
+        numbers += 2 * window * (settings.opr.modes + (settings.background.learning_rate > 0))
     return numbers * (8 if settings.precision == "double" else 4)
 
 

@@ -75,7 +75,8 @@ class Positions(Part):
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate of each position [object pixels]; 0 keeps them fixed",
+        description="Learning rate of each position [object pixels], with LSQML the factor of its least-squares step; 0 keeps "
+        "them fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
     max_shift: float = Field(
@@ -118,14 +119,20 @@ class OPR(Part):
         default=0, ge=0, le=64, description="Number of modes of the variation; 0: the probe does not vary"
     )
     learning_rate: Rate = Field(
-        default=0.03, description="Learning rate of the variation (1 = the probe's root-mean-square amplitude)"
+        default=0.03,
+        description="Learning rate of the variation (1 = the probe's root-mean-square amplitude), with LSQML the "
+        "factor of its least-squares step",
     )
 
 
 class PatternIntensities(Part):
     """Relative intensity of the beam for each pattern, 1 on average."""
 
-    learning_rate: Rate = Field(default=0.0, description="Learning rate of the intensities; 0 keeps them at 1")
+    learning_rate: Rate = Field(
+        default=0.0,
+        description="Learning rate of the intensities, with LSQML the factor of their least-squares step; 0 keeps them "
+        "at 1",
+    )
 
 
 class Background(Part):
@@ -134,7 +141,7 @@ class Background(Part):
     learning_rate: Rate = Field(
         default=0.0,
         description="Learning rate of the background's amplitude (1 = the square root of the mean count of a pixel), "
-        "or of its intensity (1 = the mean count); 0 keeps it fixed",
+        "or of its intensity (1 = the mean count), with LSQML the factor of its least-squares step; 0 keeps it fixed",
     )
     parametrization: Literal["amplitude", "intensity"] = Field(
         default="amplitude",

@@ -36,14 +36,18 @@ from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
-"""Optimisers that compute their step length; the default learning rate of object and probe is 1 with them."""
+"""Optimisers that compute their step length; the default learning rate of object and probe (LSQML: also of OPR) is 1."""
 PROJECTIONS = ("dm", "raar")
 """Optimisers without gradients; an epoch is one update with all patterns."""
+LSQML_PARTS = ("object", "probe", "positions", "opr", "pattern_intensities", "background")
+"""Parts that LSQML updates."""
+WITH_MOMENTUM = ("sgd", "rpie", "lsqml")
+"""Optimisers with the setting `momentum`."""
 WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
 """Optimisers whose updates use all patterns; `batch` is then only the number that is computed at once."""
-THIN_ONLY = ("lsqml", *PROJECTIONS)
-"""Optimisers that support one slice only."""
-GLOBAL_STEPS = ("lbfgs", *THIN_ONLY)
+BY_EXIT_WAVES = ("lsqml", *PROJECTIONS)
+"""Optimisers that correct exit waves, by the inverse of the propagation, and update only parts with steps of their own."""
+GLOBAL_STEPS = ("lbfgs", *BY_EXIT_WAVES)
 """Optimisers whose steps require sums over all engines: no sparse exchange of gradients, and `sync_every` is 1."""
 
 
@@ -170,7 +174,10 @@ class Settings(SettingsModel):
         default="adam", description="Algorithm that updates object, probe and the other parts", json_schema_extra=SIMPLE
     )
     momentum: float = Field(
-        default=0.0, ge=0, lt=1, description="Fraction of the last step that SGD and rPIE add to the next one"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Fraction of the last step that SGD and rPIE add to the next one, and LSQML from epoch to epoch",
     )
     rpie_alpha: float = Field(
         default=0.1,
@@ -232,11 +239,14 @@ class Settings(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _full_steps(cls, values: Any) -> Any:
-        """Set the default rates of object and probe to 1 for the optimisers in `FULL_STEPS`."""
+        """Set the default rates of parts whose step length an optimiser computes to 1."""
         if not isinstance(values, Mapping) or values.get("optimiser") not in FULL_STEPS:
             return values
         values = dict(values)
-        for name, default in (("object", Object()), ("probe", Probe())):
+        parts: dict[str, Part] = {"object": Object(), "probe": Probe()}
+        if values["optimiser"] == "lsqml":
+            parts["opr"] = OPR()
+        for name, default in parts.items():
             part = values.get(name, default)
             if isinstance(part, BaseModel) and "learning_rate" not in part.model_fields_set:
                 values[name] = part.model_copy(update={"learning_rate": 1.0})
@@ -458,7 +468,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             "are not shifted; set descan.start to 'plane' or 'zero', or descan.learning_rate to 0"
         )
     yield from _optimisers(settings)
-    yield from _thin_only(settings)
+    yield from _by_exit_waves(settings)
     yield from _synchronisation(settings)
     if settings.gradient_accumulation > settings.batch:
         yield (
@@ -493,8 +503,11 @@ def _thickness(settings: Settings) -> Iterator[str]:
 
 def _optimisers(settings: Settings) -> Iterator[str]:
     name = settings.optimiser
-    if settings.momentum > 0 and name not in ("sgd", "rpie"):
-        yield f"momentum is {settings.momentum:g} and optimiser is '{name}'; set momentum=0 or use 'sgd' or 'rpie'"
+    if settings.momentum > 0 and name not in WITH_MOMENTUM:
+        yield (
+            f"momentum is {settings.momentum:g} and optimiser is '{name}'; set momentum=0 or use 'sgd', 'rpie' or "
+            "'lsqml'"
+        )
     if name == "rpie" and settings.object.parametrization == "amplitude_phase":
         yield (
             "object.parametrization is 'amplitude_phase' and optimiser is 'rpie', which supports complex values only; "
@@ -528,15 +541,13 @@ def _synchronisation(settings: Settings) -> Iterator[str]:
         )
 
 
-def _thin_only(settings: Settings) -> Iterator[str]:
-    """Yield messages for LSQML, DM and RAAR, which support one slice, object and probe, and the amplitude loss."""
+def _by_exit_waves(settings: Settings) -> Iterator[str]:
+    """Yield messages for LSQML, DM and RAAR, which support the amplitude loss and few parts."""
     name = settings.optimiser
-    if name not in THIN_ONLY:
+    if name not in BY_EXIT_WAVES:
         return
     unsupported = {
-        "slices.count above 1": settings.slices.count > 1,
         "object.modes above 1": settings.object.modes > 1,
-        "opr.modes above 0": settings.opr.modes > 0,
         f"descan.start '{settings.descan.start}'": settings.descan.start != "none",
         "fly_scan.steps above 1": settings.fly_scan.steps > 1,
         "settings of the detector": settings.detector != Detector(),
@@ -545,10 +556,16 @@ def _thin_only(settings: Settings) -> Iterator[str]:
         f"the loss '{settings.loss}'": settings.loss != "amplitude",
         "gradient_accumulation above 1": settings.gradient_accumulation > 1,
     }
+    if name in PROJECTIONS:
+        unsupported |= {
+            "slices.count above 1": settings.slices.count > 1,
+            "opr.modes above 0": settings.opr.modes > 0,
+        }
+    supported = LSQML_PARTS if name == "lsqml" else ("object", "probe")
     unsupported |= {
         f"{part}.learning_rate above 0": settings.part(part).learning_rate > 0
         for part in PARTS
-        if part not in ("object", "probe", "opr")
+        if part not in (*supported, "opr")
     }
     for setting, present in unsupported.items():
         if present:

@@ -87,3 +87,23 @@ def large(folder: Path, patterns: int, window: int, distinct: int = 256) -> pt.S
 def _repeated(counts: NDArray[Any], patterns: int) -> Iterator[NDArray[Any]]:
     for first in range(0, patterns, len(counts)):
         yield counts[: patterns - first]
+
+
+def unsteady(bench: Bench, name: str) -> Path:
+    """A common problem measured with an unsteady beam and stage, as a file, made once.
+
+    Positions are wrong by 1 pixel (root mean square), and patterns have between 60% and 100% of their counts, by binomial
+    thinning, which leaves Poisson counts.
+    """
+    source, path = made(bench, name), bench.folder / f"{name}-unsteady.npz"
+    if not path.exists():
+        random = np.random.default_rng(0)
+        with np.load(source) as data:
+            arrays = dict(data)
+        patterns = arrays["patterns"]
+        intensity = random.uniform(0.6, 1.0, (len(patterns), 1, 1))
+        arrays["patterns"] = random.binomial(patterns.astype(np.int64), intensity).astype(np.float32)
+        wrong = random.normal(0, 1 / math.sqrt(2), arrays["positions_px"].shape)
+        arrays["positions_px"] = (arrays["positions_px"] + wrong).astype(np.float32)
+        np.savez(path, **arrays)
+    return path

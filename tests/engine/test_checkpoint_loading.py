@@ -16,6 +16,7 @@ from ptynb.io.checkpoint_file import load_state
 from ptynb.io.scan_file import save_scan
 from ptynb.preparation import flip
 from ptynb.settings import (
+    OPR,
     Background,
     Checkpointing,
     Descan,
@@ -49,7 +50,20 @@ RUNS: dict[str, tuple[dict[str, Any], int, int, tuple[work.Change, ...]]] = {
     "adam on the edge of an epoch": (ROWS, 10, 17, ()),
     "rpie": ({"optimiser": "rpie", "momentum": 0.3, **FAST}, 7, 14, ()),
     "lbfgs": ({"optimiser": "lbfgs", "probe": MODES}, 3, 7, ()),
-    "lsqml": ({"optimiser": "lsqml"}, 7, 14, ()),
+    "lsqml": (
+        {
+            "optimiser": "lsqml",
+            "momentum": 0.5,
+            "probe": MODES,
+            "positions": Positions(learning_rate=0.5, start_epoch=2),
+            "opr": OPR(modes=1),
+            "pattern_intensities": PatternIntensities(learning_rate=0.5),
+            "background": Background(learning_rate=0.5),
+        },
+        12,
+        21,
+        (),
+    ),
     "raar": ({"optimiser": "raar", "probe": MODES}, 3, 6, ()),
     "engines alone": ({"sync_every": 3, "positions": Positions(learning_rate=0.1)}, 8, 17, ()),
     "changes before and after": (
@@ -149,7 +163,9 @@ def test_a_piece_of_the_users_goes_on_with_its_buffers(ranks: Ranks, tmp_path: P
         assert work.equal(one, other) == []
 
 
-@pytest.mark.parametrize(("name", "kept_by", "gone_on_by"), [("adam with rows", 2, 1), ("lbfgs", 1, 3), ("raar", 3, 2)])
+@pytest.mark.parametrize(
+    ("name", "kept_by", "gone_on_by"), [("adam with rows", 2, 1), ("lsqml", 2, 3), ("lbfgs", 1, 3), ("raar", 3, 2)]
+)
 def test_other_numbers_of_engines_go_on_within_rounding(
     ranks: Ranks, tmp_path: Path, name: str, kept_by: int, gone_on_by: int
 ) -> None:

@@ -222,7 +222,7 @@ def test_the_exit_waves_are_those_of_before() -> None:
     for one in (loop, other):
         batch = one.shard.batch(np.arange(5), 5)
         with torch.no_grad():
-            object, corners, probes, _, kernel, _ = one.model._illumination(batch)
+            object, corners, probes, _, kernel, _ = one.model.illumination(batch)
             waves.append(exit_waves(object, corners, probes, kernel))
     other.disconnect()
     torch.testing.assert_close(waves[1], waves[0], rtol=1e-6, atol=1e-9)

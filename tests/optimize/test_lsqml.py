@@ -1,21 +1,31 @@
-"""LSQML against plain numpy, and its step lengths against a least-squares solve."""
+"""LSQML against plain numpy: its directions, step lengths and the steps of every part; momentum; recovery."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import ptynb as pt
+from ptynb.data.patterns import ArrayFrames
+from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
 from ptynb.optimize.lsqml import DAMPING, step_lengths
-from ptynb.settings import Object, Probe, Settings
+from ptynb.optimize.lsqml_parts import FARTHEST, FLATTEST, position_steps
+from ptynb.physics.components.builtin import Background, Positions, Variations, Weights
+from ptynb.settings import OPR, Object, PatternIntensities, Probe, Settings
 from tests.cases import a_scan
 from tests.engine.reference_model import (
+    MODES,
     Array,
     Plain,
     a_loop,
+    after,
+    difference,
     double,
     object_of,
     probe_of,
@@ -72,16 +82,22 @@ def test_step_lengths_are_those_of_numpys_least_squares() -> None:
     random = np.random.default_rng(0)
     chi, x, y = random.standard_normal((3, 4, 2, 8, 9, 2)) @ [1, 1j]
     y = y + 0.8 * x
-    found = step_lengths(*(torch.from_numpy(waves) for waves in (chi, x, y))).numpy()
+
+    def lengths(chi: Array, x: Array, y: Array) -> Array:
+        pairs = (x, x), (x, y), (y, y), (chi, x), (chi, y)
+        products = [(one.conj() * other).real.sum((1, 2, 3)) for one, other in pairs]
+        found: Array = step_lengths(torch.from_numpy(np.stack(products, 1))).numpy()
+        return found
+
+    found = lengths(chi, x, y)
     for j in range(4):
         columns = np.stack([np.concatenate([way[j].real.ravel(), way[j].imag.ravel()]) for way in (x, y)], 1)
         expected = np.linalg.lstsq(columns, np.concatenate([chi[j].real.ravel(), chi[j].imag.ravel()]))[0]
         np.testing.assert_allclose(found[j], expected, rtol=1e-5, atol=1e-5)
-    alone = step_lengths(*(torch.from_numpy(waves) for waves in (chi, x, 0 * x))).numpy()
+    alone = lengths(chi, x, 0 * x)
     np.testing.assert_allclose(alone[:, 0], (chi.conj() * x).real.sum((1, 2, 3)) / (abs(x) ** 2).sum((1, 2, 3)), 1e-5)
     np.testing.assert_array_equal(alone[:, 1], 0)
-    nothing = torch.zeros(2, 1, 3, 3, dtype=torch.complex64)
-    assert step_lengths(nothing, nothing, nothing).tolist() == [[0, 0], [0, 0]]
+    assert lengths(0 * chi, 0 * x, 0 * x).tolist() == [[0, 0]] * 4
 
 
 def test_a_smaller_rate_of_lsqml_is_a_smaller_step() -> None:
@@ -93,3 +109,270 @@ def test_a_smaller_rate_of_lsqml_is_a_smaller_step() -> None:
         loop.step()
         steps[rate] = object_of(loop) - starts
     np.testing.assert_allclose(steps[0.25], steps[1.0] / 4, rtol=1e-9, atol=1e-12)
+
+
+# The other parts
+
+RATES = {"positions": 0.6, "opr": 0.7, "pattern_intensities": 0.8, "background": 0.9}
+
+
+def part(loop: Loop, name: str) -> Any:
+    return loop.model.parts[name]
+
+
+def moved_a_little(loop: Loop) -> None:
+    """Parameters of all parts away from their start, so that none of them is left out by being 0 or 1."""
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, scale in (("weights", 0.1), ("positions", 0.3), ("variations", 0.05), ("background", 0.1)):
+            for key, parameter in part(loop, name).named_parameters():
+                if key != "ways":
+                    parameter.add_(scale * torch.rand(parameter.shape, generator=random, dtype=parameter.dtype))
+        loop.model.object.parts.add_(
+            0.1 * torch.rand(loop.model.object.parts.shape, generator=random, dtype=torch.float64)
+        )
+
+
+def test_the_step_of_each_part_is_that_of_plain_numpy() -> None:
+    """The first update, from parameters that are all in use; bad pixels, two modes of the probe, subpixel shifts."""
+    scan = a_scan(12, kind="masked")
+    loop = a_loop(
+        scan,
+        double(
+            "lsqml",
+            batch=5,
+            probe=MODES,
+            **{n: {"learning_rate": r} for n, r in RATES.items() if n != "opr"},
+            opr=OPR(modes=2, learning_rate=RATES["opr"]),
+        ),
+    )
+    moved_a_little(loop)
+    weights, moves = part(loop, "weights").weights.detach().numpy().copy(), part(loop, "positions").moves.detach()
+    variations = part(loop, "variations")
+    modes = (torch.view_as_complex(variations.ways.detach()) * variations.scale).numpy().copy()
+    coefficients = torch.view_as_complex(variations.coefficients.detach()).numpy().copy()
+    background = part(loop, "background").counts.detach().numpy().copy()
+    plain = Plain.of(loop, dataclasses.replace(scan, positions=scan.positions + moves.numpy()))
+    start = {name: {k: v.detach().clone() for k, v in part(loop, name).named_parameters()} for name in loop.model.parts}
+    patterns = loop.order.epoch(1)[:, 0]
+    patterns = patterns[patterns >= 0]
+    loop.step()
+
+    brighter, steps, changes, directions, lit = {}, {}, {}, np.zeros_like(modes), np.zeros((32, 32))
+    slopes, inverses = np.zeros((32, 32)), np.zeros((32, 32))
+    for j in patterns:
+        root, window = np.sqrt(weights[j]), plain.window(j)
+        own = plain.probe.copy()
+        own[0] += np.tensordot(coefficients[j], modes, 1)
+        probes = root * plain.moved(own, j)
+        far = np.fft.fft2(probes * window, norm="ortho")
+        bare = (np.abs(far) ** 2).sum(0)
+        modelled = bare + background + plain.floor
+        change = (np.sqrt((plain.counts[j] + plain.floor) / modelled) - 1) * modelled / (modelled + plain.damping)
+        change = np.where(plain.good, change, 0)
+        slopes += change
+        inverses += plain.good / modelled
+        chi = np.fft.ifft2(change * far, norm="ortho")
+        brighter[j] = (np.conj(probes * window) * chi).real.sum() / bare.sum()
+        derivatives = []
+        for axis, shape in enumerate(((-1, 1), (1, -1))):
+            ramp = -2j * np.pi * np.fft.fftfreq(32)
+            ramp[16] = -np.pi * np.tan(np.pi * plain.rests[j, axis])  # of a cosine, as the shift is there
+            derivatives.append(window * np.fft.ifft2(ramp.reshape(shape) * np.fft.fft2(probes)))
+        gradient = [(along.conj() * chi).real.sum() for along in derivatives]
+        along = [np.diff(window, axis=axis, append=np.take(window, [-1], axis)) for axis in (0, 1)]
+        light = (np.abs(probes) ** 2).sum(0)
+        curvature = np.array([[(light * (a.conj() * b).real).sum() for a in along] for b in along])
+        curvature += FLATTEST * bare.sum() * np.eye(2)
+        steps[j] = np.linalg.solve(curvature, gradient)
+        unmoved = root * plain.moved(window.conj() * chi, j, -1)[0]
+        power = weights[j] * np.abs(window) ** 2
+        matrix = [[(power * one.conj() * other).sum() for other in modes] for one in modes]
+        changes[j] = np.linalg.solve(matrix, [(one.conj() * unmoved).sum() for one in modes])
+        directions += coefficients[j].conj()[:, None, None] * unmoved
+        lit += power
+    lit += DAMPING * lit.max()
+    squares = (np.abs(coefficients) ** 2).mean(0)[:, None, None]
+
+    expected = weights.copy()
+    for j in patterns:
+        expected[j] *= (1 + RATES["pattern_intensities"] * brighter[j]) ** 2
+    np.testing.assert_allclose(part(loop, "weights").weights.detach(), expected / expected.mean(), rtol=1e-9)
+    others = np.setdiff1d(np.arange(12), patterns)
+    moved = (part(loop, "positions").moves.detach() - start["positions"]["moves"]).numpy()
+    np.testing.assert_allclose(moved[patterns], [RATES["positions"] * steps[j] for j in patterns], rtol=1e-9)
+    assert np.abs(moved[patterns]).min() > 1e-4
+    assert (moved[others] == 0).all()
+    found = torch.view_as_complex(variations.coefficients.detach()).numpy() - coefficients
+    np.testing.assert_allclose(found[patterns], [RATES["opr"] * changes[j] for j in patterns], rtol=1e-4)
+    assert (found[others] == 0).all()
+    found = (torch.view_as_complex(variations.ways.detach()) * variations.scale).numpy() - modes
+    np.testing.assert_allclose(
+        found, RATES["opr"] * np.sqrt(len(patterns) / 12) * directions / (squares * lit), rtol=1e-8
+    )
+    step = 2 * RATES["background"] * len(patterns) / 12 * slopes / np.where(inverses > 0, inverses, 1)
+    np.testing.assert_allclose(
+        part(loop, "background").counts.detach(), np.maximum(background + step, 0), rtol=1e-9, atol=1e-9
+    )
+    assert np.abs(step).max() > 1e-3 * background.max()
+
+
+def test_position_steps_are_solutions_with_a_limit() -> None:
+    slopes = torch.tensor([[1.0, 2.0], [4.0, 1.0], [0.0, 0.0]])
+    curvatures = torch.tensor([[4.0, 1.0, 8.0], [2.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
+    found = position_steps(slopes, curvatures, torch.zeros(3)).numpy()
+    np.testing.assert_allclose(found[0], np.linalg.solve([[4, 1], [1, 8]], [1, 2]))
+    np.testing.assert_allclose(found[1], [FARTHEST, 0.25])
+    np.testing.assert_array_equal(found[2], 0)
+
+
+def test_positions_below_a_flat_object_stay() -> None:
+    """Every position fits as well, so that only rounding could move them."""
+    loop = a_loop(a_scan(), Settings(optimiser="lsqml", batch=8, positions={"learning_rate": 1}))
+    loop.step()
+    assert float(part(loop, "positions").moves.detach().abs().max()) < 1e-3
+    loop = after(a_scan(), Settings(optimiser="lsqml", batch=8, positions={"learning_rate": 1}), 2)
+    assert float(part(loop, "positions").moves.detach().abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_the_momentum_of_positions_adds_a_fraction_of_the_last_step(momentum: float) -> None:
+    """With object and probe nearly fixed each step of an epoch is nearly the last one, plus that fraction of it."""
+    settings = double(
+        "lsqml",
+        batch=37,
+        object=Object(learning_rate=1),
+        positions={"learning_rate": 1e-6, "momentum": momentum, "start_epoch": 2},
+    )
+    loop = after(a_scan(), settings, 1)
+    loop.change(loop.settings.replace(object={"learning_rate": 1e-9}, probe={"learning_rate": 0}))
+    moves = [part(loop, "positions").moves.detach().clone()]
+    for _ in range(2):
+        loop.step()
+        moves.append(part(loop, "positions").moves.detach().clone())
+    first, second = moves[1] - moves[0], moves[2] - moves[1]
+    np.testing.assert_allclose(second, (1 + momentum) * first, rtol=1e-3)
+
+
+def test_momentum_adds_a_fraction_of_the_last_epoch() -> None:
+    """From equal starts an epoch makes the same change u; then O = start + m v + u."""
+    scan, plain = a_scan(), double("lsqml", batch=8, probe=MODES)
+    loop = a_loop(scan, plain.replace(momentum=0.5))
+    starts = [loop.model.object.parts.detach().clone()]
+    for _ in range(2):
+        beside = a_loop(scan, plain)
+        beside.restore(
+            dataclasses.replace(
+                loop.state(loop.loss_sums()),
+                algorithm={},
+                begun=beside.begun.model_dump(mode="json"),
+                settings=plain.model_dump(mode="json"),
+            )
+        )
+        for _ in range(loop.updates):
+            loop.step()
+            beside.step()
+        starts.append(loop.model.object.parts.detach().clone())
+        without = beside.model.object.parts.detach()
+    change = without - starts[1]
+    last = starts[1] - starts[0]
+    together = float((last * change).sum()) > 0
+    assert together, "the second epoch of this scan continues the first"
+    np.testing.assert_allclose(starts[2], starts[1] + 0.5 * last + change, atol=1e-12)
+    assert difference(without.numpy(), starts[2].numpy()) > 1e-3
+
+
+# Recovery
+
+SMALL = pt.simulate(patterns=100, window=32, seed=1)
+
+
+def again(scan: Scan, patterns: Array) -> Scan:
+    return dataclasses.replace(scan, frames=ArrayFrames.of(patterns))
+
+
+def counts_of(scan: Scan) -> Array:
+    return scan.frames.read(0, len(scan)).astype(np.float64)
+
+
+def test_wrong_positions_and_a_flickering_beam_are_found() -> None:
+    random = np.random.default_rng(0)
+    intensities = random.uniform(0.6, 1.0, len(SMALL))
+    wrong = random.normal(0, 0.7, (len(SMALL), 2))
+    flickering = again(SMALL, random.binomial(counts_of(SMALL).astype(int), intensities[:, None, None]))
+    scan = dataclasses.replace(flickering, positions=SMALL.positions + wrong)
+    ignored = Settings(optimiser="lsqml", batch=8)
+    loop = after(
+        scan,
+        ignored.replace(
+            positions={"learning_rate": 1, "momentum": 0, "start_epoch": 3}, pattern_intensities={"learning_rate": 0.5}
+        ),
+        40,
+    )
+    miss = loop.model.all_positions().numpy() + np.array(loop.frame.origin) - SMALL.positions
+    miss -= miss.mean(0)
+    ratio = np.log(part(loop, "weights").weights.detach().numpy() / intensities)
+    # An exponential of the position may be in the object and, inverse, in the probe and the intensities.
+    plane = np.column_stack([np.ones(len(SMALL)), SMALL.positions])
+    ratio -= plane @ np.linalg.lstsq(plane, ratio)[0]
+    print(f"positions {np.sqrt((miss**2).sum(1).mean()):.3f}, intensities {ratio.std():.4f}")
+    assert np.sqrt((miss**2).sum(1).mean()) < 0.15
+    assert ratio.std() < 0.01
+    assert loop.epochs[-1].loss < after(scan, ignored, 40).epochs[-1].loss / 5
+
+
+def test_a_background_is_found() -> None:
+    random = np.random.default_rng(0)
+    mean = counts_of(SMALL).mean()
+    added = 0.1 * mean * (1 + np.add.outer(np.arange(32), np.zeros(32)) / 32)
+    scan = again(SMALL, counts_of(SMALL) + random.poisson(np.broadcast_to(added, counts_of(SMALL).shape)))
+    ignored = Settings(optimiser="lsqml", batch=8)
+    loop = after(scan, ignored.replace(background={"learning_rate": 0.5}), 60)
+    found = part(loop, "background").arrays()["background"].numpy()
+    dim = counts_of(SMALL).mean(0) < mean
+    print(f"background: {np.linalg.norm((found - added)[dim]) / np.linalg.norm(added[dim]):.3f}")
+    assert np.linalg.norm((found - added)[dim]) < 0.2 * np.linalg.norm(added[dim])
+    assert loop.epochs[-1].loss < after(scan, ignored, 60).epochs[-1].loss / 3
+
+
+def test_a_probe_that_drifts_is_followed() -> None:
+    assert SMALL.ground_truth is not None
+    probe = SMALL.ground_truth.probe[0].astype(complex)
+    y, x = np.meshgrid(*[(np.arange(32) - 16) / 32] * 2, indexing="ij")
+    time = np.linspace(-1, 1, len(SMALL))[:, None, None]
+    probes = (probe * (1 + 3j * time * x + 2 * np.cos(5 * time) * y))[:, None]
+    scan = pt.simulate_diffraction(
+        SMALL.ground_truth.object, probes, SMALL.positions, geometry=SMALL.geometry, guess=SMALL.probe
+    )
+    fixed, followed = (
+        after(scan, Settings(optimiser="lsqml", batch=8, opr=OPR(modes=modes)), 40).epochs[-1].loss for modes in (0, 2)
+    )
+    print(f"OPR: loss {fixed:.5f} -> {followed:.5f}")
+    assert followed < fixed / 6
+
+
+def test_two_slices_are_resolved() -> None:
+    assert SMALL.ground_truth is not None
+    assert SMALL.pixel_size is not None
+    random = np.random.default_rng(0)
+    coarse = random.uniform(0, 0.8, (2, 12, 12))
+    shape = SMALL.ground_truth.object.shape
+    slices = np.exp(1j * np.kron(coarse, np.ones([-(-side // 12) for side in shape]))[:, : shape[0], : shape[1]])
+    thickness = 60 * SMALL.pixel_size[0] ** 2 / 1.5e-10
+    scan = pt.simulate_diffraction(
+        slices,
+        SMALL.ground_truth.probe,
+        SMALL.positions,
+        geometry=SMALL.geometry,
+        thickness=thickness,
+        guess=SMALL.probe,
+    )
+    plan = {"count": 2, "thickness": thickness}
+    thin = after(scan, Settings(optimiser="lsqml", batch=8), 40)
+    thick, faster = (
+        after(scan, Settings(optimiser="lsqml", batch=8, slices=plan, momentum=momentum), 40) for momentum in (0.0, 0.5)
+    )
+    losses = [loop.epochs[-1].loss for loop in (thin, thick, faster)]
+    print("one slice, two, with momentum:", np.round(losses, 6))
+    assert losses[1] < losses[0] / 3
+    assert losses[2] < losses[1]

@@ -81,6 +81,7 @@ def test_items_by_hand():
         ({"optimiser": "radam"}, 1, 9),
         ({"optimiser": "lbfgs"}, 1, 28),
         ({"optimiser": "lsqml"}, 2, 8),
+        ({"optimiser": "lsqml", "momentum": 0.5}, 2, 10),
         ({"object": {"parametrization": "amplitude_phase"}}, 1, 9),
     ],
 )
@@ -94,6 +95,9 @@ def test_copies_of_the_parameters(changes, engines, copies):
         ({"probe": {"modes": 3}}, False, (0, 0, 0)),
         ({"slices": THICK}, False, (3, 0, 0)),
         ({"slices": THICK}, True, (3, 3, 0)),
+        ({"optimiser": "lsqml"}, False, (0, 0, 0)),
+        ({"optimiser": "lsqml", "slices": THICK}, False, (6, 0, 0)),
+        ({"optimiser": "lsqml"}, True, (4, 1, 0)),
         ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0)),
         ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (1, 0, 0)),
         ({"opr": {"modes": 2}}, False, (2, 0, 0)),

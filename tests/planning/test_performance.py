@@ -100,6 +100,8 @@ def test_what_is_exchanged_by_hand():
     assert numbers(optimiser="sgd", momentum=0.5, sync_every=4) == 2 * (2 * plane + 2 * window)
     assert numbers(optimiser="rpie") == 3 * plane + 3 * window
     assert numbers(optimiser="lsqml") == 4 * plane + 3 * window
+    parts = {"opr": {"modes": 2}, "background": {"learning_rate": 1}}
+    assert numbers(optimiser="lsqml", **parts) == 4 * plane + 9 * window
     assert numbers(optimiser="raar") == 3 * plane + 3 * window
 
 

@@ -120,18 +120,31 @@ CONTRADICTIONS = [
         ({"optimiser": optimiser, **values}, f"'{optimiser}'", *facts)
         for optimiser in ("lsqml", "dm", "raar")
         for values, *facts in [
-            ({"slices": THICK}, "slices.count above 1"),
             ({"object": {"modes": 2}}, "object.modes above 1"),
             ({"object": {"parametrization": "amplitude_phase"}}, "object.parametrization 'amplitude_phase'"),
-            ({"opr": {"modes": 1}}, "opr.modes above 0"),
             ({"detector": {"psf_sigma": 1}}, "detector"),
             ({"regularizers": [{"kind": "sparsity", "weight": 1}]}, "regularizers"),
             ({"loss": "poisson"}, "'poisson'"),
+            ({"affine": {"learning_rate": 0.1}}, "affine.learning_rate above 0"),
+            ({"descan": {"start": "plane"}}, "descan.start 'plane'"),
+            ({"fly_scan": {"steps": 2}}, "fly_scan.steps above 1"),
+        ]
+    ],
+    (
+        {"optimiser": "lsqml", "slices": THICK, "tilt": {"learning_rate": 0.1}},
+        "'lsqml'",
+        "tilt.learning_rate above 0",
+    ),
+    *[
+        ({"optimiser": optimiser, **values}, f"'{optimiser}'", *facts)
+        for optimiser in ("dm", "raar")
+        for values, *facts in [
+            ({"slices": THICK}, "slices.count above 1"),
+            ({"opr": {"modes": 1}}, "opr.modes above 0"),
             ({"positions": {"learning_rate": 0.1}}, "positions.learning_rate above 0"),
             ({"pattern_intensities": {"learning_rate": 0.1}}, "pattern_intensities.learning_rate above 0"),
             ({"background": {"learning_rate": 0.1}}, "background.learning_rate above 0"),
-            ({"descan": {"start": "plane"}}, "descan.start 'plane'"),
-            ({"fly_scan": {"steps": 2}}, "fly_scan.steps above 1"),
+            ({"momentum": 0.5}, "momentum is 0.5"),
         ]
     ],
 ]

@@ -309,6 +309,12 @@ class Background(ModelComponent):
         relative = self.background.square() if self.as_amplitude else self.background
         return relative * self.mean_count
 
+    @torch.no_grad()
+    def set(self, counts: Tensor) -> None:
+        """Set B (y, x) [counts], at least 0."""
+        relative = (counts / self.mean_count).clamp(min=0)
+        self.background.copy_(relative.sqrt() if self.as_amplitude else relative)
+
     def update_done(self) -> None:
         """Clamp to at least 0, where it is not a square."""
         if not self.as_amplitude:
