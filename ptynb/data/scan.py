@@ -18,8 +18,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from ptynb.data.combination import Combination
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
-from ptynb.data.patterns import Frames, frames_of
+from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
 from ptynb.exceptions import InvalidTypeError, PtynbWarning, ScanError
@@ -82,6 +83,8 @@ class Scan:
         Name of the scan.
     loaded : Loaded, optional
         How the scan was loaded from a file.
+    combination : Combination, optional
+        How the scan is made of several, by `ptynb.preparation.combine`.
 
     Raises
     ------
@@ -101,9 +104,12 @@ class Scan:
     ground_truth: Truth | None = None
     name: str = "scan"
     loaded: Loaded | None = None
+    combination: Combination | None = None
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
+        if self.combination is not None:
+            _check_combination(self, self.combination)
         for guess, dimensions, name in ((self.probe, (3,), "probe"), (self.object, (2, 3), "object")):
             if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
@@ -118,7 +124,8 @@ class Scan:
                 "of them.",
                 code="scan.invalid-guess",
             )
-        _check_positions(self.positions, len(self), self.pattern_shape, self.object)
+        side_by_side = self.combination is not None and self.combination.share == "probe"
+        _check_positions(self.positions, len(self), self.pattern_shape, self.object, connected=not side_by_side)
         if self.motion is not None and (self.motion.shape != (len(self), 2) or not np.isfinite(self.motion).all()):
             raise ScanError(
                 f"The motion has shape {self.motion.shape} and {int((~np.isfinite(self.motion)).sum())} values that "
@@ -251,6 +258,24 @@ class Scan:
         """Size (y, x) of an object pixel [m]; None without a geometry."""
         return None if self.geometry is None else self.geometry.object_pixel(self.pattern_shape)
 
+    @property
+    def spans(self) -> tuple[slice, ...]:
+        """The patterns of each scan that this one is made of; one slice unless it is combined."""
+        return (slice(0, len(self)),) if self.combination is None else self.combination.spans
+
+    @property
+    def probe_scans(self) -> tuple[Scan, ...]:
+        """The scans that have a probe each: several if they share an object, or else this one."""
+        combination = self.combination
+        return (self,) if combination is None or combination.share == "probe" else combination.scans
+
+    @property
+    def probe_of_pattern(self) -> NDArray[np.int64] | None:
+        """Index (pattern,) in `probe_scans` of the scan whose probe illuminates a pattern; None if there is one."""
+        if len(self.probe_scans) == 1:
+            return None
+        return np.repeat(np.arange(len(self.probe_scans)), [len(scan) for scan in self.probe_scans])
+
     def counts(self, start: int, stop: int) -> NDArray[Any]:
         """Read patterns with bad pixels set to 0, and check that counts are finite and not negative.
 
@@ -349,9 +374,13 @@ class Scan:
                 little = values.dtype.newbyteorder("<")
                 digest.update(f"{little.str}{values.shape}".encode())
                 digest.update(np.ascontiguousarray(values, dtype=little).tobytes())
+        if self.combination is not None:
+            digest.update(self.combination.share.encode())
+            for scan in self.combination.scans:
+                digest.update(scan.metadata_digest.encode())
         return digest.hexdigest()
 
-    @property
+    @functools.cached_property
     def preparation_steps(self) -> int:
         """Number of steps that change or select patterns when they are read; each preparation adds one."""
         frames, steps = self.frames, 0
@@ -402,7 +431,8 @@ class Scan:
             The new scan, with the same `sample_digest`.
         """
         scan = dataclasses.replace(self, frames=frames, ground_truth=None)
-        vars(scan)["sample_digest"] = self.sample_digest  # that of the whole scan, which cannot be computed from a part
+        # Those of the whole scan, which cannot be computed from a part.
+        vars(scan).update(sample_digest=self.sample_digest, preparation_steps=self.preparation_steps)
         return scan
 
     def part(self, patterns: NDArray[np.int64]) -> Scan:
@@ -430,7 +460,7 @@ class Scan:
 def check_scan(scan: object) -> None:
     """Raise InvalidTypeError if this is not a scan."""
     if not isinstance(scan, Scan):
-        several = " Several scans cannot be reconstructed together; reconstruct each by itself."
+        several = " Several scans make one with Reconstruction(scans, share=...), or preparation.combine."
         raise InvalidTypeError(
             f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
             f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}",
@@ -480,6 +510,23 @@ def _check_frames(frames: Frames) -> None:
         )
 
 
+def _check_combination(scan: Scan, combination: Combination) -> None:
+    """Raise ScanError if a combined scan was changed after it was combined."""
+    one = combination.scans[0]
+    positions = [part.positions + offset for part, offset in zip(combination.scans, combination.offsets, strict=True)]
+    same = (
+        isinstance(scan.frames, StackedFrames | AbsentFrames)
+        and np.array_equal(scan.positions, np.concatenate(positions))
+        and scan.frames.shape == (len(scan.positions), *one.pattern_shape)
+    )
+    if not same:
+        raise ScanError(
+            f"The patterns or positions of '{scan.name}' were changed after {len(combination.scans)} scans were "
+            "combined; expected them as they were combined: prepare each scan, then combine them.",
+            code="scan.combined",
+        )
+
+
 def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
     if mask.shape != window:
         raise ScanError(
@@ -493,8 +540,13 @@ def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
 
 
 def _check_positions(
-    positions: NDArray[np.float64], count: int, window: tuple[int, int], guess: NDArray[Any] | None
+    positions: NDArray[np.float64],
+    count: int,
+    window: tuple[int, int],
+    guess: NDArray[Any] | None,
+    connected: bool,
 ) -> None:
+    """Raise ScanError for invalid positions. connected: whether the windows have to form one area."""
     if positions.shape != (count, 2):
         hint = " They look transposed." if positions.shape == (2, count) else ""
         raise ScanError(
@@ -518,7 +570,7 @@ def _check_positions(
                 f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels.",
                 code="scan.position-outside",
             )
-    far = _disconnected(positions, window)
+    far = _disconnected(positions, window) if connected else np.empty(0, np.intp)
     if len(far):
         bad = int(far[0])
         extent = np.ptp(positions, axis=0) + window

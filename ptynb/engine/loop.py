@@ -115,10 +115,13 @@ class Loop:
         self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
+        if scan.probe_of_pattern is not None:
+            mean_pattern = self.shard.mean_patterns(scan.probe_of_pattern)
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
         mask, descan = detector_mask(scan, dtype), None
         if self.settings.descan.start == "plane":
-            plane = plane_through(self.shard.centres_of_mass(len(scan)), scan.positions)
+            centres = self.shard.centres_of_mass(len(scan))
+            plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
             descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
         model = make_model(
             scan,

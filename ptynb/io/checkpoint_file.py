@@ -48,6 +48,7 @@ from ptynb.io.checkpoint_dir import default_folder as default_folder
 from ptynb.io.hdf5_file import dataset, open_for_reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
+from ptynb.io.scan_identity import plain_combination
 from ptynb.settings.renamed import TABLES, change_with_present_names, translated
 from ptynb.settings.settings import Settings
 
@@ -113,7 +114,7 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """Return the identity of a scan: name, number of patterns, window, file, digests of positions and patterns."""
+    """Return the identity of a scan: name, patterns, window, file, digests of positions and patterns, combination."""
     file = _file_of(scan.frames)
     # The motion belongs to the positions; without one, the digest is that of earlier versions.
     places = [scan.positions] if scan.motion is None else [scan.positions, scan.motion]
@@ -123,7 +124,8 @@ def identity(scan: Scan) -> dict[str, Any]:
         "window": list(scan.pattern_shape),
         "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
-        "file": None if file is None else str(file),
+        "file": None if file is None or scan.combination is not None else str(file),
+        "combination": plain_combination(scan),
     }
 
 

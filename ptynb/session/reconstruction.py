@@ -18,6 +18,7 @@ import cloudpickle
 import torch
 
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.combination import Share
 from ptynb.data.engine_records import (
     Array,
     Branch,
@@ -34,7 +35,7 @@ from ptynb.data.engine_records import (
 )
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Annotation
-from ptynb.data.scan import Scan
+from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
@@ -48,8 +49,9 @@ from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
-from ptynb.physics.model_builder import check_together
+from ptynb.physics.model_builder import check_together, smallest_gap
 from ptynb.planning.memory import Workload, check_room, room_for
+from ptynb.preparation.combination import combine
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
@@ -78,15 +80,15 @@ _open_lock = threading.Lock()
 
 
 class Reconstruction:
-    """A reconstruction of a scan on the engines of a cluster, or in this process.
+    """A reconstruction of a scan, or of several together, on the engines of a cluster, or in this process.
 
     The engines begin to read the scan at once. A new reconstruction on a cluster closes the previous one on the same
     engines, whose result remains available.
 
     Parameters
     ----------
-    scan : Scan
-        Scan from `load`, `Scan.from_arrays` or `simulate`.
+    scan : Scan or sequence of Scan
+        Scan from `load`, `Scan.from_arrays` or `simulate`, or several, which `preparation.combine` makes one.
     settings : Settings, optional
         Settings of the reconstruction. None: `Settings()`.
     cluster : Cluster, optional
@@ -104,6 +106,8 @@ class Reconstruction:
         latest checkpoint, on the remaining and on new engines; `changes` records it.
     ranks : sequence of int, optional
         Ranks of the engines to use. None: all. Several reconstructions can run on different engines of one cluster.
+    share : {"probe", "object"}, optional
+        What several scans have in common: see `preparation.combine`, which also takes shifts of the scans.
 
     Attributes
     ----------
@@ -124,7 +128,7 @@ class Reconstruction:
 
     def __init__(
         self,
-        scan: Scan,
+        scan: Scan | Sequence[Scan],
         settings: Settings | None = None,
         cluster: Cluster | None = None,
         *,
@@ -134,9 +138,10 @@ class Reconstruction:
         checkpointing: Checkpointing | None = CHECKPOINTING,
         on_failure: OnFailure = "pause",
         ranks: Sequence[int] | None = None,
+        share: Share | None = None,
     ) -> None:
         self._open(
-            scan,
+            as_one_scan(scan, share, settings),
             settings or Settings(),
             cluster,
             device,
@@ -1196,6 +1201,31 @@ def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
             code="argument.invalid-value",
         )
     return value
+
+
+def as_one_scan(scan: Scan | Sequence[Scan], share: Share | None, settings: Settings | None) -> Scan:
+    """Return the scan, or the combination of several. Raises SettingsError if `share` does not fit them."""
+    several = isinstance(scan, list | tuple)
+    if not several and share is not None:
+        raise SettingsError(
+            f"share is {share!r}, and one scan is given; give several, [a, b], or leave share out.",
+            code="argument.conflict",
+        )
+    if isinstance(scan, Scan) or not several:
+        check_scan(scan)
+        assert isinstance(scan, Scan)
+        return scan
+    if share is None:
+        raise SettingsError(
+            f"{len(scan)} scans are given, and not what they have in common; add share='probe' or share='object'.",
+            code="argument.missing",
+        )
+    scans = [one for one in scan if isinstance(one, Scan)]
+    gap = None
+    if share == "probe" and scans and isinstance(settings, Settings):
+        window = scans[0].pattern_shape
+        gap = max(*window, smallest_gap(settings, window))
+    return combine(scan, share=share, gap=gap)
 
 
 def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Status
+from ptynb.data.provenance import ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, FileError
@@ -21,6 +22,7 @@ from ptynb.io.checkpoint_file import identity, load_state
 from ptynb.io.load import load
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.reproduce import loaded_again
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
 
@@ -216,6 +218,8 @@ def resume(
     path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path
     state = load_state(start)
+    if scan is None and state.scan.get("combination"):
+        scan = loaded_again(ScanIdentity(combination=state.scan["combination"]), start)
     if scan is None:
         file = state.scan.get("file")
         if file is None:
