@@ -42,7 +42,7 @@ class ScanIdentity:
     is_far_field: whether the patterns are in Fourier space (far field). wavelength [m], distance [m], detector_pixel
         (y, x) [m]: if known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
         "Geometry", "NearField" or "TiltedGeometry"; empty if unknown.
-    combination: of a scan that is made of several: "share", "gap", "offsets" and "frames" as in `Combination`, and
+    combination: of a scan that is made of several: "share", "gap", "offsets" and "frames" as in `CombinedScans`, and
         "scans", the identities of the scans as plain values; of one of these scans, after `Result.split`: "part_of",
         the name of the combined scan, and "number", from 0. Else empty.
     """

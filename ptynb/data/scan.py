@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from ptynb.data.combination import Combination
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
@@ -28,6 +28,8 @@ from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
 """Conversion from metres to object pixels."""
+Share = Literal["probe", "object"]
+"""What scans that are combined have in common."""
 SAMPLED_PATTERNS = 8
 """Number of patterns whose counts identify a scan."""
 
@@ -49,6 +51,31 @@ class ObjectFrame:
 
     origin: tuple[int, int]
     shape: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedScans:
+    """How a scan is made of several, from `ptynb.preparation.combine`.
+
+    share: "probe": the objects lie side by side in one array. "object": each scan has a probe of its own.
+    scans: the scans, in the order of their patterns, without patterns.
+    offsets: (scan, yx) float64: position in this scan minus that in the original one [object pixels].
+    frames: (scan, 2, yx) int64: first pixel, and the one behind the last, of the windows (or of the object guess) of
+        each scan, in the coordinates of this scan, without a margin.
+    gap: free pixels between the objects, if the probe is shared.
+    """
+
+    share: Share
+    scans: tuple[Scan, ...]
+    offsets: NDArray[np.float64]
+    frames: NDArray[np.int64]
+    gap: int = 0
+
+    @property
+    def spans(self) -> tuple[slice, ...]:
+        """The patterns of each scan."""
+        edges = np.cumsum([0, *(len(scan) for scan in self.scans)]).tolist()
+        return tuple(slice(first, last) for first, last in itertools.pairwise(edges))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,7 +110,7 @@ class Scan:
         Name of the scan.
     loaded : Loaded, optional
         How the scan was loaded from a file.
-    combination : Combination, optional
+    combination : CombinedScans, optional
         How the scan is made of several, by `ptynb.preparation.combine`.
 
     Raises
@@ -104,7 +131,7 @@ class Scan:
     ground_truth: Truth | None = None
     name: str = "scan"
     loaded: Loaded | None = None
-    combination: Combination | None = None
+    combination: CombinedScans | None = None
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
@@ -510,7 +537,7 @@ def _check_frames(frames: Frames) -> None:
         )
 
 
-def _check_combination(scan: Scan, combination: Combination) -> None:
+def _check_combination(scan: Scan, combination: CombinedScans) -> None:
     """Raise ScanError if a combined scan was changed after it was combined."""
     one = combination.scans[0]
     positions = [part.positions + offset for part, offset in zip(combination.scans, combination.offsets, strict=True)]

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ptynb.data.combination import Combination, Share
 from ptynb.data.geometry import NearField
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, TransformedFrames
-from ptynb.data.scan import Scan, check_scan, plain_geometry
+from ptynb.data.scan import CombinedScans, Scan, Share, check_scan, plain_geometry
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError
 
@@ -90,7 +89,7 @@ def combine(scans: Sequence[Scan], *, share: Share, shifts: ArrayLike | None = N
         offsets = offsets + rim - placed[:, 0].min(0)
         placed = _placed(frames, offsets)
         object = _common_object(scans, offsets, placed[:, 1].max(0) + rim)
-    combination = Combination(
+    combination = CombinedScans(
         share,
         tuple(scan.with_frames(AbsentFrames(scan.frames.shape, scan.frames.dtype.str)) for scan in scans),
         offsets,

@@ -18,7 +18,6 @@ import cloudpickle
 import torch
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.combination import Share
 from ptynb.data.engine_records import (
     Array,
     Branch,
@@ -35,7 +34,7 @@ from ptynb.data.engine_records import (
 )
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Annotation
-from ptynb.data.scan import Scan, check_scan
+from ptynb.data.scan import Scan, Share, check_scan
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,

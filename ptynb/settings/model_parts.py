@@ -104,7 +104,7 @@ class Affine(Part):
 
 
 class ProbeOffset(Part):
-    """Refinement of one shift of the probe against all positions."""
+    """Refinement of one shift of the probe against all positions; of scans that share an object, one for each."""
 
     learning_rate: Rate = Field(
         default=0.0, description="Learning rate of the offset [object pixels]; 0 keeps it fixed"

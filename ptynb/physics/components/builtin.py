@@ -188,7 +188,7 @@ class Affine(ModelComponent):
     name = "affine"
 
     def __init__(self, positions: Tensor, dtype: torch.dtype, spans: Sequence[slice] = (slice(None),)) -> None:
-        """positions: initial positions (pattern, yx), float64. dtype: of the parameter. spans: areas with a centre each."""
+        """positions: initial positions (pattern, yx), float64. dtype: of the parameter. spans: with a centre each."""
         super().__init__()
         self.centres = torch.cat([positions[span].mean(0).expand(len(positions[span]), 2) for span in spans])
         self.radius = max(1.0, float((positions - self.centres).norm(dim=1).max()))
