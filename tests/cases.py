@@ -82,6 +82,11 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "tilt": ("far", Settings(slices=THICK, tilt=Tilt(y=2e-5, learning_rate=0.01)), {"tilt"}),
     "tilt of each": ("far", Settings(slices=THICK, tilt=Tilt(per_position=True, learning_rate=0.01)), {"tilt"}),
     "positions": ("far", Settings(probe=MODES, positions=Positions(learning_rate=0.1)), {"positions"}),
+    "position search": (
+        "far",
+        Settings(probe=MODES, positions=Positions(search_trials=4, search_radius=3, search_start_epoch=1)),
+        {"object", "positions"},
+    ),
     "affine": ("far", Settings(affine=Affine(learning_rate=0.1)), {"affine"}),
     "offset": ("far", Settings(probe_offset=ProbeOffset(learning_rate=0.1)), {"offset"}),
     "variations": ("far", Settings(probe=MODES, opr=OPR(modes=2)), {"variations"}),

@@ -28,6 +28,7 @@ from ptynb.kernels.thread_count import count, torch_alone
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
+from ptynb.optimize.position_search import search_positions
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.components.component import ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
@@ -203,6 +204,7 @@ class Loop:
         if self.group.rank == 0 and thumbnails.due(self.epoch):
             self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
+        search_positions(self.problem)
         self._begin_epoch()
 
     def settle(self) -> None:
