@@ -36,7 +36,10 @@ MODES = Probe(modes=2)
 
 @functools.cache
 def a_scan(patterns: int = 37, window: int = 32, kind: str = "far") -> Scan:
-    """A simulated scan of two probe modes; near: the same numbers taken for shadows; masked: with dead pixels."""
+    """A simulated scan of two probe modes; near: the same numbers taken for shadows; masked: with dead pixels.
+
+    shared probe, shared object: the first part of it and the last patterns of another one, as one scan.
+    """
     scan = pt.simulate(patterns=patterns, window=window, modes=2, photons=1e5, step=window / 8, seed=3)
     match kind:
         case "near":
@@ -52,6 +55,11 @@ def a_scan(patterns: int = 37, window: int = 32, kind: str = "far") -> Scan:
         case "masked":
             working = np.random.default_rng(0).random((window, window)) > 0.1
             return dataclasses.replace(scan, mask=working)
+        case "shared probe" | "shared object":
+            other = pt.simulate(patterns=patterns, window=window, modes=2, photons=2e5, step=window / 8, seed=4)
+            cut = patterns * 3 // 5
+            both = [pt.preparation.select(scan, slice(cut)), pt.preparation.select(other, slice(cut, None))]
+            return pt.preparation.combine(both, share="probe" if kind == "shared probe" else "object")
     return scan
 
 
@@ -74,6 +82,11 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "tilt": ("far", Settings(slices=THICK, tilt=Tilt(y=2e-5, learning_rate=0.01)), {"tilt"}),
     "tilt of each": ("far", Settings(slices=THICK, tilt=Tilt(per_position=True, learning_rate=0.01)), {"tilt"}),
     "positions": ("far", Settings(probe=MODES, positions=Positions(learning_rate=0.1)), {"positions"}),
+    "position search": (
+        "far",
+        Settings(probe=MODES, positions=Positions(search_trials=4, search_radius=3, search_start_epoch=1)),
+        {"object", "positions"},
+    ),
     "affine": ("far", Settings(affine=Affine(learning_rate=0.1)), {"affine"}),
     "offset": ("far", Settings(probe_offset=ProbeOffset(learning_rate=0.1)), {"offset"}),
     "variations": ("far", Settings(probe=MODES, opr=OPR(modes=2)), {"variations"}),
@@ -93,6 +106,12 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "sparsity": ("far", Settings(regularizers=(Sparsity(weight=0.1, power=1.5),)), {"object"}),
     "total variation": ("far", Settings(regularizers=(TotalVariation(weight=0.1),)), {"object"}),
     "similarity": ("far", Settings(object=Object(modes=2), regularizers=(Similarity(weight=0.1),)), {"object"}),
+    "shared probe": ("shared probe", Settings(probe=MODES, affine=Affine(learning_rate=0.1)), {"probe", "affine"}),
+    "shared object": (
+        "shared object",
+        Settings(probe=MODES, opr=OPR(modes=1), probe_offset=ProbeOffset(learning_rate=0.1)),
+        {"object", "probe", "offset", "variations"},
+    ),
     "accumulated": ("masked", Settings(probe=MODES, gradient_accumulation=3), {"object", "probe"}),
     "random batches": ("far", Settings(probe=MODES, batch_sampling="random"), {"object", "probe"}),
     "compact batches": ("far", Settings(probe=MODES, batch_sampling="compact"), {"object", "probe"}),
@@ -139,6 +158,7 @@ def everything_by(optimiser: Optimiser) -> Settings:
 ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
     "rpie": ("far", Settings(optimiser="rpie", probe=MODES, batch=8), 20),
     "epie": ("masked", Settings(optimiser="rpie", rpie_alpha=1, probe=MODES, batch=8), 20),
+    "rpie, shared object": ("shared object", Settings(optimiser="rpie", probe=MODES, batch=8), 20),
     "lsqml": ("masked", Settings(optimiser="lsqml", probe=MODES, batch=8), 20),
     "lsqml, everything": (
         "masked",

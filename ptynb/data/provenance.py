@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from ptynb.data.record import at
 
@@ -43,6 +43,9 @@ class ScanIdentity:
     is_far_field: whether the patterns are in Fourier space (far field). wavelength [m], distance [m], detector_pixel
         (y, x) [m]: if known. geometry: all of it as plain values, by the names of its class's fields, with "kind":
         "Geometry", "NearField" or "TiltedGeometry"; empty if unknown.
+    combination: of a scan that is made of several: "share", "gap", "offsets" and "frames" as in `CombinedScans`, and
+        "scans", the identities of the scans as plain values; of one of these scans, after `Result.split`: "part_of",
+        the name of the combined scan, and "number", from 0. Else empty.
     """
 
     name: str = ""
@@ -63,6 +66,13 @@ class ScanIdentity:
     distance: float | None = field(default=None, metadata=at(unit="m"))
     detector_pixel: tuple[float, float] | None = field(default=None, metadata=at(unit="m"))
     geometry: dict[str, Any] = field(default_factory=dict)
+    combination: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """Return an identity from its fields as JSON has them. Raises TypeError for unknown fields."""
+        fields: dict[str, Any] = {n: tuple(one) if isinstance(one, list) else one for n, one in plain.items()}
+        return cls(**fields)
 
 
 @dataclass(frozen=True)

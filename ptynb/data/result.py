@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+import dataclasses
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,23 @@ class Result(RunRecord):
         Result
             The result with the map.
         """
-        return replace(self, error_map=errors)
+        return dataclasses.replace(self, error_map=errors)
+
+    def split(self) -> tuple[Result, ...]:
+        """Return a result for each of the scans that the reconstructed one is made of.
+
+        Scans with a common probe have the part of the object that they show, those with a common object their own
+        probe modes and the whole object. Positions and other values of each pattern are those of the scan. R-factors
+        are NaN: the reconstruction measured that of all scans together.
+
+        Returns
+        -------
+        tuple of Result
+            Results in the order of the scans; this one alone if it is of one scan.
+        """
+        if "scans" not in self.scan.combination:
+            return (self,)
+        return tuple(_of_scan(self, number) for number in range(len(self.scan.combination["scans"])))
 
     @property
     def slices(self) -> Array:
@@ -139,3 +156,53 @@ class Result(RunRecord):
             f"<Result: object {' x '.join(str(side) for side in self.object.shape)}, {len(self.probe)} probe modes, "
             f"{len(self.epochs)} epochs{loss}, R-factor {self.r_factor:.4f}>"
         )
+
+
+OF_PATTERNS = (
+    "positions/start",
+    "weights/weights",
+    "variations/coefficients",
+    "descan/shifts",
+    "tilt/angles",
+)
+"""Parameters with a row for each pattern."""
+
+
+def _of_scan(result: Result, number: int) -> Result:
+    """Return the part of a result that belongs to one of its scans."""
+    combined = result.scan.combination
+    scans = [ScanIdentity.from_plain(plain) for plain in combined["scans"]]
+    first = sum(scan.patterns for scan in scans[:number])
+    rows = slice(first, first + scans[number].patterns)
+    frames = np.array(combined["frames"])
+    corner, object, probe, origins = np.zeros(2, dtype=np.int64), result.object, result.probe, np.array(result.origin)
+    if combined["share"] == "probe":
+        before = frames[:, 0].min(0) - origins
+        behind = origins + result.object.shape[-2:] - frames[:, 1].max(0)
+        corner = np.maximum(frames[number, 0] - before - origins, 0)
+        end = np.minimum(frames[number, 1] + behind - origins, result.object.shape[-2:])
+        object = result.object[..., corner[0] : end[0], corner[1] : end[1]].copy()
+    else:
+        probe = np.split(result.probe, len(scans))[number]
+    own: dict[str, Array] = {}
+    for name, values in result.parameters.items():
+        if name == "offset/shift" and values.ndim == 2:
+            own[name] = values[number]
+        elif name in OF_PATTERNS and len(values) == len(result.positions):
+            own[name] = values[rows] - corner if name == "positions/start" else values[rows]
+        else:
+            own[name] = values
+    origin = origins + corner - np.rint(combined["offsets"][number]).astype(np.int64)
+    place = {"part_of": result.scan.name, "number": number}
+    return dataclasses.replace(
+        result,
+        object=object,
+        probe=probe,
+        positions=result.positions[rows] - corner,
+        origin=(int(origin[0]), int(origin[1])),
+        parameters=own,
+        r_factor=float("nan"),
+        r_factors=(),
+        scan=dataclasses.replace(scans[number], combination=place),
+        metadata={**result.metadata, "scan": scans[number].name},
+    )

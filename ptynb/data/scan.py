@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
-from ptynb.data.patterns import Frames, frames_of
+from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
 from ptynb.exceptions import InvalidTypeError, PtynbWarning, ScanError
@@ -27,6 +28,8 @@ from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
 """Conversion from metres to object pixels."""
+Share = Literal["probe", "object"]
+"""What scans that are combined have in common."""
 SAMPLED_PATTERNS = 8
 """Number of patterns whose counts identify a scan."""
 
@@ -48,6 +51,31 @@ class ObjectFrame:
 
     origin: tuple[int, int]
     shape: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedScans:
+    """How a scan is made of several, from `ptynb.preparation.combine`.
+
+    share: "probe": the objects lie side by side in one array. "object": each scan has a probe of its own.
+    scans: the scans, in the order of their patterns, without patterns.
+    offsets: (scan, yx) float64: position in this scan minus that in the original one [object pixels].
+    frames: (scan, 2, yx) int64: first pixel, and the one behind the last, of the windows (or of the object guess) of
+        each scan, in the coordinates of this scan, without a margin.
+    gap: free pixels between the objects, if the probe is shared.
+    """
+
+    share: Share
+    scans: tuple[Scan, ...]
+    offsets: NDArray[np.float64]
+    frames: NDArray[np.int64]
+    gap: int = 0
+
+    @property
+    def spans(self) -> tuple[slice, ...]:
+        """The patterns of each scan."""
+        edges = np.cumsum([0, *(len(scan) for scan in self.scans)]).tolist()
+        return tuple(slice(first, last) for first, last in itertools.pairwise(edges))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -84,6 +112,8 @@ class Scan:
         How the scan was loaded from a file.
     preparation : tuple of dict
         Steps of preparation since then, {function of `ptynb.preparation`: its arguments}, recorded by these functions.
+    combination : CombinedScans, optional
+        How the scan is made of several, by `ptynb.preparation.combine`.
 
     Raises
     ------
@@ -104,9 +134,12 @@ class Scan:
     name: str = "scan"
     loaded: Loaded | None = None
     preparation: tuple[dict[str, Any], ...] = ()
+    combination: CombinedScans | None = None
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
+        if self.combination is not None:
+            _check_combination(self, self.combination)
         for guess, dimensions, name in ((self.probe, (3,), "probe"), (self.object, (2, 3), "object")):
             if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
                 raise ScanError(
@@ -121,7 +154,8 @@ class Scan:
                 "of them.",
                 code="scan.invalid-guess",
             )
-        _check_positions(self.positions, len(self), self.pattern_shape, self.object)
+        side_by_side = self.combination is not None and self.combination.share == "probe"
+        _check_positions(self.positions, len(self), self.pattern_shape, self.object, connected=not side_by_side)
         if self.motion is not None and (self.motion.shape != (len(self), 2) or not np.isfinite(self.motion).all()):
             raise ScanError(
                 f"The motion has shape {self.motion.shape} and {int((~np.isfinite(self.motion)).sum())} values that "
@@ -254,6 +288,24 @@ class Scan:
         """Size (y, x) of an object pixel [m]; None without a geometry."""
         return None if self.geometry is None else self.geometry.object_pixel(self.pattern_shape)
 
+    @property
+    def spans(self) -> tuple[slice, ...]:
+        """The patterns of each scan that this one is made of; one slice unless it is combined."""
+        return (slice(0, len(self)),) if self.combination is None else self.combination.spans
+
+    @property
+    def probe_scans(self) -> tuple[Scan, ...]:
+        """The scans that have a probe each: several if they share an object, or else this one."""
+        combination = self.combination
+        return (self,) if combination is None or combination.share == "probe" else combination.scans
+
+    @property
+    def probe_of_pattern(self) -> NDArray[np.int64] | None:
+        """Index (pattern,) in `probe_scans` of the scan whose probe illuminates a pattern; None if there is one."""
+        if len(self.probe_scans) == 1:
+            return None
+        return np.repeat(np.arange(len(self.probe_scans)), [len(scan) for scan in self.probe_scans])
+
     def counts(self, start: int, stop: int) -> NDArray[Any]:
         """Read patterns with bad pixels set to 0, and check that counts are finite and not negative.
 
@@ -352,9 +404,13 @@ class Scan:
                 little = values.dtype.newbyteorder("<")
                 digest.update(f"{little.str}{values.shape}".encode())
                 digest.update(np.ascontiguousarray(values, dtype=little).tobytes())
+        if self.combination is not None:
+            digest.update(self.combination.share.encode())
+            for scan in self.combination.scans:
+                digest.update(scan.metadata_digest.encode())
         return digest.hexdigest()
 
-    @property
+    @functools.cached_property
     def preparation_steps(self) -> int:
         """Number of steps that change or select patterns when they are read; each preparation adds one."""
         frames, steps = self.frames, 0
@@ -405,7 +461,8 @@ class Scan:
             The new scan, with the same `sample_digest`.
         """
         scan = dataclasses.replace(self, frames=frames, ground_truth=None)
-        vars(scan)["sample_digest"] = self.sample_digest  # that of the whole scan, which cannot be computed from a part
+        # Those of the whole scan, which cannot be computed from a part.
+        vars(scan).update(sample_digest=self.sample_digest, preparation_steps=self.preparation_steps)
         return scan
 
     def part(self, patterns: NDArray[np.int64]) -> Scan:
@@ -433,7 +490,7 @@ class Scan:
 def check_scan(scan: object) -> None:
     """Raise InvalidTypeError if this is not a scan."""
     if not isinstance(scan, Scan):
-        several = " Several scans cannot be reconstructed together; reconstruct each by itself."
+        several = " Several scans make one with Reconstruction(scans, share=...), or preparation.combine."
         raise InvalidTypeError(
             f"The scan is a {type(scan).__name__}; expected one Scan, as ptynb.load, Scan.from_arrays or "
             f"ptynb.simulate return it.{several if isinstance(scan, list | tuple) else ''}",
@@ -483,6 +540,23 @@ def _check_frames(frames: Frames) -> None:
         )
 
 
+def _check_combination(scan: Scan, combination: CombinedScans) -> None:
+    """Raise ScanError if a combined scan was changed after it was combined."""
+    one = combination.scans[0]
+    positions = [part.positions + offset for part, offset in zip(combination.scans, combination.offsets, strict=True)]
+    same = (
+        isinstance(scan.frames, StackedFrames | AbsentFrames)
+        and np.array_equal(scan.positions, np.concatenate(positions))
+        and scan.frames.shape == (len(scan.positions), *one.pattern_shape)
+    )
+    if not same:
+        raise ScanError(
+            f"The patterns or positions of '{scan.name}' were changed after {len(combination.scans)} scans were "
+            "combined; expected them as they were combined: prepare each scan, then combine them.",
+            code="scan.combined",
+        )
+
+
 def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
     if mask.shape != window:
         raise ScanError(
@@ -496,8 +570,13 @@ def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
 
 
 def _check_positions(
-    positions: NDArray[np.float64], count: int, window: tuple[int, int], guess: NDArray[Any] | None
+    positions: NDArray[np.float64],
+    count: int,
+    window: tuple[int, int],
+    guess: NDArray[Any] | None,
+    connected: bool,
 ) -> None:
+    """Raise ScanError for invalid positions. connected: whether the windows have to form one area."""
     if positions.shape != (count, 2):
         hint = " They look transposed." if positions.shape == (2, count) else ""
         raise ScanError(
@@ -521,7 +600,7 @@ def _check_positions(
                 f"object of {guess.shape[-2]} x {guess.shape[-1]} pixels.",
                 code="scan.position-outside",
             )
-    far = _disconnected(positions, window)
+    far = _disconnected(positions, window) if connected else np.empty(0, np.intp)
     if len(far):
         bad = int(far[0])
         extent = np.ptp(positions, axis=0) + window

@@ -30,6 +30,7 @@ from ptynb.kernels.thread_count import count, torch_alone
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
+from ptynb.optimize.position_search import search_positions
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import ModelComponent, overrides
@@ -134,10 +135,13 @@ class Loop:
         self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
+        if scan.probe_of_pattern is not None:
+            mean_pattern = self.shard.mean_patterns(scan.probe_of_pattern)
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
         mask, descan = detector_mask(scan, dtype), None
         if self.settings.descan.start == "plane":
-            plane = plane_through(self.shard.centres_of_mass(len(scan)), scan.positions)
+            centres = self.shard.centres_of_mass(len(scan))
+            plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
             descan = self.group.broadcast(torch.from_numpy(plane).to(self.group.device))
         model = make_model(
             scan,
@@ -224,6 +228,7 @@ class Loop:
         if self.group.rank == 0 and thumbnails.due(self.epoch):
             self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
+        search_positions(self.problem)
         self._begin_epoch()
 
     def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:

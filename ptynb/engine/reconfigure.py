@@ -77,7 +77,8 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
     arrays["object"] = _object(arrays["object"], present, begins, frames)
     probe = _complex(arrays["probe"]["parts"])
     if present.probe.modes != requested.probe.modes:
-        probe = with_modes(probe, requested.probe.modes, first_stays=requested.opr.modes > 0)
+        first_stays, probes = requested.opr.modes > 0, probe.chunk(len(scan.probe_scans))
+        probe = torch.cat([with_modes(one, requested.probe.modes, first_stays) for one in probes])
         arrays["probe"] = {"parts": _real(probe)}
     arrays |= _variations(arrays.pop("variations", {}), probe, requested, scan)
     if requested.descan.start != "none" and "descan" not in arrays:
@@ -119,7 +120,7 @@ def with_background_of(state: ReconstructionState, parametrization: str) -> Reco
     if Settings(**state.settings).background.parametrization == parametrization:
         return state
     names = [*state.active]
-    key = f"{_key_prefix(names, 'background')}.background"
+    key = f"{key_prefix(names, 'background')}.background"
     stored = state.model[key]
     if not state.active["background"]:
         values = np.full_like(stored, BACKGROUND_START if parametrization == "amplitude" else 0.0)

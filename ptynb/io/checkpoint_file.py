@@ -49,6 +49,7 @@ from ptynb.io.checkpoint_dir import default_folder as default_folder
 from ptynb.io.hdf5_file import dataset, open_for_reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
+from ptynb.io.scan_identity import plain_combination
 from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
 from ptynb.settings.settings import Settings
 
@@ -116,7 +117,7 @@ REQUIRED = ("settings", "update", "epochs", "changes")
 
 
 def identity(scan: Scan) -> dict[str, Any]:
-    """Return the identity of a scan: name, number of patterns, window, digests of positions and patterns.
+    """Return the identity of a scan: name, number of patterns, window, digests of positions and patterns, combination.
 
     opened: how `load` opened it: the file, the options besides it, and the names of those that were arrays.
     preparation: its recorded steps of preparation, if there are any.
@@ -130,12 +131,13 @@ def identity(scan: Scan) -> dict[str, Any]:
         "window": list(scan.pattern_shape),
         "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
-        "file": None if file is None else str(file),
+        "file": None if file is None or scan.combination is not None else str(file),
         "is_far_field": scan.is_far_field,
         "opened": {}
         if scan.loaded is None
         else {"path": scan.loaded.path, "given": scan.loaded.given, "arrays": list(scan.loaded.arrays)},
         **({"preparation": [*scan.preparation]} if scan.preparation else {}),
+        "combination": plain_combination(scan),
     }
 
 

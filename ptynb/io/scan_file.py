@@ -27,7 +27,7 @@ from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import HDF5Frames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, ScanError
 from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.reading.safe_reading import Checked
 
@@ -96,7 +96,14 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
         If the folder does not exist.
     InvalidValueError
         If the patterns cannot be read.
+    ScanError
+        If it is made of several scans (code "scan.combined").
     """
+    if scan.combination is not None:
+        raise ScanError(
+            f"'{scan.name}' is made of {len(scan.combination.scans)} scans, and a file holds one; save each.",
+            code="scan.combined",
+        )
     step = max(1, 2**24 // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     chunks = (scan.frames.read(start, min(start + step, len(scan))) for start in range(0, len(scan), step))
     return write_scan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from ptynb.data.geometry import Geometry, NearField
@@ -38,7 +39,30 @@ def identity_of(scan: Scan, counts: float | None = None) -> ScanIdentity:
         distance=distance,
         detector_pixel=pixel,
         geometry=plain_geometry(geometry),
+        combination=plain_combination(scan),
     )
+
+
+def plain_combination(scan: Scan) -> dict[str, Any]:
+    """Return how a scan is made of several, with their identities, as plain values; empty for other scans."""
+    combination = scan.combination
+    if combination is None:
+        return {}
+    return {
+        "share": combination.share,
+        "gap": combination.gap,
+        "offsets": combination.offsets.tolist(),
+        "frames": combination.frames.tolist(),
+        "scans": [_as_plain(identity_of(one)) for one in combination.scans],
+    }
+
+
+def _as_plain(identity: ScanIdentity) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in dataclasses.asdict(identity).items()
+        if name != "combination"
+    }
 
 
 LENGTHS = ("wavelength", "distance", "detector_pixel")

@@ -132,6 +132,18 @@ class EnginePatterns:
             raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty")
         return total / count, Sums(float(total.sum()), self._squares)
 
+    def mean_patterns(self, of_pattern: NDArray[np.int64]) -> Tensor:
+        """Return the mean pattern of each scan (scan, y, x), float64, on the CPU, over all engines, by another pass.
+
+        of_pattern: index of the scan of each pattern (pattern,).
+        """
+        sums = torch.zeros((int(of_pattern.max()) + 1, *self.window), dtype=torch.float64, device=self.group.device)
+        for patterns in self.portions(16):
+            of_each = torch.from_numpy(of_pattern[patterns]).to(sums.device)
+            sums.index_add_(0, of_each, self._frames(patterns).to(sums.device).double())
+        means: Tensor = self.group.sum(sums).cpu() / torch.from_numpy(np.bincount(of_pattern))[:, None, None]
+        return means
+
     def _squares(self) -> float:
         """Return Σ I² over all engines, by another pass over all patterns."""
         squares = torch.zeros((), dtype=torch.float64, device=self.group.device)

@@ -253,13 +253,15 @@ class Gradient(Algorithm):
         illumination = torch.zeros(
             model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device
         )
-        object_power = illumination.new_zeros(model.window)
+        object_power = illumination.new_zeros((model.probe.count, *model.window))
         if len(own):
             batch: Batch = problem.shard.batch(own, global_batch_size)
             probes, windows = model.illuminated(batch)
             corners, _ = model.window_origins_and_shifts(batch)
             illumination = add_windows(illumination, corners, intensity_of(probes))
-            object_power = windows.abs().square().mean((1, 2)).sum(0)
+            of_pattern = model.probe.of_pattern
+            probe_of_each = torch.zeros_like(batch.patterns) if of_pattern is None else of_pattern[batch.patterns]
+            object_power.index_add_(0, probe_of_each, windows.abs().square().mean((1, 2)))
         if not self.alone:
             illumination, object_power = self.exchange.sum(illumination), problem.group.sum(object_power)
         divide_by_illumination(

@@ -230,20 +230,23 @@ def divide_by_illumination(
 ) -> None:
     """Convert gradients of the amplitude loss to steps of rPIE, in place.
 
-    object_illumination: Σ_j |P_j|² (y, x) of the batch; probe_illumination: Σ_j |O_j|² (y, x); both over all engines.
+    object_illumination: Σ_j |P_j|² (y, x) of the batch; probe_illumination: Σ_j |O_j|² (probe, y, x) of the patterns of
+    each probe; both over all engines.
     unit: factor of the loss. regularisation: α. The numerator of the update -Σ_j P_j* (ψ_j - ψ'_j) / ((1 - α) Σ|P_j|² +
     α max Σ|P_j|²) is half the gradient in torch's convention. Maiden, Johnson and Li, Optica 4, 736 (2017), eqs. 21 and
     22; with batches of one pattern and α = 1 it is Maiden and Rodenburg's ePIE, Ultramicroscopy 109, 1256 (2009).
     """
 
     def divisor(illumination: Tensor) -> Tensor:
-        largest = illumination.max()
+        largest = illumination.amax((-2, -1), keepdim=True)
         mixed = (1 - regularisation) * illumination + regularisation * largest
-        return (2 * unit * mixed.clamp(min=1e-6 * float(largest)))[..., None]
+        return (2 * unit * torch.maximum(mixed, 1e-6 * largest))[..., None]
+
+    modes_of_each = len(model.probe.parts) // model.probe.count
 
     for parameter, illumination in (
         (model.object.parts, object_illumination),
-        (model.probe.parts, probe_illumination * model.probe.scale**2),
+        (model.probe.parts, probe_illumination.repeat_interleave(modes_of_each, 0) * model.probe.scale**2),
     ):
         if parameter.grad is not None:
             parameter.grad /= divisor(illumination)

@@ -214,7 +214,8 @@ def impose(constraint: settings.Constraint, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.OrthogonalModes, model: Model) -> None:
-    model.probe.set(orthogonal_modes(model.probe.values))
+    probes = model.probe.values.chunk(model.probe.count)
+    model.probe.set(torch.cat([orthogonal_modes(probe) for probe in probes]))
 
 
 @impose.register

@@ -216,7 +216,7 @@ class Model(nn.Module):
         """Add a gradient to that of the object or probe parameter; return False if other operations are in between."""
         if tensor is illumination.object and not self.object.polar:
             parameter = self.object.parts
-        elif tensor is illumination.probes and not self._active("illuminate"):
+        elif tensor is illumination.probes and self.probe.count == 1 and not self._active("illuminate"):
             parameter, gradient = self.probe.parts, gradient[0].mul_(self.probe.scale)
         else:
             return False
@@ -309,7 +309,7 @@ class Model(nn.Module):
     def illumination(self, batch: Batch) -> Illumination:
         """Return object, window origins, probes before their subpixel shifts, and these shifts."""
         origins, shifts = self.window_origins_and_shifts(batch)
-        probes = self.probe.values[None]
+        probes = self.probe.illuminating(batch.patterns)
         for component in self._active("illuminate"):
             probes = component.illuminate(probes, batch)
         kernel = None if self.slab is None else self.slab.kernel(self.window, batch.patterns, probes.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,7 +80,8 @@ def check_together(scan: Scan, settings: Settings) -> None:
             "geometry, in which a shift of a pattern is not a phase ramp on its exit wave; set descan.start to 'none'.",
             code="scan.near-field" if near else "scan.tilted-geometry",
         )
-    if settings.fly_scan.steps > 1 and scan.motion is None and len(scan) == 1:
+    shortest = min(span.stop - span.start for span in scan.spans)
+    if settings.fly_scan.steps > 1 and scan.motion is None and shortest == 1:
         raise ScanError(
             f"fly_scan.steps is {settings.fly_scan.steps} and the scan has one position, from which no motion follows; "
             "give the scan motion=... (pattern, yx) [object pixels], or set fly_scan.steps to 1.",
@@ -106,12 +108,38 @@ def check_together(scan: Scan, settings: Settings) -> None:
             "make them equal, or give an initial object of one slice.",
             code="scan.invalid-guess",
         )
+    _check_combination(scan, settings, window)
     if window[0] > 8192 or window[1] > 8192:
         raise ScanError(
             f"detector.oversampling is {settings.detector.oversampling}, so the probe has {window[0]} x {window[1]} "
             "pixels; expected at most 8192: use a lower oversampling.",
             code="settings.unsupported-combination",
         )
+
+
+def _check_combination(scan: Scan, settings: Settings, window: tuple[int, int]) -> None:
+    combination = scan.combination
+    if combination is None:
+        return
+    if combination.share == "object" and settings.optimiser in BY_EXIT_WAVES:
+        raise ScanError(
+            f"optimiser is '{settings.optimiser}', which updates one probe, and each of the "
+            f"{len(combination.scans)} scans that share the object has its own; use 'adam'.",
+            code="scan.combined",
+        )
+    needed = smallest_gap(settings, scan.pattern_shape)
+    if combination.share == "probe" and combination.gap < needed:
+        raise ScanError(
+            f"The objects of the scans are {combination.gap} pixels apart, and with these settings windows may move "
+            f"by {settings.margin} pixels and have {window[0]} x {window[1]} pixels; expected a distance of {needed}: "
+            f"preparation.combine(scans, share='probe', gap={needed}).",
+            code="scan.combined",
+        )
+
+
+def smallest_gap(settings: Settings, pattern_shape: tuple[int, int]) -> int:
+    """Return the distance of objects side by side at which no window reaches two of them [object pixels]."""
+    return 2 * settings.margin + (settings.detector.oversampling - 1) * max(pattern_shape)
 
 
 def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:
@@ -139,7 +167,7 @@ def window_positions(scan: Scan, settings: Settings) -> NDArray[np.float64]:
 def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
 
-    mean_pattern: (y, x) [counts], in the pixel order of `Batch`.
+    mean_pattern: (y, x) [counts], in the pixel order of `Batch`; of scans with a probe each also (scan, y, x).
     """
     if scan.object is not None:
         array = torch.from_numpy(scan.object).to(dtype)
@@ -148,16 +176,32 @@ def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: 
     else:
         slices = flat_object((settings.slices.count, *object_frame(scan, settings).shape), dtype)
     object = object_states(slices, settings.object.modes, settings.seed)
-    if scan.probe is not None:
-        guess = torch.from_numpy(scan.probe).to(dtype)
+    means = mean_pattern.expand(len(scan.probe_scans), *scan.pattern_shape)
+    probes = [
+        _initial_probe(scan, one.probe if scan.probe is None else scan.probe, settings, mean, dtype)
+        for one, mean in zip(scan.probe_scans, means, strict=True)
+    ]
+    return object, torch.cat(probes)
+
+
+def _initial_probe(
+    scan: Scan,
+    given: NDArray[np.complexfloating[Any, Any]] | None,
+    settings: Settings,
+    mean: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Return the probe (mode, y, x) from the given one, or from a mean pattern (y, x)."""
+    if given is not None:
+        guess = torch.from_numpy(given).to(dtype)
     elif scan.is_far_field:
-        guess = probe_from_mean_pattern(mean_pattern, dtype)
+        guess = probe_from_mean_pattern(mean, dtype)
     else:
-        guess = mean_pattern.clamp(min=0).sqrt().to(dtype)[None]
+        guess = mean.clamp(min=0).sqrt().to(dtype)[None]
     guess = centred_in(guess, model_window(scan, settings))
-    if scan.object is None or scan.probe is None:
-        guess = scale_to_counts(guess, float(mean_pattern.sum()))
-    return object, add_modes(guess, settings.probe.modes)
+    if scan.object is None or given is None:
+        guess = scale_to_counts(guess, float(mean.sum()))
+    return add_modes(guess, settings.probe.modes)
 
 
 def make_model(
@@ -180,11 +224,12 @@ def make_model(
     """
     dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
     positions = torch.from_numpy(window_positions(scan, settings))
-    probe_part = Probe(probe)
+    of_pattern = None if scan.probe_of_pattern is None else torch.from_numpy(scan.probe_of_pattern).to(device)
+    probe_part = Probe(probe, of_pattern)
     components: list[ModelComponent] = [
-        Affine(positions.to(device), dtype),
+        Affine(positions.to(device), dtype, scan.spans if of_pattern is None else (slice(None),)),
         Positions(patterns, settings.positions.max_shift, dtype),
-        Offset(dtype),
+        Offset(dtype, of_pattern),
         Weights(patterns, dtype),
     ]
     if settings.opr.modes:
@@ -263,7 +308,8 @@ def _motion(scan: Scan, settings: Settings) -> NDArray[np.float64]:
     """Return the motion during the exposures (pattern, yx) [object pixels]."""
     if scan.motion is not None:
         return scan.motion
-    return motion_between(scan.positions, settings.fly_scan.exposure_fraction)
+    fraction = settings.fly_scan.exposure_fraction
+    return np.concatenate([motion_between(scan.positions[span], fraction) for span in scan.spans])
 
 
 def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device) -> Slab | None:

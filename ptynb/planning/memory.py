@@ -128,7 +128,9 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
         # Counts, and the intensity, which is replaced by its derivative.
         patterns = 2.0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
-    waves += RECORDED * ((settings.opr.modes > 0) + (settings.descan.start != "none") + (not plane))
+    waves += RECORDED * (
+        (settings.opr.modes > 0) + (settings.descan.start != "none") + (not plane) + (len(scan.probe_scans) > 1)
+    )
     if settings.fly_scan.steps > 1:  # the modes of each step, and the waves of all of them
         waves = settings.fly_scan.steps * (waves + RECORDED * (1 + (not plane)))
     detector = settings.detector
@@ -208,7 +210,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("object and probe of the epoch before", where, _taken(COMPARED, compared, on_gpu))
     copies = copies_of_parameters(settings, asked.engines)
     yield Item("object, gradient and optimiser", where, _taken(copies, object, on_gpu))
-    yield Item("probe, gradient and optimiser", where, _taken(copies, wave + ways, on_gpu))
+    probes = wave * len(scan.probe_scans)
+    yield Item("probe, gradient and optimiser", where, _taken(copies, probes + ways, on_gpu))
     waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)
     yield Item(
         "waves of a batch",
@@ -221,7 +224,7 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     yield Item("exit waves of all patterns", where, kept * own * wave)
     if asked.keep:
         lasting = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
-        state = (1 + lasting) * (object + wave + ways) + kept * own * wave
+        state = (1 + lasting) * (object + probes + ways) + kept * own * wave
         yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
     if on_gpu:
         yield Item("CUDA", where, CONTEXT)

@@ -12,6 +12,7 @@ from ptynb.preparation.bright_field_disc import calibrate_from_disc as calibrate
 from ptynb.preparation.center_of_mass import centre as centre
 from ptynb.preparation.center_of_mass import centre_of_mass as centre_of_mass
 from ptynb.preparation.center_of_mass import mean_pattern as mean_pattern
+from ptynb.preparation.combination import combine as combine
 from ptynb.preparation.counts import divide_flat as divide_flat
 from ptynb.preparation.counts import normalise as normalise
 from ptynb.preparation.counts import remove_negatives as remove_negatives

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptynb.analysis.result_comparison import entries
 from ptynb.data.engine_records import Change, Result
+from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import utc
 from ptynb.exceptions import SettingsError
 from ptynb.report.figures.scale_marks import metric
@@ -96,6 +97,7 @@ def environment_rows(result: Result) -> list[Row]:
     patterns = f"{scan.patterns} of {scan.pattern_shape[0]} × {scan.pattern_shape[1]} pixels" if scan.patterns else ""
     rows: dict[str, Any] = {
         "Scan": scan.name,
+        "Scans": _scans_text(scan.combination),
         "File": scan.path,
         "Size of the file": size,
         "Changed": utc(scan.modified)[:19].replace("T", " "),
@@ -142,16 +144,7 @@ def command_of(path: Path | None) -> str:
 
 def lines_of(result: Result) -> str:
     """Return Python code of the same run: scan, initial settings, epochs; changes during the run as comments."""
-    scan = result.scan
-    given = "".join(f", {name}={value!r}" for name, value in scan.given.items())
-    opened = f"pt.load({scan.path!r}{given})" if scan.path else f"...  # {scan.name or 'the scan'}: not from a file"
-    lines = ["import ptynb as pt", "", f"scan = {opened}"]
-    if scan.arrays:
-        lines.append(f"# {', '.join(scan.arrays)}: were passed as arrays, which are not recorded")
-    if scan.preparation:
-        lines.append(f"scan = pt.prepare(scan, {[*scan.preparation]!r})")
-    elif scan.prepared:
-        lines.append("# the scan was changed after loading (cropped, flipped, masked ...): repeat these steps here")
+    lines = ["import ptynb as pt", "", *_lines_of_scan(result.scan)]
     lines.append(f"settings = {_settings_line(result.initial_settings or result.settings)}")
     chosen = "recipe" if result.stages else "settings"
     if result.stages:
@@ -176,6 +169,40 @@ def _step_text(step: Any) -> str:
 def _stage_text(number: int, stage: Any) -> str:
     """Return a recorded stage: '1: epochs 5, pattern_size 64, 64'."""
     return f"{number}: {value_text(stage)}"
+
+
+def _lines_of_scan(scan: ScanIdentity, name: str = "scan") -> list[str]:
+    """Return Python code that opens a scan, or opens several and combines them."""
+    if combination := scan.combination if "scans" in scan.combination else None:
+        names = [f"scan_{number + 1}" for number in range(len(combination["scans"]))]
+        lines = [
+            line
+            for own, plain in zip(names, combination["scans"], strict=True)
+            for line in _lines_of_scan(ScanIdentity.from_plain(plain), own)
+        ]
+        share = combination["share"]
+        place = f"gap={combination['gap']}" if share == "probe" else f"shifts={combination['offsets']}"
+        return [*lines, f"{name} = pt.preparation.combine([{', '.join(names)}], share={share!r}, {place})"]
+    given = "".join(f", {option}={value!r}" for option, value in scan.given.items())
+    opened = f"pt.load({scan.path!r}{given})" if scan.path else f"...  # {scan.name or 'the scan'}: not from a file"
+    lines = [f"{name} = {opened}"]
+    if scan.arrays:
+        lines.append(f"# {', '.join(scan.arrays)}: were passed as arrays, which are not recorded")
+    if scan.preparation:
+        lines.append(f"{name} = pt.prepare({name}, {[*scan.preparation]!r})")
+    elif scan.prepared:
+        lines.append("# the scan was changed after loading (cropped, flipped, masked ...): repeat these steps here")
+    return lines
+
+
+def _scans_text(combination: Mapping[str, Any]) -> str:
+    """Return which scans were reconstructed together, or of what a scan is a part; "" for one scan alone."""
+    if "part_of" in combination:
+        return f"part of {combination['part_of']}, which were reconstructed together"
+    if "scans" not in combination:
+        return ""
+    names = [f"{scan['name']} ({scan['patterns']} patterns)" for scan in combination["scans"]]
+    return f"{', '.join(names)}, with a common {combination['share']}"
 
 
 def _settings_line(values: Mapping[str, Any]) -> str:

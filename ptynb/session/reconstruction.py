@@ -34,7 +34,7 @@ from ptynb.data.engine_records import (
 )
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Annotation, stop_reason
-from ptynb.data.scan import Scan
+from ptynb.data.scan import Scan, Share, check_scan
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
@@ -49,8 +49,9 @@ from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
-from ptynb.physics.model_builder import check_together
+from ptynb.physics.model_builder import check_together, smallest_gap
 from ptynb.planning.memory import Workload, check_room, room_for
+from ptynb.preparation.combination import combine
 from ptynb.preparation.pattern_window import in_window
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
@@ -81,15 +82,15 @@ _open_lock = threading.Lock()
 
 
 class Reconstruction:
-    """A reconstruction of a scan on the engines of a cluster, or in this process.
+    """A reconstruction of a scan, or of several together, on the engines of a cluster, or in this process.
 
     The engines begin to read the scan at once. A new reconstruction on a cluster closes the previous one on the same
     engines, whose result remains available.
 
     Parameters
     ----------
-    scan : Scan
-        Scan from `load`, `Scan.from_arrays` or `simulate`.
+    scan : Scan or sequence of Scan
+        Scan from `load`, `Scan.from_arrays` or `simulate`, or several, which `preparation.combine` makes one.
     settings : Settings or Recipe, optional
         Settings of the reconstruction, or a recipe: it prepares the scan, and `start()` runs its stages. None:
         `Settings()`.
@@ -108,6 +109,8 @@ class Reconstruction:
         latest checkpoint, on the remaining and on new engines; `changes` records it.
     ranks : sequence of int, optional
         Ranks of the engines to use. None: all. Several reconstructions can run on different engines of one cluster.
+    share : {"probe", "object"}, optional
+        What several scans have in common: see `preparation.combine`, which also takes shifts of the scans.
 
     Attributes
     ----------
@@ -128,7 +131,7 @@ class Reconstruction:
 
     def __init__(
         self,
-        scan: Scan,
+        scan: Scan | Sequence[Scan],
         settings: Settings | Recipe | None = None,
         cluster: Cluster | None = None,
         *,
@@ -138,13 +141,16 @@ class Reconstruction:
         checkpointing: Checkpointing | None = CHECKPOINTING,
         on_failure: OnFailure = "pause",
         ranks: Sequence[int] | None = None,
+        share: Share | None = None,
     ) -> None:
         plan, chosen = WITHOUT_STAGES, settings or Settings()
         if isinstance(chosen, Recipe):
-            scan = prepare(scan, chosen.prepare)
+            parts = [scan] if isinstance(scan, Scan) else scan
+            prepared = [prepare(one, chosen.prepare) for one in parts]
+            scan = prepared[0] if isinstance(scan, Scan) else prepared
             plan, chosen = StagePlan(chosen.stages), chosen.stage_settings[0]
         self._open(
-            scan,
+            as_one_scan(scan, share, chosen),
             chosen,
             cluster,
             device,
@@ -1259,6 +1265,31 @@ def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
             code="argument.invalid-value",
         )
     return value
+
+
+def as_one_scan(scan: Scan | Sequence[Scan], share: Share | None, settings: Settings | None) -> Scan:
+    """Return the scan, or the combination of several. Raises SettingsError if `share` does not fit them."""
+    several = isinstance(scan, list | tuple)
+    if not several and share is not None:
+        raise SettingsError(
+            f"share is {share!r}, and one scan is given; give several, [a, b], or leave share out.",
+            code="argument.conflict",
+        )
+    if isinstance(scan, Scan) or not several:
+        check_scan(scan)
+        assert isinstance(scan, Scan)
+        return scan
+    if share is None:
+        raise SettingsError(
+            f"{len(scan)} scans are given, and not what they have in common; add share='probe' or share='object'.",
+            code="argument.missing",
+        )
+    scans = [one for one in scan if isinstance(one, Scan)]
+    gap = None
+    if share == "probe" and scans and isinstance(settings, Settings):
+        window = scans[0].pattern_shape
+        gap = max(*window, smallest_gap(settings, window))
+    return combine(scan, share=share, gap=gap)
 
 
 def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:

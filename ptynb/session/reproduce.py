@@ -14,12 +14,14 @@ import numpy as np
 
 from ptynb.analysis.result_comparison import Together
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.provenance import ScanIdentity
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
+from ptynb.preparation.combination import combine
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import settings_before, steps_of
@@ -146,7 +148,19 @@ def settings_of(result: Result, path: Path) -> dict[str, Any]:
 
 def same_scan(result: Result, path: Path) -> Scan:
     """Load and prepare the scan as for the run. Raises FileError if the file is not available, or has changed."""
-    then = result.scan
+    return loaded_again(result.scan, path)
+
+
+def loaded_again(then: ScanIdentity, path: Path) -> Scan:
+    """Load and prepare a scan as recorded, and combine several in the same way."""
+    if "scans" in then.combination:
+        return _combined_again(then.combination, path)
+    if "part_of" in then.combination:
+        raise FileError(
+            f"{path} is the part of a result that belongs to '{then.name}', one of the scans of "
+            f"'{then.combination['part_of']}', which were reconstructed together; reproduce the whole result.",
+            code="scan.combined",
+        )
     if then.prepared and not then.preparation:
         raise FileError(
             f"{path} is the result of {then.path}, changed after it was loaded by other means than the functions of "
@@ -188,6 +202,18 @@ def same_scan(result: Result, path: Path) -> Scan:
             "and pass it: reproduce(path, scan).",
             code=code,
         ) from None
+
+
+def _combined_again(combination: dict[str, Any], path: Path) -> Scan:
+    try:
+        identities = [ScanIdentity.from_plain(plain) for plain in combination["scans"]]
+        share, gap, offsets = combination["share"], combination["gap"], combination["offsets"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileError(
+            f"{path} does not say how its scan is made of several ({error}); copy the file again.", code="file.damaged"
+        ) from None
+    scans = [loaded_again(one, path) for one in identities]
+    return combine(scans, share=share, gap=gap) if share == "probe" else combine(scans, share=share, shifts=offsets)
 
 
 def check_same(scan: Scan, result: Result, path: Path) -> None:

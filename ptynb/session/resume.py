@@ -12,6 +12,7 @@ from typing import Any
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Status
+from ptynb.data.provenance import ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
 from ptynb.engine.checkpoint_loading import plan_and_settings
@@ -23,6 +24,7 @@ from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.reproduce import loaded_again
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import Recipe, StagePlan
@@ -238,6 +240,8 @@ def resume(
 
 def _scan_of(state: ReconstructionState, start: Path) -> Scan:
     """Load the scan of a checkpoint with the options and the preparation of the run."""
+    if state.scan.get("combination"):
+        return loaded_again(ScanIdentity(combination=state.scan["combination"]), start)
     opened: dict[str, Any] = state.scan.get("opened", {})  # older checkpoints have only the file of the patterns
     file = opened.get("path") or state.scan.get("file")
     if file is None or opened.get("arrays"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ptynb.settings.base_models import LIVE, SIMPLE, Part, Rate, SettingsModel
+from ptynb.exceptions import InvalidValueError
+from ptynb.settings.base_models import LIVE, MOST_EPOCHS, SIMPLE, Part, Rate, SettingsModel
 
 
 class Object(Part):
@@ -71,7 +72,7 @@ class Tilt(Part):
 
 
 class Positions(Part):
-    """Refinement of the scan positions."""
+    """Refinement of the scan positions, by gradients and, for errors of many pixels, by a search."""
 
     learning_rate: Rate = Field(
         default=0.0,
@@ -93,6 +94,79 @@ class Positions(Part):
         description="Fraction of the last step that is added to the next one",
         json_schema_extra=LIVE,
     )
+    search_trials: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        title="Trial shifts",
+        description="Random shifts of each position that are tried after an epoch (12 are a good number), each at the "
+        "cost of the forward model; 0: no search",
+    )
+    search_radius: float = Field(
+        default=8.0,
+        gt=0,
+        le=1024,
+        allow_inf_nan=False,
+        title="Radius of the search",
+        description="Largest trial shift along y and x, 1.5 to 2 times the expected error; half of the trials shrink "
+        "to 1 pixel until the last epoch of the search [object pixels]",
+    )
+    search_start_epoch: int = Field(
+        default=2,
+        ge=1,
+        le=MOST_EPOCHS,
+        title="First epoch of the search",
+        description="First epoch after which shifts are tried",
+        json_schema_extra=LIVE,
+    )
+    search_end_epoch: int = Field(
+        default=60,
+        ge=1,
+        le=MOST_EPOCHS,
+        title="Last epoch of the search",
+        description="Last epoch after which shifts are tried",
+        json_schema_extra=LIVE,
+    )
+
+    @model_validator(mode="after")
+    def _search_in_order(self) -> Self:
+        if self.search_end_epoch < self.search_start_epoch:
+            raise InvalidValueError(
+                f"its search_end_epoch is {self.search_end_epoch} and its search_start_epoch "
+                f"{self.search_start_epoch}; give a search_end_epoch that is not earlier",
+                code="settings.wrong-order",
+            )
+        return self
+
+    def searches(self, epoch: int) -> bool:
+        """Whether shifts are tried after an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, 1 for the first.
+
+        Returns
+        -------
+        bool
+            True if they are.
+        """
+        return self.search_trials > 0 and self.search_start_epoch <= epoch <= self.search_end_epoch
+
+    def search_progress(self, epoch: int) -> float:
+        """Return the part of the search that is done after an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch.
+
+        Returns
+        -------
+        float
+            0 after the first epoch of the search, 1 after the last.
+        """
+        return (epoch - self.search_start_epoch) / max(self.search_end_epoch - self.search_start_epoch, 1)
 
 
 class Affine(Part):
@@ -105,7 +179,7 @@ class Affine(Part):
 
 
 class ProbeOffset(Part):
-    """Refinement of one shift of the probe against all positions."""
+    """Refinement of one shift of the probe against all positions; of scans that share an object, one for each."""
 
     learning_rate: Rate = Field(
         default=0.0, description="Learning rate of the offset [object pixels]; 0 keeps it fixed"

@@ -265,6 +265,7 @@ class Settings(SettingsModel):
     def margin(self) -> int:
         """Margin around the scanned area, the padding or what refined positions need [object pixels]."""
         moves = max(self.positions.learning_rate, self.affine.learning_rate, self.probe_offset.learning_rate) > 0
+        moves = moves or self.positions.search_trials > 0
         return max(self.object.padding, math.ceil(self.positions.max_shift) + 1 if moves else 0)
 
     def part(self, name: str) -> Part:
@@ -467,6 +468,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             f"descan.learning_rate is {settings.descan.learning_rate:g} and descan.start is 'none', so that patterns "
             "are not shifted; set descan.start to 'plane' or 'zero', or descan.learning_rate to 0"
         )
+    yield from _search(settings)
     yield from _optimisers(settings)
     yield from _by_exit_waves(settings)
     yield from _synchronisation(settings)
@@ -499,6 +501,23 @@ def _thickness(settings: Settings) -> Iterator[str]:
     for constraint in settings.constraints:
         if isinstance(constraint, DepthBlur | MissingWedge | RecenterDepth):
             yield f"the constraint '{constraint.kind}' acts along depth and slices.count is 1; remove it"
+
+
+def _search(settings: Settings) -> Iterator[str]:
+    positions = settings.positions
+    if positions.search_trials == 0:
+        return
+    if positions.search_radius > positions.max_shift:
+        yield (
+            f"positions.search_radius is {positions.search_radius:g} and positions.max_shift is "
+            f"{positions.max_shift:g}, beyond which no position moves; set max_shift to at least "
+            f"{positions.search_radius:g} or lower search_radius"
+        )
+    if settings.optimiser in WHOLE_PASSES:
+        yield (
+            f"positions.search_trials is {positions.search_trials} and optimiser is '{settings.optimiser}', whose "
+            "memory of earlier updates would be wrong at other positions; use 'adam' or set search_trials=0"
+        )
 
 
 def _optimisers(settings: Settings) -> Iterator[str]:

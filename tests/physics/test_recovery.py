@@ -179,6 +179,62 @@ def test_an_affine_error_of_the_positions_is_found() -> None:
     assert abs(rotation) < 0.05
 
 
+# Several scans
+
+
+def test_two_scans_with_one_probe_give_better_objects_than_each_alone() -> None:
+    """16 patterns of each hardly determine object and probe."""
+    scans = []
+    for seed in (1, 2):
+        grid = pt.simulate(patterns=16, window=48, seed=seed, step=12)
+        assert grid.ground_truth is not None
+        object = mottled(grid.ground_truth.object.shape, seed)
+        probe = grid.ground_truth.probe
+        scans.append(
+            pt.simulate_diffraction(
+                object, probe, grid.positions, geometry=grid.geometry, guess=grid.probe, seed=seed, name=f"scan {seed}"
+            )
+        )
+    together = reconstructed(pt.preparation.combine(scans, share="probe"), 200, batch=8)
+    alone = [reconstructed(scan, 200, batch=4) for scan in scans]
+    errors = [error(one, scan) for one, scan in zip((*alone, *together.split()), (*scans, *scans), strict=True)]
+    print(f"one probe: object errors {np.round(errors[:2], 4)} alone, {np.round(errors[2:], 4)} together")
+    assert max(errors[2:]) < 0.85 * min(errors[:2])
+
+
+def test_one_object_with_a_probe_for_each_scan_is_recovered_with_both_probes() -> None:
+    grid = pt.simulate(patterns=100, window=48, seed=1, step=8)
+    assert grid.ground_truth is not None
+    first = grid.ground_truth.probe
+    frequency = np.fft.fftfreq(48)
+    defocus = np.exp(-150j * (frequency[:, None] ** 2 + frequency[None] ** 2))
+    probes = [first, 1.5 * np.fft.ifft2(np.fft.fft2(first) * defocus)]
+    object = mottled(grid.ground_truth.object.shape, 1)
+    shift = np.array([20.0, -35.0])
+    scans = [
+        pt.simulate_diffraction(
+            object, probe, grid.positions[number::2], geometry=grid.geometry, guess=grid.probe, seed=number
+        )
+        for number, probe in enumerate(probes)
+    ]
+    elsewhere = dataclasses.replace(scans[1], positions=scans[1].positions - shift)
+    both = pt.preparation.combine([scans[0], elsewhere], share="object", shifts=[(0, 0), shift])
+    together = reconstructed(both, 120, batch=8)
+    one_probe = reconstructed(dataclasses.replace(both, combination=None, probe=grid.probe), 120, batch=8)
+    alone = [reconstructed(scan, 120, batch=8) for scan in scans]
+    errors = [error(one, grid, object) for one in (together, one_probe, *alone)]
+    misses = []
+    for result, probe in zip(together.split(), probes, strict=True):
+        found = result.probe * np.vdot(result.probe, probe) / np.vdot(result.probe, result.probe)
+        misses.append(np.linalg.norm(found - probe) / np.linalg.norm(probe))
+    print(f"one object: errors {errors[0]:.4f} together, {np.round(errors[1:], 4)} with one probe and alone")
+    print(f"probes: errors {np.round(misses, 4)}")
+    assert errors[0] < 0.1 * errors[1]
+    assert errors[0] < 0.6 * min(errors[2:])
+    assert max(misses) < 0.15
+    assert np.linalg.norm(probes[0] - probes[1] / 1.5) > 0.6 * np.linalg.norm(probes[0])
+
+
 # The beam
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -65,14 +66,19 @@ class Probe(ModelComponent):
     """The probe modes (mode, y, x), complex; parameter `parts` (mode, y, x, 2).
 
     The unit of `parts` is the initial root-mean-square amplitude, `scale`, so that step sizes do not depend on counts.
+    Several scans of one object have a probe each: their modes follow each other along the first axis.
     """
 
     name = "probe"
 
-    def __init__(self, values: Tensor) -> None:
+    def __init__(self, values: Tensor, of_pattern: Tensor | None = None) -> None:
+        """of_pattern: index (pattern,) of the probe that illuminates a pattern, if there are several."""
         super().__init__()
+        self.of_pattern = of_pattern
+        self.count = 1 if of_pattern is None else int(of_pattern.max()) + 1
+        """Number of probes, each of len(values) / count modes."""
         # A plain attribute, not a buffer: it never changes, and DistributedDataParallel would send it every time.
-        self.scale = values.abs().square().sum(0).mean().sqrt()
+        self.scale = (values.abs().square().sum(0).mean() / self.count).sqrt()
         self.power = float(values.abs().square().sum())
         """Initial total power Σ |P|², the counts of a pattern without absorption."""
         self.parts = nn.Parameter(torch.view_as_real(values / self.scale).clone())
@@ -81,6 +87,12 @@ class Probe(ModelComponent):
     def values(self) -> Tensor:
         """Probe (mode, y, x) [square roots of counts], differentiable with respect to the parameter."""
         return torch.view_as_complex(self.parts) * self.scale
+
+    def illuminating(self, patterns: Tensor) -> Tensor:
+        """Return the modes (1 or pattern, mode, y, x) that illuminate these patterns, given by their indices."""
+        if self.of_pattern is None:
+            return self.values[None]
+        return torch.stack(self.values.chunk(self.count))[self.of_pattern[patterns]]
 
     @torch.no_grad()
     def set(self, values: Tensor) -> None:
@@ -178,16 +190,17 @@ class Affine(ModelComponent):
 
     name = "affine"
 
-    def __init__(self, positions: Tensor, dtype: torch.dtype) -> None:
-        """positions: initial positions (pattern, yx), float64. dtype: of the parameter."""
+    def __init__(self, positions: Tensor, dtype: torch.dtype, spans: Sequence[slice] = (slice(None),)) -> None:
+        """positions: initial positions (pattern, yx), float64. dtype: of the parameter. spans: with a centre each."""
         super().__init__()
-        self.centre = positions.mean(0)
-        self.radius = max(1.0, float((positions - self.centre).norm(dim=1).max()))
+        self.centres = torch.cat([positions[span].mean(0).expand(len(positions[span]), 2) for span in spans])
+        self.radius = max(1.0, float((positions - self.centres).norm(dim=1).max()))
         self.map = nn.Parameter(torch.zeros((2, 2), dtype=dtype))
 
     def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
         """Return r + A (r - c)."""
-        return positions + (positions - self.centre) @ self.map.T.to(positions.dtype) / self.radius
+        own = positions - self.centres[batch.patterns]
+        return positions + own @ self.map.T.to(positions.dtype) / self.radius
 
     def arrays(self) -> dict[str, Tensor]:
         """Return `matrix`, 1 + A, (yx, yx)."""
@@ -196,17 +209,20 @@ class Affine(ModelComponent):
 
 @final
 class Offset(ModelComponent):
-    """A common shift of all positions; parameter `shift` (yx) [object pixels]."""
+    """A common shift of all positions, parameter `shift` (yx) [object pixels]; or one (scan, yx) for each probe."""
 
     name = "offset"
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, of_pattern: Tensor | None = None) -> None:
+        """of_pattern: index (pattern,) of the probe that illuminates a pattern, if there are several."""
         super().__init__()
-        self.shift = nn.Parameter(torch.zeros(2, dtype=dtype))
+        self.of_pattern = of_pattern
+        shape = (2,) if of_pattern is None else (int(of_pattern.max()) + 1, 2)
+        self.shift = nn.Parameter(torch.zeros(shape, dtype=dtype))
 
     def shift_positions(self, positions: Tensor, batch: Batch) -> Tensor:
         """Return r_j + s."""
-        return positions + self.shift
+        return positions + (self.shift if self.of_pattern is None else self.shift[self.of_pattern[batch.patterns]])
 
 
 @final
