@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from ptynb.cli.cluster_arguments import add_cluster_options
 from ptynb.cli.load_arguments import add_load_options, load_options_of
+
+if TYPE_CHECKING:
+    from ptynb.tuning.recommendation import Recommendation
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -56,20 +60,14 @@ def _recommend(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _run_file(scan: Path, options: dict[str, object], found: object) -> str:
-    """Return a run file with the recommendation; paths are absolute, as the file may be moved."""
-    import yaml
-
-    from ptynb.tuning.recommendation import Recommendation
-
-    assert isinstance(found, Recommendation)
-    recipe = found.recipe.model_dump(mode="json")
-    sections = {
-        "scan": str(scan.absolute()),
-        "load": {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()},
-        "result": f"{scan.name.split('.')[0]}.result.h5",
-        **recipe,
-    }
+def _run_file(scan: Path, options: dict[str, object], found: Recommendation) -> str:
+    """Return a run file with the recommendation; the path of the scan is absolute, as the file may be moved."""
     reasons = [f"# {choice.name} = {choice.value}: {choice.reason}" for choice in found.choices]
     head = "\n".join([f"# {line}" for line in found.table().caption.splitlines()] + reasons)
-    return f"{head}\n{yaml.safe_dump(sections, sort_keys=False)}"
+    result = f"{scan.name.split('.')[0]}.result.h5"
+    # JSON is YAML, too.
+    lines = [
+        f"{name}: {json.dumps(value)}"
+        for name, value in (("scan", str(scan.absolute())), ("load", options), ("result", result))
+    ]
+    return "\n".join([head, *lines, found.recipe.to_yaml()])

@@ -62,7 +62,7 @@ MARGIN = 9
 
 
 @dataclass(frozen=True)
-class Choice:
+class RecommendedSetting:
     """A recommended setting.
 
     Parameters
@@ -121,7 +121,7 @@ class Recommendation(Tabular):
         Name of the scan.
     recipe : Recipe
         Recipe for `Reconstruction`: preparation, settings and stages.
-    choices : tuple of Choice
+    choices : tuple of RecommendedSetting
         Settings that differ from the defaults, and why.
     trials : tuple of RecommendationTrial
         All trials, in order.
@@ -135,7 +135,7 @@ class Recommendation(Tabular):
 
     scan: str
     recipe: Recipe
-    choices: tuple[Choice, ...]
+    choices: tuple[RecommendedSetting, ...]
     trials: tuple[RecommendationTrial, ...]
     patterns: int
     seconds: float
@@ -337,7 +337,7 @@ class _Search:
     ) -> None:
         self._whole, self._engines, self._epochs, self._seconds, self._report = scan, engines, epochs, seconds, report
         self._started = time.monotonic()
-        self._choices: list[Choice] = []
+        self._choices: list[RecommendedSetting] = []
         self._notes: list[str] = []
         self._prepare: list[PrepareStep] = []
         self._trials: list[RecommendationTrial] = []
@@ -568,7 +568,7 @@ class _Search:
         return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=tuple(stages))
 
     def _choose(self, name: str, value: str, reason: str) -> None:
-        self._choices.append(Choice(name, value, reason))
+        self._choices.append(RecommendedSetting(name, value, reason))
 
 
 def _trial(
