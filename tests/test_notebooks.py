@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from nbclient import NotebookClient
 import ptynb as pt
 from ptynb.cli.main import notebooks_folder
 from ptynb.cli.sweep_combinations import check, parameters_of
+from tests.benchmarks.recommending import siemens_star
 
 NOTEBOOKS = sorted(notebooks_folder().glob("*.ipynb"))
 IMAGE, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
@@ -57,9 +59,14 @@ def test_the_physics_finds_what_was_simulated(tmp_path: Path) -> None:
     names += ("drift_factor", "drift_errors", "mode_errors", "powers", "true_powers", "spoilt_errors")
     names += ("abs(found_weights / weights - 1).max()", "abs(found_background - background).mean() / background.mean()")
     names += ("dose_errors", "layer_correlation", "near_error", "constraint_errors", "algorithm_errors")
-    names += ("1e9 * rings.resolution", "rings.crossing() is None", "phase_error", "float(np.ptp(phase))")
+    names += ("1e9 * rings.resolution", "rings.crossing() is None", "phase_error", "float(np.ptp(phase))", "found_r")
+    if real := os.environ.get("PTYNB_TEST_DATA"):
+        # The last section is about the user's own file, if there is one: a measured scan instead of a simulated one.
+        pt.save_scan(siemens_star(Path(real) / "siemens-star-small.npz.bz2"), tmp_path / "siemens_star.h5")
     shown, found = run("02_physics", tmp_path, *names)
-    assert shown.count(IMAGE) == 12  # one picture for each section
+    assert shown.count(IMAGE) == 13  # one picture for each section
+    assert found["found_r"]["recommended"] < 0.9 * found["found_r"]["default settings"]
+    assert (tmp_path / "siemens_star.html").stat().st_size > 100_000
     assert found["thick_error"] < found["thin_error"] / 2
     assert max(found["slice_errors"]) < 0.03
     assert found["rms_positions"][0] > 2.5
