@@ -503,6 +503,11 @@ def tune(
     It returns at once. A trial that fails, or loses an engine, does not end the study; lost engines are replaced. The
     first trial has the values of `settings` and of the scan if they lie in the ranges.
 
+    An error of distance, energy or pixel size scales all positions, for which a curvature of probe and object makes up
+    nearly, as long as the probe is not known: losses then decide only with an initial probe (from the file, or by
+    `scan_function`) and enough epochs. Errors of rotation have no such substitute. Pictures of trials are in
+    `Study.trials` and in `pt.tuner`; `Study.settings_of` and `Study.scan_of` return what a picked trial was made of.
+
     Parameters
     ----------
     scan : Scan

@@ -231,6 +231,32 @@ def test_info_says_that_patterns_look_like_shadows_and_how_to_open_them(tmp_path
     assert not [note for note in pt.info(path).notes if "shadows" in note]
 
 
+def test_positions_that_form_no_scan_are_a_problem_of_their_own(tmp_path: Path, simulated: Scan) -> None:
+    for name, change in {
+        "fewer": lambda values: values[:15],
+        "one is not finite": lambda values: np.where(np.arange(16)[:, None] == 3, np.nan, values),
+        "all the same": lambda values: 0 * values,
+    }.items():
+        with of_case(name, tmp_path) as home:
+            path = layouts.cxidb(home / "scan.cxi", simulated)
+            with h5py.File(path, "r+") as file:
+                place = "entry_1/sample_1/geometry_1/translation"
+                values = change(file[place][...])
+                del file[place]
+                file[place] = values
+            found = pt.info(path)
+            assert not [note for note in found.notes if "shadows" in note]
+            assert (found.problem is None) == (name == "all the same")
+
+
+def test_patterns_that_are_packed_together_are_not_unpacked_for_a_remark(
+    simulated: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert motion_of(simulated) is not None
+    monkeypatch.setattr("ptynb.io.reading.shadow_motion.MOST_BYTES", 5 * 64 * 64 * 4)
+    assert motion_of(simulated) is None
+
+
 def test_a_run_is_repeated_and_resumed_from_the_file_as_it_was_opened(tmp_path: Path, simulated: Scan) -> None:
     path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
     scan = pt.load(path, **MAGNIFIED)

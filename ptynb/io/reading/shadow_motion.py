@@ -18,6 +18,10 @@ PAIRS = 8
 """Number of pairs of neighbouring positions that are compared."""
 FEWEST_PATTERNS = 6
 """Smallest number of patterns whose mean is the beam without the sample."""
+MOST_BYTES = 2**30
+"""Limit of the bytes of chunks that are unpacked."""
+SMALLEST_SIDE = 16
+"""Patterns with a smaller side have too few pixels for a correlation peak."""
 LARGEST_SIDE = 512
 """Patterns are binned to at most this side [pixels], which is enough to find a motion of some pixels."""
 DARK_CORNER = 0.1
@@ -37,11 +41,17 @@ def shadow_motion(
 ) -> float | None:
     """Return by how many detector pixels patterns move for a metre on the sample; None if they are not shadows.
 
-    Up to 16 patterns are read. positions: (pattern, yx) [m]. mask: (y, x), True where the detector works.
+    Up to 16 patterns are read, none if that takes long. positions: (pattern, yx) [m]. mask: (y, x), True where the
+    detector works.
     """
+    count, height, width = frames.shape
+    if positions.shape != (count, 2) or not np.isfinite(positions).all() or min(height, width) < SMALLEST_SIDE:
+        return None
     pairs = _neighbours(positions)
     indices = sorted({int(index) for pair in pairs for index in pair})
-    if len(indices) < FEWEST_PATTERNS:
+    # One pattern is read at the cost of a chunk.
+    cost = frames.stored_together * frames.nbytes // count
+    if len(indices) < FEWEST_PATTERNS or len(indices) * cost > MOST_BYTES:
         return None
     factor = -(-max(frames.shape[1:]) // LARGEST_SIDE)
     patterns = {index: _binned(_counts(frames, index, mask), factor) for index in indices}
