@@ -180,8 +180,11 @@ class Worker:
 
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
-        loop, membership, writer = self._loop, self._membership, self._writer
-        record = loop or self._between
+        membership, writer, loop = self._membership, self._writer, self._loop
+        between = None if loop is not None else self._between
+        if loop is None and between is None:
+            loop = self._loop  # that of the next stage, if it was made since the first look
+        record = loop or between
         # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
         applied = self._applied
         return Status(
@@ -199,8 +202,8 @@ class Worker:
             applied=applied,
             epochs=tuple(record.epochs[epochs_from:]) if record else (),
             changes=tuple(record.changes) if record else (),
-            stages=loop.plan.plain if loop else self._between.stages if self._between else self._plan.plain,
-            stage=loop.plan.number if loop else self._between.stage if self._between else self._plan.number,
+            stages=loop.plan.plain if loop else between.stages if between else self._plan.plain,
+            stage=loop.plan.number if loop else between.stage if between else self._plan.number,
             failure=self._failure,
             frames=loop.shard.place if loop else "",
             checkpoint=writer.checkpoint if writer else None,
@@ -218,9 +221,17 @@ class Worker:
 
     def stage_settings(self) -> tuple[int, dict[str, Any]]:
         """Return the index of the present stage, and the present settings."""
-        loop = self._loop
-        number = self._plan.number if loop is None else loop.plan.number
-        return number, (self._settings if loop is None else loop.settings).model_dump(mode="json")
+        loop, between = self._loop, self._between
+        if loop is not None:
+            return loop.plan.number, loop.settings.model_dump(mode="json")
+        return (
+            (self._plan.number, self._settings.model_dump(mode="json"))
+            if between is None
+            else (
+                between.stage,
+                between.settings,
+            )
+        )
 
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""

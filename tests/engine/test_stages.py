@@ -99,6 +99,19 @@ def test_a_state_in_another_window_has_the_same_patterns(size: tuple[int, int], 
     assert coarse.model.parts["positions"].limit == pytest.approx(3 * max(size) / 48)
 
 
+def test_windows_at_the_edge_of_an_object_guess_stay_at_their_place() -> None:
+    whole = smooth_scan((45, 45))
+    # In the coarse pixels the first window begins before the guess, which is extended there.
+    scan = dataclasses.replace(whole, positions=whole.positions - whole.positions.min(0) - 0.4)
+    size = (40, 40)
+    shift = in_window(scan, size).positions + 20 - (scan.positions + 22) * 40 / 45
+    assert np.allclose(shift, 1)
+    fine = loop_of(scan, None)
+    expected = patterns_of(fine)
+    coarse = patterns_of(converted(fine, scan, size))
+    np.testing.assert_allclose(coarse, middle(expected, size), atol=1e-4 * expected.max())
+
+
 def test_an_object_is_evaluated_where_the_new_pixels_are() -> None:
     y, x = np.mgrid[:20, :24]
 

@@ -15,6 +15,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Worker
 from ptynb.kernels.thread_count import torch_alone
+from ptynb.settings.recipe import WITHOUT_STAGES
 from tests.engine import work
 from tests.engine.ranks import Ranks
 
@@ -121,7 +122,8 @@ def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> No
             self._membership = Membership(
                 rank=0, world=1, store="", backend="none", device="cpu", identity="CPU", timeout=1.0
             )
-            self._loop = self._writer = self._failure = None
+            self._loop = self._between = self._writer = self._failure = None
+            self._plan, self._refused = WITHOUT_STAGES, ()
             self._r_factors = []
             self._read, self._applied, self._target, self._threads = "ready", 0, 0, 1
 

@@ -188,7 +188,7 @@ def test_epochs_are_whole_numbers_that_engines_can_count(scan: Scan) -> None:
         orders: list[Any] = [recon.start, recon.run, recon.run_until]
         orders += [lambda one: setattr(recon, "target", one), lambda one: recon.run_until(1, one)]
         for number in NO_NUMBERS:
-            for order in orders:
+            for order in orders[2 if number is None else 0 :]:  # start and run have a default
                 with pytest.raises(
                     pt.ReconstructionError, match=r"got .*; expected (a whole number of|at least) "
                 ) as no:
