@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from ptynb.data.engine_records import Change
-from ptynb.data.error_map import ErrorMap
+from ptynb.data.standard_error import ErrorMap
 from ptynb.report.figures.curve_figures import correlated
 from ptynb.report.figures.field_panels import by_power
 from ptynb.report.figures.figure import KINDS, figure
