@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from ptynb.analysis.result_comparison import Together
 from ptynb.data.engine_records import Result
-from ptynb.data.error_map import ErrorMap as ErrorMap
+from ptynb.data.standard_error import ErrorMap as ErrorMap
 from ptynb.exceptions import InvalidValueError
 
 SMOOTHING = 4.0

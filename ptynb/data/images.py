@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ptynb.data.engine_records import Picture
+from ptynb.data.picture import Picture
 
 Array = NDArray[Any]
 SAMPLE = 20_000

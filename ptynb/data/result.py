@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.error_map import ErrorMap
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Array, RunRecord, at
 from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch
 from ptynb.data.record import Thumbnail as Thumbnail
+from ptynb.data.standard_error import ErrorMap
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from ptynb.analysis.probe_modes import mode_powers
 from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture, Result, Thumbnail
-from ptynb.data.error_map import ErrorMap
+from ptynb.data.standard_error import ErrorMap
 from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
 
 MODES = 16

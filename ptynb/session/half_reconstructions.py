@@ -11,8 +11,8 @@ from ptynb.analysis.error_map import error_map as error_map_of
 from ptynb.analysis.half_scans import split_scan
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Result
-from ptynb.data.error_map import ErrorMap
 from ptynb.data.scan import Scan
+from ptynb.data.standard_error import ErrorMap
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 

@@ -83,7 +83,7 @@ def change_curves(epochs: Sequence[Epoch], seconds: Sequence[float] | None = Non
     named = {
         "object": [epoch.object_change for epoch in epochs],
         "probe": [epoch.probe_change for epoch in epochs],
-        "positions [px]": [epoch.position_change for epoch in epochs],
+        "positions": [epoch.position_change for epoch in epochs],
     }
     drawn = tuple(
         Curve(name, at, [math.nan if value is None else value for value in values])
@@ -91,7 +91,7 @@ def change_curves(epochs: Sequence[Epoch], seconds: Sequence[float] | None = Non
         if any(value is not None for value in values)
     )
     across = "epoch" if seconds is None else "time [s]"
-    return curves([CurvePanel("Change in an epoch", across, drawn)]) if drawn else ""
+    return curves([CurvePanel("Change in an epoch (positions: pixels)", across, drawn)]) if drawn else ""
 
 
 def _curve(points: Sequence[Point], colour: str, dashes: str = "") -> str:

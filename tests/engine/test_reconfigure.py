@@ -11,7 +11,16 @@ import torch
 from ptynb.data.scan import ObjectFrame
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.engine.reconfigure import NEW_MODE, in_frame, in_slices, restructured, why_not, with_modes, with_states
+from ptynb.engine.reconfigure import (
+    NEW_MODE,
+    in_frame,
+    in_slices,
+    restructured,
+    why_not,
+    with_background_of,
+    with_modes,
+    with_states,
+)
 from ptynb.exceptions import SettingsError
 from ptynb.physics.hotpath import exit_waves
 from ptynb.settings import OPR, Detector, FlyScan, Object, PatternIntensities, Positions, Probe, Settings, Slices, Tilt
@@ -241,3 +250,27 @@ def test_what_has_nothing_in_common_is_refused() -> None:
         restructured(state, settings.replace(pattern_intensities={"learning_rate": 0.0}, optimiser="dm"), a_scan())
     with pytest.raises(SettingsError, match="precision cannot change"):
         restructured(state, settings.replace(precision="single"), a_scan())
+
+
+def test_a_background_keeps_its_intensities_in_the_other_parametrization() -> None:
+    """A run that version 0.1 began may continue with the present default."""
+    settings = Settings(background={"learning_rate": 0.01, "parametrization": "intensity"}, batch=8)
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(2 * loop.updates):
+        loop.step()
+    state = loop.state(loop.loss_sums())
+    before = loop.parameters()["background/background"].numpy()
+    loop.disconnect()
+    assert before.max() > 0
+    found = with_background_of(state, "amplitude")
+    other = Loop(a_scan(), Settings(**found.begun), SingleGroup(torch.device("cpu")))
+    other.restore(found)
+    after = other.parameters()["background/background"].numpy()
+    np.testing.assert_allclose(after, before, atol=2e-6 * other._mean_count, rtol=1e-5)
+    other.step()
+    assert np.abs(other.parameters()["background/background"].numpy() - after).max() > 1e-6
+    other.disconnect()
+    again = with_background_of(found, "intensity")
+    assert Settings(**again.settings) == settings
+    assert with_background_of(state, "intensity") is state
+    assert not any(name.startswith("optimiser/background") for name in found.algorithm)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ptynb.data.error_map import ErrorMap
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Change, Epoch, Thumbnail
 from ptynb.data.result import Result
+from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
 
 RANDOM = np.random.default_rng(0)

@@ -80,7 +80,7 @@ def test_what_hdf5_can_not_hold_is_written_visibly(tmp_path):
 def test_what_comes_back_has_plain_types(tmp_path):
     again = load_result(save_result(FULL, tmp_path / "result.h5"))
     values = [*again.origin, *again.pixel_size, again.r_factor, *dataclasses.astuple(again.epochs[1])]
-    assert [type(value) for value in values] == [int, int, float, float, float, int, float, float, float, float]
+    assert [type(value) for value in values] == [int, int, float, float, float, int, *[float] * 7]
     assert again.seed == 7
 
 
@@ -270,7 +270,7 @@ def save_first_version(result, path):
 def test_the_first_version_is_still_read(tmp_path):
     names = ("object", "probe", "positions", "origin", "r_factor", "settings", "pixel_size", "metadata", "parameters")
     changes = tuple(dataclasses.replace(change, when=None) for change in FULL.changes)
-    epochs = tuple(dataclasses.replace(epoch, ended=None) for epoch in FULL.epochs)
+    epochs = tuple(Epoch(one.number, one.loss, one.seconds, one.patterns_per_second) for one in FULL.epochs)
     fields = {name: getattr(FULL, name) for name in names}
     background = np.fft.fftshift(FULL.parameters["background/background"])  # whose zero frequency came first
     fields["parameters"] = FULL.parameters | {"background/background": background}

@@ -56,8 +56,10 @@ def test_items_by_hand():
     assert found["patterns"] == 100 * 64 * 64 * 2
     pictures = 8 * 8 * (side**2 + 64**2)  # eight, of object and probe, no side of which needs to be reduced
     assert found["pictures of epochs on the way"] == pictures
+    compared = HEAP * 3 * 8 * (4 * side**2 + 3 * 64**2)  # before, after, and their difference, of object and probe
+    assert found["object and probe of the epoch before"] == compared
     rest = sum(found[name] for name in list(found)[-3:])
-    assert sum(found.values()) == rest + pictures + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
+    assert sum(found.values()) == rest + compared + pictures + 100 * 64 * 64 * 2 + 2 * PIECE_BYTES
     large = amounts(scan_of(100, 256, 100), settings.replace(slices={"count": 1}))["pictures of epochs on the way"]
     assert large < 8 * 8 * 2 * 256**2
     ways = amounts(scan, settings.replace(opr={"modes": 3}))["probe, gradient and optimiser"]

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from ptynb.data.engine_records import Change
+from ptynb.data.standard_error import ErrorMap
 from ptynb.report.figures.curve_figures import correlated
 from ptynb.report.figures.field_panels import by_power
 from ptynb.report.figures.figure import KINDS, figure
@@ -24,7 +25,13 @@ from tests.report.test_figure import RESULT, TRUTH
 
 PAPER = [kind for kind in KINDS if kind != "overview"]
 RNG = np.random.default_rng(3)
-THICK = dataclasses.replace(RESULT, object=np.stack([TRUTH.object ** (1 / 5)] * 5), r_factors=((5, 0.1), (10, 0.05)))
+ERRORS = ErrorMap(TRUTH.object, *RNG.random((3, *TRUTH.object.shape), np.float32), (0, 0), 4.0, RESULT.pixel_size)
+THICK = dataclasses.replace(
+    RESULT,
+    object=np.stack([TRUTH.object ** (1 / 5)] * 5),
+    r_factors=((5, 0.1), (10, 0.05)),
+    error_map=ERRORS,
+)
 MOVED = dataclasses.replace(RESULT, positions=RESULT.positions + RNG.normal(0, 0.5, RESULT.positions.shape))
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -237,6 +244,7 @@ def test_an_unusual_result_has_its_figures_too(change, kinds):
         ({"kind": "phase", "letters": 12}, "argument.invalid-value", ["letters is 12", "6 to 9"]),
         ({"kind": "phase", "colours": "viridi"}, "argument.invalid-value", ["'viridi'", "'viridis'"]),
         ({"kind": "frc"}, "argument.missing", ["against", "scan.ground_truth"]),
+        ({"kind": "errors"}, "argument.missing", ["no error map", "with_error_map"]),
         ({"kind": "positions", "against": TRUTH}, "argument.conflict", ["positions"]),
         ({"kind": "overview", "against": RESULT}, "argument.conflict", ["pt.figure(result, 'frc', other)"]),
     ],

@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ptynb.widgets.loss_curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, loss_curve
+from ptynb.data.record import Epoch
+from ptynb.widgets.loss_curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, change_curves, loss_curve
 from ptynb.widgets.svg_axes import POINTS
 
 
@@ -152,3 +153,15 @@ def test_any_duration_has_an_axis(seconds):
 def test_its_name_says_what_the_losses_are_over():
     assert 'aria-label="loss over epochs"' in loss_curve([0.5, 0.4])
     assert 'aria-label="loss over seconds"' in loss_curve([0.5, 0.4], seconds=[1.0, 2.0])
+
+
+def test_changes_have_curves_where_they_are_known():
+    assert change_curves([Epoch(1, 0.1, 1.0, 1.0)]) == ""
+    epochs = [Epoch(n, 0.1, 2.0, 1.0, None, 0.1 / n, 0.2 / n) for n in (1, 2, 3)]
+    root = ElementTree.fromstring(change_curves(epochs))
+    assert len([*root.iter("polyline")]) == 2
+    assert {"object", "probe", "epoch"} <= {text for text, _, _ in labels(root)}
+    moved = [Epoch(n, 0.1, 2.0, 1.0, None, 0.1, 0.2, 0.3) for n in (1, 2)]
+    root = ElementTree.fromstring(change_curves(moved, [2.0, 2.0]))
+    assert len([*root.iter("polyline")]) == 3
+    assert {"positions", "time [s]"} <= {text for text, _, _ in labels(root)}

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ptynb.data import images
 from ptynb.data.engine_records import Result
-from ptynb.data.error_map import ErrorMap
 from ptynb.data.geometry import illuminated_area
+from ptynb.data.standard_error import ErrorMap
 from ptynb.report.figures.figure_page import Page
 from ptynb.report.figures.phase_colours import complex_colours
 from ptynb.report.figures.scale_marks import (

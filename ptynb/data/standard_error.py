@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data import images
 from ptynb.data.record import at
 
 PICTURE_PIXELS = 400
@@ -64,8 +65,6 @@ class ErrorMap:
 
     def _repr_html_(self) -> str:
         """Return the phase of the object beside its standard error, as pictures."""
-        from ptynb.data import images  # which imports Result, and Result this module
-
         phase: Any = images.flat_phase(self.object)
         shown = (
             ("phase", phase, "Phase [rad]"),

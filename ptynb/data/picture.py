@@ -1,0 +1,29 @@
+"""Picture: an encoded picture for display, with what its pixels mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One picture for display: grey levels of values, or colours.
+
+    name: unique name among the pictures shown together ("amplitude"); title: the same for display.
+    image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
+    shape: (y, x) of the source array; reduction: array pixels per side of a picture pixel.
+    limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
+    unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
+    note: a caption.
+    """
+
+    name: str
+    title: str
+    image: bytes
+    shape: tuple[int, int]
+    reduction: int = 1
+    limits: tuple[float, float] | None = None
+    unit: str = ""
+    pixel_size: tuple[float, float] | None = None
+    colours: str = "gray"
+    note: str = ""
