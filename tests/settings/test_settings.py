@@ -183,6 +183,15 @@ def test_rates_are_whole_steps_where_the_optimiser_knows_their_length(optimiser)
     assert (own.object.learning_rate, own.probe.learning_rate) == (0.3, 0.01)
 
 
+def test_lsqml_has_whole_steps_of_opr_and_no_momentum_of_positions_unless_they_are_given():
+    settings = Settings(optimiser="lsqml", positions={"learning_rate": 0.5}, opr=OPR(modes=2))
+    assert (settings.opr.learning_rate, settings.opr.modes) == (1.0, 2)
+    assert (settings.positions.learning_rate, settings.positions.momentum) == (0.5, 0.0)
+    own = Settings(optimiser="lsqml", positions={"momentum": 0.3}, opr=OPR(modes=2, learning_rate=0.1))
+    assert (own.opr.learning_rate, own.positions.momentum) == (0.1, 0.3)
+    assert (Settings(optimiser="rpie").opr.learning_rate, Settings().positions.momentum) == (0.03, 0.9)
+
+
 def test_a_part_moves_in_its_epochs_only():
     part = Object(learning_rate=0.1, start_epoch=3, end_epoch=5)
     assert [epoch for epoch in range(1, 9) if part.moves(epoch)] == [3, 4, 5]
