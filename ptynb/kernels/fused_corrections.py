@@ -1,4 +1,4 @@
-"""Corrections of exit waves and their products on a CPU; same interface as `physics.exit_wave_corrections.TorchCorrections`.
+"""Corrections of exit waves and their products on a CPU; same interface as in `physics.exit_wave_corrections`.
 
 Each thread takes its patterns through all steps, while a pattern is in the second-level cache. The waves incident on
 each slice and their corrections remain in memory, and sums over overlapping windows are made from them by rows, so that

@@ -14,8 +14,8 @@ H the propagator between two slices,
 In the near field F⁻¹ includes the adjoint of the propagation and the shift of the detector. Every product with a
 correction is that with the gradient of the loss, up to a factor: the sums are exact for any number of slices.
 
-Both implementations have the same interface: torch operations for any device, and `kernels.fused_corrections`, compiled for
-a CPU.
+Both implementations have the same interface: torch operations for any device, and `kernels.fused_corrections`, compiled
+for a CPU.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pydantic
 import pytest
 
 from ptynb.exceptions import SettingsError
-from ptynb.settings import PARTS, Object, Probe, Schedule, Settings
+from ptynb.settings import OPR, PARTS, Object, Probe, Schedule, Settings
 from ptynb.settings.field_docs import kinds_in
 from ptynb.settings.run_file import RunFile
 from tests.raising import raises
