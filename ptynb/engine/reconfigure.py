@@ -363,8 +363,8 @@ def _why_not_by_exit_waves(active: Mapping[str, bool], requested: Settings) -> s
     if not unsupported:
         return None
     return (
-        f"optimiser='{requested.optimiser}' does not support {', '.join(unsupported)}, and {', '.join(unsupported)} has "
-        "been active; use another one, or make a new Reconstruction."
+        f"optimiser='{requested.optimiser}' supports only some components, and {', '.join(unsupported)} has been "
+        "active; use another one, or make a new Reconstruction."
     )
 
 

@@ -2,7 +2,7 @@
 
 Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018); for several slices Tsai et al., Opt. Express 24,
 29089 (2016); for a varying probe Odstrčil et al., Opt. Express 24, 8360 (2016). With χ, A, G and the other symbols of
-`physics.least_squares`, and δ = `DAMPING`,
+`physics.exit_wave_corrections`, and δ = `DAMPING`,
 
     ΔO_k = Σ_jm A_k* χ_k / (Σ_jm |A_k|² + δ max)                  the direction of each slice
     ΔP_m = Σ_j √w_j S_j⁻¹[G_jm] / (Σ_j w_j Π_k |O_k|² + δ max)    the direction of the probe
@@ -18,17 +18,18 @@ would explain it once for every slice. The other parts (`lsqml_parts`) follow th
     positions       s_j += v_j,  v_j = momentum v_j + rate H⁻¹ Re Σ (dψ/ds)* χ
                     the shift of least squares, at most a pixel, with H_ab = Σ_xm |P_jm|² Re(∂_a O* ∂_b O), O = Π_k O_k
     intensities     √w_j *= 1 + rate Re Σ ψ* χ / Σ |Ψ|²
-    OPR             c_j += rate argmin Σ_x w_j Π_k |O_k|² |U_j / … - Σ_r c_r V_r|²,
-                    V_r += rate Σ_j c_jr* U_j / (N <|c_r|²> <w Π_k |O_k|²>)
+    OPR             c_j += rate M_j⁻¹ Σ_x V_r* U_j,  M_j,rs = Σ_x w_j Π_k |O_k|² V_r* V_s,  U_j = √w_j S_j⁻¹[G_j0]
+                    V_r += rate √(J / N) Σ_j c_jr* U_j / (<|c_r|²> (Σ_j w_j Π_k |O_k|² + δ max))
     background      B += rate 2 (J / N) Σ_j (√(I / D) - 1) / Σ_j (1 / D)
 
 H is the norm of dψ/ds if the object moves below the probe. If the probe moved, as in the gradient, dψ would contain the
-motion of both together, which no pattern shows. In an epoch of N patterns V makes one step of alternating least squares
-and B one Gauss-Newton step: full steps of each batch would follow its noise.
+motion of both together, which no pattern shows. The steps of c and V are those of alternating least squares, that of B
+is a Gauss-Newton step; where J of all N patterns determine a quantity of all, a whole step would follow their noise.
+The subpixel shift is left out of M, whose size matters only for the length of a step, not out of U.
 
 `momentum` accelerates object and probe from epoch to epoch: with u the change in an epoch, v = momentum v + u, and
-O += v from where the epoch began. Where v and u point apart, v begins anew from u: O'Donoghue and Candès, Found. Comput.
-Math. 15, 715 (2015).
+O += v from where the epoch began. Where v and u point apart, v begins anew from u: O'Donoghue and Candès, Found.
+Comput. Math. 15, 715 (2015).
 
 Every sum over j is one over all engines, so the result does not depend on their number.
 """
@@ -49,7 +50,7 @@ from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.lsqml_parts import PositionSteps, parts_of
 from ptynb.optimize.scatter_sums import over_engines
 from ptynb.physics.components.component import Batch
-from ptynb.physics.least_squares import Corrections, corrections
+from ptynb.physics.exit_wave_corrections import Corrections, corrections
 
 DAMPING = 0.1
 """δ, relative to the largest illumination; weakly illuminated pixels change less."""
@@ -196,7 +197,7 @@ class _Momentum:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._starts = dict[str, Tensor]()
-        """Parameters where the epoch began, by "component/parameter"; those of an epoch that is not accelerated miss."""
+        """Parameters where the epoch began, by "component/parameter"; empty if the epoch is not accelerated."""
         self._velocities = dict[str, Tensor]()
 
     def begin_epoch(self) -> None:

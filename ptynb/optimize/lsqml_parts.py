@@ -1,7 +1,7 @@
 """How LSQML updates the parts beside object and probe; `lsqml` has the equations.
 
-Each part contributes to the sums over the batch, which engines exchange in one message: values of single patterns, which
-only the engine of a pattern knows, and sums over patterns. From these all engines make the same step.
+Each part contributes to the sums over the batch, which engines exchange in one message: values of single patterns,
+which only the engine of a pattern knows, and sums over patterns. From these all engines make the same step.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ptynb.optimize.algorithm import Problem
 from ptynb.physics.components.builtin import Background, Positions, Variations, Weights
 from ptynb.physics.components.component import Batch
-from ptynb.physics.least_squares import Corrections
+from ptynb.physics.exit_wave_corrections import Corrections
 from ptynb.physics.patches import read_windows
 
 FLATTEST = 1e-4
@@ -144,11 +143,10 @@ class ProbeVariationSteps(PartOfModel):
 
     def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Change both. Modes whose coefficients are all 0 remain as they are."""
-        coefficients = self._coefficients()
         squares = self._part.coefficients.detach().square().sum(2).mean(0)[:, None, None]
         steps = sums / (squares * power).clamp(min=torch.finfo(torch.float32).tiny)
         fraction = math.sqrt(len(members) / self.problem.order.count)
-        self._part.ways += rate * fraction * torch.view_as_real(steps / self._part.scale)
+        self._part.ways.add_(torch.view_as_real(steps / self._part.scale), alpha=rate * fraction)
         changes = rate * values.view(len(members), -1, 2)
         self._part.coefficients[members] += changes.to(self._part.coefficients.dtype)
 
@@ -215,7 +213,7 @@ def position_steps(slopes: Tensor, curvatures: Tensor, least: Tensor) -> Tensor:
 
 
 def solved(matrices: Tensor, right: Tensor) -> Tensor:
-    """Return the solutions (pattern, r) of Hermitian systems (pattern, r, r), positive semidefinite; 0 where these are 0."""
-    mean = matrices.diagonal(dim1=1, dim2=2).real.mean(1).clamp(min=np.finfo(np.float32).tiny)
+    """Return the solutions (pattern, r) of Hermitian, positive semidefinite systems (pattern, r, r)."""
+    mean = matrices.diagonal(dim1=1, dim2=2).real.mean(1).clamp(min=torch.finfo(torch.float32).tiny)
     ridge = RIDGE * mean[:, None, None] * torch.eye(matrices.shape[1], dtype=matrices.dtype, device=matrices.device)
     return torch.linalg.solve(matrices + ridge, right)

@@ -145,7 +145,7 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[f
 
 
 def _arrays_of_corrections(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
-    """Return `arrays_of_an_update` of `physics.least_squares`."""
+    """Return `arrays_of_an_update` of `physics.exit_wave_corrections`."""
     # Waves incident on each slice, and corrections behind it.
     waves = 2.0 * settings.slices.count
     if not on_gpu and compiled_for(torch.device("cpu"), model_window(scan, settings)):

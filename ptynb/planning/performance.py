@@ -28,7 +28,7 @@ from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
-from ptynb.settings import GLOBAL_STEPS, BY_EXIT_WAVES, WHOLE_PASSES, Settings
+from ptynb.settings import BY_EXIT_WAVES, GLOBAL_STEPS, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
 """Number of updates of an epoch from which the touched part of the object is estimated."""

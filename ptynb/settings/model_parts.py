@@ -76,8 +76,8 @@ class Positions(Part):
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate of each position [object pixels], with LSQML the factor of its least-squares step; 0 keeps "
-        "them fixed",
+        description="Learning rate of each position [object pixels], with LSQML the factor of its least-squares step; "
+        "0 keeps them fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
     max_shift: float = Field(
@@ -91,7 +91,7 @@ class Positions(Part):
         default=0.9,
         ge=0,
         lt=1,
-        description="Fraction of the last step that is added to the next one",
+        description="Fraction of the last step that is added to the next one (LSQML: 0 by default)",
         json_schema_extra=LIVE,
     )
     search_trials: int = Field(

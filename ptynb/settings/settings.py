@@ -36,7 +36,7 @@ from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
-"""Optimisers that compute their step length; the default learning rate of object and probe (LSQML: also of OPR) is 1."""
+"""Optimisers that compute their step length; the default rate of object and probe (LSQML: also of OPR) is 1."""
 PROJECTIONS = ("dm", "raar")
 """Optimisers without gradients; an epoch is one update with all patterns."""
 LSQML_PARTS = ("object", "probe", "positions", "opr", "pattern_intensities", "background")
@@ -46,7 +46,7 @@ WITH_MOMENTUM = ("sgd", "rpie", "lsqml")
 WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
 """Optimisers whose updates use all patterns; `batch` is then only the number that is computed at once."""
 BY_EXIT_WAVES = ("lsqml", *PROJECTIONS)
-"""Optimisers that correct exit waves, by the inverse of the propagation, and update only parts with steps of their own."""
+"""Optimisers that correct exit waves, by the inverse of the propagation, and update some parts only."""
 GLOBAL_STEPS = ("lbfgs", *BY_EXIT_WAVES)
 """Optimisers whose steps require sums over all engines: no sparse exchange of gradients, and `sync_every` is 1."""
 
@@ -239,19 +239,23 @@ class Settings(SettingsModel):
     @model_validator(mode="before")
     @classmethod
     def _full_steps(cls, values: Any) -> Any:
-        """Set the default rates of parts whose step length an optimiser computes to 1."""
+        """Set the defaults of optimisers that compute their step length: whole steps, of positions without momentum."""
         if not isinstance(values, Mapping) or values.get("optimiser") not in FULL_STEPS:
             return values
         values = dict(values)
-        parts: dict[str, Part] = {"object": Object(), "probe": Probe()}
+        defaults: dict[str, tuple[Part, dict[str, float]]] = {
+            "object": (Object(), {"learning_rate": 1.0}),
+            "probe": (Probe(), {"learning_rate": 1.0}),
+        }
         if values["optimiser"] == "lsqml":
-            parts["opr"] = OPR()
-        for name, default in parts.items():
+            defaults |= {"opr": (OPR(), {"learning_rate": 1.0}), "positions": (Positions(), {"momentum": 0.0})}
+        for name, (default, own) in defaults.items():
             part = values.get(name, default)
-            if isinstance(part, BaseModel) and "learning_rate" not in part.model_fields_set:
-                values[name] = part.model_copy(update={"learning_rate": 1.0})
-            elif isinstance(part, Mapping) and "learning_rate" not in part:
-                values[name] = {**part, "learning_rate": 1.0}
+            if isinstance(part, BaseModel):
+                unset = {field: value for field, value in own.items() if field not in part.model_fields_set}
+                values[name] = part.model_copy(update=unset)
+            elif isinstance(part, Mapping):
+                values[name] = {**own, **part}
         return values
 
     @model_validator(mode="after")

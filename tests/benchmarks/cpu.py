@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.problems import made, score
+from tests.benchmarks.problems import made, score, unsteady
 from tests.benchmarks.rows import Measured, Missing, Row, compared, in_turn
 from tests.benchmarks.sides import Bench
 
@@ -25,6 +25,14 @@ FASTEST: dict[str, Any] = {
     "schedule": {"kind": "cosine", "epochs": 6, "end_factor": 0.05},
 }
 """ptynb's settings that reach the error soonest; RESULTS.md has the others that were tried."""
+UNSTEADY = "A with wrong positions and an unsteady beam, LSQML"
+UNSTEADY_EPOCHS = 30
+UNSTEADY_LSQML: dict[str, Any] = {
+    "optimiser": "lsqml",
+    "positions": {"learning_rate": 1, "momentum": 0},
+    "pattern_intensities": {"learning_rate": 1},
+}
+"""As Pty-Chi's script has it: batches of 16, whole steps of least squares for all parts."""
 MOST_EPOCHS = 40
 """After so many epochs the peer is given up."""
 NEVER = 10**6
@@ -53,7 +61,7 @@ def rows(bench: Bench) -> list[Measured]:
         *(busy_machine(bench, name, *case) for name, case in BUSY_CASES.items()),
     ]
     if bench.peers is None:
-        names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}")
+        names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}", UNSTEADY)
         return found + [Missing(SUBJECT, name, "no --peers") for name in names]
     return [
         epoch(bench, "A", "A, an epoch", 1 / 6),
@@ -61,6 +69,7 @@ def rows(bench: Bench) -> list[Measured]:
         epoch(bench, "B", "B (4 modes), an epoch", 1 / 5, ours={"probe": {"modes": 4}}, peer=("--modes", "4")),
         epoch(bench, "A", "A with 8 slices, an epoch", 1 / 4, ours=EIGHT_SLICES, peer=("--slices", "8")),
         time_to_error(bench),
+        *unsteady_scan(bench),
         *found,
     ]
 
@@ -163,6 +172,34 @@ def time_to_error(bench: Bench) -> Measured:
     ours, other = (float(number or 0) for number in needed.values())
     note = f"{ours:.0f} epochs against {other:.0f}"
     return compared(SUBJECT, name, given, limit=1 / 12, factors=(ours, other), note=note)
+
+
+def unsteady_scan(bench: Bench) -> list[Row]:
+    """LSQML on both sides with the same parts: an epoch, and the error of the object after `UNSTEADY_EPOCHS`."""
+    bench.said(UNSTEADY)
+    path, truth = unsteady(bench, "A"), made(bench, "A")
+
+    def ours() -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            timed = bench.ours(path, UNSTEADY_LSQML, bench.epochs)
+            bench.ours(path, UNSTEADY_LSQML, UNSTEADY_EPOCHS, "--save", folder)
+            return {**timed, "error": score(bench, truth, Path(folder) / f"{UNSTEADY_EPOCHS}.npz")}
+
+    def theirs() -> dict[str, Any]:
+        script = Path(__file__).with_name("ptychi_parts.py")
+        with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+            result = Path(folder) / "result.npz"
+            more = ("--engine", "LSQML", "--epochs", UNSTEADY_EPOCHS, "--save", result)
+            command = [bench.peers, script, "positions,intensities", bench.scripts / "peer_ptychi.py", path, *more]
+            given = bench.answer(command)
+            return {**given, "seconds": given["s_per_epoch"], "error": score(bench, truth, result)}
+
+    given = in_turn({"ptynb": ours, "Pty-Chi LSQML": theirs}, bench.turns, bench.said)
+    name = f"{UNSTEADY}, object error after {UNSTEADY_EPOCHS} epochs"
+    return [
+        compared(SUBJECT, f"{UNSTEADY}, an epoch", given, limit=1 / 4),
+        compared(SUBJECT, name, given, limit=1.0, key="error", unit=""),
+    ]
 
 
 def _our_epochs(bench: Bench, problem: Path) -> int | None:

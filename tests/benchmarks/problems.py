@@ -92,8 +92,8 @@ def _repeated(counts: NDArray[Any], patterns: int) -> Iterator[NDArray[Any]]:
 def unsteady(bench: Bench, name: str) -> Path:
     """A common problem measured with an unsteady beam and stage, as a file, made once.
 
-    Positions are wrong by 1 pixel (root mean square), and patterns have between 60% and 100% of their counts, by binomial
-    thinning, which leaves Poisson counts.
+    Positions are wrong by 1 pixel (root mean square), and patterns have between 60% and 100% of their counts, by
+    binomial thinning, which leaves Poisson counts.
     """
     source, path = made(bench, name), bench.folder / f"{name}-unsteady.npz"
     if not path.exists():

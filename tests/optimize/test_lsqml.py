@@ -16,8 +16,7 @@ from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
 from ptynb.optimize.lsqml import DAMPING, step_lengths
 from ptynb.optimize.lsqml_parts import FARTHEST, FLATTEST, position_steps
-from ptynb.physics.components.builtin import Background, Positions, Variations, Weights
-from ptynb.settings import OPR, Object, PatternIntensities, Probe, Settings
+from ptynb.settings import OPR, Object, Probe, Settings
 from tests.cases import a_scan
 from tests.engine.reference_model import (
     MODES,

@@ -7,7 +7,7 @@ import pydantic
 import pytest
 
 from ptynb.exceptions import SettingsError
-from ptynb.settings import PARTS, Object, Probe, Schedule, Settings
+from ptynb.settings import OPR, PARTS, Object, Probe, Schedule, Settings
 from ptynb.settings.field_docs import kinds_in
 from ptynb.settings.run_file import RunFile
 from tests.raising import raises
@@ -181,6 +181,15 @@ def test_rates_are_whole_steps_where_the_optimiser_knows_their_length(optimiser)
     assert settings.probe.modes == 2
     own = Settings(optimiser=optimiser, object={"learning_rate": 0.3}, probe=Probe(learning_rate=0.01))
     assert (own.object.learning_rate, own.probe.learning_rate) == (0.3, 0.01)
+
+
+def test_lsqml_has_whole_steps_of_opr_and_no_momentum_of_positions_unless_they_are_given():
+    settings = Settings(optimiser="lsqml", positions={"learning_rate": 0.5}, opr=OPR(modes=2))
+    assert (settings.opr.learning_rate, settings.opr.modes) == (1.0, 2)
+    assert (settings.positions.learning_rate, settings.positions.momentum) == (0.5, 0.0)
+    own = Settings(optimiser="lsqml", positions={"momentum": 0.3}, opr=OPR(modes=2, learning_rate=0.1))
+    assert (own.opr.learning_rate, own.positions.momentum) == (0.1, 0.3)
+    assert (Settings(optimiser="rpie").opr.learning_rate, Settings().positions.momentum) == (0.03, 0.9)
 
 
 def test_a_part_moves_in_its_epochs_only():

@@ -14,8 +14,8 @@ H the propagator between two slices,
 In the near field F⁻¹ includes the adjoint of the propagation and the shift of the detector. Every product with a
 correction is that with the gradient of the loss, up to a factor: the sums are exact for any number of slices.
 
-Both implementations have the same interface: torch operations for any device, and `kernels.least_squares`, compiled for
-a CPU.
+Both implementations have the same interface: torch operations for any device, and `kernels.fused_corrections`, compiled
+for a CPU.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ class TorchCorrections:
             self.first = torch.fft.ifft2(spectra[:, 0])
 
     def products(self, object_step: Tensor, probe_step: Tensor) -> Tensor:
+        """Return `Corrections.products`."""
         steps = read_windows(object_step, self._origins, self._window)
         x = steps[:, 0, None] * self._arriving[0]
         y = moved_probes(probe_step, self._subpixel) * self._root * self._windows[:, 0, None]
@@ -167,16 +168,19 @@ class TorchCorrections:
         return torch.stack([torch.linalg.vecdot(*pair).sum(1, dtype=torch.float64) for pair in pairs], 1)
 
     def weighted_illumination(self, weights: Tensor) -> Tensor:
+        """Return `Corrections.weighted_illumination`."""
         along = weights[:, None, None]
         return torch.stack([self._added(along * intensity_of(wave)) for wave in self._arriving])
 
     def curvatures(self, field: Tensor) -> Tensor:
+        """Return `Corrections.curvatures`."""
         windows = read_windows(field, self._origins, self._window)
         y, x = (torch.nn.functional.pad(windows.diff(dim=axis), pad) for axis, pad in ((1, (0, 0, 0, 1)), (2, (0, 1))))
         products = torch.stack([y * y.conj(), y * x.conj(), x * x.conj()], 1).real
         return (products * intensity_of(self._probes)[:, None]).sum((2, 3), dtype=torch.float64)
 
     def release(self) -> None:
+        """Release the large arrays."""
         self._arriving.clear()
         self._changes.clear()
 
@@ -199,4 +203,4 @@ class TorchCorrections:
 @functools.cache
 def _compiled() -> ModuleType:
     """Return the module of compiled steps, imported on first use."""
-    return importlib.import_module("ptynb.kernels.least_squares")
+    return importlib.import_module("ptynb.kernels.fused_corrections")

@@ -1,4 +1,4 @@
-"""Corrections of exit waves and their products on a CPU; same interface as `physics.least_squares.TorchCorrections`.
+"""Corrections of exit waves and their products on a CPU; same interface as in `physics.exit_wave_corrections`.
 
 Each thread takes its patterns through all steps, while a pattern is in the second-level cache. The waves incident on
 each slice and their corrections remain in memory, and sums over overlapping windows are made from them by rows, so that
@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.kernels import elementwise, fft, parallel_sections, step_kernels, thread_count
+from ptynb.kernels import elementwise, fft, parallel_sections, step_kernels
 from ptynb.kernels.buffers import empty, give_back
 from ptynb.kernels.compiler import inner
 from ptynb.kernels.cpu_steps import EMPTY, Move, array, seen
@@ -42,7 +41,7 @@ class Found(NamedTuple):
 
 
 class CompiledCorrections:
-    """`physics.least_squares.Corrections`, compiled."""
+    """`physics.exit_wave_corrections.Corrections`, compiled."""
 
     def __init__(self, illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> None:
         object, origins, probes, subpixel, kernel, propagator = illumination

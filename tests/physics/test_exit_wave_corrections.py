@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from ptynb.kernels.fused_corrections import CompiledCorrections
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.kernels.least_squares import CompiledCorrections
+from ptynb.physics.exit_wave_corrections import Corrections, TorchCorrections
 from ptynb.physics.hotpath import exit_waves, moved_probes, patterns
-from ptynb.physics.least_squares import Corrections, TorchCorrections
 from ptynb.physics.losses import AmplitudeLoss, loss_of
 
 PATTERNS, WINDOW, OBJECT = 4, (12, 16), (25, 30)
