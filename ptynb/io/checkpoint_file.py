@@ -125,7 +125,7 @@ def identity(scan: Scan) -> dict[str, Any]:
         "positions": hashlib.sha256(np.ascontiguousarray(places, dtype="<f8").tobytes()).hexdigest(),
         "sample": scan.sample_digest,
         "file": None if file is None or scan.combination is not None else str(file),
-        "combination": plain_combination(scan),
+        "combination": {} if scan.combination is None else plain_combination(scan),
     }
 
 
