@@ -84,8 +84,8 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "positions": ("far", Settings(probe=MODES, positions=Positions(learning_rate=0.1)), {"positions"}),
     "position search": (
         "far",
-        Settings(probe=MODES, positions=Positions(search_trials=4, search_radius=3, search_start_epoch=1)),
-        {"object", "positions"},
+        Settings(probe=MODES, positions=Positions(learning_rate=0.1, search_trials=4, search_start_epoch=1)),
+        {"positions"},
     ),
     "affine": ("far", Settings(affine=Affine(learning_rate=0.1)), {"affine"}),
     "offset": ("far", Settings(probe_offset=ProbeOffset(learning_rate=0.1)), {"offset"}),

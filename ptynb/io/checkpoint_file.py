@@ -137,7 +137,7 @@ def identity(scan: Scan) -> dict[str, Any]:
         if scan.loaded is None
         else {"path": scan.loaded.path, "given": scan.loaded.given, "arrays": list(scan.loaded.arrays)},
         **({"preparation": [*scan.preparation]} if scan.preparation else {}),
-        "combination": plain_combination(scan),
+        "combination": {} if scan.combination is None else plain_combination(scan),
     }
 
 

@@ -8,9 +8,9 @@ Maiden, Humphry, Sarahan, Kraus and Rodenburg, Ultramicroscopy 120, 64 (2012), w
 
 A trial costs the forward model of a pattern, without gradient. In a scan of 144 patterns of 64 x 64, 5 pixels apart,
 with a known probe and errors of 7 pixels (rms), 12 trials after each of 60 epochs left 0.5 pixels, which gradients
-refined to 0.25; 8 trials in the shrinking square left 3.0, gradients alone 5.8. With a probe that is unknown, too, all
-of them failed. The cross-correlation of updated exit waves with the object (Zhang et al., Opt. Express 21, 13592 (2013))
-left errors of this size as they were, since the object has adapted to the wrong positions.
+refined to 0.25; 8 trials in the shrinking square left 3.0, gradients alone 5.8. The probe has to be known: from a guess
+the search failed. The cross-correlation of updated exit waves with the object (Zhang et al., Opt. Express 21, 13592
+(2013)) left errors of this size as they were, since the object has adapted to the wrong positions.
 
 Random numbers follow from the seed, the epoch and the index of the pattern, so that the result does not depend on the
 number of engines, nor on interruptions.

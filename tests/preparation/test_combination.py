@@ -12,11 +12,13 @@ import torch
 
 import ptynb as pt
 from ptynb.data.scan import Scan
+from ptynb.distributed.group import SingleGroup
+from ptynb.engine.loop import Loop
 from ptynb.physics.components.component import Batch
 from ptynb.physics.losses import AmplitudeLoss
 from ptynb.physics.model_builder import check_together, initial_arrays, make_model, object_frame
 from ptynb.preparation import combine
-from ptynb.settings import OPR, Affine, Detector, FlyScan, Positions, Probe, ProbeOffset, Settings
+from ptynb.settings import OPR, Affine, Descan, Detector, FlyScan, Positions, Probe, ProbeOffset, Settings
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -68,6 +70,7 @@ def test_with_a_common_probe_each_pattern_is_that_of_its_scan_alone(oversampling
     probe, frame = noise((2, *window), 0), object_frame(one, settings)
     object = noise((1, 1, *frame.shape), 1)
     moves = noise((len(one), 2), 2).real
+    reached = np.zeros(frame.shape, int)
     together = modelled(one, settings, object, probe, moves)
     assert one.combination is not None
     for scan, span, offset in zip(scans, one.spans, one.combination.offsets, strict=True):
@@ -75,8 +78,23 @@ def test_with_a_common_probe_each_pattern_is_that_of_its_scan_alone(oversampling
         top, left = (np.array(own.origin) + offset - frame.origin).astype(int)
         part = object[..., top : top + own.shape[0], left : left + own.shape[1]]
         assert part.shape[-2:] == own.shape
+        reached[top : top + own.shape[0], left : left + own.shape[1]] += 1
         alone = modelled(scan, settings, part, probe, moves[span])
         torch.testing.assert_close(together[span], alone, rtol=1e-9, atol=1e-9)
+    assert reached.max() == 1, "no window reaches the object of two scans, wherever it moves"
+
+
+def test_each_scan_has_a_plane_of_shifts_of_its_own() -> None:
+    scans, settings = two(), Settings(descan=Descan(start="plane"), batch=9)
+    one = combine(scans, share="probe")
+    shifts = []
+    for scan in (one, *scans):
+        loop = Loop(scan, settings, SingleGroup(torch.device("cpu")))
+        shifts.append(loop.model.parts["descan"].arrays()["shifts"])
+        loop.disconnect()
+    for span, alone in zip(one.spans, shifts[1:], strict=True):
+        assert alone.abs().max() > 1e-3
+        torch.testing.assert_close(shifts[0][span], alone)
 
 
 def test_with_a_common_object_each_pattern_is_that_of_its_own_probe() -> None:
