@@ -24,7 +24,7 @@ def test_the_steps_are_the_functions_of_preparation_that_return_a_scan_and_their
     expected = {
         name: tuple(signature.parameters)[1:]
         for name, signature in signatures.items()
-        if signature.return_annotation == "Scan"
+        if signature.return_annotation == "Scan" and next(iter(signature.parameters)) == "scan"
     }
     assert expected == PREPARATIONS
 
