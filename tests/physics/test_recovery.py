@@ -404,7 +404,7 @@ def test_a_background_is_found() -> None:
         background=background,
     )
     plain = reconstructed(bright, 60)
-    cleaned = reconstructed(bright, 60, background=pt.Background(learning_rate=0.05))
+    cleaned = reconstructed(bright, 60, background=pt.Background(learning_rate=0.03))
     found = cleaned.parameters["background/background"]
     print(
         f"background: {np.abs(found - background).mean() / background.mean():.3f} off; "
