@@ -104,7 +104,11 @@ def test_earlier_names_are_translated_in_records_and_nothing_else_is(tmp_path: P
     assert (sync.old, sync.new) == ("dense", "sparse")
     assert state.changes == result.changes
     present = Settings(**result.settings).model_dump(mode="json")
-    assert result.settings == {name: present[name] for name in result.settings}  # parts that came later have defaults
+    # Parts, and fields of parts, that came later have defaults.
+    assert result.settings == {
+        name: {field: present[name][field] for field in value} if isinstance(value, dict) else present[name]
+        for name, value in result.settings.items()
+    }
     assert result.initial_settings["object"]["parametrization"] == "amplitude_phase"
     assert {"weights/weights", "variations/ways"} <= {*result.parameters}  # components keep their names
     assert {"weights", "variations", "offset"} <= {*state.active}
