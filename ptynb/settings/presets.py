@@ -64,7 +64,7 @@ def _near_field(patterns: int | None) -> dict[str, Any]:
         "batch": _part(patterns, 4, 4),
         "positions": {"learning_rate": 0.1},
         "pattern_intensities": {"learning_rate": 0.01},
-        "background": {"learning_rate": 0.003},
+        "background": {"learning_rate": 0.01},
         "schedule": {"kind": "cosine", "epochs": 100, "end_factor": 0.1},
     }
 

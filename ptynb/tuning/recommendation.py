@@ -608,7 +608,7 @@ def effects_of(scan: Scan) -> list[_Effect]:
         ),
         _Effect(
             "background",
-            tuple({"background": {"learning_rate": rate}} for rate in (0.003, 0.01)),
+            tuple({"background": {"learning_rate": rate}} for rate in (0.01, 0.03)),
             lambda _, sizes: sizes.window,
             "there are counts that are the same in all patterns",
         ),
