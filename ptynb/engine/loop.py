@@ -241,9 +241,10 @@ class Loop:
     def stop_if_done(self, target: int) -> bool:
         """Return whether `Settings.stop` ends the run here, before its epoch `target`, and record it.
 
-        The decision depends only on the record, which is equal on all ranks.
+        The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
-        reason = reason_to_stop(self.settings, self.epochs, self.changes) if self.epoch < target else ""
+        applies = self.epoch < target and self.plan.end is None
+        reason = reason_to_stop(self.settings, self.epochs, self.changes) if applies else ""
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)

@@ -57,6 +57,8 @@ UPDATES = 8
 """Smallest number of updates in an epoch."""
 END_FACTOR = 0.05
 """Learning rates at the end of a run, relative to those at its beginning."""
+LEAST_PROGRESS = 1e-3
+"""Relative decrease of the loss, over a tenth of the epochs, below which the recommended run ends."""
 MARGIN = 9
 """Margin of the object [object pixels], for positions that move."""
 
@@ -548,7 +550,8 @@ class _Search:
         changes: dict[str, Any] = {}
         for _, one in chosen:
             changes = merge(changes, one)
-        settings = merge(base, _schedule(self._epochs))
+        stop = {"patience": max(5, self._epochs // 10), "tolerance": LEAST_PROGRESS}
+        settings = merge(base, {**_schedule(self._epochs), "stop": stop})
         if not changes:
             stages = [Stage(epochs=self._epochs, reason="No effect beside object and probe was found in the data.")]
             return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=tuple(stages))

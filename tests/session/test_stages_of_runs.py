@@ -187,3 +187,18 @@ def test_a_recipe_without_stages_prepares_and_sets(scan: Scan) -> None:
         assert (recon.settings, recon.stage, recon.stages) == (recipe.settings, 0, ())
         assert len(list(recon.run(2))) == 2
         assert recon.result.stages == ()
+
+
+def test_only_the_last_stage_ends_before_its_last_epoch(scan: Scan) -> None:
+    """By a rule that each epoch fulfils."""
+    stop = pt.Stop(patience=1, tolerance=0.99)
+    recipe = pt.Recipe(
+        settings=pt.Settings(stop=stop),
+        stages=[pt.Stage(epochs=4), pt.Stage(epochs=9, settings={"probe": {"learning_rate": 0.02}})],
+    )
+    with pt.Reconstruction(scan, recipe, device="cpu", checkpointing=None) as recon:
+        recon.start()
+        recon.wait()
+        assert recon.stage == 1
+        assert len(recon.epochs) == 4 + 2
+        assert recon.stopped
