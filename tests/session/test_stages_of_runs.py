@@ -114,7 +114,7 @@ def test_what_the_user_changes_in_a_stage_stays_and_is_repeated(scan: Scan, tmp_
     with pt.Reconstruction(scan, RECIPE, device="cpu", checkpointing=kept) as recon:
         recon.run_until(2, 1)
         recon.wait()
-        assert recon.stage == 1
+        assert recon.stage == len(recipe.stages)
         recon.settings = recon.settings.replace(positions={"learning_rate": 0.1}, probe={"learning_rate": 0.02})
         recon.run_until(4, 2)
         recon.wait()
@@ -199,6 +199,6 @@ def test_only_the_last_stage_ends_before_its_last_epoch(scan: Scan) -> None:
     with pt.Reconstruction(scan, recipe, device="cpu", checkpointing=None) as recon:
         recon.start()
         recon.wait()
-        assert recon.stage == 1
+        assert recon.stage == len(recipe.stages)
         assert len(recon.epochs) == 4 + 2
         assert recon.stopped
