@@ -55,7 +55,7 @@ RUNS: dict[str, tuple[dict[str, Any], int, int, tuple[work.Change, ...]]] = {
             "optimiser": "lsqml",
             "momentum": 0.5,
             "probe": MODES,
-            "positions": Positions(learning_rate=0.5, start_epoch=2),
+            "positions": Positions(learning_rate=0.5, momentum=0.5, start_epoch=2),
             "opr": OPR(modes=1),
             "pattern_intensities": PatternIntensities(learning_rate=0.5),
             "background": Background(learning_rate=0.5),
