@@ -96,7 +96,7 @@ for modes in (1, 2):
     scan, settings = pt.simulate(9, window=16, seed=0), pt.Settings(probe=pt.Probe(modes=modes))
     with pt.Reconstruction(scan, settings, device="cpu") as recon:
         list(recon.run(1))
-for name in ("plain", "everything"):
+for name in ("plain", "everything", "lsqml, everything"):
     for precision in ("single", "double"):
         kind, settings, _ = CASES[name]
         with pt.Reconstruction(a_scan(kind=kind), settings.replace(precision=precision), device="cpu") as recon:
