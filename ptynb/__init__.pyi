@@ -79,8 +79,8 @@ from .simulation import illumination as illumination
 from .simulation.diffraction import simulate_diffraction as simulate_diffraction
 from .simulation.from_result import simulate_from_result as simulate_from_result
 from .simulation.simulated_scan import simulate as simulate
+from .tuning.recommend import recommend as recommend
 from .tuning.recommendation import Recommendation as Recommendation
-from .tuning.recommendation import recommend as recommend
 from .tuning.scaling_test import scaling_test as scaling_test
 from .tuning.study import Study as Study
 from .tuning.study import tune as tune

@@ -14,7 +14,8 @@ from ptynb.planning.estimate import Estimate, estimate
 from ptynb.session.preview import Preview, preview
 from ptynb.settings import Settings
 from ptynb.table import duration, gigabytes
-from ptynb.tuning.recommendation import Recommendation, recommend
+from ptynb.tuning.recommend import recommend
+from ptynb.tuning.recommendation import Recommendation
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put

@@ -12,7 +12,8 @@ import ptynb as pt
 from ptynb.cli.main import main
 from ptynb.data.scan import Scan
 from ptynb.settings import PARTS
-from ptynb.tuning.recommendation import LEAST_PATTERNS, effects_of
+from ptynb.tuning.effects import effects_of
+from ptynb.tuning.recommend import LEAST_PATTERNS
 from tests.raising import raises
 from tests.tuning.recommend_scans import SCANS, error
 
