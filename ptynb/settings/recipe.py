@@ -18,7 +18,7 @@ from ptynb.settings.load_options import ONE_OR_TWO
 from ptynb.settings.model_parts import Object, Probe
 from ptynb.settings.renamed import translated
 from ptynb.settings.settings import FULL_STEPS, Settings
-from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
+from ptynb.settings.yaml_reader import read_mapping
 from ptynb.text import quoted
 
 PREPARATIONS: dict[str, tuple[str, ...]] = {
@@ -310,17 +310,7 @@ class Recipe(SettingsModel):
         SettingsError
             If the text is not valid YAML, names are unknown, or values are invalid.
         """
-        if isinstance(text_or_path, Path):
-            values = read_yaml_file(text_or_path)
-        else:
-            values = read_yaml(text_or_path, "The text of the recipe")
-        if values is None:
-            values = {}
-        if not isinstance(values, dict):
-            raise SettingsError(
-                f"The recipe is a {type(values).__name__}; expected a mapping with prepare, settings and stages.",
-                code="settings.not-a-mapping",
-            )
+        values = read_mapping(text_or_path, "recipe", "prepare:")
         check_names(values)
         return cls(**translated(values, cls))
 

@@ -32,7 +32,7 @@ from ptynb.settings.model_parts import (
 )
 from ptynb.settings.regularizers import PACBED, LossName, Similarity, Term
 from ptynb.settings.renamed import translated
-from ptynb.settings.yaml_reader import read_yaml, read_yaml_file
+from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
@@ -445,17 +445,7 @@ class Settings(SettingsModel):
         SettingsError
             If the text is not valid YAML, or the settings are invalid.
         """
-        if isinstance(text_or_path, Path):
-            values = read_yaml_file(text_or_path)
-        else:
-            values = read_yaml(text_or_path, "The text of the settings")
-        if values is None:
-            values = {}
-        if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-            raise SettingsError(
-                f"The settings are a {type(values).__name__}; expected a mapping of names to values, as 'batch: 16'.",
-                code="settings.not-a-mapping",
-            )
+        values = read_mapping(text_or_path, "settings", "batch: 16")
         check_names(values)
         return cls(**translated(values, cls))
 

@@ -173,3 +173,23 @@ def _number_or_word(text: str, event: yaml.NodeEvent) -> Any:
     if not math.isfinite(number):
         raise _RefusedError(event, f"{text} is not a finite number")
     return number
+
+
+def read_mapping(text_or_path: str | Path, name: str, example: str) -> dict[str, Any]:
+    """Return the mapping in a text (str) or a file (Path); an empty one is an empty mapping.
+
+    name: of the content, and example: an expected line, for messages. Raises SettingsError.
+    """
+    if isinstance(text_or_path, Path):
+        values = read_yaml_file(text_or_path)
+    else:
+        values = read_yaml(text_or_path, f"The text of the {name}")
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise SettingsError(
+            f"The content of the {name} is a {type(values).__name__}; expected a mapping of names to values, as "
+            f"'{example}'.",
+            code="settings.not-a-mapping",
+        )
+    return values
