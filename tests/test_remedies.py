@@ -256,7 +256,7 @@ SETTINGS = {
     ),
     "momentum": Case(
         lambda _: built(momentum=0.5),
-        "set momentum=0 or use 'sgd' or 'rpie'",
+        "set momentum=0 or use 'sgd', 'rpie' or 'lsqml'",
         lambda *_: [built(momentum=0.5, optimiser="sgd"), built(momentum=0.5, optimiser="rpie"), built(momentum=0)],
     ),
     "polar rPIE": Case(

@@ -60,9 +60,11 @@ def resampled_state(
         arrays[component][name] = (values * np.array(ratios)).astype(values.dtype)
     arrays["affine"]["map"] = _affine(arrays["affine"]["map"], scans, settings, ratios)
     background = arrays["background"]["background"]
-    arrays["background"]["background"] = (
-        _windowed(background, scans[1].pattern_shape) * (mean_counts[0] / mean_counts[1])
-    ).astype(background.dtype)
+    unit_of_intensity = mean_counts[0] / mean_counts[1] if state.active["background"] else 1.0
+    factor = math.sqrt(unit_of_intensity) if settings.background.parametrization == "amplitude" else unit_of_intensity
+    arrays["background"]["background"] = (_windowed(background, scans[1].pattern_shape) * factor).astype(
+        background.dtype
+    )
     names = [*arrays]
     model = {f"{key_prefix(names, name)}.{key}": one for name in names for key, one in arrays[name].items()}
     return dataclasses.replace(

@@ -266,7 +266,7 @@ def test_a_background_keeps_its_intensities_in_the_other_parametrization() -> No
     other = Loop(a_scan(), Settings(**found.begun), SingleGroup(torch.device("cpu")))
     other.restore(found)
     after = other.parameters()["background/background"].numpy()
-    np.testing.assert_allclose(after, before, atol=2e-6 * other._mean_count, rtol=1e-5)
+    np.testing.assert_allclose(after, before, atol=2e-6 * other.mean_count, rtol=1e-5)
     other.step()
     assert np.abs(other.parameters()["background/background"].numpy() - after).max() > 1e-6
     other.disconnect()
