@@ -7,7 +7,6 @@
    partial coherence, descan, several slices), and one that continues without any of them.
 4. The effects are added one after the other, the one that explains most first, while the fit improves by more than
    its additional parameters explain of noise.
-5. LSQML is tried with the same effects, where it supports them.
 
 An effect with k parameters lowers χ² by about k even if it is not in the data. χ² is 4 Σ (√I - √M)², whose expectation
 for Poisson noise is the number of pixels; where the model does not describe the data so well, its excess over that
@@ -204,9 +203,7 @@ class _Search:
             max(LEAST_EPOCHS, round(number * shorter)) for number in (WARM_UP_EPOCHS, TRIAL_EPOCHS)
         )
         base, warm = self._warm_up(scan, base, warm_epochs)
-        chosen, loss = self._effects(warm, base, trial_epochs, float(np.nanmean(seen.sums)))
-        if base.get("loss", "amplitude") == "amplitude":
-            base, chosen = self._algorithm(warm, base, chosen, trial_epochs, loss)
+        chosen = self._effects(warm, base, trial_epochs, float(np.nanmean(seen.sums)))
         recipe = self._recipe(base, chosen)
         return Recommendation(
             scan=self._whole.name,
@@ -328,8 +325,8 @@ class _Search:
 
     def _effects(
         self, scan: Scan, base: dict[str, Any], epochs: int, counts: float
-    ) -> tuple[list[tuple[Effect, dict[str, Any]]], float]:
-        """Return the effects in the data, with the settings that model them, the largest first, and the last loss."""
+    ) -> list[tuple[Effect, dict[str, Any]]]:
+        """Return the effects that are in the data, with the settings that model them, the largest first."""
         present = dict(base)
         if "probe" in present:
             present["probe"] = {name: value for name, value in base["probe"].items() if name != "start_epoch"}
@@ -370,7 +367,7 @@ class _Search:
                 if weight > 1 and outcome.loss < (1 - LEAST_GAIN) * loss:
                     accepted.append((candidate, outcome.loss))
             if not accepted:
-                return chosen, loss
+                return chosen
             least = min(after for _, after in accepted)
             best, best_loss = min(accepted, key=lambda one: criterion(one[0], one[1], least))
             index = first + candidates.index(best)
@@ -382,11 +379,11 @@ class _Search:
             chosen.append((best.effect, best.changes))
             present, loss = merge(present, best.changes), best_loss
             if not candidates:
-                return chosen, loss
+                return chosen
             if time.monotonic() - self._started > self._seconds:
                 names = ", ".join(candidate.effect.name for candidate in candidates)
                 self._notes.append(f"Not tried together with {best.effect.name}, for lack of time: {names}.")
-                return chosen, loss
+                return chosen
             self._report(f"Together with {best.effect.name}: {len(candidates)} trials of {epochs} epochs")
             outcomes = self._try(scan, present, [candidate.changes for candidate in candidates], epochs)
 
@@ -394,48 +391,6 @@ class _Search:
         self, scan: Scan, present: dict[str, Any], changes: Sequence[dict[str, Any]], epochs: int
     ) -> list[_Outcome]:
         return self._engines.run(scan, [(_settings(merge(present, one), epochs), epochs) for one in changes])
-
-    def _algorithm(
-        self,
-        scan: Scan,
-        base: dict[str, Any],
-        chosen: list[tuple[Effect, dict[str, Any]]],
-        epochs: int,
-        loss: float,
-    ) -> tuple[dict[str, Any], list[tuple[Effect, dict[str, Any]]]]:
-        """Return the settings and the effects for LSQML if it fits better than Adam, otherwise unchanged."""
-        least_squares = {**base, "optimiser": "lsqml", "batch_sampling": "compact"}
-        least_squares["object"] = {"padding": MARGIN}
-        least_squares.pop("probe", None)
-        # Rates of parts are factors of their least-squares steps.
-        parts = [
-            (effect, {name: {**part, "learning_rate": 1.0} if _has_rate(part) else part for name, part in one.items()})
-            for effect, one in chosen
-        ]
-        settings = least_squares
-        for _, one in parts:
-            settings = merge(settings, one)
-        try:
-            job = _settings(settings, epochs), epochs
-        except SettingsError:  # of the effects that were found, LSQML does not support all
-            return base, chosen
-        self._report(f"LSQML: a trial of {epochs} epochs")
-        outcome = self._engines.run(scan, [job])[0]
-        better = outcome.loss < (1 - LEAST_GAIN) * loss
-        self._trials.append(_trial("LSQML instead of Adam", dict(flat(settings)), outcome, chosen=better))
-        if not better:
-            return base, chosen
-        self._choices = [one for one in self._choices if not one.name.endswith(("learning_rate", "start_epoch"))]
-        reason = (
-            f"loss {outcome.loss:.3g} instead of {loss:.3g} with Adam in {epochs} epochs; rates are factors of steps"
-        )
-        self._choose("optimiser", "lsqml", reason)
-        self._choose("batch_sampling", "compact", "LSQML converges best with neighbours in a batch")
-        for _, one in parts:
-            for name, value in flat(one):
-                if name.endswith("learning_rate"):
-                    self._choose(name, f"{value:g}", "the whole least-squares step")
-        return least_squares, parts
 
     def _recipe(self, base: dict[str, Any], chosen: list[tuple[Effect, dict[str, Any]]]) -> Recipe:
         """Return the stages: object and probe first, then all effects, whose rates are 0 before."""
