@@ -64,7 +64,6 @@ def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -
 @pytest.mark.parametrize(
     "begin",
     [
-        lambda scan: pt.Reconstruction([scan, scan]),
         lambda scan: pt.estimate([scan, scan]),
         lambda scan: pt.advise([scan, scan]),
         lambda scan: pt.preview([scan, scan]),
@@ -74,8 +73,10 @@ def test_a_run_yields_each_epoch_with_a_falling_loss(recon: pt.Reconstruction) -
     ],
 )
 def test_several_scans_are_refused_by_name(begin: Callable[[Scan], object], scan: Scan) -> None:
-    with pytest.raises(TypeError, match=r"The scan is a list; expected one Scan.*reconstruct each by itself"):
+    with pytest.raises(TypeError, match=r"The scan is a list; expected one Scan.*preparation\.combine"):
         begin(scan)
+    with raises("argument.missing", "2 scans", "share='probe'", "share='object'"):
+        pt.Reconstruction([scan, scan])
 
 
 def test_a_cluster_in_the_place_of_the_settings_is_refused(cluster: pt.Cluster, scan: Scan) -> None:

@@ -114,7 +114,7 @@ def test_the_sliders_show_slices_and_kept_epochs(shown: Open) -> None:
     whole = one.pixels("object", "phase")
     colours = one.pixels("object", "complex")
     assert np.ptp(colours, axis=(0, 1)).max() > 20
-    epochs = one.page.get_by_label("Epoch")
+    epochs = one.page.get_by_label("Epoch", exact=True)
     for label, key, value in (("Slice", "ArrowRight", "slice 1 of 3"), ("Epoch", "ArrowLeft", "epoch 6")):
         slider = one.page.get_by_label(label, exact=True)
         slider.focus()
