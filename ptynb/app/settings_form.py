@@ -9,6 +9,7 @@ import ipywidgets
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import counted
 from ptynb.data.scan import Scan
+from ptynb.io.prepared_scan import prepare
 from ptynb.planning.advice import Advice, advise
 from ptynb.planning.estimate import Estimate, estimate
 from ptynb.session.preview import Preview, preview
@@ -26,11 +27,13 @@ class SetUp(Whole):
     """The form of the settings; with a scan also memory, time, advice and a preview of the initial state.
 
     `settings` are the last valid ones; `form` is the form itself; `cluster` is the cluster to estimate for (None: one
-    engine of this machine). `scan` and `cluster` may be set later.
+    engine of this machine). `scan` and `cluster` may be set later. `use_scan` is called with the scan that a
+    recommendation has prepared.
     """
 
     def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
         self.cluster = cluster
+        self.use_scan: Callable[[Scan], None] | None = None
         self._scan: Scan | None = None
         self._tell: Callable[[str], None] | None = None
         self.form = SettingsForm(settings, scan=scan)
@@ -158,10 +161,13 @@ class SetUp(Whole):
             raise
         if scan is not self._scan:
             return
+        self._say(f"recommended = pt.recommend(scan{self._cluster_text})")
+        if found.recipe.prepare and self.use_scan is not None:
+            self.use_scan(prepare(scan, found.recipe.prepare))
+            self._say("scan = pt.prepare(scan, recommended.recipe.prepare)")
         self.last_recommendation = found
         put(self._recommended, f"<p>{found.table().html()}</p>")
         self.form.settings = found.settings
-        self._say(f"recommended = pt.recommend(scan{self._cluster_text})", "settings = recommended.settings")
 
     def _preview(self) -> None:
         if (scan := self._scan) is None:

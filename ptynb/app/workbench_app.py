@@ -49,7 +49,7 @@ class Workbench(Whole):
         self._run_tab = RunTab(self._desk, self._actions)
         self._compare_tab = CompareTab(self._desk, self._actions)
         self._form = settings_form(scan, self._desk.settings, cluster)
-        self._form.tell = self._desk.tell
+        self._form.tell, self._form.use_scan = self._desk.tell, self._take_scan
         self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings, use_scan=self._take_scan)
         self._tuning.tuner.tell = self._desk.tell  # its form is updated from the other one
         for form in (self._form.form, self._tuning.form):

@@ -168,3 +168,22 @@ def test_the_light_of_a_preview_is_that_of_all_patterns():
     for y, x in np.rint(found.positions).astype(int):
         expected[y : y + 32, x : x + 32] += intensity
     np.testing.assert_allclose(found.illumination, expected, atol=1e-5 * expected.max())
+
+
+def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepared(set_up):
+    """The trials themselves are tested in tests/tuning."""
+    patterns = np.array(SCAN.frames.read(0, len(SCAN)))
+    patterns[:, 3, 5] = 50 * patterns.mean()
+    one, lines, scans = set_up(pt.Scan.from_arrays(patterns, SCAN.positions, probe=SCAN.probe)), [], []
+    one.tell, one.use_scan = lines.append, scans.append
+    one.advise.click()
+    one.settle()
+    found = one.last_recommendation
+    assert found.settings.object.learning_rate in (0.03, 0.1)
+    assert one.settings == found.settings
+    assert "mask_bad_pixels" in one._recommended.value
+    [scan] = scans
+    assert not scan.mask[3, 5]
+    assert scan.mask.sum() == 32 * 32 - 1
+    assert lines[:2] == ["recommended = pt.recommend(scan)", "scan = pt.prepare(scan, recommended.recipe.prepare)"]
+    assert lines[2].startswith("settings = settings.replace(object={'learning_rate'")
