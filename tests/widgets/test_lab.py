@@ -10,6 +10,7 @@ import nbformat
 from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Page, expect
 
+from ptynb.cluster.devices import usable_cores
 from tests.widgets.conftest import Lab, screenshot
 
 NOTEBOOK = "01_first_reconstruction.ipynb"
@@ -74,7 +75,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
     run_cells(page, lab, "recon.start(epochs=100)")
     try:
         wait_until(kernel, "'recon' in globals() and recon.target == 100")
-        assert ask(kernel, "len(cluster)") == 2
+        assert ask(kernel, "sum(engine.threads for engine in cluster.plan.engines)") == usable_cores()
         view = page.locator(".ptynb-live")
         view.wait_for(timeout=60_000)
         view.scroll_into_view_if_needed()
