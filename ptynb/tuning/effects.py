@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 
 MARGIN = 9
@@ -88,7 +88,7 @@ def effects_of(scan: Scan) -> list[Effect]:
                 "patterns are shifted on the detector",
             )
         )
-    if isinstance(scan.geometry, Geometry | NearField) and scan.pixel_size is not None:
+    if isinstance(scan.geometry, Geometry) and scan.pixel_size is not None:
         depth = scan.pixel_size[0] * scan.pixel_size[1] / scan.geometry.wavelength
         effects.append(
             Effect(

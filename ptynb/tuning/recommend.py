@@ -54,7 +54,7 @@ SIGNIFICANCE = 3.0
 """Factor between the gain of an effect in χ² and that of as many parameters without meaning."""
 FEW_COUNTS = 2.0
 """Counts per pixel below which the likelihood of counts is used."""
-UPDATES = 8
+UPDATES = 12
 """Smallest number of updates in an epoch."""
 END_FACTOR = 0.05
 """Learning rates at the end of a run, relative to those at its beginning."""

@@ -77,13 +77,13 @@ def test_the_likelihood_of_counts_is_used_where_there_are_few() -> None:
     assert (found.settings.loss, found.settings.optimiser) == ("poisson", "lbfgs")
 
 
-def test_a_near_field_scan_has_no_descan_and_one_without_geometry_no_slices() -> None:
+def test_a_near_field_scan_has_neither_descan_nor_slices_and_one_without_geometry_no_slices() -> None:
     def names(scan: Scan) -> set[str]:
         return {effect.name for effect in effects_of(scan)}
 
     far, near = SCANS["far field"](), SCANS["near field"]()
     plain = pt.Scan.from_arrays(np.ones((4, 16, 16)), [[0, 0], [0, 3], [3, 0], [3, 3]])
-    assert names(far) - names(near) == {"descan"}
+    assert names(far) - names(near) == {"descan", "several slices"}
     assert names(far) - names(plain) == {"several slices"}
 
 
