@@ -43,14 +43,14 @@ def test_positions_intensities_and_background_of_a_near_field_scan_are_found() -
     assert chosen_parts(found) == {"positions", "pattern_intensities", "background"}
     before, after = errors(scan, found)
     assert after < before / 3
-    assert [stage.epochs for stage in found.recipe.stages] == [18, 42]
+    assert [stage.epochs for stage in found.recipe.stages] == [6, 54]
     assert found.recipe.stages[1].settings.keys() == {"positions", "pattern_intensities", "background"}
     assert any(line.startswith("Together with wrong positions") for line in lines)
     # A reason for every setting that differs from the defaults, and trials for every reason with a loss.
     assert {choice.name for choice in found.choices} > {"batch", "positions.learning_rate", "background.learning_rate"}
     assert all(choice.reason for choice in found.choices)
     assert sum(trial.chosen for trial in found.trials) == 4
-    assert found.settings.positions.start_epoch == 19
+    assert found.settings.positions.start_epoch == 7
     assert found.settings.positions.learning_rate == found.recipe.stages[1].settings["positions"]["learning_rate"]
 
 
