@@ -11,18 +11,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text cells with column heads, and an optional caption."""
+    """Rows of text cells with column heads, and an optional caption. left: columns that are aligned to the left."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
+    left: tuple[int, ...] = (0,)
 
     def text(self) -> str:
-        """Return aligned columns of text, all but the first to the right."""
+        """Return aligned columns of text."""
         widths = [max(len(cell) for cell in column) for column in zip(self.heads, *self.rows, strict=True)]
         lines = [
             "  ".join(
-                cell.ljust(width) if column == 0 else cell.rjust(width)
+                cell.ljust(width) if column in self.left else cell.rjust(width)
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
             for row in (self.heads, *self.rows)
@@ -32,16 +33,19 @@ class Table:
     def html(self) -> str:
         """Return an HTML table with escaped cells."""
         head = "".join(
-            f'<th style="{_side(column)}">{html.escape(cell)}</th>' for column, cell in enumerate(self.heads)
+            f'<th style="{self._side(column)}">{html.escape(cell)}</th>' for column, cell in enumerate(self.heads)
         )
         rows = (
-            "".join(f'<td style="{_side(column)}">{html.escape(cell)}</td>' for column, cell in enumerate(row))
+            "".join(f'<td style="{self._side(column)}">{html.escape(cell)}</td>' for column, cell in enumerate(row))
             for row in self.rows
         )
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         lines = self.caption.splitlines()
         caption = "".join(f'<p style="margin:4px 0;text-align:left">{html.escape(line)}</p>' for line in lines)
         return f"{caption}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _side(self, column: int) -> str:
+        return "text-align:left" if column in self.left else "text-align:right"
 
 
 class Tabular(ABC):
@@ -79,7 +83,3 @@ def duration(seconds: float) -> str:
         if seconds >= 0.9995 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
-
-
-def _side(column: int) -> str:
-    return "text-align:left" if column == 0 else "text-align:right"

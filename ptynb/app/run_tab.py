@@ -11,6 +11,7 @@ import ipywidgets
 
 from ptynb.app.session_state import Desk
 from ptynb.cluster.cluster import Cluster
+from ptynb.cluster.devices import plan_for
 from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
@@ -37,7 +38,7 @@ class RunTab(Whole):
         self._started: Cluster | None = None
         self._started_with: tuple[int, str] | None = None
         self._engines = ipywidgets.BoundedIntText(
-            len(desk.cluster) if desk.cluster is not None else 2, min=0, max=64, description="Engines",
+            len(desk.cluster) if desk.cluster is not None else _default_engines(), min=0, max=64, description="Engines",
             tooltip="Number of engines; 0: runs in the process of the notebook",
             disabled=desk.cluster is not None, layout=ipywidgets.Layout(width="170px"),
         )  # fmt: skip
@@ -223,6 +224,14 @@ class RunTab(Whole):
 
     def _say(self, text: str) -> None:
         put(self._saved, f'<span role="status">{html.escape(text)}</span>')
+
+
+def _default_engines() -> int:
+    """Return the number of engines of `Cluster()`; 1 if it would fail, which a new run reports."""
+    try:
+        return len(plan_for(None, "auto").engines)
+    except ClusterError:
+        return 1
 
 
 def _is_active(recon: Reconstruction) -> bool:

@@ -115,7 +115,7 @@ class Recommendation(Tabular):
             f"Recommended for {self.scan}: {self.recipe.epochs} epochs in {len(self.recipe.stages)} stages, from "
             f"{len(self.trials)} trials with {self.patterns} patterns in {duration(self.seconds)}"
         )
-        return Table(("setting", "value", "reason"), rows, "\n".join([f"{caption}.", *self.notes]))
+        return Table(("setting", "value", "reason"), rows, "\n".join([f"{caption}.", *self.notes]), left=(0, 2))
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain values for JSON, with the recipe as in files.
