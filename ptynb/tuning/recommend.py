@@ -403,7 +403,9 @@ class _Search:
         changes: dict[str, Any] = {}
         for _, one in chosen:
             changes = merge(changes, one)
-        stop = {"patience": max(5, self._epochs // 10), "tolerance": LEAST_PROGRESS}
+        # Before that, large steps may hold the loss up, which the decreasing ones of the schedule lower again.
+        least = round(0.8 * self._epochs)
+        stop = {"patience": max(5, self._epochs // 10), "tolerance": LEAST_PROGRESS, "min_epochs": least}
         settings = merge(base, {**_schedule(self._epochs), "stop": stop})
         if not changes:
             stages = [Stage(epochs=self._epochs, reason="No effect beside object and probe was found in the data.")]
