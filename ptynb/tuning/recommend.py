@@ -379,6 +379,8 @@ class _Search:
             index = first + candidates.index(best)
             self._trials[index] = replace(self._trials[index], chosen=True)
             reason = f"{best.effect.reason}: loss {best_loss:.3g} instead of {loss:.3g} in {epochs} epochs{with_names}"
+            if "object" in best.changes:
+                self._choices = [choice for choice in self._choices if not choice.name.startswith("object.learning_r")]
             for name, value in flat(best.changes):
                 self._choose(name, value if isinstance(value, str) else f"{value:g}", reason)
             candidates = _next_candidates(candidates, [outcome.loss for outcome in outcomes], loss, best.effect)
@@ -412,10 +414,9 @@ class _Search:
             return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=tuple(stages))
         first = max(2, round(FIRST_STAGE * self._epochs))
         # The structure of the model is that of the last stage from the beginning; only rates change.
-        rates = {name: {"learning_rate": part["learning_rate"]} for name, part in changes.items() if _has_rate(part)}
-        structure = {
-            name: {**part, "learning_rate": 0.0} if _has_rate(part) else part for name, part in changes.items()
-        }
+        later = {name: part for name, part in changes.items() if _begins_later(name, part)}
+        rates = {name: {"learning_rate": part["learning_rate"]} for name, part in later.items()}
+        structure = {name: {**part, "learning_rate": 0.0} if name in later else part for name, part in changes.items()}
         settings = merge(settings, structure)
         names = ", ".join(effect.name for effect, _ in chosen)
         stages = [Stage(epochs=first, reason="Object and probe first: other parts move wrongly before they fit.")]
@@ -449,8 +450,9 @@ def _next_candidates(
     return [candidate for _, candidate in best.values()]
 
 
-def _has_rate(part: Any) -> bool:
-    return isinstance(part, Mapping) and "learning_rate" in part
+def _begins_later(name: str, part: Any) -> bool:
+    """Whether a part is optimised from the second stage on."""
+    return name not in ("object", "probe") and isinstance(part, Mapping) and "learning_rate" in part
 
 
 def _with_rate(base: dict[str, Any], rate: float) -> dict[str, Any]:
