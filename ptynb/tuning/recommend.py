@@ -122,11 +122,11 @@ class _Engines:
             if "FloatingPointError" not in str(error) and "not finite" not in str(error):
                 raise
             return _Outcome(math.inf, time.monotonic() - started, note="diverged")
-        found = scan
-        if result is not None:
-            object = result.object if result.object.ndim < 4 else result.object[0]
-            found = replace(scan, object=object, probe=result.probe, positions=result.positions, ground_truth=None)
-        return _Outcome(loss, time.monotonic() - started, found if keep else None)
+        if result is None:
+            return _Outcome(loss, time.monotonic() - started)
+        object = result.object if result.object.ndim < 4 else result.object[0]
+        warm = replace(scan, object=object, probe=result.probe, positions=result.positions, ground_truth=None)
+        return _Outcome(loss, time.monotonic() - started, warm)
 
 
 def recommend(
@@ -262,8 +262,8 @@ class _Search:
         part = self._middle(scan, max(LEAST_PATTERNS, len(scan) // 16)) if len(scan) > 16 * LEAST_PATTERNS else scan
         settings = Settings(**base)
         self._engines.run(part, [(settings, 1)])  # compiles and reads
-        one, three = (self._engines.run(part, [(settings, number)])[0].seconds for number in (1, 5))
-        epoch = max(1e-4, (three - one) / 4) * len(scan) / len(part)
+        one, five = (self._engines.run(part, [(settings, number)])[0].seconds for number in (1, 5))
+        epoch = max(1e-4, (five - one) / 4) * len(scan) / len(part)
         # On a cluster as many trials run at once as an epoch of one trial takes longer on its one engine.
         fraction = self._seconds / (PLANNED_EPOCHS * epoch)
         wanted = max(LEAST_PATTERNS, round(len(scan) * fraction))
@@ -339,7 +339,6 @@ class _Search:
         sizes = Sizes(len(scan), math.prod(scan.pattern_shape), math.prod(_object_shape(scan)))
         # χ² of the amplitude loss; twice the negative logarithm of the likelihood for the Poisson loss.
         unit = (2 if base.get("loss") == "poisson" else 4) * counts * len(scan)
-
         pixels = sizes.patterns * sizes.window
 
         def significance(candidate: Candidate, before: float, after: float) -> float:
