@@ -91,14 +91,14 @@ def install() -> None:
 
 COMPILE = """
 import ptynb as pt
-from tests.cases import CASES, a_scan
+from tests.cases import ALGORITHMS, CASES, a_scan
 for modes in (1, 2):
     scan, settings = pt.simulate(9, window=16, seed=0), pt.Settings(probe=pt.Probe(modes=modes))
     with pt.Reconstruction(scan, settings, device="cpu") as recon:
         list(recon.run(1))
 for name in ("plain", "everything", "lsqml, everything"):
     for precision in ("single", "double"):
-        kind, settings, _ = CASES[name]
+        kind, settings, _ = {**CASES, **ALGORITHMS}[name]
         with pt.Reconstruction(a_scan(kind=kind), settings.replace(precision=precision), device="cpu") as recon:
             list(recon.run(1))
 """
