@@ -6,21 +6,26 @@ at LLVM's intermediate code, which their callers include: this takes a third les
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import functools
+import gc
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numba
 from numba._dynfunc import make_function
+from numba.core.caching import FunctionCache
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 
 REORDER = {"reassoc", "contract", "nsz"}
 """Fast-math flags that allow vectorised sums and products; NaN is still detected."""
+LOCK_SECONDS = 120.0
+"""Longest time for which another process may compile one function [s]; then both do."""
 _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 _VERSION = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()[:12]
 
@@ -30,7 +35,16 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": REORDER, "error_model": "
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a loop that releases Python's global lock (GIL); cached on disk if a folder is writable."""
-    return _kept(functools.partial(numba.njit, **_OPTIONS), function)
+    lock = _lock_of(function)
+    dispatcher = numba.njit(**_OPTIONS, cache=lock is not None)(function)
+    compile_for = dispatcher.compile
+
+    def compile_once(signature: Any) -> Any:
+        with _compiling(lock):
+            return compile_for(signature)
+
+    dispatcher.compile = compile_once
+    return dispatcher
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -40,18 +54,44 @@ def inner(function: Callable[..., Any]) -> Any:
 
 def callback(signature: Any, function: Callable[..., Any]) -> int:
     """Return the address of a function, compiled so that loops can call it; cached on disk like loops."""
-    address: int = _kept(functools.partial(numba.cfunc, signature), function).address
-    return address
+    lock = _lock_of(function)
+    with _compiling(lock):
+        compiled_function: Any = numba.cfunc(signature, cache=lock is not None)(function)
+        return int(compiled_function.address)
 
 
-def _kept(compiler: Callable[..., Callable[[Any], Any]], function: Callable[..., Any]) -> Any:
+def _lock_of(function: Callable[..., Any]) -> filelock.BaseFileLock | None:
+    """Return the lock of the function's code in the cache; None if no folder for the cache is writable."""
     # numba recompiles a loop if its own file changes, but not if files with the loops that it calls change: the name in
     # the cache contains a hash of all of them.
     function.__qualname__ += f"_{_VERSION}"
     try:
-        return compiler(cache=True)(function)
-    except RuntimeError:  # neither the folder of the file nor the user's cache folder is writable
-        return compiler()(function)
+        cache = FunctionCache(function)
+    except RuntimeError:
+        return None
+    return filelock.FileLock(Path(cache.cache_path) / f"{cache._impl.filename_base}.lock")
+
+
+@contextlib.contextmanager
+def _compiling(lock: filelock.BaseFileLock | None) -> Iterator[None]:
+    """Load code from the cache or compile it, while no other process compiles the same function.
+
+    Otherwise each rank on a host would compile all loops at the same time; and if two write to the cache at the same
+    time, the code for one type may be stored under the name of another. Without the garbage collector: numba creates
+    many objects, and each collection would pass over all that torch keeps, an eighth of the time for all loops of an
+    update.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with contextlib.ExitStack() as held:
+            if lock is not None:
+                with contextlib.suppress(OSError, NotImplementedError):  # no locks on this file system, or a timeout
+                    held.enter_context(lock.acquire(timeout=LOCK_SECONDS))
+            yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
