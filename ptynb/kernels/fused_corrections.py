@@ -24,7 +24,7 @@ from ptynb.kernels.thread_pool import in_shares, part
 LOSS, PRODUCT, POWER = range(3)
 
 
-class Found(NamedTuple):
+class CorrectionResults(NamedTuple):
     """Results for each pattern, and sums of each share.
 
     changes: χ behind each slice (slice, pattern, mode, y, x). roots: √w (pattern,). numbers: loss, Re Σ ψ* χ and Σ |Ψ|²
@@ -74,7 +74,7 @@ class CompiledCorrections:
         lit = detection.background is not None
         # One array for the sums of each share, whether they are shared or not.
         totals = moving.totals if self._move.shared else empty((shares, modes, *plane), moving.moved)
-        self._found = found = Found(
+        self._found = found = CorrectionResults(
             changes,
             nothing if detection.weights is None else np.sqrt(array(detection.weights)),
             np.empty((patterns, 3)),
@@ -144,7 +144,7 @@ def _correct(
     crossing: Crossing,
     near: Near | None,
     seen: Seen,
-    found: Found,
+    found: CorrectionResults,
     scratch: Any,
     totals: Any,
     intensity: Any,
@@ -260,7 +260,14 @@ def _sum_shares(totals: Any, out: Any, share: int, shares: int) -> None:
 
 @in_shares
 def _multiply(
-    step: Moving, crossing: Crossing, found: Found, object_step: Any, scratch: Any, out: Any, share: int, shares: int
+    step: Moving,
+    crossing: Crossing,
+    found: CorrectionResults,
+    object_step: Any,
+    scratch: Any,
+    out: Any,
+    share: int,
+    shares: int,
 ) -> None:
     """out (pattern, 5) = xx, xy, yy, χx, χy. step: `Moving` of the probe's step."""
     x, y = scratch[2 * share : 2 * share + 1], scratch[2 * share + 1 : 2 * share + 2]

@@ -119,7 +119,7 @@ class _Engines:
         except SettingsError as error:
             return _Outcome(math.inf, time.monotonic() - started, note=str(error))
         except ReconstructionError as error:
-            if "FloatingPointError" not in str(error) and "not finite" not in str(error):
+            if error.code not in ("reconstruction.not-finite", "array.not-finite"):
                 raise
             return _Outcome(math.inf, time.monotonic() - started, note="diverged")
         if result is None:

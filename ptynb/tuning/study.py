@@ -25,6 +25,7 @@ from ptynb.exceptions import (
     ClusterStoppedError,
     EnginesBusyError,
     FileError,
+    PtynbError,
     ReconstructionError,
     SettingsError,
 )
@@ -390,7 +391,8 @@ class Study:
                     )
                 )
             # Divergence depends on the values, so the sampler has to learn from it.
-            state: TrialState = "stopped" if stopped else "pruned" if "FloatingPointError" in str(error) else "failed"
+            diverged = isinstance(error, PtynbError) and error.code == "reconstruction.not-finite"
+            state: TrialState = "stopped" if stopped else "pruned" if diverged else "failed"
             record = dataclasses.replace(record, state=state, reason=str(error) or repr(error))
         seconds = time.monotonic() - started
         with self._changed:

@@ -13,7 +13,7 @@ from ptynb.cli.main import main
 from ptynb.data.scan import Scan
 from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
-from ptynb.tuning.recommend import LEAST_PATTERNS
+from ptynb.tuning.recommend import LEAST_PATTERNS, _Engines
 from tests.raising import raises
 from tests.tuning.recommend_scans import SCANS, error
 
@@ -85,6 +85,13 @@ def test_a_near_field_scan_has_neither_descan_nor_slices_and_one_without_geometr
     plain = pt.Scan.from_arrays(np.ones((4, 16, 16)), [[0, 0], [0, 3], [3, 0], [3, 3]])
     assert names(far) - names(near) == {"descan", "several slices"}
     assert names(far) - names(plain) == {"several slices"}
+
+
+def test_a_trial_that_diverges_loses_against_all_others() -> None:
+    rates = {"object": {"learning_rate": 10}, "probe": {"learning_rate": 10}}
+    diverging = pt.Settings(optimiser="sgd", momentum=0.95, **rates)
+    outcomes = _Engines(None, "cpu").run(SCANS["far field"](), [(diverging, 10), (pt.Settings(), 1)])
+    assert [(outcome.note, np.isfinite(outcome.loss)) for outcome in outcomes] == [("diverged", False), ("", True)]
 
 
 def test_epochs_and_seconds_out_of_range_are_refused() -> None:
