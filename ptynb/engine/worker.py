@@ -408,14 +408,14 @@ class Worker:
                 found = stages.state_of_next(loop, plan, scan, self._target)
                 self._answer_requests()
                 self._between, self._state, self._loop = loop.record(), "loading", None
-                before = stages.Before.of(loop)
+                previous = stages.PreviousStage.of(loop)
                 loop.disconnect()
                 del loop
                 gc.collect()
                 state = checkpoint_loading.shared(found, group)
                 assert state is not None, "rank 0 has it"
                 del found
-                self._loop = stages.loop_of_next(state, before, plan, scan, group, self._extensions)
+                self._loop = stages.loop_of_next(state, previous, plan, scan, group, self._extensions)
                 del state
                 self._area = self._loop.area
                 self._between, self._state = None, "running"
