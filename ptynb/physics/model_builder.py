@@ -122,12 +122,6 @@ def _check_combination(scan: Scan, settings: Settings, window: tuple[int, int]) 
     combination = scan.combination
     if combination is None:
         return
-    if combination.share == "object" and settings.optimiser in BY_EXIT_WAVES:
-        raise ScanError(
-            f"optimiser is '{settings.optimiser}', which updates one probe, and each of the "
-            f"{len(combination.scans)} scans that share the object has its own; use 'adam'.",
-            code="scan.combined",
-        )
     needed = smallest_gap(settings, scan.pattern_shape)
     if combination.share == "probe" and combination.gap < needed:
         raise ScanError(
