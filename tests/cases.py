@@ -181,6 +181,11 @@ ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
         Settings(optimiser="lsqml", probe=MODES, positions=Positions(learning_rate=0.5), batch=8),
         12,
     ),
+    "lsqml, shared object": (
+        "shared object",
+        Settings(optimiser="lsqml", probe=MODES, positions=Positions(learning_rate=0.5), opr=OPR(modes=1), batch=8),
+        20,
+    ),
     "lbfgs": ("far", Settings(optimiser="lbfgs", probe=MODES, batch=8), 15),
     "lbfgs, term": (
         "masked",
@@ -195,6 +200,7 @@ ALGORITHMS: dict[str, tuple[str, Settings, int]] = {
     ),
     "dm": ("far", Settings(optimiser="dm", probe=MODES, batch=8), 10),
     "raar": ("masked", Settings(optimiser="raar", probe=MODES, batch=8), 10),
+    "dm, shared object": ("shared object", Settings(optimiser="dm", probe=MODES, batch=8), 10),
     **{
         f"{name}, everything": ("masked", everything_by(name).replace(batch=8), 2 if name == "lbfgs" else 10)
         for name in EVERYTHING_BY

@@ -31,7 +31,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of all ways to run."""
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="run file, or settings as YAML")
-    parser.add_argument("--scan", type=Path, metavar="FILE", help="file with a scan")
+    parser.add_argument(
+        "--scan", type=Path, action="append", metavar="FILE", help="file with a scan; given again: with another scan"
+    )
+    parser.add_argument("--share", choices=["probe", "object"], help="what several scans have in common")
     parser.add_argument("--epochs", type=int, metavar="N", help="total number of epochs")
     parser.add_argument("--result", type=Path, metavar="FILE", help="file for the result")
     parser.add_argument(
@@ -61,7 +64,12 @@ def plan_of(chosen: argparse.Namespace) -> RunFile:
             "FILE is missing; expected a run file (ptynb run --example prints one).",
             code="argument.missing",
         )
-    options: dict[str, Any] = {"scan": chosen.scan, "epochs": chosen.epochs, "result": chosen.result}
+    options: dict[str, Any] = {
+        "scan": chosen.scan,
+        "share": chosen.share,
+        "epochs": chosen.epochs,
+        "result": chosen.result,
+    }
     options["start"] = chosen.start
     options["load"] = load_options_of(chosen, Path.cwd())
     options["on_failure"] = chosen.on_failure
@@ -101,6 +109,7 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
     words = [str(chosen.file)]
     for name in (
         "scan",
+        "share",
         "epochs",
         "result",
         "start",
@@ -113,8 +122,8 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
         "engines",
     ):
         value = getattr(chosen, name, None)
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        for one in [] if value is None else value if isinstance(value, list) else [value]:
+            words += [f"--{name.replace('_', '-')}", str(one)]
     trust = ["--trust"] if chosen.trust else []
     return f"{command} {shlex.join([*words, *load_options_as_text(chosen), *trust])} --resume"
 
@@ -169,7 +178,13 @@ def _reproduce(chosen: argparse.Namespace) -> int:
             code="argument.conflict",
         )
     then = load_result(chosen.file).machines
-    scan = None if chosen.scan is None else load(chosen.scan)
+    if chosen.scan is not None and len(chosen.scan) > 1:
+        raise SettingsError(
+            f"--scan is given {len(chosen.scan)} times, and --reproduce takes one scan in place of the recorded one; "
+            "use ptynb.reproduce(path, ptynb.preparation.combine(scans, share=...)).",
+            code="argument.conflict",
+        )
+    scan = None if chosen.scan is None else load(chosen.scan[0])
     if chosen.cluster not in (None, "none", "local"):
         raise SettingsError(
             f"--reproduce does not support --cluster {chosen.cluster}; use ptynb.reproduce(path, cluster=...).",
@@ -189,5 +204,5 @@ def _reproduce(chosen: argparse.Namespace) -> int:
     return 0
 
 
-NOT_REPRODUCED = ("epochs", "keep", "pictures", "on_failure", "resume", "trust")
+NOT_REPRODUCED = ("share", "epochs", "keep", "pictures", "on_failure", "resume", "trust")
 """Options that a result has already, or that have no effect with --reproduce."""

@@ -58,6 +58,9 @@ class Result(RunRecord):
     r_factor : float
         Amplitude R-factor sum |sqrt(I) - sqrt(model)| / sum sqrt(I) of the final state over all patterns; NaN: not
         measured.
+    scan_r_factors : tuple of float, optional
+        The same over the patterns of each of several scans that were reconstructed together; None: one scan, or not
+        measured.
     pixel_size : tuple of float, optional
         (y, x) of an object pixel [m]; None if the geometry is unknown.
     parameters : dict of ndarray, optional
@@ -86,6 +89,7 @@ class Result(RunRecord):
     origin: tuple[int, int] = field(metadata=at("object@origin"))
     _: KW_ONLY
     r_factor: float = field(metadata=at("@r_factor"))
+    scan_r_factors: tuple[float, ...] | None = None
     pixel_size: tuple[float, float] | None = field(default=None, metadata=at("object@pixel_size"))
     parameters: dict[str, Array] = field(default_factory=dict, metadata=at("optimised"))
     initial_settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_start", required=True))
@@ -115,8 +119,9 @@ class Result(RunRecord):
         """Return a result for each of the scans that the reconstructed one is made of.
 
         Scans with a common probe have the part of the object that they show, those with a common object their own
-        probe modes and the whole object. Positions and other values of each pattern are those of the scan. R-factors
-        are NaN: the reconstruction measured that of all scans together.
+        probe modes and the whole object. Positions and other values of each pattern are those of the scan, and so is
+        the R-factor of the final state; NaN if it was not measured (files of earlier versions). `losses`, and
+        `r_factors` that were measured during the run, are of all scans together; parts have none of the latter.
 
         Returns
         -------
@@ -201,7 +206,8 @@ def _of_scan(result: Result, number: int) -> Result:
         positions=result.positions[rows] - corner,
         origin=(int(origin[0]), int(origin[1])),
         parameters=own,
-        r_factor=float("nan"),
+        r_factor=result.scan_r_factors[number] if result.scan_r_factors else float("nan"),
+        scan_r_factors=None,
         r_factors=(),
         scan=dataclasses.replace(scans[number], combination=place),
         metadata={**result.metadata, "scan": scans[number].name},

@@ -79,6 +79,8 @@ class Loop:
         self._coarseness = max(a / b for a, b in zip(scan.pattern_shape, whole.pattern_shape, strict=True))
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
+        self.spans = scan.spans
+        """The patterns of each scan that this one is made of."""
         self.shard = EnginePatterns(
             scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage
         )
@@ -426,18 +428,26 @@ class Loop:
             )
 
     @torch.no_grad()
-    def r_factor(self) -> float:
-        """Return the amplitude R-factor Σ |√I - √M| / Σ √I of the present state over all patterns of all engines."""
+    def r_factor(self) -> tuple[float, tuple[float, ...] | None]:
+        """Return the amplitude R-factor Σ |√I - √M| / Σ √I of the present state, over all patterns of all engines.
+
+        Also return that of each scan, if this one is made of several; else None.
+        """
         buffers.forget()  # the buffers of updates have another size
-        sums = torch.zeros(2, dtype=torch.float64, device=self.group.device)
+        sums = torch.zeros((2, len(self.spans)), dtype=torch.float64, device=self.group.device)
         size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.gradient_accumulation))
         with torch_alone(self.model.compiled):
             for patterns in self.shard.portions(size):
                 batch = self.shard.batch(patterns, size)
-                sums[0] += amplitude_residual(self.model.intensities(batch), batch.counts, self.model.mask)
-                sums[1] += batch.counts.sqrt().sum(dtype=torch.float64)
-        residual, total = self.group.sum(sums).tolist()
-        return residual / total
+                modelled, measured = self.model.intensities(batch), batch.counts
+                for number, span in enumerate(self.spans):
+                    inside = torch.from_numpy((patterns >= span.start) & (patterns < span.stop))
+                    own = slice(None) if len(self.spans) == 1 else inside.to(measured.device)  # a slice copies nothing
+                    sums[0, number] += amplitude_residual(modelled[own], measured[own], self.model.mask)
+                    sums[1, number] += measured[own].sqrt().sum(dtype=torch.float64)
+        sums = self.group.sum(sums)
+        residual, total = sums.sum(1).tolist()
+        return residual / total, tuple((sums[0] / sums[1]).tolist()) if len(self.spans) > 1 else None
 
     @torch.no_grad()
     def arrays(self) -> dict[str, Tensor]:

@@ -22,15 +22,15 @@ from ptynb.settings.recipe import StagePlan
 
 
 @dataclasses.dataclass(frozen=True)
-class Before:
-    """What the loop of a stage takes over from the one before, besides the state: window, mean count, agreed epoch."""
+class PreviousStage:
+    """What the loop of a stage takes over from the previous one, besides the state."""
 
     pattern_size: tuple[int, int] | None
     mean_count: float
     agreed: int
 
     @classmethod
-    def of(cls, loop: Loop) -> Before:
+    def of(cls, loop: Loop) -> PreviousStage:
         """Return it for a loop."""
         return cls(loop.pattern_size, loop.mean_count, loop.agreed)
 
@@ -72,7 +72,7 @@ def state_of_next(loop: Loop, plan: StagePlan, scan: Scan, target: int) -> Recon
 
 def loop_of_next(
     state: ReconstructionState,
-    before: Before,
+    previous: PreviousStage,
     plan: StagePlan,
     scan: Scan,
     group: Group,
@@ -84,11 +84,11 @@ def loop_of_next(
     """
     begun = Settings(**state.begun)
     loop = Loop(scan, begun, group, extensions, plan)
-    if loop.pattern_size != before.pattern_size:
-        windows = in_window(scan, before.pattern_size), in_window(scan, loop.pattern_size)
-        state = resampled_state(state, windows, begun, (before.mean_count, loop.mean_count))
+    if loop.pattern_size != previous.pattern_size:
+        windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)
+        state = resampled_state(state, windows, begun, (previous.mean_count, loop.mean_count))
     loop.restore(dataclasses.replace(state, scan=loop.scan))
-    loop.agreed = before.agreed
+    loop.agreed = previous.agreed
     return loop
 
 

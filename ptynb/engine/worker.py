@@ -295,7 +295,7 @@ class Worker:
         """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
         if self._state == "failed" and loop is not None:
-            data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan")))
+            data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan"), None))
             return data
         return self._result
 
@@ -408,14 +408,14 @@ class Worker:
                 found = stages.state_of_next(loop, plan, scan, self._target)
                 self._answer_requests()
                 self._between, self._state, self._loop = loop.record(), "loading", None
-                before = stages.Before.of(loop)
+                previous = stages.PreviousStage.of(loop)
                 loop.disconnect()
                 del loop
                 gc.collect()
                 state = checkpoint_loading.shared(found, group)
                 assert state is not None, "rank 0 has it"
                 del found
-                self._loop = stages.loop_of_next(state, before, plan, scan, group, self._extensions)
+                self._loop = stages.loop_of_next(state, previous, plan, scan, group, self._extensions)
                 del state
                 self._area = self._loop.area
                 self._between, self._state = None, "running"
@@ -492,9 +492,9 @@ class Worker:
             case "settings":
                 self._change(loop, command.value)
             case "evaluate":
-                r_factor = self._measure(loop)
+                r_factors = self._measure(loop)
                 if self._membership.rank == 0:
-                    self._result = _present_result(loop, r_factor)
+                    self._result = _present_result(loop, *r_factors)
             case "measure":
                 self._measure_every = command.value
             case "annotate":
@@ -526,13 +526,13 @@ class Worker:
         if self._writer is not None and self._writer.checkpoint is not None and self._state != "running":
             self.command(Command("checkpoint"))  # set on rank 0 only
 
-    def _measure(self, loop: Loop) -> float:
-        """Measure the R-factor, on all ranks; its time is not counted in an epoch."""
-        r_factor = loop.r_factor()
+    def _measure(self, loop: Loop) -> tuple[float, tuple[float, ...] | None]:
+        """Measure the R-factor, and that of each scan, on all ranks; its time is not counted in an epoch."""
+        r_factor, of_scans = loop.r_factor()
         if loop.update == 0 and (not loop.r_factors or loop.r_factors[-1][0] < loop.epoch):
             loop.r_factors.append((loop.epoch, r_factor))
         loop.hold()
-        return r_factor
+        return r_factor, of_scans
 
     # Checkpoints
 
@@ -608,7 +608,7 @@ def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
 
-def _present_result(loop: Loop, r_factor: float) -> Result:
+def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | None) -> Result:
     arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.arrays().items()}
     optimised = {name: tensor.numpy() for name, tensor in loop.parameters().items()}
     return Result(
@@ -618,6 +618,7 @@ def _present_result(loop: Loop, r_factor: float) -> Result:
         parameters=optimised,
         origin=loop.frame.origin,
         r_factor=r_factor,
+        scan_r_factors=of_scans,
         scan=ScanIdentity(counts=loop.scan["counts"]),
         machines=Machines(frames=loop.shard.place, threads=count()),
     )

@@ -27,6 +27,8 @@ motion of both together, which no pattern shows. The steps of c and V are those 
 is a Gauss-Newton step; where J of all N patterns determine a quantity of all, a whole step would follow their noise.
 The subpixel shift is left out of M, whose size matters only for the length of a step, not out of U.
 
+Where scans share an object, ΔP_m, the sum of b_j and J are those of the patterns of each probe; V is common to them.
+
 `momentum` accelerates object and probe from epoch to epoch: with u the change in an epoch, v = momentum v + u, and
 O += v from where the epoch began. Where v and u point apart, v begins anew from u: O'Donoghue and Candès, Found.
 Comput. Math. 15, 715 (2015).
@@ -36,7 +38,7 @@ Every sum over j is one over all engines, so the result does not depend on their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import final
 
 import numpy as np
@@ -64,6 +66,8 @@ class LeastSquares(Algorithm):
         super().__init__(problem)
         self._parts = parts_of(problem)
         self._momentum = _Momentum(problem)
+        of_pattern = problem.model.probe.of_pattern
+        self._probe_of_pattern = None if of_pattern is None else of_pattern.cpu().numpy()
 
     @property
     def updates(self) -> int:
@@ -88,7 +92,8 @@ class LeastSquares(Algorithm):
         with torch_alone(problem.model.compiled):
             if update == 0:
                 self._momentum.begin_epoch()
-            loss = self._step(problem.shard.batch(own, len(members)), members, np.isin(members, own), rates)
+            batches = [problem.shard.batch(one, len(members)) for one in self._by_probe(own)]
+            loss = self._step(batches, members, rates)
             if update == self.updates - 1:
                 self._momentum.end_epoch(rates)
         return loss
@@ -123,60 +128,94 @@ class LeastSquares(Algorithm):
         assert isinstance(steps, PositionSteps)
         return steps
 
-    def _step(
-        self, batch: Batch, members: NDArray[np.int64], is_own: NDArray[np.bool_], rates: Mapping[str, float]
-    ) -> Tensor:
+    def _by_probe(self, patterns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return those of these patterns that each of the probes illuminates, in their order."""
+        if self._probe_of_pattern is None:
+            return [patterns]
+        numbers = self._probe_of_pattern[patterns]
+        return [patterns[numbers == number] for number in range(self.problem.model.probe.count)]
+
+    def _step(self, batches: Sequence[Batch], members: NDArray[np.int64], rates: Mapping[str, float]) -> Tensor:
         """Make the step of a batch, and return the sum of this engine's losses.
 
-        members: patterns of the batch on all engines; is_own: which of them are in `batch`, in its order.
+        batches: this engine's patterns, those of each probe. members: patterns of the batch on all engines.
         """
         problem, model = self.problem, self.problem.model
-        found = None
-        if len(batch):
-            further = {"shifts": "positions" in rates, "first": "variations" in rates}
-            found = corrections(model.illumination(batch), model.detection(batch), **further)
+        further = {"shifts": "positions" in rates, "first": "variations" in rates}
+        found = [
+            corrections(model.illumination(batch), model.detection(batch), **further) if len(batch) else None
+            for batch in batches
+        ]
         moving = {name: part for name, part in self._parts.items() if name in rates}
         messages = [*self._sums(found)]
         for part in moving.values():
             values = model.probe.parts.new_zeros((len(members), part.width))
-            if found is not None:
-                values[torch.from_numpy(is_own)] = part.values(found, batch).to(values)
-            messages += [values, part.sums(found, batch)]
+            for one, batch in zip(found, batches, strict=True):
+                if one is not None:
+                    rows = torch.from_numpy(np.isin(members, batch.patterns.cpu().numpy()))
+                    values[rows] = part.values(one, batch).to(values)
+            sums = [part.sums(one, batch) for one, batch in zip(found, batches, strict=True)]
+            messages += [values, total(sums)]
         of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
 
-        power = power + DAMPING * power.max()
         object_step = ("object" in rates) * of_object
         object_step /= illumination + DAMPING * illumination.amax((-2, -1), keepdim=True)
-        probe_step = ("probe" in rates) * of_probe / power
-        mean, total = self._lengths(found, object_step, probe_step, illumination)
-        if found is not None:
-            found.release()
+        # A probe none of whose patterns is in the batch has no power, and no step.
+        damped = power + (DAMPING * power.amax((-2, -1), keepdim=True)).clamp(min=torch.finfo(power.dtype).tiny)
+        probe_steps = ("probe" in rates) * of_probe / damped[:, None]
+        mean, lengths = self._lengths(found, object_step, probe_steps, illumination, members)
+        for one in found:
+            if one is not None:
+                one.release()
         patterns = torch.from_numpy(members).to(problem.group.device)
+        power = power.sum(0)
         for index, (name, part) in enumerate(moving.items()):
-            part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power)
+            part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power + DAMPING * power.max())
         if "object" in rates:
             model.object.set(model.object.values + (rates["object"] * mean * object_step)[None])
         if "probe" in rates:
-            model.probe.set(model.probe.values + rates["probe"] * total / len(members) * probe_step)
-        return illumination.new_zeros((), dtype=torch.float64) if found is None else found.loss
+            steps = rates["probe"] * lengths[:, None, None, None] * probe_steps
+            model.probe.set(model.probe.values + steps.flatten(0, 1))
+        losses = [illumination.new_zeros((), dtype=torch.float64) if one is None else one.loss for one in found]
+        return total(losses)
 
-    def _sums(self, found: Corrections | None) -> tuple[Tensor, ...]:
-        """Return this engine's sums for object and probe: numerator and power of each; 0 if it has no patterns."""
-        if found is not None:
-            return found.object, found.illumination, found.probe, found.power
+    def _sums(self, found: Sequence[Corrections | None]) -> tuple[Tensor, ...]:
+        """Return this engine's sums for object and probes (probe, mode, y, x): numerator and power of each."""
         object, probe = self.problem.model.object.values[0], self.problem.model.probe.values
-        return tuple(torch.zeros_like(one) for one in (object, object.real, probe, probe.real[0]))
+        own = [one for one in found if one is not None]
+        of_probes = torch.zeros_like(probe).unflatten(0, (len(found), -1))
+        powers = torch.zeros_like(of_probes[:, 0].real)
+        for number, one in enumerate(found):
+            if one is not None:
+                of_probes[number], powers[number] = one.probe, one.power
+        if not own:
+            return torch.zeros_like(object), torch.zeros_like(object.real), of_probes, powers
+        return total([one.object for one in own]), total([one.illumination for one in own]), of_probes, powers
 
     def _lengths(
-        self, found: Corrections | None, object_step: Tensor, probe_step: Tensor, illumination: Tensor
+        self,
+        found: Sequence[Corrections | None],
+        object_step: Tensor,
+        probe_steps: Tensor,
+        illumination: Tensor,
+        members: NDArray[np.int64],
     ) -> tuple[Tensor, Tensor]:
-        """Return Σ_jm a_j |A_k|² / Σ_jm |A_k|² (slice, y, x) and Σ_j b_j (), over all engines."""
-        weighted, total = torch.zeros_like(illumination), illumination.new_zeros(1)
-        if found is not None:
-            lengths = step_lengths(found.products(object_step, probe_step)).to(illumination)
-            weighted, total = found.weighted_illumination(lengths[:, 0]), lengths[:, 1].sum()[None]
-        weighted, total = over_engines(self.problem.group, weighted, total)
-        return weighted / illumination.clamp(min=1e-6 * illumination.max()), total[0]
+        """Return Σ_jm a_j |A_k|² / Σ_jm |A_k|² (slice, y, x) and Σ_j b_j / J of each probe, over all engines."""
+        weighted, of_probes = list[Tensor](), illumination.new_zeros(len(found))
+        for number, one in enumerate(found):
+            if one is not None:
+                lengths = step_lengths(one.products(object_step, probe_steps[number])).to(illumination)
+                weighted.append(one.weighted_illumination(lengths[:, 0]))
+                of_probes[number] = lengths[:, 1].sum()
+        own = total(weighted) if weighted else torch.zeros_like(illumination)
+        of_object, of_probes = over_engines(self.problem.group, own, of_probes)
+        counts = of_probes.new_tensor([max(len(one), 1) for one in self._by_probe(members)])
+        return of_object / illumination.clamp(min=1e-6 * illumination.max()), of_probes / counts
+
+
+def total(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the sum of at least one tensor; of one, itself."""
+    return sum(tensors[1:], tensors[0])
 
 
 def step_lengths(products: Tensor) -> Tensor:

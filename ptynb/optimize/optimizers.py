@@ -240,7 +240,9 @@ def divide_by_illumination(
     def divisor(illumination: Tensor) -> Tensor:
         largest = illumination.amax((-2, -1), keepdim=True)
         mixed = (1 - regularisation) * illumination + regularisation * largest
-        return (2 * unit * torch.maximum(mixed, 1e-6 * largest))[..., None]
+        # A probe none of whose patterns is in the batch has neither illumination nor gradient.
+        found = 2 * unit * torch.maximum(mixed, 1e-6 * largest)
+        return found.clamp(min=torch.finfo(found.dtype).tiny)[..., None]
 
     modes_of_each = len(model.probe.parts) // model.probe.count
 

@@ -51,8 +51,8 @@ class Projections(Algorithm):
         super().__init__(problem)
         self._beta = problem.settings.beta
         self._reflects = problem.settings.optimiser == "raar"
-        probe = problem.model.probe.values.detach()
-        self._waves = probe.new_empty((len(problem.own()), *probe.shape))
+        probe = problem.model.probe.values.detach().unflatten(0, (problem.model.probe.count, -1))
+        self._waves = probe.new_empty((len(problem.own()), *probe.shape[1:]))
         self._reset_waves()
         self._targets = torch.empty_like(self._waves) if self._reflects else self._waves
 
@@ -147,12 +147,19 @@ class Projections(Algorithm):
 
     def _update_probe(self) -> None:
         model = self.problem.model
-        probe = model.probe.values
-        numerator, denominator = torch.zeros_like(probe), torch.zeros_like(probe[0].real)
+        # (probe, mode, y, x): several scans of one object have a probe each.
+        probes = model.probe.values.unflatten(0, (model.probe.count, -1))
+        numerator, denominator = torch.zeros_like(probes), torch.zeros_like(probes[:, 0].real)
         for rows, batch in portions(self.problem):
             overlap, _, windows = self._project_overlap(batch)
             _, shifts = model.window_origins_and_shifts(batch)
-            sums = probe_sums(model, shifts, windows, self._targets[rows] - overlap)
-            numerator, denominator = numerator + sums[0], denominator + sums[1]
+            changes = self._targets[rows] - overlap
+            for number in range(len(probes)):
+                of_pattern = model.probe.of_pattern
+                own = slice(None) if of_pattern is None else of_pattern[batch.patterns] == number
+                sums = probe_sums(model, shifts[own], windows[own], changes[own])
+                numerator[number] += sums[0]
+                denominator[number] += sums[1]
         numerator, denominator = over_engines(self.problem.group, numerator, denominator)
-        model.probe.set(probe + numerator / (denominator + INERTIA * denominator.max()))
+        damped = denominator + INERTIA * denominator.amax((-2, -1), keepdim=True)
+        model.probe.set((probes + numerator / damped[:, None]).flatten(0, 1))

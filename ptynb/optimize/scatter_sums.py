@@ -40,8 +40,7 @@ def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Te
     subpixel_shifts: (pattern, yx) [pixels]. windows: (pattern, y, x). waves: (pattern, mode, y, x).
     """
     if not len(subpixel_shifts):
-        probe = model.probe.values.detach()
-        return torch.zeros_like(probe), torch.zeros_like(probe.real[0])
+        return waves.new_zeros(waves.shape[1:]), windows.real.new_zeros(windows.shape[1:])
     ramps = shift_ramps(subpixel_shifts, model.window)
     spectra = torch.fft.fft2(windows.conj()[:, None] * waves).mul_(ramps.conj()[:, None]).sum(0)
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)

@@ -38,6 +38,7 @@ from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, T
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.propagation import angular_spectrum_kernel
 from ptynb.physics.tilted_detector import far_field_resampling
+from ptynb.preparation.combination import smallest_gap
 from ptynb.settings import BY_EXIT_WAVES, Settings
 
 STATE_PHASE = 0.05
@@ -121,12 +122,6 @@ def _check_combination(scan: Scan, settings: Settings, window: tuple[int, int]) 
     combination = scan.combination
     if combination is None:
         return
-    if combination.share == "object" and settings.optimiser in BY_EXIT_WAVES:
-        raise ScanError(
-            f"optimiser is '{settings.optimiser}', which updates one probe, and each of the "
-            f"{len(combination.scans)} scans that share the object has its own; use 'adam'.",
-            code="scan.combined",
-        )
     needed = smallest_gap(settings, scan.pattern_shape)
     if combination.share == "probe" and combination.gap < needed:
         raise ScanError(
@@ -135,11 +130,6 @@ def _check_combination(scan: Scan, settings: Settings, window: tuple[int, int]) 
             f"preparation.combine(scans, share='probe', gap={needed}).",
             code="scan.combined",
         )
-
-
-def smallest_gap(settings: Settings, pattern_shape: tuple[int, int]) -> int:
-    """Return the distance of objects side by side at which no window reaches two of them [object pixels]."""
-    return 2 * settings.margin + (settings.detector.oversampling - 1) * max(pattern_shape)
 
 
 def model_window(scan: Scan, settings: Settings) -> tuple[int, int]:

@@ -209,7 +209,9 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
     yield Item("object and probe of the epoch before", where, _taken(COMPARED, compared, on_gpu))
     copies = copies_of_parameters(settings, asked.engines)
-    yield Item("object, gradient and optimiser", where, _taken(copies, object, on_gpu))
+    # LSQML: numerator, illumination and mean step length of the patterns of each further probe.
+    sums = 2 * (len(scan.probe_scans) - 1) if settings.optimiser == "lsqml" else 0
+    yield Item("object, gradient and optimiser", where, _taken(copies + sums, object, on_gpu))
     probes = wave * len(scan.probe_scans)
     yield Item("probe, gradient and optimiser", where, _taken(copies, probes + ways, on_gpu))
     waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)

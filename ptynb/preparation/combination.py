@@ -16,7 +16,8 @@ from ptynb.data.geometry import NearField
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, TransformedFrames
 from ptynb.data.scan import CombinedScans, Scan, Share, check_scan, plain_geometry
 from ptynb.data.tilted_geometry import TiltedGeometry
-from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError, SettingsError
+from ptynb.settings import Settings
 
 SAME_LENGTH = 1e-5
 """Largest relative difference of lengths that count as equal: a hundredth of a pixel over 1000 pixels."""
@@ -123,6 +124,41 @@ def combine(scans: Sequence[Scan], *, share: Share, shifts: ArrayLike | None = N
             "shifts=[(y, x), ...], one for each scan, or share='probe' if they show different objects.",
             code="scan.disjoint",
         ) from None
+
+
+def as_one_scan(
+    scan: Scan | Sequence[Scan], share: Share | None, settings: Sequence[Settings], shifts: ArrayLike | None = None
+) -> Scan:
+    """Return the scan, or the combination of several. Raises SettingsError if `share` does not fit them.
+
+    settings: of each stage of the run, for which objects that lie side by side have to be far enough apart.
+    """
+    several = isinstance(scan, list | tuple)
+    if not several and share is not None:
+        raise SettingsError(
+            f"share is {share!r}, and one scan is given; give several, [a, b], or leave share out.",
+            code="argument.conflict",
+        )
+    if isinstance(scan, Scan) or not several:
+        check_scan(scan)
+        assert isinstance(scan, Scan)
+        return scan
+    if share is None:
+        raise SettingsError(
+            f"{len(scan)} scans are given, and not what they have in common; add share='probe' or share='object'.",
+            code="argument.missing",
+        )
+    scans = [one for one in scan if isinstance(one, Scan)]
+    gap = None
+    if share == "probe" and scans:
+        window = scans[0].pattern_shape
+        gap = max(*window, *(smallest_gap(one, window) for one in settings if isinstance(one, Settings)))
+    return combine(scan, share=share, shifts=shifts, gap=gap)
+
+
+def smallest_gap(settings: Settings, pattern_shape: tuple[int, int]) -> int:
+    """Return the distance of objects side by side at which no window reaches two of them [object pixels]."""
+    return 2 * settings.margin + (settings.detector.oversampling - 1) * max(pattern_shape)
 
 
 def _checked(scans: Sequence[Scan]) -> list[Scan]:

@@ -143,6 +143,9 @@ def _quality(data: PageData, result: Result, against: Truthful | None) -> list[B
     rows = [
         ("R-factor", f"{result.r_factor:.5f}" if np.isfinite(result.r_factor) else "not known",
          "Σ |√I − √model| / Σ √I of the final state over all patterns"),
+        *((f"R-factor of {name}", f"{value:.5f}", "the same over the patterns of this scan")
+          for name, value in zip((one["name"] for one in result.scan.combination.get("scans", ())),
+                                 result.scan_r_factors or (), strict=False)),
         ("Loss", loss, "of the last epoch; each pattern's loss is taken before the update that uses it"),
     ]  # fmt: skip
     explanation: list[Block | None] = [note([ONE_RESULT])]

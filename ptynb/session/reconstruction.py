@@ -34,7 +34,7 @@ from ptynb.data.engine_records import (
 )
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Annotation, stop_reason
-from ptynb.data.scan import Scan, Share, check_scan
+from ptynb.data.scan import Scan, Share
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
@@ -49,9 +49,9 @@ from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.constraints import CustomConstraint
-from ptynb.physics.model_builder import check_together, smallest_gap
+from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
-from ptynb.preparation.combination import combine
+from ptynb.preparation.combination import as_one_scan
 from ptynb.preparation.pattern_window import in_window
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
@@ -145,13 +145,14 @@ class Reconstruction:
         share: Share | None = None,
     ) -> None:
         plan, chosen = WITHOUT_STAGES, settings or Settings()
+        every = chosen.stage_settings if isinstance(chosen, Recipe) else (chosen,)
         if isinstance(chosen, Recipe):
             parts = [scan] if isinstance(scan, Scan) else scan
             prepared = [prepare(one, chosen.prepare) for one in parts]
             scan = prepared[0] if isinstance(scan, Scan) else prepared
-            plan, chosen = StagePlan(chosen.stages), chosen.stage_settings[0]
+            plan, chosen = StagePlan(chosen.stages), every[0]
         self._open(
-            as_one_scan(scan, share, chosen),
+            as_one_scan(scan, share, every),
             chosen,
             cluster,
             device,
@@ -1269,31 +1270,6 @@ def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
             code="argument.invalid-value",
         )
     return value
-
-
-def as_one_scan(scan: Scan | Sequence[Scan], share: Share | None, settings: Settings | None) -> Scan:
-    """Return the scan, or the combination of several. Raises SettingsError if `share` does not fit them."""
-    several = isinstance(scan, list | tuple)
-    if not several and share is not None:
-        raise SettingsError(
-            f"share is {share!r}, and one scan is given; give several, [a, b], or leave share out.",
-            code="argument.conflict",
-        )
-    if isinstance(scan, Scan) or not several:
-        check_scan(scan)
-        assert isinstance(scan, Scan)
-        return scan
-    if share is None:
-        raise SettingsError(
-            f"{len(scan)} scans are given, and not what they have in common; add share='probe' or share='object'.",
-            code="argument.missing",
-        )
-    scans = [one for one in scan if isinstance(one, Scan)]
-    gap = None
-    if share == "probe" and scans and isinstance(settings, Settings):
-        window = scans[0].pattern_shape
-        gap = max(*window, smallest_gap(settings, window))
-    return combine(scan, share=share, gap=gap)
 
 
 def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:

@@ -156,11 +156,12 @@ class Part(SettingsModel):
         return self.learning_rate > 0 and self.start_epoch <= epoch <= (self.end_epoch or epoch)
 
 
-def check_span(start_epoch: int, end_epoch: int | None) -> None:
-    """Raise InvalidValueError if the last epoch comes before the first."""
+def check_span(start_epoch: int, end_epoch: int | None, prefix: str = "") -> None:
+    """Raise InvalidValueError if the last epoch comes before the first. prefix: of the names of both fields."""
     if end_epoch is not None and end_epoch < start_epoch:
         raise InvalidValueError(
-            f"its end_epoch is {end_epoch} and its start_epoch {start_epoch}; give an end_epoch that is not earlier",
+            f"its {prefix}end_epoch is {end_epoch} and its {prefix}start_epoch {start_epoch}; give an "
+            f"{prefix}end_epoch that is not earlier",
             code="settings.wrong-order",
         )
 

@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ptynb.exceptions import InvalidValueError
-from ptynb.settings.base_models import LIVE, MOST_EPOCHS, SIMPLE, Part, Rate, SettingsModel
+from ptynb.settings.base_models import LIVE, MOST_EPOCHS, SIMPLE, Part, Rate, SettingsModel, check_span
 
 
 class Object(Part):
@@ -130,12 +129,7 @@ class Positions(Part):
 
     @model_validator(mode="after")
     def _search_in_order(self) -> Self:
-        if self.search_end_epoch < self.search_start_epoch:
-            raise InvalidValueError(
-                f"its search_end_epoch is {self.search_end_epoch} and its search_start_epoch "
-                f"{self.search_start_epoch}; give a search_end_epoch that is not earlier",
-                code="settings.wrong-order",
-            )
+        check_span(self.search_start_epoch, self.search_end_epoch, "search_")
         return self
 
     def searches(self, epoch: int) -> bool:

@@ -1,4 +1,4 @@
-"""Run files: scan, epochs, result, settings, checkpoints and cluster of a run without a notebook.
+"""Run files: scans, epochs, result, settings, checkpoints and cluster of a run without a notebook.
 
 The file is YAML; paths are relative to its folder. A file with settings only is accepted if scan, epochs and result
 are given on the command line.
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
+from ptynb.data.scan import Share
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import (
     MOST_EPOCHS,
@@ -28,18 +29,66 @@ from ptynb.settings.base_models import (
 )
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
-from ptynb.settings.load_options import LoadOptions, without_arrays
+from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, without_arrays
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage, check_stages
 from ptynb.settings.renamed import translated
 from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_yaml_file
 from ptynb.text import quoted
 
+Shift = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+
+
+class RunScan(SettingsModel):
+    """One of the scans of a run, with what differs from the others. In files, the name of its file alone suffices."""
+
+    file: Path = Field(description="File with the scan")
+    load: Annotated[LoadOptions, AfterValidator(without_arrays)] = Field(
+        default=LoadOptions(), description="Metadata of this scan, beside and before `load` of the run"
+    )
+    prepare: tuple[PrepareStep, ...] = Field(
+        default=(), description="Steps of preparation of this scan, after `prepare` of the run"
+    )
+    start: Path | None = Field(
+        default=None,
+        description="Result, of ptynb or another package, with the initial object, probe and positions of this scan",
+    )
+    shift: Annotated[tuple[Shift, Shift] | None, ONE_OR_TWO] = Field(
+        default=None,
+        description="Vector (y, x) that is added to the positions of a scan which shares an object [object pixels]",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sections(cls, values: Any) -> Any:
+        """Replace empty sections of a file by their defaults."""
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value is not None or name == "file"}
+
+    def placed(self, folder: Path) -> Self:
+        """Return the scan with paths relative to `folder`."""
+        start = None if self.start is None else folder / _expanded(self.start)
+        steps = tuple(step.resolved(folder) for step in self.prepare)
+        placed = {"file": folder / _expanded(self.file), "load": self.load.resolved(folder)}
+        return self.model_copy(update={**placed, "prepare": steps, "start": start})
+
+
+def _one_or_several(value: Any) -> Any:
+    """Return a list of scans, each with the name of its file at least."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    return [one if isinstance(one, Mapping | RunScan) else {"file": one} for one in entries]
+
 
 class RunFile(SettingsModel):
     """A run without a notebook."""
 
-    scan: Path = Field(description="File with the scan")
+    scan: Annotated[tuple[RunScan, ...], BeforeValidator(_one_or_several)] = Field(
+        min_length=1,
+        description="File with the scan, or a list of several, each the name of a file, or a mapping with file, load, "
+        "prepare, start and shift",
+    )
+    share: Share | None = Field(default=None, description="What several scans have in common: probe or object")
     load: Annotated[LoadOptions, AfterValidator(without_arrays)] = Field(
         default=LoadOptions(), description="Metadata that the file of the scan lacks, or that are to be replaced"
     )
@@ -111,6 +160,47 @@ class RunFile(SettingsModel):
         check_stages(self.settings, self.stages)
         return self
 
+    @model_validator(mode="after")
+    def _valid_scans(self) -> Self:
+        several = len(self.scan) > 1
+        if several and self.share is None:
+            raise InvalidValueError(
+                f"{len(self.scan)} scans are given, and not what they have in common; add 'share: probe' or "
+                "'share: object' (--share)",
+                code="argument.missing",
+            )
+        if self.share is not None and not several:
+            raise InvalidValueError(
+                f"share is '{self.share}', and one scan is given; give several, as 'scan: [a.h5, b.h5]' (--scan "
+                "twice), or leave share out",
+                code="argument.conflict",
+            )
+        if self.share != "object" and any(one.shift is not None for one in self.scan):
+            raise InvalidValueError(
+                "shift is given for a scan that shares no object with others, in whose coordinate system it would be; "
+                "leave it out",
+                code="argument.conflict",
+            )
+        if self.start is not None and (several or self.scan[0].start is not None):
+            raise InvalidValueError(
+                "start is given beside a list of scans; give each its own, as 'scan: [{file: a.h5, start: "
+                "a.result.h5}, ...]'",
+                code="argument.conflict",
+            )
+        for one in self.scan:
+            try:
+                self.options_of(one)
+            except SettingsError as error:
+                raise InvalidValueError(
+                    f"the options of {quoted(str(one.file))} do not fit those of all scans: {str(error).rstrip('.')}",
+                    code=error.code,
+                ) from None
+        return self
+
+    def options_of(self, scan: RunScan) -> LoadOptions:
+        """Return the options of `ptynb.load` for one of the scans: its own, and those of all."""
+        return LoadOptions(**self.load.arguments | scan.load.arguments)
+
     @property
     def recipe(self) -> Recipe:
         """Preparation, settings and stages."""
@@ -123,7 +213,8 @@ class RunFile(SettingsModel):
         folder_of_states = chosen if chosen is not None else result.with_name(f"{result.stem}.states")
         checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
         start = None if self.start is None else folder / _expanded(self.start)
-        placed = {"scan": folder / _expanded(self.scan), "load": self.load.resolved(folder), "start": start}
+        scans = tuple(one.placed(folder) for one in self.scan)
+        placed = {"scan": scans, "load": self.load.resolved(folder), "start": start}
         placed["prepare"] = tuple(step.resolved(folder) for step in self.prepare)
         return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
@@ -142,9 +233,12 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         values = _with_present_names(values)
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}", code=error.code) from None
-    for name in ("scan", "result", "start"):
+    for name in ("result", "start"):
         if name in options:
             options[name] = _expanded(Path(options[name])).absolute()
+    if "scan" in options:
+        given = options["scan"] if isinstance(options["scan"], list) else [options["scan"]]
+        options["scan"] = [_expanded(Path(one)).absolute() for one in given]
     if (options.get("checkpointing") or {}).get("folder") is not None:
         chosen = options["checkpointing"]
         options["checkpointing"] = {**chosen, "folder": _expanded(Path(chosen["folder"])).absolute()}
@@ -215,12 +309,12 @@ def _sentence(problem: ErrorDetails) -> str:
         return _unknown(name, str(shown[-1]), names_beside(RunFile, location))
     if problem["type"] == "missing":
         option = f" in the file or by --{name}" if len(shown) == 1 else ""
-        return f"'{name}' is missing ({_description(name)}); give it{option}"
+        return f"'{name}' is missing ({_description(shown)}); give it{option}"
     if problem["type"] == "union_tag_invalid" and shown == ("cluster",):
         kinds = ", ".join(f"'{model.model_fields['kind'].default}'" for model in CLUSTERS)
         return f"cluster.kind is {quoted(problem['input'].get('kind'))}; expected one of {kinds}"
     if problem["type"] == "string_pattern_mismatch":
-        return f"{name} is {quoted(problem['input'])}; expected {_description(name)}"
+        return f"{name} is {quoted(problem['input'])}; expected {_description(shown)}"
     if not name:
         return message
     return f"{name} is {quoted(problem['input'])}: {message}"
@@ -232,13 +326,14 @@ def _unknown(name: str, last: str, known: list[str]) -> str:
     return f"there is no field '{name}'{closest(last, known)}; expected one of {', '.join(known)}"
 
 
-def _description(name: str) -> str:
-    """Return the description of a field by its dotted name."""
-    first, _, rest = name.partition(".")
+def _description(location: tuple[int | str, ...]) -> str:
+    """Return the description of a field."""
+    first, _, rest = dotted(part for part in location if isinstance(part, str)).partition(".")
     sections: dict[str, tuple[type[SettingsModel], ...]] = {
         "cluster": CLUSTERS,
         "checkpointing": (Checkpointing,),
         "load": (LoadOptions,),
+        "scan": (RunScan,),
     }
     models = sections.get(first, (RunFile,)) if rest else (RunFile,)
     for model in models:

@@ -25,6 +25,17 @@ HEAD = """\
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
 """Fields without a default."""
 MARK = "#: "
+SEVERAL = """\
+scan:
+  - first.cxi
+  - file: second.cxi
+    load: {rotation: 0.012}  # [rad]
+    prepare: [{flip: y}]
+    start: second.result.h5
+    shift: [0, 250]  # along y and x [object pixels]
+share: object
+"""
+"""Example of several scans as one, in place of `scan`."""
 EXAMPLES = {
     "prepare": """\
 - crop: 128  # window [detector pixels]
@@ -45,7 +56,8 @@ def example() -> str:
     """Return a run file with every field, its default and its description."""
     lines = [HEAD]
     lines += [_line(name, str(value), RunFile.model_fields[name]) for name, value in FIRST.items()]
-    lines.append(MARK + _line("start", "null", RunFile.model_fields["start"]))
+    lines += [MARK + _line(name, "null", RunFile.model_fields[name]) for name in ("share", "start")]
+    lines += ["# Several scans:", *(f"#   {line}" for line in SEVERAL.splitlines())]
     lines += ["", _line("cluster", "", RunFile.model_fields["cluster"]), "  kind: local"]
     lines += [f"  {line}" for line in _fields(LocalCluster(), skip="kind")]
     for model in CLUSTERS[1:]:

@@ -21,7 +21,7 @@ from ptynb.settings.ranges import SCAN_GROUPS, group_of
 
 ScanFunction = Callable[..., Scan]
 """Function of a scan, and of the values "scan.NAME" as keyword arguments, that returns the scan of a trial."""
-PREPARATIONS: dict[str, Callable[[Scan, Any], Scan]] = {
+VALUE_FUNCTIONS: dict[str, Callable[[Scan, Any], Scan]] = {
     "crop": crop,
     "bin": bin,
     "position_rotation": rotate_positions,
@@ -66,7 +66,7 @@ def variant(scan: Scan, values: Mapping[str, Any], function: ScanFunction | None
     if groups["load"]:
         assert scan.loaded is not None
         scan = load(scan.loaded.path, **{**loaded_options(scan).arguments, **groups["load"]})
-    for name, prepare in PREPARATIONS.items():
+    for name, prepare in VALUE_FUNCTIONS.items():
         if name in groups["prepare"]:
             scan = prepare(scan, groups["prepare"][name])
     if function is not None:

@@ -122,7 +122,7 @@ def progress(membership: Membership, scan: Scan, settings: Settings, seconds: fl
             loop.step()
             ended, updates = agreed(), updates + 1
         loop.settle()
-        return {"updates": updates, "r_factor": loop.r_factor()}
+        return {"updates": updates, "r_factor": loop.r_factor()[0]}
     finally:
         loop.disconnect()
         group.close()

@@ -96,7 +96,8 @@ def test_lines_that_do_more_than_reconstruct_are_known(run_file: Any, text: str,
 
 
 HARMLESS = {
-    "RunFile.scan": "is read",
+    "RunScan.file": "is read",
+    "RunScan.start": "is read",
     "RunFile.start": "is read",
     "RunFile.result": "is written; `lines_to_confirm` looks at where",
     "Checkpointing.folder": "gets files whose names are ptynb's own",

@@ -95,7 +95,7 @@ def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict
         if stream:
             assert stream.unexpected == before
         losses = [epoch.loss for epoch in loop.epochs]
-        results.append({**loop.arrays(), "losses": losses, "r_factor": loop.r_factor()})
+        results.append({**loop.arrays(), "losses": losses, "r_factor": loop.r_factor()[0]})
         loop.step()
         if stream:
             asked = stream.unexpected

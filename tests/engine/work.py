@@ -37,7 +37,7 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
                 [epoch.object_change, epoch.probe_change, epoch.position_change or 0.0] for epoch in loop.epochs
             ],
             "patterns": patterns,
-            "r_factor": loop.r_factor(),
+            "r_factor": loop.r_factor()[0],
             "rates": loop.algorithm.rates(),
             "complex": [
                 name

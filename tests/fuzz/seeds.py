@@ -58,7 +58,8 @@ def _settings(folder):
 
 def _run_file(folder):
     path = folder / "run.yaml"
-    path.write_text("scan: a.h5\nepochs: 3\nresult: b.h5\ncluster: {kind: local, engines: 2}\nsettings:\n  batch: 8\n")
+    scans = "scan: [a.h5, {file: b.h5, load: {energy: 8e3}, shift: [3, 4]}]\nshare: object\n"
+    path.write_text(f"{scans}epochs: 3\nresult: c.h5\ncluster: {{kind: local, engines: 2}}\nsettings:\n  batch: 8\n")
     return path
 
 

@@ -23,6 +23,7 @@ FULL = Result(
     origin=(-4, 7),
     epochs=(Epoch(1, 0.5, 0.25, 36.5), Epoch(2, 0.1 + 0.2, 1 / 3, 27.0, 1.7e9 + 0.1, 0.01, 1e-3, 0.3)),
     r_factor=0.1 + 0.02,
+    scan_r_factors=(0.1, 1 / 7),
     settings=SETTINGS,
     changes=(Change(1, 3, "probe.learning_rate", 0.01, 1e-5, 1.7e9), Change(1, 4, "note", None, ["β", {"a": 1}])),
     pixel_size=(1.25e-8, 2.5e-8),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -86,8 +88,9 @@ def test_rounding_does_not_grow_in_single_precision(
 @pytest.mark.parametrize("case", WITHOUT_MORE_PARTS)
 def test_engines_without_patterns_take_part(ranks: Ranks, case: str) -> None:
     """13 patterns, at random in batches of 2, on 3 engines: empty parts of batches, and one engine that holds none."""
-    settings = ALGORITHMS[case][1].replace(batch=2, batch_sampling="random", precision="double")
-    scan = a_scan(13)
+    kind, settings, _ = ALGORITHMS[case]
+    settings = settings.replace(batch=2, batch_sampling="random", precision="double")
+    scan = a_scan(13, kind=kind)
     updates = 10 if settings.optimiser in FULL_BATCH else 14
     alone = ranks.run(1, work.train, scan, settings, updates)[0]
     answers = ranks.run(3, work.train, scan, settings, updates)
@@ -180,3 +183,31 @@ class Brighter(ModelComponent):
 def test_pieces_of_the_users_are_refused_where_they_are_not_known(name: Optimiser) -> None:
     with raises("component.unsupported-optimiser", f"'{name}'", "'brighter'"):
         Loop(a_scan(), Settings(optimiser=name), SingleGroup(torch.device("cpu")), [Brighter()])
+
+
+@pytest.mark.parametrize("name", ["lsqml", "dm", "raar"])
+def test_scans_with_a_probe_each_that_show_the_same_are_updated_as_one_of_them(name: Optimiser) -> None:
+    """The second scan is the first, but for a phase of its probe: then so is the second probe, and all sums double."""
+    scan = a_scan(12, kind="masked")
+    assert scan.probe is not None
+    turned = dataclasses.replace(scan, probe=scan.probe * np.exp(0.7j))
+    both = pt.preparation.combine([scan, turned], share="object")
+    settings = double(name, probe=MODES, batch=12)
+    if name == "lsqml":
+        settings = settings.replace(
+            momentum=0.5,
+            positions={"learning_rate": 0.5},
+            pattern_intensities={"learning_rate": 0.5},
+            background={"learning_rate": 0.5},
+        )
+    one, two = a_loop(scan, settings), a_loop(both, settings.replace(batch=24))
+    start = object_of(one)
+    for _ in range(4):
+        one.step()
+        two.step()
+    np.testing.assert_allclose(object_of(two), object_of(one), atol=1e-9)
+    assert difference(start, object_of(one)) > 0.05
+    first, second = np.split(probe_of(two), 2)
+    np.testing.assert_allclose(first, probe_of(one), atol=1e-8 * np.abs(first).max())
+    np.testing.assert_allclose(second, np.exp(0.7j) * first, atol=1e-8 * np.abs(first).max())
+    assert [epoch.loss for epoch in two.epochs] == pytest.approx([epoch.loss for epoch in one.epochs], rel=1e-9)

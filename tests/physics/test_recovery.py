@@ -225,7 +225,8 @@ def test_two_scans_with_one_probe_give_better_objects_than_each_alone() -> None:
     assert max(errors[2:]) < 0.85 * min(errors[:2])
 
 
-def test_one_object_with_a_probe_for_each_scan_is_recovered_with_both_probes() -> None:
+@each("optimiser", ["adam", "lsqml"])
+def test_one_object_with_a_probe_for_each_scan_is_recovered_with_both_probes(optimiser: str) -> None:
     grid = pt.simulate(patterns=100, window=48, seed=1, step=8)
     assert grid.ground_truth is not None
     first = grid.ground_truth.probe
@@ -242,9 +243,11 @@ def test_one_object_with_a_probe_for_each_scan_is_recovered_with_both_probes() -
     ]
     elsewhere = dataclasses.replace(scans[1], positions=scans[1].positions - shift)
     both = pt.preparation.combine([scans[0], elsewhere], share="object", shifts=[(0, 0), shift])
-    together = reconstructed(both, 80, batch=8)
-    one_probe = reconstructed(dataclasses.replace(both, combination=None, probe=grid.probe), 80, batch=8)
-    alone = [reconstructed(scan, 80, batch=8) for scan in scans]
+    together = reconstructed(both, 80, batch=8, optimiser=optimiser)
+    one_probe = reconstructed(
+        dataclasses.replace(both, combination=None, probe=grid.probe), 80, batch=8, optimiser=optimiser
+    )
+    alone = [reconstructed(scan, 80, batch=8, optimiser=optimiser) for scan in scans]
     errors = [error(one, grid, object) for one in (together, one_probe, *alone)]
     misses = []
     for result, probe in zip(together.split(), probes, strict=True):

@@ -18,6 +18,7 @@ from ptynb.planning.memory import (
     portion,
     totals,
 )
+from ptynb.preparation.combination import combine
 from ptynb.settings import Settings
 from tests.planning.peak import scan_of
 from tests.preparation.test_tilted import GEOMETRY
@@ -138,6 +139,16 @@ def test_projections_keep_the_waves_of_all_patterns():
         found = amounts(scan, Settings(optimiser=optimiser, probe={"modes": 2}))
         assert found["exit waves of all patterns"] == kept * wave
     assert "exit waves of all patterns" not in amounts(scan, Settings())
+
+
+def test_the_sums_of_lsqml_are_made_for_each_probe():
+    scans = [scan_of(100, 64, 8)] * 3
+    both = combine(scans, share="object")
+    for optimiser, copies in (("lsqml", 8 + 2 * 2), ("dm", 8)):
+        alone, found = (amounts(scan, Settings(optimiser=optimiser)) for scan in (scans[0], both))
+        object = alone["object, gradient and optimiser"] / 8
+        assert found["object, gradient and optimiser"] == copies * object
+        assert found["probe, gradient and optimiser"] == 3 * alone["probe, gradient and optimiser"]
 
 
 def test_engines_share_patterns_and_waves_but_not_the_object():

@@ -229,6 +229,3 @@ def test_settings_that_do_not_fit_a_combination() -> None:
     check_together(close, Settings())
     with raises("scan.combined", "20 pixels apart", "gap=42"):
         check_together(close, Settings(positions=Positions(learning_rate=0.1, max_shift=20)))
-    with raises("scan.combined", "'lsqml'"):
-        check_together(combine(two(), share="object"), Settings(optimiser="lsqml"))
-    check_together(close, Settings(optimiser="lsqml"))

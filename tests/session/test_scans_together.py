@@ -79,7 +79,8 @@ def test_a_run_of_two_scans_is_saved_split_resumed_and_repeated(scans: list[Scan
             whole, part = result.object[y : y + 32, x : x + 32], one.object[top : top + 32, left : left + 32]
             np.testing.assert_array_equal(part, whole)
             assert np.abs(whole - 1).max() > 0.01
-        assert np.isnan(one.r_factor)
+        assert result.scan_r_factors is not None
+        assert (one.r_factor, one.scan_r_factors) == (result.scan_r_factors[number], None)
         with raises("scan.combined", f"'{scan.name}'", "'a + b'"):
             pt.reproduce(save_result(one, tmp_path / f"{number}.h5"), device="cpu")
 
@@ -91,7 +92,12 @@ def test_a_run_of_two_scans_is_saved_split_resumed_and_repeated(scans: list[Scan
         np.testing.assert_array_equal(resumed.result.probe, result.probe)
         branch = resumed.branch_result("main")
         assert branch.probe.shape == result.probe.shape
-        assert len(branch.split()) == 2
+        assert [np.isnan(one.r_factor) for one in branch.split()] == [True, True], "no engine measured it"
+
+    page = (pt.report(again, tmp_path / "report.html")).read_text()
+    for one in again.split():
+        assert f"R-factor of {one.scan.name}" in page
+        assert f"{one.r_factor:.5f}" in page
 
     lines = lines_of(again)
     assert [f"pt.load({scan.loaded.path!r})" in lines for scan in scans] == [True, True]  # type: ignore[union-attr]
@@ -103,6 +109,28 @@ def test_a_run_of_two_scans_is_saved_split_resumed_and_repeated(scans: list[Scan
     assert repeated.notes == ()
 
 
+@each("share", ["probe", "object"])
+def test_the_r_factor_of_each_scan_is_that_of_its_patterns(scans: list[Scan], share: Any) -> None:
+    """By numpy, from the parts of the result alone, at positions of whole pixels."""
+    whole = [dataclasses.replace(scan, positions=np.rint(scan.positions)) for scan in scans]
+    settings = pt.Settings(batch=8, probe=pt.Probe(modes=2), precision="double")
+    with pt.Reconstruction(whole, settings, device="cpu", share=share, checkpointing=None) as recon:
+        [*recon.run(2)]
+        result = recon.result
+    sums = []
+    for one, scan in zip(result.split(), whole, strict=True):
+        windows = np.stack([one.object[y : y + 32, x : x + 32] for y, x in np.rint(one.positions).astype(int)])
+        waves = np.fft.fft2(one.probe * windows[:, None], norm="ortho")
+        modelled = np.fft.fftshift(np.sqrt((np.abs(waves) ** 2).sum(1)), (1, 2))
+        measured = np.sqrt(scan.counts(0, len(scan)).astype(float))
+        sums.append((np.abs(measured - modelled).sum(), measured.sum()))
+        assert one.r_factor == pytest.approx(sums[-1][0] / sums[-1][1], rel=1e-9)
+    residual, total = np.sum(sums, 0)
+    assert result.r_factor == pytest.approx(residual / total, rel=1e-9)
+    assert result.scan_r_factors is not None
+    assert abs(result.scan_r_factors[0] - result.scan_r_factors[1]) > 1e-5
+
+
 def test_on_two_engines_a_common_object_is_that_of_one_engine(
     scans: list[Scan], cluster: pt.Cluster, tmp_path: Path
 ) -> None:
@@ -110,6 +138,8 @@ def test_on_two_engines_a_common_object_is_that_of_one_engine(
     alone, both = (finished(scans, "object", tmp_path / str(at), at) for at in (None, cluster))
     assert np.linalg.norm(alone.object - both.object) < 1e-3 * np.linalg.norm(alone.object)
     np.testing.assert_allclose(both.losses, alone.losses, rtol=1e-4)
+    assert both.scan_r_factors is not None
+    assert both.scan_r_factors == pytest.approx(alone.scan_r_factors, rel=1e-4)
 
 
 def test_a_run_of_one_scan_is_not_split(scans: list[Scan]) -> None:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,8 @@ from ptynb.cli.run_command import plan_of, resume_command
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.cluster_options import LocalCluster, SlurmCluster
-from ptynb.settings.run_file import RunFile, read_run
-from ptynb.settings.run_file_example import EXAMPLES, MARK, example
+from ptynb.settings.run_file import RunFile, RunScan, read_run
+from ptynb.settings.run_file_example import EXAMPLES, MARK, SEVERAL, example
 from tests.raising import raises
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
@@ -27,7 +28,8 @@ def read(tmp_path):
 def test_the_least_is_scan_epochs_and_result_and_paths_are_relative_to_the_file(read, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     plan = read(LEAST)
-    assert (plan.scan, plan.epochs, plan.result) == (tmp_path / "a.h5", 3, tmp_path / "out" / "b.h5")
+    assert (plan.scan, plan.share, plan.start) == ((RunScan(file=tmp_path / "a.h5"),), None, None)
+    assert (plan.epochs, plan.result) == (3, tmp_path / "out" / "b.h5")
     assert plan.checkpointing == Checkpointing(folder=tmp_path / "out" / "b.states")
     assert (plan.cluster, plan.on_failure, plan.settings) == (LocalCluster(), "continue", Settings())
     elsewhere = read(f"{LEAST}checkpointing: {{folder: /abs/kept, max_to_keep: 7}}\nsettings:\ncluster:\n")
@@ -42,7 +44,7 @@ def test_options_take_the_place_of_what_the_file_says_and_are_relative_to_the_wo
     text = f"{LEAST}cluster: {{engines: 3, threads: 2}}\ncheckpointing: {{max_to_keep: 5}}\n"
     options = {"scan": Path("x.h5"), "epochs": 9, "checkpointing": {"folder": Path("k")}, "cluster": {"engines": 1}}
     plan = read(text, options)
-    assert (plan.scan, plan.epochs) == (tmp_path / "here" / "x.h5", 9)
+    assert (plan.scan[0].file, plan.epochs) == (tmp_path / "here" / "x.h5", 9)
     assert plan.result == tmp_path / "out" / "b.h5"
     assert plan.checkpointing == Checkpointing(folder=tmp_path / "here" / "k", max_to_keep=5)
     assert plan.cluster == LocalCluster(engines=1, threads=2)
@@ -194,6 +196,11 @@ def test_the_example_is_a_run_and_says_what_holds_anyway(read):
     plan = read(whole)
     assert [step.function for step in plan.prepare] == ["crop", "flip", "mask_pixels"]
     assert sum(stage.epochs for stage in plan.stages) == plan.epochs == 200
+    shown = "".join(f"#   {line}\n" for line in SEVERAL.splitlines())
+    assert shown in whole
+    plan = read(re.sub("^scan: .*\n", "", whole, flags=re.M).replace(f"# Several scans:\n{shown}", SEVERAL))
+    assert ([one.file.name for one in plan.scan], plan.share) == (["first.cxi", "second.cxi"], "object")
+    assert plan.scan[1].model_fields_set == {*RunScan.model_fields}
     changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
     assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
 
@@ -224,12 +231,64 @@ def test_what_the_scans_file_lacks_is_given_in_the_run_and_on_the_command_line(t
     assert plan_of(parsed(command.split()[1:])).load.arguments == changed
 
 
+SCANS = LEAST.replace("a.h5", "[a.h5, {{file: sub/b.h5, {own}}}]") + "share: {share}\n"
+
+
+def test_several_scans_have_options_of_their_own_and_paths_relative_to_the_file(read, tmp_path, monkeypatch):
+    own = "load: {energy: 8e3, step: 1e-7}, prepare: [{mask_pixels: bad.npy}], start: b.mat, shift: [3, -4.5]"
+    plan = read(SCANS.format(own=own, share="object") + "load: {rotation: 0.1, step: 2e-7}\n")
+    first, second = plan.scan
+    assert (first.file, second.file) == (tmp_path / "a.h5", tmp_path / "sub" / "b.h5")
+    assert (first.shift, second.shift, second.start) == (None, (3.0, -4.5), tmp_path / "b.mat")
+    assert second.prepare[0].arguments == {"mask": str(tmp_path / "bad.npy")}
+    assert plan.options_of(first).arguments == {"rotation": 0.1, "step": (2e-7, 2e-7)}
+    assert plan.options_of(second).arguments == {"rotation": 0.1, "step": (1e-7, 1e-7), "energy": 8e3}
+
+    monkeypatch.chdir(tmp_path)
+    chosen = parsed(["run", str(tmp_path / "run.yaml"), "--scan", "c.h5", "--scan", "d.h5", "--share", "probe"])
+    assert [one.file for one in plan_of(chosen).scan] == [tmp_path / "c.h5", tmp_path / "d.h5"]
+    command = resume_command("ptynb run", chosen)
+    assert "--scan c.h5 --scan d.h5 --share probe" in command
+    assert plan_of(parsed(command.split()[1:])) == plan_of(chosen)
+    assert [one.file for one in read(f"{LEAST}scan: {{file: e.h5, load: }}".replace("scan: a.h5\n", "")).scan] == [
+        tmp_path / "e.h5"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "facts"),
+    [
+        (LEAST.replace("a.h5", "[a.h5, b.h5]"), "argument.missing", ["2 scans", "'share: probe'", "'share: object'"]),
+        (f"{LEAST}share: probe", "argument.conflict", ["'probe'", "one scan", "[a.h5, b.h5]"]),
+        (LEAST.replace("a.h5", "[a.h5]") + "share: object", "argument.conflict", ["'object'", "one scan"]),
+        (LEAST.replace("a.h5", "[]"), "settings.invalid-value", ["scan is []", "at least 1"]),
+        (LEAST.replace("a.h5", "[a.h5, b.h5]") + "share: both", "settings.invalid-value", ["'both'", "'probe' or"]),
+        (SCANS.format(own="shift: 3", share="probe"), "argument.conflict", ["shift", "coordinate system"]),
+        (SCANS.format(own="energy: 3", share="probe"), "settings.unknown-name", ["scan.1.energy", "file, load, "]),
+        (SCANS.format(own="load: {x: 3}", share="probe"), "settings.unknown-name", ["scan.1.load.x", "patterns, "]),
+        (SCANS.format(own="load: {energy: -1}", share="probe"), "settings.invalid-value", ["scan.1.load.energy is -1"]),
+        (SCANS.format(own="prepare: [crop: x, flop: y]", share="probe"), "settings.unknown-name", ["scan.1.prepare.1"]),
+        (SCANS.replace("file: sub/b.h5, ", "").format(own="", share="probe"), INVALID, ["'scan.1.file' is missing (f"]),
+        (
+            SCANS.format(own="load: {energy: 8e3}", share="probe") + "load: {wavelength: 1e-10}",
+            "argument.conflict",
+            ["sub/b.h5", "energy=8000.0", "wavelength"],
+        ),
+        (LEAST.replace("a.h5", "[a.h5, b.h5]") + "share: probe\nstart: c", "argument.conflict", ["start", "its own"]),
+    ],
+    ids=lambda value: value[-40:] if isinstance(value, str) else "",
+)
+def test_scans_that_make_no_run_together(read, text, code, facts):
+    with raises(code, "run.yaml", *facts):
+        read(text)
+
+
 def test_a_home_folder_of_nobody_is_to_be_written_out(read):
     with raises("file.not-found", "~nobody-at-all/a.h5", "write out the whole path"):
         read(LEAST.replace("a.h5", "~nobody-at-all/a.h5"))
     with raises("file.not-found", "~nobody-at-all/b.h5"):
         read(LEAST, {"result": Path("~nobody-at-all/b.h5")})
-    assert read(LEAST.replace("a.h5", "/home/somebody/a.h5")).scan == Path("/home/somebody/a.h5")
+    assert read(LEAST.replace("a.h5", "/home/somebody/a.h5")).scan[0].file == Path("/home/somebody/a.h5")
 
 
 def test_a_name_too_long_for_a_file_is_a_dataset(read):

@@ -502,7 +502,7 @@ def test_fields_of_all_kinds_were_looked_at():
     assert {("RunFile", "epochs"), ("SshCluster", "hosts"), ("LoadOptions", "raster"), ("Schedule", "epochs")} <= {
         (model.__name__, name) for model, name in NUMBERS
     }
-    assert {("RunFile", "scan"), ("SshCluster", "hosts"), ("SlurmCluster", "extra"), ("Checkpointing", "folder")} <= {
+    assert {("RunScan", "file"), ("SshCluster", "hosts"), ("SlurmCluster", "extra"), ("Checkpointing", "folder")} <= {
         (model.__name__, name) for model, name in TEXTS
     }
 

@@ -1,0 +1,152 @@
+"""`ptynb run` with several scans as one: by a list in the run file or on the command line, resumed, and repeated."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.cli.main import main
+from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.scan import Scan
+from ptynb.io.result_file import load_result
+from ptynb.settings.run_file import read_run
+from tests.parametrization import each
+
+RUN = """\
+scan:
+  - a.h5
+  - file: raw.h5
+    load: {load}
+    prepare: [{{select: "::2"}}]{shift}
+share: {share}
+result: {share}.h5
+cluster: {{kind: none, device: cpu}}
+prepare: [{{crop: 24}}]
+settings: {{batch: 8, positions: {{learning_rate: 0.05, max_shift: 2}}}}
+stages:
+  - {{epochs: 2}}
+  - {{epochs: 2, settings: {{positions: {{max_shift: 20}}}}}}
+"""
+SHIFT = (1.5, -2.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two scans, of 16 and 30 patterns, and a run file for each of what they may share."""
+    path = tmp_path_factory.mktemp("scans")
+    for count, name in ((16, "a"), (30, "b")):
+        scan = pt.simulate(patterns=count, window=32, seed=count, step=4)
+        pt.save_scan(dataclasses.replace(scan, name=name, probe=None), path / f"{name}.h5")
+    with h5py.File(path / "raw.h5", "w") as file:
+        file["data"] = scan.counts(0, 30)
+    np.save(path / "raw.npy", scan.positions)
+    for share, shift in (("probe", ""), ("object", f"\n    shift: {[*SHIFT]}")):
+        (path / f"{share}.yaml").write_text(RUN.format(load=json.dumps(raw(scan)), share=share, shift=shift))
+    return path
+
+
+def raw(scan: Scan) -> dict[str, Any]:
+    """The options by which the second scan is loaded from a file without metadata."""
+    assert isinstance(scan.geometry, Geometry)
+    given = {name: getattr(scan.geometry, name) for name in ("wavelength", "distance", "detector_pixel")}
+    return {"positions": "raw.npy", "units": "pixels", **given}
+
+
+@each("share", ["probe", "object"])
+def test_a_list_of_scans_is_one_run_that_is_resumed_and_repeated(
+    folder: Path, tmp_path: Path, share: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(folder / f"{share}.yaml")]) == 0
+    result = load_result(folder / f"{share}.h5")
+
+    options = raw(pt.load(folder / "b.h5")) | {"positions": folder / "raw.npy"}
+    second = pt.prepare(pt.load(folder / "raw.h5", **options), [{"crop": 24}, {"select": "::2"}])
+    scans = [pt.prepare(pt.load(folder / "a.h5"), [{"crop": 24}]), second]
+    assert [len(one.positions) for one in result.split()] == [16, 15]
+    recipe = read_run(folder / f"{share}.yaml").recipe.model_copy(update={"prepare": ()})
+    apart: dict[str, Any] = (
+        {"gap": 2 * recipe.stage_settings[1].margin} if share == "probe" else {"shifts": [(0, 0), SHIFT]}
+    )
+    scan = pt.preparation.combine(scans, share=share, **apart)
+    with pt.Reconstruction(scan, recipe, device="cpu", checkpointing=None) as recon:
+        recon.start()
+        recon.wait()
+        expected = recon.result
+    for name in ("object", "probe", "positions", "losses"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
+
+    line = ["run", str(folder / f"{share}.yaml"), "--keep", str(tmp_path / share), "--result", str(tmp_path / "r.h5")]
+    assert main([*line, "--epochs", "1"]) == 0
+    assert main([*line, "--resume"]) == 0
+    np.testing.assert_array_equal(load_result(tmp_path / "r.h5").object, result.object)
+
+    capsys.readouterr()
+    assert main(["run", str(folder / f"{share}.h5"), "--reproduce", "--device", "cpu"]) == 0
+    assert "4 epochs again. Equal to the bit.\n" in capsys.readouterr().out
+
+
+def test_the_command_line_names_several_scans_and_a_cluster_reconstructs_them(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "settings.yaml").write_text("batch: 8\n")
+    scans = [word for name in "ab" for word in ("--scan", str(folder / f"{name}.h5"))]
+    path = tmp_path / "r.h5"
+    line = ["run", str(tmp_path / "settings.yaml"), *scans, "--epochs", "2", "--result", str(path), "--device", "cpu"]
+    assert main(line) == 1
+    assert "'share: object' (--share)" in " ".join(capsys.readouterr().err.split())
+    assert main([*line, "--share", "probe", "--engines", "1"]) == 0
+    result = load_result(path)
+    assert [one.scan.name for one in result.split()] == ["a", "b"]
+    assert "a + b: 1 engine on CPU" in capsys.readouterr().out
+    assert main(["run", str(path), "--reproduce", *scans]) == 1
+    assert "--scan is given 2 times" in " ".join(capsys.readouterr().err.split())
+
+
+def test_scans_that_cannot_be_one_are_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "text.h5").write_text("not HDF5")
+    scan = pt.load(folder / "a.h5")
+    assert isinstance(scan.geometry, Geometry)
+    harder = dataclasses.replace(scan.geometry, wavelength=1e-10)
+    near = NearField(wavelength=1.5e-10, focus_to_sample=0.01, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5))
+    for name, changes in (("hard", {"geometry": harder}), ("near", {"geometry": near, "probe": None})):
+        pt.save_scan(dataclasses.replace(scan, name=name, **changes), folder / f"{name}.h5")
+    pt.save_scan(dataclasses.replace(pt.simulate(patterns=4, window=40, step=4), name="wide"), folder / "wide.h5")
+    for entry, facts in (
+        ("wide.h5", ["'a' and 'wide'", "32 x 32 and 40 x 40"]),
+        ("hard.h5", ["'a' and 'hard'", "wavelength (1.5e-10 and 1e-10 m)"]),
+        ("near.h5", ["'a' and 'near'", "Geometry and NearField"]),
+        ("{file: b.h5, prepare: [{crop: 99}]}", ["b.h5: Step 1 of the preparation, crop", "99 x 99"]),
+        ("{file: b.h5, start: a.h5}", ["a.h5", "not a result"]),
+        ("none.h5", ["none.h5"]),
+        ("text.h5", ["text.h5"]),
+    ):
+        text = f"scan: [a.h5, {entry}]\nshare: probe\nepochs: 1\nresult: wrong.h5\ncluster: {{kind: none}}\n"
+        (folder / "wrong.yaml").write_text(text)
+        assert main(["run", str(folder / "wrong.yaml")]) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "Traceback" not in said
+        for fact in facts:
+            assert fact in said, said
+
+
+def test_each_scan_begins_with_a_guess_of_its_own(folder: Path, tmp_path: Path) -> None:
+    with pt.Reconstruction(pt.load(folder / "b.h5"), device="cpu", checkpointing=None) as recon:
+        [*recon.run(1)]
+        start = recon.save(tmp_path / "b.result.h5")
+        begun = recon.result
+    (tmp_path / "run.yaml").write_text(
+        f"scan: [{folder / 'a.h5'}, {{file: {folder / 'b.h5'}, start: {start.name}}}]\nshare: object\n"
+        "epochs: 1\nresult: r.h5\ncluster: {kind: none, device: cpu}\n"
+        "settings: {object: {learning_rate: 0}, probe: {start_epoch: 9}}\n"
+    )
+    assert main(["run", str(tmp_path / "run.yaml")]) == 0
+    guessed = load_result(tmp_path / "r.h5").split()[1].probe
+    overlap = abs(np.vdot(guessed, begun.probe)) / np.linalg.norm(guessed) / np.linalg.norm(begun.probe)
+    assert overlap == pytest.approx(1, abs=1e-6), "but for its scale, which follows the counts"
