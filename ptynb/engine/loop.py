@@ -100,8 +100,17 @@ class Loop:
             if overrides(component, "update_done")
         ]
         normaliser = loss.normaliser(self._sums)
+        search = settings.positions
+        restarts = search.search_trials > 0 and search.search_restarts > 0
         self.problem = Problem(
-            self.model, self.shard, self.order, group, settings, normaliser, imposed=tuple(self._custom_constraints)
+            self.model,
+            self.shard,
+            self.order,
+            group,
+            settings,
+            normaliser,
+            imposed=tuple(self._custom_constraints),
+            initial_object=self.model.object.values.detach().clone() if restarts else None,
         )
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0

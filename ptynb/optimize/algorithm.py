@@ -23,7 +23,8 @@ from ptynb.settings import PART_OF_COMPONENT, Settings
 class Problem:
     """The optimisation problem of an algorithm; the loop updates `settings` and `epoch` (1 for the first).
 
-    normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints.
+    normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints. initial_object: (state,
+    slice, y, x), kept if the settings restart the object.
     """
 
     model: Model
@@ -34,6 +35,7 @@ class Problem:
     normaliser: float
     epoch: int = 1
     imposed: tuple[CustomConstraint, ...] = ()
+    initial_object: Tensor | None = None
 
     @property
     def scale(self) -> float:

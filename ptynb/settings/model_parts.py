@@ -108,7 +108,7 @@ class Positions(Part):
         allow_inf_nan=False,
         title="Radius of the search",
         description="Largest trial shift along y and x, 1.5 to 2 times the expected error; half of the trials shrink "
-        "to 1 pixel until the last epoch of the search [object pixels]",
+        "to 1 pixel until the object restarts or the search ends [object pixels]",
     )
     search_start_epoch: int = Field(
         default=2,
@@ -119,12 +119,20 @@ class Positions(Part):
         json_schema_extra=LIVE,
     )
     search_end_epoch: int = Field(
-        default=60,
+        default=120,
         ge=1,
         le=MOST_EPOCHS,
         title="Last epoch of the search",
         description="Last epoch after which shifts are tried",
         json_schema_extra=LIVE,
+    )
+    search_restarts: int = Field(
+        default=2,
+        ge=0,
+        le=100,
+        title="Restarts of the object",
+        description="How often the object starts again from its initial values during the search, at equal intervals: "
+        "one that has adapted to wrong positions holds them there",
     )
 
     @model_validator(mode="after")
@@ -148,7 +156,7 @@ class Positions(Part):
         return self.search_trials > 0 and self.search_start_epoch <= epoch <= self.search_end_epoch
 
     def search_progress(self, epoch: int) -> float:
-        """Return the part of the search that is done after an epoch.
+        """Return the part of the search since the last restart of the object that is done after an epoch.
 
         Parameters
         ----------
@@ -158,9 +166,32 @@ class Positions(Part):
         Returns
         -------
         float
-            0 after the first epoch of the search, 1 after the last.
+            0 after the first epoch of the search or after a restart, 1 after the last epoch before the next one.
         """
-        return (epoch - self.search_start_epoch) / max(self.search_end_epoch - self.search_start_epoch, 1)
+        first, last = self._round(epoch)
+        return (epoch - first) / max(last - first, 1)
+
+    def restarts_object(self, epoch: int) -> bool:
+        """Whether the object restarts after an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch.
+
+        Returns
+        -------
+        bool
+            True `search_restarts` times, or less often if the search has fewer epochs.
+        """
+        return self.searches(epoch) and epoch < self.search_end_epoch and epoch == self._round(epoch)[1]
+
+    def _round(self, epoch: int) -> tuple[int, int]:
+        """Return the first and last epoch of the part of the search that an epoch belongs to."""
+        start, rounds = self.search_start_epoch, self.search_restarts + 1
+        epochs = self.search_end_epoch + 1 - start
+        number = (epoch - start) * rounds // epochs
+        return start + -(-number * epochs // rounds), start + -(-(number + 1) * epochs // rounds) - 1
 
 
 class Affine(Part):

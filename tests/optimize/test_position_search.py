@@ -85,7 +85,9 @@ def test_trials_follow_from_seed_epoch_and_pattern_alone() -> None:
 
 def test_half_of_the_trials_shrink_to_a_pixel_and_none_leaves_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     scan, _ = misplaced()
-    limited = Positions(search_trials=60, search_radius=7, max_shift=7, search_start_epoch=1, search_end_epoch=5)
+    limited = SEARCH.model_copy(
+        update={"search_trials": 60, "search_radius": 7.0, "max_shift": 7.0, "search_restarts": 0}
+    )
     steps: dict[int, list[float]] = {}
     for epoch in (1, 5):
         loop = searched(scan, 0, limited)
@@ -119,6 +121,27 @@ def test_shifts_are_tried_only_in_the_epochs_of_the_search(epochs: tuple[int, in
     search_positions(loop.problem)
     positions = loop.model.parts["positions"]
     assert (positions.active, bool(positions.moves.any())) == (moves, moves)
+
+
+@each("restarts", [(0, []), (1, [3]), (2, [2, 4]), (9, [1, 2, 3, 4])])
+def test_the_object_restarts_between_equal_parts_of_the_search(restarts: tuple[int, list[int]]) -> None:
+    number, after = restarts
+    scan, _ = misplaced(9)
+    loop = searched(scan, 0, SEARCH.model_copy(update={"search_restarts": number}))
+    initial = loop.model.object.values.detach().clone()
+    found = []
+    for epoch in range(1, 7):
+        loop.model.object.set(initial + epoch)
+        loop.problem.epoch = epoch
+        search_positions(loop.problem)
+        if torch.equal(loop.model.object.values, initial):
+            found.append(epoch)
+    assert found == after
+
+
+def test_trials_shrink_again_after_a_restart() -> None:
+    chosen = SEARCH.model_copy(update={"search_start_epoch": 2, "search_end_epoch": 7, "search_restarts": 1})
+    assert [chosen.search_progress(epoch) for epoch in range(2, 8)] == [0, 0.5, 1, 0, 0.5, 1]
 
 
 def test_a_run_that_was_interrupted_searches_as_one_that_was_not(tmp_path: Path) -> None:
