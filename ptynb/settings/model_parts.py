@@ -68,7 +68,16 @@ class Tilt(Part):
     per_position: bool = Field(
         default=False, title="For each position", description="Whether each position has a tilt of its own"
     )
-    learning_rate: Rate = Field(default=0.0, description="Learning rate of the tilt [mrad]; 0 keeps it fixed")
+    learning_rate: Rate = Field(
+        default=0.0,
+        description="Learning rate of the tilt (1 = a shift of one object pixel from the first to the last slice), "
+        "or of its angle (1 = 1 mrad); 0 keeps it fixed",
+    )
+    parametrization: Literal["shift", "angle"] = Field(
+        default="shift",
+        description="Parameter that is optimised: the shift of the beam from the first to the last slice, so that one "
+        "learning rate serves all lengths, or the angle (as in version 0.1)",
+    )
 
 
 class Positions(Part):
