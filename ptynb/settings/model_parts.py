@@ -56,7 +56,8 @@ class Slices(Part):
         json_schema_extra=SIMPLE,
     )
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of the thickness (1 = its initial value); 0 keeps it fixed"
+        default=0.0,
+        description="Learning rate of the thickness (1 = its initial value; 0.01 is a good start); 0 keeps it fixed",
     )
 
 
@@ -70,8 +71,8 @@ class Tilt(Part):
     )
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate of the tilt (1 = a shift of one object pixel from the first to the last slice), "
-        "or of its angle (1 = 1 mrad); 0 keeps it fixed",
+        description="Learning rate of the tilt (1 = a shift of one object pixel from the first to the last slice; 0.1 "
+        "is a good start), or of its angle (1 = 1 mrad); 0 keeps it fixed",
     )
     parametrization: Literal["shift", "angle"] = Field(
         default="shift",
@@ -85,8 +86,8 @@ class Positions(Part):
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate of each position [object pixels], with LSQML the factor of its least-squares step; "
-        "0 keeps them fixed",
+        description="Learning rate of each position [object pixels], 0.1 is a good start; with LSQML the factor of its "
+        "least-squares step; 0 keeps them fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
     max_shift: float = Field(
@@ -183,7 +184,8 @@ class Affine(Part):
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate, as a shift at the edge of the scan [object pixels]; 0 keeps the map fixed",
+        description="Learning rate, as a shift at the edge of the scan [object pixels], 0.1 is a good start; 0 keeps "
+        "the map fixed",
     )
 
 
@@ -191,7 +193,8 @@ class ProbeOffset(Part):
     """Refinement of one shift of the probe against all positions; of scans that share an object, one for each."""
 
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of the offset [object pixels]; 0 keeps it fixed"
+        default=0.0,
+        description="Learning rate of the offset [object pixels], 0.1 is a good start; 0 keeps it fixed",
     )
 
 
@@ -246,7 +249,8 @@ class Descan(Part):
         "the centres of mass of the patterns",
     )
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of each shift [detector pixels]; 0 keeps the initial shifts"
+        default=0.0,
+        description="Learning rate of each shift [detector pixels], 0.1 is a good start; 0 keeps the initial shifts",
     )
 
 

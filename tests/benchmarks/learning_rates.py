@@ -28,12 +28,15 @@ from ptynb.data.scan import Scan
 
 Array = NDArray[Any]
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
-WINDOW = 64
+WINDOW, PADDING = 64, 9
 
 
 @dataclass(frozen=True)
 class Beamline:
-    """What a scan is made of. depth: distance of two slices [object pixel squared / wavelength]."""
+    """What a scan is made of: photons of a pattern, columns of a square scan, and their distance [object pixels].
+
+    depth: distance of two slices [object pixel squared / wavelength].
+    """
 
     geometry: pt.Geometry | pt.NearField
     step: float
@@ -42,7 +45,7 @@ class Beamline:
     depth: float
     object: Callable[[tuple[int, int], int], Array]
     probe: Callable[[], Array]
-    guess: Callable[[Array], Array]
+    guess: Callable[[], Array]
 
     @property
     def pixel(self) -> float:
@@ -100,7 +103,7 @@ BEAMLINES = {
         depth=150.0,
         object=mottle,
         probe=lambda: disc(0.13, np.pi * 2.2 * WINDOW * 0.13**2),
-        guess=lambda probe: disc(0.13, 0.9 * np.pi * 2.2 * WINDOW * 0.13**2),
+        guess=lambda: disc(0.13, 0.9 * np.pi * 2.2 * WINDOW * 0.13**2),
     ),
     "electrons": Beamline(
         geometry=pt.Geometry(wavelength=1.97e-12, distance=1.0, detector_pixel=(1.23e-3, 1.23e-3)),
@@ -110,7 +113,7 @@ BEAMLINES = {
         depth=12.0,
         object=atoms,
         probe=lambda: disc(0.22, 12.0),
-        guess=lambda probe: disc(0.22, 11.0),
+        guess=lambda: disc(0.22, 11.0),
     ),
     "near field": Beamline(
         geometry=pt.NearField(
@@ -124,14 +127,14 @@ BEAMLINES = {
             (0.95 + 0.03 * field(shape, seed, 3)).clip(0.5, 1) * np.exp(0.3j * field(shape, seed + 50, 2))
         ),
         probe=speckled,
-        guess=lambda probe: np.full(probe.shape, 1 / WINDOW, dtype=complex),
+        guess=lambda: np.full((1, WINDOW, WINDOW), 1 / WINDOW, dtype=complex),
     ),
 }
 
 
 @dataclass(frozen=True)
 class Made:
-    """A scan, its true object, and what its part should find."""
+    """A scan, its true object, settings beside the defaults, and the error of the part in a result."""
 
     scan: Scan
     truth: Array
@@ -149,7 +152,7 @@ def diffracted(line: Beamline, object: Array | None = None, probe: Array | None 
         true if probe is None else probe,
         positions,
         geometry=line.geometry,
-        guess=line.guess(true) * math.sqrt(line.photons),
+        guess=line.guess() * math.sqrt(line.photons),
         **choices,
     )
 
@@ -172,16 +175,17 @@ def rms(values: Array) -> float:
     return float(np.sqrt((np.abs(values) ** 2).sum(-1).mean()))
 
 
-def shifted_positions(line: Beamline, defect: bool, moved: Callable[[Array], Array], **settings: Any) -> Made:
+def shifted_positions(line: Beamline, defect: bool, moved: Callable[[Array], Array]) -> Made:
+    """The initial probe is the true one: a wrong defocus and a wrong scale of the positions nearly compensate."""
     scan = diffracted(line)
-    truth = scan.ground_truth.object
+    scan, truth = dataclasses.replace(scan, probe=scan.ground_truth.probe), scan.ground_truth.object
     start = dataclasses.replace(scan, positions=moved(scan.positions)) if defect else scan
 
     def miss(result: pt.Result) -> float:
         left = result.positions + result.origin - scan.positions
         return rms(left - left.mean(0))
 
-    return Made(start, truth, settings, miss)
+    return Made(start, truth, {}, miss)
 
 
 def positions(line: Beamline, defect: bool) -> Made:
@@ -195,15 +199,14 @@ def affine(line: Beamline, defect: bool) -> Made:
 
 
 def probe_offset(line: Beamline, defect: bool) -> Made:
-    """The object is known: only so is a common shift determined."""
+    """Object and probe are known: only so is a common shift determined."""
     scan = diffracted(line)
     truth = scan.ground_truth.object
     away = np.array([1.5, -2.0]) if defect else np.zeros(2)
-    start = dataclasses.replace(scan, positions=scan.positions + away, object=None)
-    frame = start.object_frame(9, (WINDOW, WINDOW), (0, 0))
-    rows, columns = (slice(low, low + side) for low, side in zip(frame.origin, frame.shape, strict=True))
-    start = dataclasses.replace(start, object=truth[rows, columns].astype(np.complex64), probe=scan.ground_truth.probe)
-    fixed = {"object": {"learning_rate": 0.0}, "probe": {"learning_rate": 0.0}}
+    start = dataclasses.replace(
+        scan, positions=scan.positions + away, object=truth.astype(np.complex64), probe=scan.ground_truth.probe
+    )
+    fixed = {"object": {"learning_rate": 0.0}, "probe": {"learning_rate": 1e-6}}
     return Made(start, truth, fixed, lambda result: rms((result.positions + result.origin - scan.positions)[:1]))
 
 
@@ -256,7 +259,7 @@ def slices(line: Beamline, defect: bool) -> Made:
     return Made(scan, truth, settings | {"slices": start}, miss)
 
 
-def tilt(line: Beamline, defect: bool, count: int = 2) -> Made:
+def tilt(line: Beamline, defect: bool, count: int = 2, parametrization: str = "shift") -> Made:
     """A tilt of each position, a shift of 2 pixels at most from the first to the last slice."""
     most = 2 * line.pixel / line.thickness / (count - 1)
     tilts = np.random.default_rng(2).uniform(-most, most, places(line).shape) * defect
@@ -266,12 +269,17 @@ def tilt(line: Beamline, defect: bool, count: int = 2) -> Made:
         found = result.parameters.get("tilt/angles", np.zeros_like(tilts))
         return rms((found - found.mean(0)) - (tilts - tilts.mean(0))) * line.thickness * (count - 1) / line.pixel
 
-    structure = {"slices": {"count": count, "thickness": line.thickness}, "tilt": {"per_position": True}}
+    own = {"per_position": True, "parametrization": parametrization}
+    structure = {"slices": {"count": count, "thickness": line.thickness}, "tilt": own}
     return Made(scan, truth, settings | structure, miss)
 
 
 def tilt_of_six(line: Beamline, defect: bool) -> Made:
     return tilt(dataclasses.replace(line, depth=line.depth / 3), defect, 6)
+
+
+def tilt_in_milliradians(line: Beamline, defect: bool) -> Made:
+    return tilt(line, defect, parametrization="angle")
 
 
 PARTS: dict[str, tuple[str, str, Callable[[Beamline, bool], Made], tuple[str, ...]]] = {
@@ -282,24 +290,18 @@ PARTS: dict[str, tuple[str, str, Callable[[Beamline, bool], Made], tuple[str, ..
     "descan": ("descan", "detector pixels", descan, ("X-rays", "electrons")),
     "slices": ("slices", "of the thickness", slices, ("X-rays", "electrons")),
     "tilt": ("tilt", "object pixels", tilt, ("X-rays", "electrons")),
+    "tilt, mrad": ("tilt", "object pixels", tilt_in_milliradians, ("X-rays", "electrons")),
     "tilt, 6 slices": ("tilt", "object pixels", tilt_of_six, ("X-rays", "electrons")),
 }
 """Name -> part, unit of its error, the scan with or without its defect, beamlines."""
 
 
 def reconstructed(made: Made, part: str, rate: float, epochs: int, batch: int) -> tuple[float, float]:
-    """Return the errors of part and object."""
-    own = dict(made.settings.get(part, {})) | {"learning_rate": rate, "start_epoch": max(2, epochs // 10)}
+    """Return the errors of part and object after so many epochs; the part begins after a tenth of them."""
+    own = {**made.settings.get(part, {}), "learning_rate": rate, "start_epoch": max(2, epochs // 10)}
+    object = {**made.settings.get("object", {}), "padding": PADDING}
     fading = {"kind": "cosine", "epochs": epochs, "end_factor": 0.05}
-    settings = pt.Settings(
-        **{
-            **made.settings,
-            part: own,
-            "batch": batch,
-            "schedule": fading,
-            "object": {**made.settings.get("object", {}), "padding": 9},
-        }
-    )
+    settings = pt.Settings(**{**made.settings, part: own, "object": object, "batch": batch, "schedule": fading})
     try:
         with pt.Reconstruction(made.scan, settings, device="cpu", checkpointing=None) as recon:
             recon.start(epochs)
@@ -307,15 +309,9 @@ def reconstructed(made: Made, part: str, rate: float, epochs: int, batch: int) -
             result = recon.result
     except pt.ReconstructionError:
         return math.inf, math.inf
-    window = np.array(made.scan.pattern_shape)
-    low, high = np.array([getattr(places_of(made), name)(0) for name in ("min", "max")]) + window / 2
-    area = tuple(slice(math.ceil(a), math.floor(b)) for a, b in zip(low, high, strict=True))
-    miss = made.miss(result) if f"{part}" else math.nan
-    return miss, compare(result.projection, made.truth, area, result.origin).error
-
-
-def places_of(made: Made) -> Array:
-    return made.scan.positions
+    low, high = (made.scan.positions.min(0) + WINDOW / 2, made.scan.positions.max(0) + WINDOW / 2)
+    area = slice(math.ceil(low[0]), math.floor(high[0])), slice(math.ceil(low[1]), math.floor(high[1]))
+    return made.miss(result), compare(result.projection, made.truth, area, result.origin).error
 
 
 def main() -> None:
