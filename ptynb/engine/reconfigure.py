@@ -21,7 +21,7 @@ from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
-from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame
+from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame, tilt_unit
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
@@ -128,19 +128,42 @@ def with_background_of(state: ReconstructionState, parametrization: str) -> Reco
         values = np.sqrt(stored).clip(min=LEAST_BACKGROUND)
     else:
         values = stored**2
+    return _with_parametrization(state, "background", parametrization, {key: values})
+
+
+def with_tilt_of(state: ReconstructionState, parametrization: str, scan: Scan) -> ReconstructionState:
+    """Return the state with the parameter of the tilt in this parametrization, the same tilts, without its moments."""
+    present = Settings(**state.settings)
+    if present.tilt.parametrization == parametrization:
+        return state
+    values = dict[str, Array]()
+    if "tilt" in state.active:
+        key = f"{key_prefix([*state.active], 'tilt')}.angles"
+        requested = present.replace(tilt={"parametrization": parametrization})
+        values[key] = _in_other_unit(state.model[key], tilt_unit(scan, present), tilt_unit(scan, requested))
+    return _with_parametrization(state, "tilt", parametrization, values)
+
+
+def _in_other_unit(values: Array, old: Array, new: Array) -> Array:
+    return values if np.array_equal(old, new) else (values * (old / new)).astype(values.dtype)
+
+
+def _with_parametrization(
+    state: ReconstructionState, part: str, parametrization: str, values: Mapping[str, Array]
+) -> ReconstructionState:
+    """Return the state with another parametrization and these parameters of a part, without its moments."""
 
     def remains(name: str) -> bool:
-        return not name.startswith(("optimiser/background/", "algorithm/"))
+        return not name.startswith((f"optimiser/{part}/", "algorithm/"))
 
     settings, begun = (
-        {**one, "background": {**one["background"], "parametrization": parametrization}}
-        for one in (state.settings, state.begun)
+        {**one, part: {**one[part], "parametrization": parametrization}} for one in (state.settings, state.begun)
     )
     return dataclasses.replace(
         state,
         settings=settings,
         begun=begun,
-        model={**state.model, key: values},
+        model={**state.model, **values},
         algorithm={name: one for name, one in state.algorithm.items() if remains(name)},
         numbers={name: one for name, one in state.numbers.items() if remains(name)},
     )
@@ -314,10 +337,10 @@ def _depth(
     stretch = slices["stretch"] if same else np.ones((), dtype=kind)
     initial_tilt = requested.tilt.y, requested.tilt.x
     if tilt and initial_tilt == (present.tilt.y, present.tilt.x):
-        angles = np.asarray(tilt["angles"])
+        angles = _in_other_unit(tilt["angles"], tilt_unit(scan, present), tilt_unit(scan, requested))
         angles = angles.mean(0, keepdims=True) if len(angles) > 1 and not requested.tilt.per_position else angles
     else:
-        angles = 1e3 * np.array([initial_tilt], dtype=kind)
+        angles = (np.array([initial_tilt]) / tilt_unit(scan, requested)).astype(kind)
     if requested.tilt.per_position and len(angles) == 1:
         angles = angles.repeat(len(scan), 0)
     return {"slices": {"stretch": stretch}, "tilt": {"angles": angles}}

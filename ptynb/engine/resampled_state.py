@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.engine.reconfigure import Parts, key_prefix
 from ptynb.io.checkpoint_file import Array, ReconstructionState
-from ptynb.physics.model_builder import model_window, object_frame, window_positions
+from ptynb.physics.model_builder import model_window, object_frame, tilt_unit, window_positions
 from ptynb.preparation.field_resampling import cut_spectrum, middle_start
 from ptynb.settings import Settings
 
 Scans = tuple[Scan, Scan]
-RESAMPLED = ("object", "probe", "variations", "positions", "offset", "affine", "background")
+RESAMPLED = ("object", "probe", "variations", "positions", "offset", "affine", "background", "tilt")
 """Components whose parameters depend on the window."""
 
 
@@ -59,6 +59,9 @@ def resampled_state(
         values = arrays[component][name]
         arrays[component][name] = (values * np.array(ratios)).astype(values.dtype)
     arrays["affine"]["map"] = _affine(arrays["affine"]["map"], scans, settings, ratios)
+    if "tilt" in arrays:
+        angles, (old, new) = arrays["tilt"]["angles"], (tilt_unit(scan, settings) for scan in scans)
+        arrays["tilt"]["angles"] = (angles * (old / new)).astype(angles.dtype)
     background = arrays["background"]["background"]
     unit_of_intensity = mean_counts[0] / mean_counts[1] if state.active["background"] else 1.0
     factor = math.sqrt(unit_of_intensity) if settings.background.parametrization == "amplitude" else unit_of_intensity

@@ -45,11 +45,12 @@ from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.loop import Loop
-from ptynb.engine.reconfigure import with_background_of
+from ptynb.engine.reconfigure import with_background_of, with_tilt_of
 from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
+from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
@@ -389,6 +390,8 @@ class Worker:
             return Loop(scan, self._settings, group, extensions, self._plan)
         # A run that an earlier version began may continue with settings that have the present default.
         state = with_background_of(state, self._settings.background.parametrization)
+        window = StagePlan.of(state.stages, state.stage).pattern_size
+        state = with_tilt_of(state, self._settings.tilt.parametrization, in_window(scan, window))
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         loop = Loop(scan, begun, group, extensions, plan)

@@ -308,11 +308,25 @@ def _make_slab(scan: Scan, settings: Settings, dtype: torch.dtype, device: torch
     geometry, thickness = scan.geometry, settings.slices.thickness
     assert geometry is not None, "checked by check_together"
     assert thickness is not None, "checked by the settings"
-    angles = torch.tensor([[settings.tilt.y, settings.tilt.x]], dtype=dtype)
+    angles = torch.tensor([[settings.tilt.y, settings.tilt.x]], dtype=dtype, device=device)
     if settings.tilt.per_position:
         angles = angles.repeat(len(scan), 1)
-    slices, tilt = Slices(thickness, dtype).to(device), Tilt(angles, settings.tilt.per_position).to(device)
+    tilt = Tilt(angles, settings.tilt.per_position, torch.from_numpy(tilt_unit(scan, settings)))
+    slices = Slices(thickness, dtype).to(device)
     return Slab(slices, tilt, geometry.object_pixel(scan.pattern_shape), geometry.wavelength)
+
+
+def tilt_unit(scan: Scan, settings: Settings) -> NDArray[np.float64]:
+    """Return the unit (yx) of the tilt's parameter [rad], for several slices.
+
+    It is 1 mrad, or the small angle that shifts the beam by one object pixel from the first to the last slice.
+    """
+    if settings.tilt.parametrization == "angle":
+        return np.full(2, 1e-3)
+    geometry, slices = scan.geometry, settings.slices
+    assert geometry is not None, "checked by check_together"
+    assert slices.thickness is not None, "checked by the settings"
+    return np.array(geometry.object_pixel(scan.pattern_shape)) / (slices.thickness * (slices.count - 1))
 
 
 def flat_object(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -55,7 +55,8 @@ class Slices(Part):
         json_schema_extra=SIMPLE,
     )
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of the thickness (1 = its initial value); 0 keeps it fixed"
+        default=0.0,
+        description="Learning rate of the thickness (1 = its initial value; 0.01 is a good start); 0 keeps it fixed",
     )
 
 
@@ -67,7 +68,16 @@ class Tilt(Part):
     per_position: bool = Field(
         default=False, title="For each position", description="Whether each position has a tilt of its own"
     )
-    learning_rate: Rate = Field(default=0.0, description="Learning rate of the tilt [mrad]; 0 keeps it fixed")
+    learning_rate: Rate = Field(
+        default=0.0,
+        description="Learning rate of the tilt (1 = a shift of one object pixel from the first to the last slice; 0.1 "
+        "is a good start), or of its angle (1 = 1 mrad); 0 keeps it fixed",
+    )
+    parametrization: Literal["shift", "angle"] = Field(
+        default="shift",
+        description="Parameter that is optimised: the shift of the beam from the first to the last slice, so that one "
+        "learning rate serves all lengths, or the angle (as in version 0.1)",
+    )
 
 
 class Positions(Part):
@@ -75,8 +85,8 @@ class Positions(Part):
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate of each position [object pixels], with LSQML the factor of its least-squares step; "
-        "0 keeps them fixed",
+        description="Learning rate of each position [object pixels], 0.1 is a good start; with LSQML the factor of its "
+        "least-squares step; 0 keeps them fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
     max_shift: float = Field(
@@ -199,7 +209,8 @@ class Affine(Part):
 
     learning_rate: Rate = Field(
         default=0.0,
-        description="Learning rate, as a shift at the edge of the scan [object pixels]; 0 keeps the map fixed",
+        description="Learning rate, as a shift at the edge of the scan [object pixels], 0.1 is a good start; 0 keeps "
+        "the map fixed",
     )
 
 
@@ -207,7 +218,8 @@ class ProbeOffset(Part):
     """Refinement of one shift of the probe against all positions; of scans that share an object, one for each."""
 
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of the offset [object pixels]; 0 keeps it fixed"
+        default=0.0,
+        description="Learning rate of the offset [object pixels], 0.1 is a good start; 0 keeps it fixed",
     )
 
 
@@ -262,7 +274,8 @@ class Descan(Part):
         "the centres of mass of the patterns",
     )
     learning_rate: Rate = Field(
-        default=0.0, description="Learning rate of each shift [detector pixels]; 0 keeps the initial shifts"
+        default=0.0,
+        description="Learning rate of each shift [detector pixels], 0.1 is a good start; 0 keeps the initial shifts",
     )
 
 

@@ -93,7 +93,10 @@ def translated(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0
     return result
 
 
-EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"background": {"parametrization": "intensity"}}
+EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "background": {"parametrization": "intensity"},
+    "tilt": {"parametrization": "angle"},
+}
 """Fields that came later, with the value that describes what earlier versions did, where it is not the default."""
 
 

@@ -25,7 +25,7 @@ PART_RATES = {
     "object": 0.3,
     "probe": 0.3,
     "slices": 1e-2,
-    "tilt": 1e-4,
+    "tilt": 1e-3,
     "positions": 1e-2,
     "affine": 1e-2,
     "probe_offset": 1e-2,

@@ -15,7 +15,7 @@ from ptynb.engine.loop import Loop
 from ptynb.engine.resampled_state import resampled_object, resampled_state
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.preparation.pattern_window import in_window
-from ptynb.settings import Background, Object, Positions, Settings
+from ptynb.settings import Background, Object, Positions, Settings, Slices, Tilt
 from ptynb.settings.recipe import Stage, StagePlan
 from tests.preparation.scans import smooth_scan
 from tests.raising import raises
@@ -97,6 +97,15 @@ def test_a_state_in_another_window_has_the_same_patterns(size: tuple[int, int], 
     assert powers[0] == pytest.approx(powers[1], rel=1e-4)
     assert means[0] == pytest.approx(means[1], rel=1e-4)
     assert coarse.model.parts["positions"].limit == pytest.approx(3 * max(size) / 48)
+
+
+def test_a_tilt_keeps_its_angle_in_another_window() -> None:
+    """Its unit is a shift of one object pixel, which is larger there."""
+    slices, tilt = Slices(count=2, thickness=1e-5), Tilt(y=1e-4, x=-2e-4)
+    scan = dataclasses.replace(smooth_scan((48, 48)), object=None)
+    fine = loop_of(scan, None, SETTINGS.replace(slices=slices, tilt=tilt))
+    angles = converted(fine, scan, (32, 24)).parameters()["tilt/angles"].numpy()
+    np.testing.assert_allclose(angles, [[1e-4, -2e-4]], rtol=1e-12)
 
 
 def test_windows_at_the_edge_of_an_object_guess_stay_at_their_place() -> None:

@@ -120,11 +120,26 @@ def test_a_file_of_today_is_not_translated(tmp_path: Path) -> None:
     assert again.changes == (change,)
 
 
-def test_records_of_then_have_a_background_of_intensities_and_run_files_the_present_default(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_present_parametrization_of_the_tilt(scan: Scan, tmp_path: Path) -> None:
+    """It begins with the tilts of the state, which moves them in another unit."""
+    path = unpacked("adam.state.h5", tmp_path)
+    settings = Settings(**load_state(path).settings)
+    with pt.resume(path, scan, settings=settings, device="cpu") as recon:
+        before = recon.result.parameters["tilt/angles"]
+    present = settings.replace(tilt={"parametrization": "shift"})
+    with pt.resume(path, scan, settings=present, device="cpu") as recon:
+        np.testing.assert_allclose(recon.result.parameters["tilt/angles"], before, rtol=1e-12)
+        recon.step()
+        assert np.abs(recon.result.parameters["tilt/angles"] - before).max() > 1e-9
+
+
+def test_records_of_then_have_the_parametrizations_of_then_and_run_files_the_present_default(tmp_path: Path) -> None:
     result, state = load_result(unpacked("adam.result.h5", tmp_path)), load_state(unpacked("adam.state.h5", tmp_path))
     for values in (result.settings, result.initial_settings, state.settings, state.begun):
         assert Settings(**values).background.parametrization == "intensity"
+        assert Settings(**values).tilt.parametrization == "angle"
     assert Settings.from_yaml("background: {rate: 0.1}").background.parametrization == "amplitude"
+    assert Settings.from_yaml("tilt: {each: true}").tilt.parametrization == "shift"
     assert all(epoch.object_change is None for epoch in (*result.epochs, *state.epochs))
 
 

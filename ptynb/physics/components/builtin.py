@@ -131,29 +131,35 @@ class Slices(ModelComponent):
 
 @final
 class Tilt(ModelComponent):
-    """The tilt of the beam to the normal of the slices; parameter `angles` (1 or pattern, yx) [mrad]."""
+    """The tilt of the beam to the normal of the slices; parameter `angles` (1 or pattern, yx) [unit].
+
+    What a tilt changes in the patterns is the shift of the slices against each other: for a shift of one object pixel
+    from the first to the last slice, a beam needs 7 mrad through 4 nm of atoms, and 0.02 mrad through 4 mm at an X-ray
+    microscope. So this shift is the unit (`model_builder.tilt_unit`).
+    """
 
     name = "tilt"
 
-    def __init__(self, angles: Tensor, each: bool) -> None:
-        """angles: (1 or pattern, yx) [rad]. each: whether each pattern has its own tilt."""
+    def __init__(self, angles: Tensor, each: bool, unit: Tensor) -> None:
+        """angles: (1 or pattern, yx) [rad]. each: whether each pattern has its own tilt. unit: (yx) [rad]."""
         super().__init__()
         self.each = each
         if each:
             self.rows = frozenset({"angles"})
-        self.angles = nn.Parameter(1e3 * angles)
+        self.unit = unit.to(angles)  # not a buffer, as that of the probe
+        self.angles = nn.Parameter(angles / self.unit)
 
     def of(self, patterns: Tensor) -> Tensor:
         """Return the tilts [rad] of these patterns, (pattern, yx), or (yx) if all patterns have the same."""
-        return 1e-3 * (self.angles[patterns] if self.each else self.angles[0])
+        return self.unit * (self.angles[patterns] if self.each else self.angles[0])
 
     def update_done(self) -> None:
         """Limit tilts to 1.5 rad."""
-        self.angles.clamp_(-1500, 1500)
+        self.angles.clamp_(-1.5 / self.unit, 1.5 / self.unit)
 
     def arrays(self) -> dict[str, Tensor]:
         """Return `angles` (1 or pattern, yx) [rad]."""
-        return {"angles": 1e-3 * self.angles.detach()}
+        return {"angles": self.unit * self.angles.detach()}
 
 
 @final
