@@ -2,15 +2,22 @@
 
 Odstrčil, Menzel and Guizar-Sicairos, Opt. Express 26, 3108 (2018); for several slices Tsai et al., Opt. Express 24,
 29089 (2016); for a varying probe Odstrčil et al., Opt. Express 24, 8360 (2016). With χ, A, G and the other symbols of
-`physics.exit_wave_corrections`, and δ = `DAMPING`,
+`physics.exit_wave_corrections`, δ = `DAMPING`, κ = `MEMORY`, and L the illumination of the object by all N patterns,
 
-    ΔO_k = Σ_jm A_k* χ_k / (Σ_jm |A_k|² + δ max)                  the direction of each slice
+    ΔO_k = Σ_jm A_k* χ_k / (L + δ max)                            the direction of each slice
     ΔP_m = Σ_j √w_j S_j⁻¹[G_jm] / (Σ_j w_j Π_k |O_k|² + δ max)    the direction of the probe
     a_j, b_j = argmin Σ_m ‖χ_jm - a x_jm - b y_jm‖²               real: the best step of this pattern; x and y are what
                                                                   ΔO and ΔP add to ψ_j, to first order
-    O_k += rate ΔO_k Σ_jm a_j |A_k|² / Σ_jm |A_k|²                by the mean of the steps, weighted with the
-                                                                  illumination
+    O_k += rate f ΔO_k Σ_jm a_j |A_k|² / Σ_jm |A_k|²              by the mean of the steps, weighted with the
+                                                                  illumination; f = J / (J + κ N)
     P   += rate ΔP Σ_j b_j / J                                    by their mean over the batch's J patterns
+
+The paper divides by the illumination of the batch. By L, as PtychoShelves does, a pixel at the edge of the batch's
+illumination is left to the batches that illuminate it better. f is the step of least squares in which κ N patterns of
+earlier batches count besides the batch: a small batch moves the object less, so that its noise does, too, and a large
+one makes nearly whole steps. (Object errors after 30 epochs of a scan of 484 patterns with Poisson noise, in batches of
+16: 0.033 with neither, 0.029 with L, 0.025 with both; in batches of 96: 0.023 with each. With f for the probe,
+positions converge later.) L is that of the mean probe where the epoch begins, without subpixel shifts.
 
 The slices share one step length: each of their directions alone explains the correction, so that steps of their own
 would explain it once for every slice. The other parts (`lsqml_parts`) follow the same corrections:
@@ -18,14 +25,16 @@ would explain it once for every slice. The other parts (`lsqml_parts`) follow th
     positions       s_j += v_j,  v_j = momentum v_j + rate H⁻¹ Re Σ (dψ/ds)* χ
                     the shift of least squares, at most a pixel, with H_ab = Σ_xm |P_jm|² Re(∂_a O* ∂_b O), O = Π_k O_k
     intensities     √w_j *= 1 + rate Re Σ ψ* χ / Σ |Ψ|²
-    OPR             c_j += rate M_j⁻¹ Σ_x V_r* U_j,  M_j,rs = Σ_x w_j Π_k |O_k|² V_r* V_s,  U_j = √w_j S_j⁻¹[G_j0]
+    OPR             c_j += rate M_j⁻¹ Re Σ_x V_r* U_j,  M_j,rs = Re Σ_x w_j Π_k |O_k|² V_r* V_s,  U_j = √w_j S_j⁻¹[G_j0]
                     V_r += rate √(J / N) Σ_j c_jr* U_j / (<|c_r|²> (Σ_j w_j Π_k |O_k|² + δ max))
     background      B += rate 2 (J / N) Σ_j (√(I / D) - 1) / Σ_j (1 / D)
 
 H is the norm of dψ/ds if the object moves below the probe. If the probe moved, as in the gradient, dψ would contain the
 motion of both together, which no pattern shows. The steps of c and V are those of alternating least squares, that of B
 is a Gauss-Newton step; where J of all N patterns determine a quantity of all, a whole step would follow their noise.
-The subpixel shift is left out of M, whose size matters only for the length of a step, not out of U.
+Steps of c are real: a mode of the variation is the effect of one quantity, such as a shift, a tilt or the focus of the
+beam. Complex ones are twice the unknowns and follow more noise (object error 0.049 instead of 0.043 where three such
+quantities vary). The subpixel shift is left out of M, whose size matters only for the length of a step, not out of U.
 
 Where scans share an object, ΔP_m, the sum of b_j and J are those of the patterns of each probe; V is common to them.
 
@@ -53,9 +62,12 @@ from ptynb.optimize.lsqml_parts import PositionSteps, parts_of
 from ptynb.optimize.scatter_sums import over_engines
 from ptynb.physics.components.component import Batch
 from ptynb.physics.exit_wave_corrections import Corrections, corrections
+from ptynb.physics.model import Model
 
 DAMPING = 0.1
 """δ, relative to the largest illumination; weakly illuminated pixels change less."""
+MEMORY = 1 / 32
+"""κ, the part of all patterns that counts as fitted by earlier batches."""
 
 
 @final
@@ -68,6 +80,8 @@ class LeastSquares(Algorithm):
         self._momentum = _Momentum(problem)
         of_pattern = problem.model.probe.of_pattern
         self._probe_of_pattern = None if of_pattern is None else of_pattern.cpu().numpy()
+        self._light: Tensor | None = None
+        """L, of this epoch (y, x); None before the first."""
 
     @property
     def updates(self) -> int:
@@ -92,6 +106,8 @@ class LeastSquares(Algorithm):
         with torch_alone(problem.model.compiled):
             if update == 0:
                 self._momentum.begin_epoch()
+            if update == 0 or self._light is None:
+                self._light = illumination_of_all(problem.model)
             batches = [problem.shard.batch(one, len(members)) for one in self._by_probe(own)]
             loss = self._step(batches, members, rates)
             if update == self.updates - 1:
@@ -99,21 +115,25 @@ class LeastSquares(Algorithm):
         return loss
 
     def state(self) -> dict[str, Tensor | float]:
-        """Return the last steps of object, probe and positions, and where the epoch began."""
+        """Return the last steps of object, probe and positions, where the epoch began, and its illumination."""
         state: dict[str, Tensor | float] = {}
         for path, one in self._momentum.tensors().items():
             state[f"optimiser/{path}"] = one
         if (velocity := self._position_steps.velocity) is not None:
             state["optimiser/positions/moves/velocity"] = velocity
+        if self._light is not None:
+            state["algorithm/illumination"] = self._light
         return state
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore them. Parts that are not in the state start without momentum."""
         device = self.problem.group.device
+        light = state.get("algorithm/illumination")
+        self._light = light.to(device, copy=True) if isinstance(light, Tensor) else None
         tensors = {
             name.removeprefix("optimiser/"): one.to(device, copy=True)
             for name, one in state.items()
-            if isinstance(one, Tensor)
+            if isinstance(one, Tensor) and name.startswith("optimiser/")
         }
         self._position_steps.velocity = tensors.pop("positions/moves/velocity", None)
         self._momentum.restore(tensors)
@@ -158,8 +178,8 @@ class LeastSquares(Algorithm):
             messages += [values, total(sums)]
         of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
 
-        object_step = ("object" in rates) * of_object
-        object_step /= illumination + DAMPING * illumination.amax((-2, -1), keepdim=True)
+        assert self._light is not None
+        object_step = ("object" in rates) * of_object / (self._light + DAMPING * self._light.max())
         # A probe none of whose patterns is in the batch has no power, and no step.
         damped = power + (DAMPING * power.amax((-2, -1), keepdim=True)).clamp(min=torch.finfo(power.dtype).tiny)
         probe_steps = ("probe" in rates) * of_probe / damped[:, None]
@@ -172,7 +192,8 @@ class LeastSquares(Algorithm):
         for index, (name, part) in enumerate(moving.items()):
             part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power + DAMPING * power.max())
         if "object" in rates:
-            model.object.set(model.object.values + (rates["object"] * mean * object_step)[None])
+            factor = rates["object"] * len(members) / (len(members) + MEMORY * problem.order.count)
+            model.object.set(model.object.values + (factor * mean * object_step)[None])
         if "probe" in rates:
             steps = rates["probe"] * lengths[:, None, None, None] * probe_steps
             model.probe.set(model.probe.values + steps.flatten(0, 1))
@@ -216,6 +237,27 @@ class LeastSquares(Algorithm):
 def total(tensors: Sequence[Tensor]) -> Tensor:
     """Return the sum of at least one tensor; of one, itself."""
     return sum(tensors[1:], tensors[0])
+
+
+@torch.no_grad()
+def illumination_of_all(model: Model) -> Tensor:
+    """Return Σ_jm |P_jm|² of all patterns (y, x), of the object's size, from the mean probes at whole pixels.
+
+    A convolution of the numbers of patterns at each pixel with |P|², whose time does not depend on their number.
+    """
+    shape = model.object.values.shape[-2:]
+    device = model.probe.parts.device
+    origins = model.all_positions().round().to(device, torch.int64)
+    origins = origins.clamp(min=origins.new_zeros(2), max=origins.new_tensor(shape) - origins.new_tensor(model.window))
+    places = origins[:, 0] * shape[1] + origins[:, 1]
+    probes = model.probe.values.abs().square().view(model.probe.count, -1, *model.window).sum(1)
+    of_pattern = model.probe.of_pattern
+    light = probes.new_zeros(shape)
+    for number, probe in enumerate(probes):
+        own = places if of_pattern is None else places[of_pattern.to(device) == number]
+        count = torch.bincount(own, minlength=shape[0] * shape[1]).view(shape).to(probe.dtype)
+        light += torch.fft.irfft2(torch.fft.rfft2(count) * torch.fft.rfft2(probe, s=shape), s=shape)
+    return light.clamp(min=0)
 
 
 def step_lengths(products: Tensor) -> Tensor:

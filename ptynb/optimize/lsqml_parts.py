@@ -118,11 +118,11 @@ class ProbeVariationSteps(PartOfModel):
 
     @property
     def width(self) -> int:
-        """Real and imaginary part of each coefficient."""
-        return 2 * self._part.coefficients.shape[1]
+        """The real part of each coefficient."""
+        return self._part.coefficients.shape[1]
 
     def values(self, found: Corrections, batch: Batch) -> Tensor:
-        """Return the changes of the coefficients."""
+        """Return the changes of the coefficients, which are real."""
         assert found.first is not None
         modes, model = self._modes().flatten(1), self.problem.model
         origins, _ = model.window_origins_and_shifts(batch)
@@ -130,10 +130,9 @@ class ProbeVariationSteps(PartOfModel):
         power = read_windows(object, origins, model.window).flatten(1)
         weights = model.detection(batch).weights
         power = power if weights is None else weights[:, None] * power
-        pairs = (modes.conj()[:, None] * modes).flatten(0, 1)
-        matrices = torch.complex(power @ pairs.real.T, power @ pairs.imag.T).view(len(batch), len(modes), len(modes))
-        products = found.first.flatten(1) @ modes.conj().T
-        return torch.view_as_real(solved(matrices, products)).flatten(1)
+        pairs = (modes.conj()[:, None] * modes).real.flatten(0, 1)
+        matrices = (power @ pairs.T).view(len(batch), len(modes), len(modes))
+        return solved(matrices, (found.first.flatten(1) @ modes.conj().T).real)
 
     def sums(self, found: Corrections | None, batch: Batch) -> Tensor:
         """Return Σ_j c_jr* U_j (rank, y, x)."""
@@ -147,8 +146,7 @@ class ProbeVariationSteps(PartOfModel):
         steps = sums / (squares * power).clamp(min=torch.finfo(torch.float32).tiny)
         fraction = math.sqrt(len(members) / self.problem.order.count)
         self._part.ways.add_(torch.view_as_real(steps / self._part.scale), alpha=rate * fraction)
-        changes = rate * values.view(len(members), -1, 2)
-        self._part.coefficients[members] += changes.to(self._part.coefficients.dtype)
+        self._part.coefficients[members, :, 0] += (rate * values).to(self._part.coefficients.dtype)
 
     def _modes(self) -> Tensor:
         return torch.view_as_complex(self._part.ways.detach()) * self._part.scale
@@ -213,7 +211,7 @@ def position_steps(slopes: Tensor, curvatures: Tensor, least: Tensor) -> Tensor:
 
 
 def solved(matrices: Tensor, right: Tensor) -> Tensor:
-    """Return the solutions (pattern, r) of Hermitian, positive semidefinite systems (pattern, r, r)."""
-    mean = matrices.diagonal(dim1=1, dim2=2).real.mean(1).clamp(min=torch.finfo(torch.float32).tiny)
+    """Return the solutions (pattern, r) of symmetric, positive semidefinite systems (pattern, r, r)."""
+    mean = matrices.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float32).tiny)
     ridge = RIDGE * mean[:, None, None] * torch.eye(matrices.shape[1], dtype=matrices.dtype, device=matrices.device)
     return torch.linalg.solve(matrices + ridge, right)

@@ -90,8 +90,9 @@ class Workload:
 def copies_of_parameters(settings: Settings, engines: int) -> float:
     """Return the largest number of arrays of the size of object and probe in use at the same time."""
     if settings.optimiser in BY_EXIT_WAVES:
-        # Parameters, sums (numerator, denominator) and their received message, the step, and its mean length.
-        return 8 + moments(settings)
+        # Parameters, sums (numerator, denominator) and their received message, the step, and its mean length; of LSQML
+        # the illumination by all patterns, which is real.
+        return 8 + moments(settings) + 0.5 * (settings.optimiser == "lsqml")
     # Copies for a result and for a picture; only one optimiser has more temporary arrays in a step.
     passing = 5 if settings.optimiser == "radam" else 2
     kept = moments(settings)

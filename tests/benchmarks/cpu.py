@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.problems import made, score, unsteady
+from tests.benchmarks.problems import made, score, thick, unsteady, varying
 from tests.benchmarks.rows import Measured, Missing, Row, compared, in_turn
 from tests.benchmarks.sides import Bench
 
@@ -25,14 +27,55 @@ FASTEST: dict[str, Any] = {
     "schedule": {"kind": "cosine", "epochs": 6, "end_factor": 0.05},
 }
 """ptynb's settings that reach the error soonest; RESULTS.md has the others that were tried."""
-UNSTEADY = "A with wrong positions and an unsteady beam, LSQML"
-UNSTEADY_EPOCHS = 30
-UNSTEADY_LSQML: dict[str, Any] = {
-    "optimiser": "lsqml",
-    "positions": {"learning_rate": 1, "momentum": 0},
-    "pattern_intensities": {"learning_rate": 1},
+LSQML_EPOCHS = 30
+SLICES = {"count": 4, "thickness": 2e-4}
+"""Apart by some ten times the depth of focus of what the sample scatters to the detector's edge."""
+
+
+@dataclass(frozen=True)
+class LsqmlCase:
+    """LSQML on both sides with the same parts: whole steps of least squares for all of them.
+
+    problem, truth: make the file that is reconstructed and the file that has its object. settings: ptynb's, besides
+    the optimiser. options: those of `ptychi_parts.py`.
+    """
+
+    problem: Callable[[Bench], Path]
+    truth: Callable[[Bench], Path]
+    settings: dict[str, Any]
+    options: dict[str, Any]
+    batch: int = 16
+
+
+def _problem_a(bench: Bench) -> Path:
+    return made(bench, "A")
+
+
+def _thick(bench: Bench) -> Path:
+    return thick(bench, "thick", SLICES["count"], SLICES["thickness"], "--side", "12")
+
+
+LSQML_CASES = {
+    "A with wrong positions and an unsteady beam, LSQML": LsqmlCase(
+        lambda bench: unsteady(bench, "A"),
+        _problem_a,
+        {"positions": {"learning_rate": 1, "momentum": 0}, "pattern_intensities": {"learning_rate": 1}},
+        {"positions": True, "intensities": True},
+    ),
+    "A with a varying probe, LSQML with 3 OPR modes": LsqmlCase(
+        lambda bench: varying(bench, "A"), _problem_a, {"opr": {"modes": 3}}, {"opr": 3}
+    ),
+    "144 patterns of 4 slices, LSQML": LsqmlCase(_thick, _thick, {"slices": SLICES}, {"slices": SLICES}),
+    "A, LSQML with momentum": LsqmlCase(_problem_a, _problem_a, {"momentum": 0.5}, {"momentum": 0.5}),
+    "A, LSQML with momentum, compact batches of 96": LsqmlCase(
+        _problem_a,
+        _problem_a,
+        {"momentum": 0.5, "batch_sampling": "compact"},
+        {"momentum": 0.5, "compact": True},
+        batch=96,
+    ),
+    "A, LSQML, batches of 96": LsqmlCase(_problem_a, _problem_a, {}, {}, batch=96),
 }
-"""As Pty-Chi's script has it: batches of 16, whole steps of least squares for all parts."""
 MOST_EPOCHS = 40
 """After so many epochs the peer is given up."""
 NEVER = 10**6
@@ -61,7 +104,7 @@ def rows(bench: Bench) -> list[Measured]:
         *(busy_machine(bench, name, *case) for name, case in BUSY_CASES.items()),
     ]
     if bench.peers is None:
-        names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}", UNSTEADY)
+        names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}", *LSQML_CASES)
         return found + [Missing(SUBJECT, name, "no --peers") for name in names]
     return [
         epoch(bench, "A", "A, an epoch", 1 / 6),
@@ -69,7 +112,7 @@ def rows(bench: Bench) -> list[Measured]:
         epoch(bench, "B", "B (4 modes), an epoch", 1 / 5, ours={"probe": {"modes": 4}}, peer=("--modes", "4")),
         epoch(bench, "A", "A with 8 slices, an epoch", 1 / 4, ours=EIGHT_SLICES, peer=("--slices", "8")),
         time_to_error(bench),
-        *unsteady_scan(bench),
+        *(row for name, case in LSQML_CASES.items() for row in by_lsqml(bench, name, case)),
         *found,
     ]
 
@@ -174,31 +217,32 @@ def time_to_error(bench: Bench) -> Measured:
     return compared(SUBJECT, name, given, limit=1 / 12, factors=(ours, other), note=note)
 
 
-def unsteady_scan(bench: Bench) -> list[Row]:
-    """LSQML on both sides with the same parts: an epoch, and the error of the object after `UNSTEADY_EPOCHS`."""
-    bench.said(UNSTEADY)
-    path, truth = unsteady(bench, "A"), made(bench, "A")
+def by_lsqml(bench: Bench, name: str, case: LsqmlCase) -> list[Row]:
+    """LSQML on both sides with the same parts: an epoch, and the error of the object after `LSQML_EPOCHS`."""
+    bench.said(name)
+    path, truth = case.problem(bench), case.truth(bench)
+    settings = {"optimiser": "lsqml", "batch": case.batch, **case.settings}
 
     def ours() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            timed = bench.ours(path, UNSTEADY_LSQML, bench.epochs)
-            bench.ours(path, UNSTEADY_LSQML, UNSTEADY_EPOCHS, "--save", folder)
-            return {**timed, "error": score(bench, truth, Path(folder) / f"{UNSTEADY_EPOCHS}.npz")}
+            timed = bench.ours(path, settings, bench.epochs)
+            bench.ours(path, settings, LSQML_EPOCHS, "--save", folder)
+            return {**timed, "error": score(bench, truth, Path(folder) / f"{LSQML_EPOCHS}.npz")}
 
     def theirs() -> dict[str, Any]:
         script = Path(__file__).with_name("ptychi_parts.py")
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
             result = Path(folder) / "result.npz"
-            more = ("--engine", "LSQML", "--epochs", UNSTEADY_EPOCHS, "--save", result)
-            command = [bench.peers, script, "positions,intensities", bench.scripts / "peer_ptychi.py", path, *more]
-            given = bench.answer(command)
+            options, peer = json.dumps(case.options), bench.scripts / "peer_ptychi.py"
+            more = ("--engine", "LSQML", "--epochs", LSQML_EPOCHS, "--batch", case.batch, "--save", result)
+            given = bench.answer([bench.peers, script, options, peer, path, *more])
             return {**given, "seconds": given["s_per_epoch"], "error": score(bench, truth, result)}
 
     given = in_turn({"ptynb": ours, "Pty-Chi LSQML": theirs}, bench.turns, bench.said)
-    name = f"{UNSTEADY}, object error after {UNSTEADY_EPOCHS} epochs"
+    of_error = f"{name}, object error after {LSQML_EPOCHS} epochs"
     return [
-        compared(SUBJECT, f"{UNSTEADY}, an epoch", given, limit=1 / 4),
-        compared(SUBJECT, name, given, limit=1.0, key="error", unit=""),
+        compared(SUBJECT, f"{name}, an epoch", given, limit=1 / 4),
+        compared(SUBJECT, of_error, given, limit=1.0, key="error", unit=""),
     ]
 
 

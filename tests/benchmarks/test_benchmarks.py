@@ -42,6 +42,7 @@ def problem(tmp_path: Path) -> Path:
     """A small file like those of the common problem."""
     scan = pt.simulate(patterns=25, window=32)
     assert scan.probe is not None
+    assert scan.ground_truth is not None
     path = tmp_path / "small.npz"
     patterns = scan.frames.read(0, len(scan))
     places = scan.positions.astype(np.float32)
@@ -50,6 +51,8 @@ def problem(tmp_path: Path) -> Path:
         patterns=patterns,
         positions_px=places,
         start_probe=scan.probe[0],
+        object=scan.ground_truth.object,
+        probe=scan.ground_truth.probe,
         wavelength=1e-10,
         det_pixel=75e-6,
         det_distance=2.0,
@@ -110,6 +113,57 @@ def test_ptynb_runs_a_problem_in_a_process_of_its_own(bench: Bench, problem: Pat
     first, second = (np.load(tmp_path / "kept" / f"{number}.npz")["object"] for number in (1, 2))
     assert first.shape == second.shape
     assert np.abs(first - second).max() > 1e-3
+
+
+def test_a_thick_problem_has_the_counts_of_its_slices(bench: Bench, problem: Path) -> None:
+    """Rates of ptynb's own simulation and Poisson's noise, at whole pixels: a remainder may be in the next window."""
+    with np.load(problem) as data:
+        np.savez(problem, **{**data, "positions_px": np.rint(data["positions_px"])})
+    with np.load(problems.thick(bench, problem.stem, 2, 1e-4)) as data, np.load(problem) as thin:
+        assert data["object"].shape == (2, *thin["object"].shape)
+        expected = pt.simulate_diffraction(
+            data["object"],
+            thin["probe"],
+            thin["positions_px"].astype(float),
+            geometry=pt.Geometry(wavelength=1e-10, distance=2.0, detector_pixel=(75e-6, 75e-6)),
+            thickness=1e-4,
+            noise=False,
+        )
+        counts, rates = data["patterns"], expected.frames.read(0, 25)
+    bright = rates > 20
+    deviations = (counts - rates)[bright] / np.sqrt(rates[bright])
+    assert bright.sum() > 1000
+    assert deviations.std() == pytest.approx(1, abs=0.05)
+
+
+def test_a_varying_probe_moves_patterns_from_those_of_the_mean_probe(bench: Bench, problem: Path) -> None:
+    """By far more than noise, while the mean count remains, but for the power of what is added."""
+    with np.load(problems.varying(bench, problem.stem)) as data, np.load(problem) as steady:
+        found, mean = data["patterns"], steady["patterns"]
+    assert np.linalg.norm(found - mean) > 0.1 * np.linalg.norm(mean)
+    assert found.sum() == pytest.approx(mean.sum(), rel=0.15)
+
+
+def test_the_score_of_slices_is_their_mean(bench: Bench, problem: Path) -> None:
+    (bench.scripts / "score.py").write_text(
+        "import sys, numpy\n"
+        "one, other = (numpy.load(path)['object'] for path in sys.argv[1:])\n"
+        "print(sys.argv[2], 'error %.4f' % abs(one - other).mean())\n"
+    )
+    thick = problems.thick(bench, problem.stem, 2, 1e-4)
+    with np.load(thick) as data:
+        moved = data["object"] + np.array([0.1, 0.3])[:, None, None]
+    np.savez(bench.folder / "result.npz", object=moved)
+    assert problems.score(bench, thick, bench.folder / "result.npz") == pytest.approx(0.2, abs=1e-3)
+    with np.load(problem) as data:
+        np.savez(bench.folder / "thin.npz", object=data["object"] + 0.1)
+    assert problems.score(bench, problem, bench.folder / "thin.npz") == pytest.approx(0.1, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", cpu.LSQML_CASES)
+def test_a_case_of_lsqml_has_settings_that_ptynb_takes(name: str) -> None:
+    case = cpu.LSQML_CASES[name]
+    assert pt.Settings(**{"optimiser": "lsqml", "batch": case.batch, **case.settings}).batch == case.batch
 
 
 @pytest.mark.parametrize(("errors", "first"), [([0.5, 0.2, 0.02, 0.02, 0.2], 3), ([0.01], 1), ([0.5, 0.4, 0.3], None)])

@@ -131,14 +131,24 @@ class Plain:
         modulus = np.sqrt((np.abs(np.fft.fft2(self.product(j), norm="ortho")) ** 2).sum(0) + self.floor)
         return float(((modulus - np.sqrt(self.counts[j] + self.floor)) ** 2)[self.good].sum())
 
-    def object_change(self, waves: Callable[[int], Array], patterns: Array, damping: float) -> tuple[Array, Array]:
-        """Σ P* χ / (Σ |P|² + damping max), and Σ |P|²."""
+    def object_change(
+        self, waves: Callable[[int], Array], patterns: Array, damping: float, of_all: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Σ P* χ / (Σ |P|² + damping max), and Σ |P|². of_all: in the place of the divisor's Σ |P|²."""
         above, light = np.zeros_like(self.object), np.zeros(self.object.shape)
         for j in patterns:
             probe = self.moved(self.probe, j)
             self.window(j, above)[...] += (probe.conj() * waves(j)).sum(0)
             self.window(j, light)[...] += (np.abs(probe) ** 2).sum(0)
-        return above / (light + damping * light.max()), light
+        divisor = light if of_all is None else of_all
+        return above / (divisor + damping * divisor.max()), light
+
+    def light_of_all(self) -> Array:
+        """Σ |P|² of all patterns, at whole pixels."""
+        light = np.zeros(self.object.shape)
+        for j in range(len(self)):
+            self.window(j, light)[...] += (np.abs(self.probe) ** 2).sum(0)
+        return light
 
     def probe_change(self, waves: Callable[[int], Array], patterns: Array, damping: float) -> Array:
         above = sum(self.moved(self.window(j).conj() * waves(j), j, -1) for j in patterns)

@@ -14,9 +14,9 @@ import ptynb as pt
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
-from ptynb.optimize.lsqml import DAMPING, step_lengths
+from ptynb.optimize.lsqml import DAMPING, MEMORY, illumination_of_all, step_lengths
 from ptynb.optimize.lsqml_parts import FARTHEST, FLATTEST, position_steps
-from ptynb.settings import OPR, Object, Probe, Settings
+from ptynb.settings import OPR, Object, Positions, Probe, Settings
 from tests.cases import a_scan
 from tests.engine.reference_model import (
     MODES,
@@ -45,12 +45,12 @@ def test_lsqml_is_that_of_plain_numpy(kind: str, frozen: str) -> None:
     )
     loop = a_loop(scan, settings)
     plain = Plain.of(loop, scan)
-    misfit = 0.0
+    misfit, of_all = 0.0, plain.light_of_all()
     for batch in loop.order.epoch(1).T:
         patterns = batch[batch >= 0]
         misfit += sum(plain.misfit(j) for j in patterns)
         missing = {j: plain.fitting(plain.product(j), j) - plain.product(j) for j in patterns}
-        change, light = plain.object_change(missing.__getitem__, patterns, DAMPING)
+        change, light = plain.object_change(missing.__getitem__, patterns, DAMPING, of_all)
         probe_change = plain.probe_change(missing.__getitem__, patterns, DAMPING)
         weighted, lengths = np.zeros_like(light), []
         for j in patterns:
@@ -64,7 +64,7 @@ def test_lsqml_is_that_of_plain_numpy(kind: str, frozen: str) -> None:
             lengths.append(length.get("probe", 0))
         lit = light > 1e-6 * light.max()
         step = np.divide(weighted, light, out=np.zeros_like(light), where=lit) * change
-        plain.object += rates["object"] * step
+        plain.object += rates["object"] * step * len(patterns) / (len(patterns) + MEMORY * len(scan))
         plain.probe += rates["probe"] * np.mean(lengths) * probe_change
     for _ in range(loop.updates):
         loop.step()
@@ -97,6 +97,40 @@ def test_step_lengths_are_those_of_numpys_least_squares() -> None:
     np.testing.assert_allclose(alone[:, 0], (chi.conj() * x).real.sum((1, 2, 3)) / (abs(x) ** 2).sum((1, 2, 3)), 1e-5)
     np.testing.assert_array_equal(alone[:, 1], 0)
     assert lengths(0 * chi, 0 * x, 0 * x).tolist() == [[0, 0]] * 4
+
+
+def test_the_illumination_of_all_is_the_sum_of_the_probes_at_the_positions() -> None:
+    """Where positions have moved too, and of two scans with a probe each."""
+    scan = a_scan(12)
+    loop = a_loop(scan, double("lsqml", probe=MODES, positions=Positions(learning_rate=1)))
+    loop.algorithm.prepare()
+    with torch.no_grad():
+        part(loop, "positions").moves[:6] += 1.3
+    plain = Plain.of(loop, scan)
+    plain.corners = np.rint(loop.model.all_positions().numpy()).astype(int)
+    assert (plain.corners != np.rint(scan.positions - loop.frame.origin)).any()
+    np.testing.assert_allclose(illumination_of_all(loop.model), plain.light_of_all(), atol=1e-9 * plain.probe.size)
+
+    pair = pt.preparation.combine([scan, scan], share="object")
+    loop = a_loop(pair, double("lsqml", probe=MODES))
+    with torch.no_grad():
+        loop.model.probe.parts[2:] *= 2  # of the second scan
+    plain = Plain.of(loop, pair)
+    first, second = np.split(plain.probe, 2)
+    expected = np.zeros(plain.object.shape)
+    for j in range(24):
+        plain.window(j, expected)[...] += (np.abs(first if j < 12 else second) ** 2).sum(0)
+    np.testing.assert_allclose(illumination_of_all(loop.model), expected, rtol=1e-7, atol=1e-9 * expected.max())
+
+
+def test_a_run_resumed_within_an_epoch_has_the_illumination_of_its_beginning() -> None:
+    scan, settings = a_scan(12), double("lsqml", batch=4, probe=MODES)
+    loop, resumed = a_loop(scan, settings), a_loop(scan, settings)
+    loop.step()
+    resumed.restore(loop.state(loop.loss_sums()))
+    for one in (loop, resumed):
+        one.step()
+    np.testing.assert_array_equal(object_of(loop), object_of(resumed))
 
 
 def test_a_smaller_rate_of_lsqml_is_a_smaller_step() -> None:
@@ -186,8 +220,8 @@ def test_the_step_of_each_part_is_that_of_plain_numpy() -> None:
         steps[j] = np.linalg.solve(curvature, gradient)
         unmoved = root * plain.moved(window.conj() * chi, j, -1)[0]
         power = weights[j] * np.abs(window) ** 2
-        matrix = [[(power * one.conj() * other).sum() for other in modes] for one in modes]
-        changes[j] = np.linalg.solve(matrix, [(one.conj() * unmoved).sum() for one in modes])
+        matrix = [[(power * one.conj() * other).real.sum() for other in modes] for one in modes]
+        changes[j] = np.linalg.solve(matrix, [(one.conj() * unmoved).real.sum() for one in modes])
         directions += coefficients[j].conj()[:, None, None] * unmoved
         lit += power
     lit += DAMPING * lit.max()

@@ -83,8 +83,8 @@ def test_items_by_hand():
         ({"optimiser": "adamw"}, 2, 7),
         ({"optimiser": "radam"}, 1, 9),
         ({"optimiser": "lbfgs"}, 1, 28),
-        ({"optimiser": "lsqml"}, 2, 8),
-        ({"optimiser": "lsqml", "momentum": 0.5}, 2, 10),
+        ({"optimiser": "lsqml"}, 2, 8.5),
+        ({"optimiser": "lsqml", "momentum": 0.5}, 2, 10.5),
         ({"object": {"parametrization": "amplitude_phase"}}, 1, 9),
     ],
 )
