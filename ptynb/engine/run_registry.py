@@ -16,6 +16,7 @@ import torch
 from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
+from ptynb.engine import precompilation
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import PtynbError
 from ptynb.settings import Checkpointing, Settings
@@ -122,7 +123,8 @@ def leave(seconds: float) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """Describe this engine process, for the cluster's plan and status, and the doctor."""
+    """Describe this engine process, for the cluster's plan and status, and the doctor; compile what is missing."""
+    precompilation.begin()
     cuda = torch.cuda.is_available()
     return {
         "pid": os.getpid(),

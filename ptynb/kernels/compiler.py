@@ -16,6 +16,7 @@ from typing import Any
 
 import filelock
 import numba
+from llvmlite.binding import get_host_cpu_name
 from numba._dynfunc import make_function
 from numba.core.caching import FunctionCache
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -58,6 +59,18 @@ def callback(signature: Any, function: Callable[..., Any]) -> int:
     with _compiling(lock):
         compiled_function: Any = numba.cfunc(signature, cache=lock is not None)(function)
         return int(compiled_function.address)
+
+
+def usual_loops_marker() -> Path | None:
+    """Return the path of the empty file that says that the cache has the loops of a usual reconstruction.
+
+    None: no folder for the cache is writable.
+    """
+    try:
+        folder = FunctionCache(usual_loops_marker).cache_path
+    except RuntimeError:
+        return None
+    return Path(folder) / f"usual-loops-{_VERSION}-{get_host_cpu_name()}"
 
 
 def _lock_of(function: Callable[..., Any]) -> filelock.BaseFileLock | None:

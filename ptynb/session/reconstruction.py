@@ -69,7 +69,6 @@ Answer = TypeVar("Answer")
 CHECKPOINTING = Checkpointing()
 FOLLOW_SECONDS = 0.25
 """Period at which the record is fetched in the background [s]; each fetch takes milliseconds of a core."""
-SHORTEST_PAUSE = 0.002
 IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
 """Periods while no run is active: of fetching the record, and of checking the engines' processes [s]."""
 HEALTH_SECONDS = 1.0
@@ -458,7 +457,7 @@ class Reconstruction:
             If it has failed, or is closed.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        pause = SHORTEST_PAUSE
+        pause = 0.002
         while True:
             status = self._fetch(within=pause)  # the background thread fetches it, too
             if status.applied >= self._client.sent and status.state == "ready":
@@ -469,10 +468,10 @@ class Reconstruction:
                     f"Still {status.state} after {timeout} s, at epoch {status.epoch} of {status.target}."
                 )
             time.sleep(pause)
-            pause = min(1.5 * pause, FOLLOW_SECONDS)
-            if status.state == "running" and self._client.epochs:  # often near the end of the run only
+            pause = min(2 * pause, FOLLOW_SECONDS)
+            if status.state == "running" and self._client.epochs:  # until shortly before the end
                 left = (status.target - status.epoch) * self._client.epochs[-1].seconds
-                pause = min(pause, max(left / 2, SHORTEST_PAUSE))
+                pause = min(max(0.9 * left, 0.01), FOLLOW_SECONDS)
 
     def step(self) -> Epoch:
         """Run one epoch, or the remainder of an epoch that was stopped.
