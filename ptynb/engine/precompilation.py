@@ -2,8 +2,8 @@
 
 The first run on a machine compiles for some 9 seconds (`ptynb.kernels.compiler`). An engine on a CPU begins when its
 cluster has found it, so that much of this is done while the user loads a scan. A reconstruction that starts meanwhile
-waits for the loop that is being compiled, and compiles the others. Transforms are compiled for each length of a side, so
-those of the scan remain.
+waits for the loop that is being compiled, and compiles the others. Those of transforms remain: each length of a side
+has its own.
 """
 
 from __future__ import annotations
