@@ -40,6 +40,17 @@ def taken(frames, indices):
     return out
 
 
+def test_patterns_are_read_while_another_thread_has_their_dataset_open(tmp_path):
+    """Two loads of one file in a notebook; HDF5 refuses another prefix of raw files for an open dataset."""
+    path = tmp_path / "open.h5"
+    with h5py.File(path, "w") as file:
+        frames = HDF5Frames.of(file.create_dataset("frames", data=PATTERNS, chunks=(5, *WINDOW), compression="gzip"))
+    with h5py.File(path, "r") as file:
+        held = file["frames"]
+        np.testing.assert_array_equal(frames.read(0, 35), PATTERNS)
+        assert held.shape == PATTERNS.shape
+
+
 @pytest.mark.parametrize("how", STORED)
 def test_a_grid_of_patterns_is_counted_row_by_row_however_it_is_stored(tmp_path, how):
     choices, placed, together = STORED[how]

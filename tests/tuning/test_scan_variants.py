@@ -285,6 +285,7 @@ def test_engines_read_the_scans_of_their_trials(file: Path, tmp_path: Path, clus
     )
     study.wait()
     assert {trial.ranks for trial in study.trials} == {(0,), (1,)}
+    assert [trial.reason for trial in study.trials] == ["", ""]
     for trial in study.trials:
         scan, settings = study.scan_of(trial.number), study.settings_of(trial.number)
         assert trial.score == pytest.approx(last_loss(scan, settings, 3), rel=1e-5)

@@ -310,10 +310,15 @@ class HDF5Frames(FileFrames):
             for source in self.sources:
                 if not source.is_file():
                     raise OSError(f"they are stored in {source}, which does not exist")
-            # Raw files are in the folder of the file; HDF5 would look for them in the working folder.
-            access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
-            access.set_efile_prefix(b"${ORIGIN}")
-            dataset = h5py.Dataset(h5py.h5d.open(file.id, self.dataset.encode(), access))
+            opened, name = file.id, self.dataset.encode()
+            dataset = h5py.Dataset(h5py.h5d.open(opened, name))
+            if dataset.id.get_create_plist().get_external_count():
+                # Raw files are in the folder of the file; HDF5 would look for them in the working folder. Not for all
+                # datasets: HDF5 refuses one that another thread has open without this.
+                dataset.id.close()
+                access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+                access.set_efile_prefix(b"${ORIGIN}")
+                dataset = h5py.Dataset(h5py.h5d.open(opened, name, access))
             require_filters(dataset)
             yield dataset
 
