@@ -23,13 +23,19 @@ class Preset:
 
 
 def _thin_xray(patterns: int | None) -> dict[str, Any]:
-    """Least squares with computed step lengths (LSQ-ML), compact batches, and a partially coherent probe.
+    """Least squares with computed step lengths (LSQ-ML), momentum, compact batches, and a partially coherent probe.
 
     LSQ-ML converges in tens of epochs for thin objects, best with compact batches: Odstrcil, Menzel and
     Guizar-Sicairos, Opt. Express 26, 3108 (2018). A synchrotron beam has several coherent modes: Thibault and Menzel,
     Nature 494, 68 (2013); three contain nearly all of its power at a typical beamline.
     """
-    return {"optimiser": "lsqml", "batch_sampling": "compact", "batch": _part(patterns, 16, 4), "probe": {"modes": 3}}
+    return {
+        "optimiser": "lsqml",
+        "batch_sampling": "compact",
+        "batch": _part(patterns, 16, 8),
+        "momentum": 0.5,
+        "probe": {"modes": 3},
+    }
 
 
 def _thick_electron(patterns: int | None) -> dict[str, Any]:
