@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,10 +71,13 @@ LEAST_PROGRESS = 1e-3
 
 @dataclass(frozen=True)
 class _Outcome:
+    """epoch_seconds: median over the epochs after the first."""
+
     loss: float
     seconds: float
     scan: Scan | None = None
     note: str = ""
+    epoch_seconds: float = math.nan
 
 
 @dataclass
@@ -113,6 +117,7 @@ class _Engines:
                     recon.start(epochs)
                     recon.wait()
                     loss = recon.epochs[-1].loss
+                    per_epoch = statistics.median([epoch.seconds for epoch in recon.epochs[1:] or recon.epochs])
                     result = recon.result if keep else None
                 finally:
                     recon.close(result=False)
@@ -123,10 +128,10 @@ class _Engines:
                 raise
             return _Outcome(math.inf, time.monotonic() - started, note="diverged")
         if result is None:
-            return _Outcome(loss, time.monotonic() - started)
+            return _Outcome(loss, time.monotonic() - started, epoch_seconds=per_epoch)
         object = result.object if result.object.ndim < 4 else result.object[0]
         warm = replace(scan, object=object, probe=result.probe, positions=result.positions, ground_truth=None)
-        return _Outcome(loss, time.monotonic() - started, warm)
+        return _Outcome(loss, time.monotonic() - started, warm, epoch_seconds=per_epoch)
 
 
 def recommend(
@@ -261,9 +266,8 @@ class _Search:
         self._report("Measuring the time of an epoch")
         part = self._middle(scan, max(LEAST_PATTERNS, len(scan) // 16)) if len(scan) > 16 * LEAST_PATTERNS else scan
         settings = Settings(**base)
-        self._engines.run(part, [(settings, 1)])  # compiles and reads
-        one, five = (self._engines.run(part, [(settings, number)])[0].seconds for number in (1, 5))
-        epoch = max(1e-4, (five - one) / 4) * len(scan) / len(part)
+        # The first epoch compiles and reads.
+        epoch = self._engines.run(part, [(settings, 6)])[0].epoch_seconds * len(scan) / len(part)
         # On a cluster as many trials run at once as an epoch of one trial takes longer on its one engine.
         fraction = self._seconds / (PLANNED_EPOCHS * epoch)
         wanted = max(LEAST_PATTERNS, round(len(scan) * fraction))
