@@ -66,8 +66,8 @@ intensities and background in the near field: 0.0129 with 0.05, 0.0111, 0.0114, 
 RATE_WITH_OPR = 0.01
 """Learning rate of object and probe, and without a schedule, if the probe varies: its variations have to keep up.
 
-Object errors of a beam that changes its shape after 100 epochs: 0.024, with a cosine 0.042, with 0.1 and a cosine, which
-fits other scans best, 0.076; with descan and OPR 0.017, 0.022 and 0.030.
+Object errors of a beam that changes its shape after 100 epochs: 0.024, with a cosine 0.042, with 0.1 and a cosine, the
+best for other scans, 0.076; with descan and OPR 0.017, 0.022 and 0.030.
 """
 END_FACTOR = 0.05
 """Learning rates at the end of a run, relative to those at its beginning."""
