@@ -418,7 +418,7 @@ class _Search:
         least = round(0.8 * self._epochs)
         stop = {"patience": max(5, self._epochs // 10), "tolerance": LEAST_PROGRESS, "min_epochs": least}
         schedule = _schedule(self._epochs)
-        if "opr" in changes and Settings(**base).optimiser != "lbfgs":
+        if "opr" in changes and "object" not in changes and Settings(**base).optimiser != "lbfgs":
             base, schedule = _with_rate(base, RATE_WITH_OPR), {}
             names = "object.learning_rate, probe.learning_rate"
             self._choices = [choice for choice in self._choices if choice.name != names]
