@@ -1,48 +1,88 @@
-"""Compilation of the loops of a usual reconstruction, while an engine has nothing else to do.
+"""Compilation of the loops of a usual reconstruction in a process of its own.
 
-The first run on a machine compiles for some 9 seconds (`ptynb.kernels.compiler`). An engine on a CPU begins when its
-cluster has found it, so that much of this is done while the user loads a scan. A reconstruction that starts meanwhile
-waits for the loop that is being compiled, and compiles the others. Those of transforms remain: each length of a side
-has its own.
+The first run on a machine compiles for some 9 seconds (`ptynb.kernels.compiler`), more than half of it for one loop. An
+engine on a CPU starts the process when its cluster has found it, so that much of this is done while the user loads a
+scan; otherwise the first reconstruction starts it, and both compile different loops at the same time: each loop is
+locked by the process that compiles it. Loops of transforms remain: each length of a side has its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
+import filelock
 import torch
 
-from ptynb.distributed.group import Membership, join
-from ptynb.engine.loop import Loop
 from ptynb.kernels.compiler import usual_loops_marker
-from ptynb.settings import Settings
 
 _lock = threading.Lock()
-_begun = False
+_started = False
 
 
-def begin() -> None:
-    """Start it in a thread, once in a process, unless a GPU computes or the loops have been compiled before."""
-    global _begun
+def start() -> None:
+    """Start the process, once in this one, unless a GPU computes or the loops have been compiled before."""
+    global _started
     with _lock:
-        if _begun or torch.cuda.is_available():
+        if _started or torch.cuda.is_available():
             return
-        _begun = True
+        _started = True
     marker = usual_loops_marker()
     if marker is not None and not marker.exists():
-        threading.Thread(target=_compile, name="ptynb precompilation", daemon=True).start()
+        threading.Thread(target=_run_process, args=(marker,), name="ptynb precompilation", daemon=True).start()
 
 
-def _compile() -> None:
-    # If it fails, so will the first reconstruction, whose error is shown.
-    with contextlib.suppress(Exception):
-        from ptynb.simulation.simulated_scan import simulate
+def _run_process(marker: Path) -> None:
+    # One process serves all engines of a host. If it fails, the first reconstruction compiles all loops itself.
+    with (
+        contextlib.suppress(OSError, NotImplementedError, filelock.Timeout),
+        filelock.FileLock(f"{marker}.lock", timeout=0),
+    ):
+        subprocess.run(
+            [sys.executable, "-m", __name__, str(marker)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
 
-        alone = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
-        loop = Loop(simulate(9, window=16, seed=0), Settings(), join(alone))
-        loop.step()
-        loop.r_factor()
-        loop.disconnect()
-        if (marker := usual_loops_marker()) is not None:
-            marker.touch()
+
+def _compile_small_loops() -> None:
+    """Compile those that a reconstruction needs after its largest one."""
+    from ptynb.kernels import parallel_sections
+    from ptynb.kernels.cpu_steps import Cross, Move
+    from ptynb.kernels.fused_updates import adam
+
+    probes = torch.zeros(1, 1, 2, 2, dtype=torch.complex64)
+    object = torch.zeros(1, 1, 4, 4, dtype=torch.complex64)
+    move = Move(probes, torch.ones(4, 2), of_probes=True, of_shifts=False)
+    cross = Cross(object, torch.zeros(4, 2, dtype=torch.int64), move.moving.moved, None, wanted=True)
+    cross.gradient(1.0)
+    move.gradients(1.0)
+    values, gradient, mean, square = torch.zeros(4, 8).numpy()
+    adam(values, gradient, mean, square, rate=0.0, betas=(0.9, 0.999), steps=1, epsilon=1e-8)
+    intensity = torch.zeros(4, 2, 2).numpy()
+    parallel_sections.patterns(move.moving, cross.crossing, None, intensity)
+
+
+def _compile_all() -> None:
+    """Compute one update and the R-factor of a simulated scan."""
+    from ptynb.distributed.group import Membership, join
+    from ptynb.engine.loop import Loop
+    from ptynb.settings import Settings
+    from ptynb.simulation.simulated_scan import simulate
+
+    alone = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
+    loop = Loop(simulate(9, window=16, seed=0), Settings(), join(alone))
+    loop.step()
+    loop.r_factor()
+    loop.disconnect()
+
+
+if __name__ == "__main__":
+    _compile_small_loops()
+    _compile_all()
+    Path(sys.argv[1]).touch()

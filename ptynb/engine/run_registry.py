@@ -123,8 +123,8 @@ def leave(seconds: float) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """Describe this engine process, for the cluster's plan and status, and the doctor; compile what is missing."""
-    precompilation.begin()
+    """Describe this engine process, for the cluster's plan and status, and the doctor; start `precompilation`."""
+    precompilation.start()
     cuda = torch.cuda.is_available()
     return {
         "pid": os.getpid(),

@@ -42,7 +42,7 @@ from ptynb.data.record import Annotation, RunRecord, fields_of
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import ECHOES, Group, Membership, join
 from ptynb.distributed.sockets import Connections
-from ptynb.engine import checkpoint_loading, diagnostics, stages
+from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import with_background_of, with_tilt_of
@@ -124,6 +124,7 @@ class Worker:
 
         Raises ValueError where the folder has checkpoints of another reconstruction, or `transfer` cannot be imported.
         """
+        precompilation.start()
         self._settings, self._membership, self._start = settings, membership, start
         self._note, self._plan, self._extensions = note, plan, tuple(extensions)
         self._source: Scan | None = None

@@ -53,6 +53,7 @@ def runner_of(function: Callable[..., None]) -> Any:
         failed: int = _together(addresses, shares, code, place)
         return failed
 
+    run.__qualname__ = function.__qualname__  # names its files in the cache, and its lock
     return compiled(run)
 
 

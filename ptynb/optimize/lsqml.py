@@ -80,7 +80,7 @@ class LeastSquares(Algorithm):
         self._momentum = _Momentum(problem)
         of_pattern = problem.model.probe.of_pattern
         self._probe_of_pattern = None if of_pattern is None else of_pattern.cpu().numpy()
-        self._light: Tensor | None = None
+        self._illumination: Tensor | None = None
         """L, of this epoch (y, x); None before the first."""
 
     @property
@@ -106,8 +106,8 @@ class LeastSquares(Algorithm):
         with torch_alone(problem.model.compiled):
             if update == 0:
                 self._momentum.begin_epoch()
-            if update == 0 or self._light is None:
-                self._light = illumination_of_all(problem.model)
+            if update == 0 or self._illumination is None:
+                self._illumination = illumination_of_all(problem.model)
             batches = [problem.shard.batch(one, len(members)) for one in self._by_probe(own)]
             loss = self._step(batches, members, rates)
             if update == self.updates - 1:
@@ -121,15 +121,15 @@ class LeastSquares(Algorithm):
             state[f"optimiser/{path}"] = one
         if (velocity := self._position_steps.velocity) is not None:
             state["optimiser/positions/moves/velocity"] = velocity
-        if self._light is not None:
-            state["algorithm/illumination"] = self._light
+        if self._illumination is not None:
+            state["algorithm/illumination"] = self._illumination
         return state
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore them. Parts that are not in the state start without momentum."""
         device = self.problem.group.device
-        light = state.get("algorithm/illumination")
-        self._light = light.to(device, copy=True) if isinstance(light, Tensor) else None
+        stored = state.get("algorithm/illumination")
+        self._illumination = stored.to(device, copy=True) if isinstance(stored, Tensor) else None
         tensors = {
             name.removeprefix("optimiser/"): one.to(device, copy=True)
             for name, one in state.items()
@@ -178,8 +178,8 @@ class LeastSquares(Algorithm):
             messages += [values, total(sums)]
         of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
 
-        assert self._light is not None
-        object_step = ("object" in rates) * of_object / (self._light + DAMPING * self._light.max())
+        assert self._illumination is not None
+        object_step = ("object" in rates) * of_object / (self._illumination + DAMPING * self._illumination.max())
         # A probe none of whose patterns is in the batch has no power, and no step.
         damped = power + (DAMPING * power.amax((-2, -1), keepdim=True)).clamp(min=torch.finfo(power.dtype).tiny)
         probe_steps = ("probe" in rates) * of_probe / damped[:, None]
@@ -252,12 +252,12 @@ def illumination_of_all(model: Model) -> Tensor:
     places = origins[:, 0] * shape[1] + origins[:, 1]
     probes = model.probe.values.abs().square().view(model.probe.count, -1, *model.window).sum(1)
     of_pattern = model.probe.of_pattern
-    light = probes.new_zeros(shape)
+    illumination = probes.new_zeros(shape)
     for number, probe in enumerate(probes):
         own = places if of_pattern is None else places[of_pattern.to(device) == number]
         count = torch.bincount(own, minlength=shape[0] * shape[1]).view(shape).to(probe.dtype)
-        light += torch.fft.irfft2(torch.fft.rfft2(count) * torch.fft.rfft2(probe, s=shape), s=shape)
-    return light.clamp(min=0)
+        illumination += torch.fft.irfft2(torch.fft.rfft2(count) * torch.fft.rfft2(probe, s=shape), s=shape)
+    return illumination.clamp(min=0)
 
 
 def step_lengths(products: Tensor) -> Tensor:
