@@ -34,7 +34,7 @@ def test_a_reconstruction_finds_what_the_idle_engine_has_compiled(
             assert time.monotonic() < until
             time.sleep(0.1)
         compiled = code_in(tmp_path)
-        with pt.Reconstruction(scan, pt.Settings(probe={"modes": 2}), cluster, checkpointing=None) as recon:
+        with pt.Reconstruction(scan, pt.Settings(probe=pt.Probe(modes=2)), cluster, checkpointing=None) as recon:
             assert len(list(recon.run(2))) == 2
             assert recon.result.r_factor < 1
         assert code_in(tmp_path) == compiled
