@@ -42,7 +42,8 @@ def _run_process(marker: Path) -> None:
         filelock.FileLock(f"{marker}.lock", timeout=0),
     ):
         subprocess.run(
-            [sys.executable, "-m", __name__, str(marker)],
+            # -P: a torch.py in the working folder, beside a scan, is not to be run instead of the package.
+            [sys.executable, "-P", "-m", __name__, str(marker)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ after the same update, they apply a command before the same next one. While paus
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import gc
@@ -61,8 +62,8 @@ SWITCH_SECONDS = 0.0001
 
 With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
 """
-MOST_R_FACTORS = 100
-"""Number of the newest R-factors in every status; the session has the others already."""
+LATEST_R_FACTORS = 100
+"""Number of the newest R-factors in every status, besides those of the epochs that are requested."""
 WRITING_SECONDS = 120.0
 """How long an engine that ends waits for a checkpoint that is being written."""
 
@@ -181,7 +182,10 @@ class Worker:
             return len(self._commands)
 
     def status(self, epochs_from: int = 0) -> Status:
-        """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits."""
+        """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits.
+
+        R-factors: those of these epochs, at least the latest ones.
+        """
         membership, writer, loop = self._membership, self._writer, self._loop
         between = None if loop is not None else self._between
         if loop is None and between is None:
@@ -213,7 +217,7 @@ class Worker:
             checkpoint_folder=writer.checkpoint_folder if writer else None,
             notices=(*(writer.notices if writer else ()), *self._refused),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
-            r_factors=tuple(record.r_factors[-MOST_R_FACTORS:]) if record else (),
+            r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
         )
 
     @property
@@ -608,6 +612,12 @@ class Worker:
 
 
 @torch.no_grad()
+def _r_factors_since(measured: Sequence[tuple[int, float]], epoch: int) -> tuple[tuple[int, float], ...]:
+    # That of the epoch itself may have been measured after its record was sent.
+    since = bisect.bisect_left(measured, epoch, key=lambda one: one[0])
+    return tuple(measured[max(0, min(since, len(measured) - LATEST_R_FACTORS)) :])
+
+
 def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 

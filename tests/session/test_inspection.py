@@ -12,7 +12,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.engine.worker import MOST_R_FACTORS
+from ptynb.engine.worker import LATEST_R_FACTORS
 from tests.raising import raises
 from tests.session.test_reconstruction import until
 
@@ -103,7 +103,12 @@ def test_an_engine_that_is_busy_is_not_waited_for(cluster: pt.Cluster, scan: Sca
 def test_a_long_curve_of_r_factors_is_whole_and_whoever_joins_gets_it_all() -> None:
     with pt.Reconstruction(pt.simulate(patterns=16, window=32), checkpointing=None) as recon:
         recon.r_factor_every = 1
-        recon.start(MOST_R_FACTORS + 5)
+        recon.start(LATEST_R_FACTORS + 5)
+        engine = recon._client.engines
+        until(lambda: any(epoch == LATEST_R_FACTORS + 5 for epoch, _ in engine.call(0, "status", 10**9).r_factors))
+        assert len(engine.call(0, "status", 10**9).r_factors) == LATEST_R_FACTORS
+        # However late the session asks, none is missing.
+        assert [epoch for epoch, _ in engine.call(0, "status", 3).r_factors] == [*range(3, LATEST_R_FACTORS + 6)]
         recon.wait(60)
-        assert [epoch for epoch, _ in recon.r_factors] == [*range(1, MOST_R_FACTORS + 6)]
+        assert [epoch for epoch, _ in recon.r_factors] == [*range(1, LATEST_R_FACTORS + 6)]
         assert recon._call(0, "measured") == (1, [*recon.r_factors])
