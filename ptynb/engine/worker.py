@@ -611,13 +611,13 @@ class Worker:
                 answer.set_exception(error)
 
 
-@torch.no_grad()
 def _r_factors_since(measured: Sequence[tuple[int, float]], epoch: int) -> tuple[tuple[int, float], ...]:
     # That of the epoch itself may have been measured after its record was sent.
     since = bisect.bisect_left(measured, epoch, key=lambda one: one[0])
     return tuple(measured[max(0, min(since, len(measured) - LATEST_R_FACTORS)) :])
 
 
+@torch.no_grad()
 def _object_and_probe(loop: Loop) -> tuple[Array, Array]:
     return loop.projection().numpy(), loop.model.probe.values.cpu().numpy()
 
