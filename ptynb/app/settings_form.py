@@ -97,8 +97,9 @@ class SetUp(Whole):
 
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all edits and requests are carried out. Raises TimeoutError."""
-        self.form.settle(seconds)
         self._actions.settle(seconds)
+        self.form.settle(seconds)  # a recommendation edits the form
+        self._actions.settle(seconds)  # an edit requests an estimate
 
     def close(self) -> None:
         """Close the form and end its threads."""
