@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import numpy as np
@@ -175,7 +176,12 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     patterns = np.array(SCAN.frames.read(0, len(SCAN)))
     patterns[:, 3, 5] = 50 * patterns.mean()
     one, lines, scans = set_up(pt.Scan.from_arrays(patterns, SCAN.positions, probe=SCAN.probe)), [], []
-    one.tell, one.use_scan = lines.append, scans.append
+
+    def tell(line: str) -> None:
+        time.sleep(0.1)  # so that `settle` has to wait for it
+        lines.append(line)
+
+    one.tell, one.use_scan = tell, scans.append
     one.advise.click()
     one.settle()
     found = one.last_recommendation
