@@ -137,10 +137,10 @@ def test_a_scale_bar_is_as_long_as_it_says_to_the_pixel():
     expected = metres / RESULT.pixel_size[1] / axes.images[0].get_array().shape[1] * box.width * dpi / page.dpi
     middle = bar.get_window_extent()
     row = image[image.shape[0] - round((middle.y0 + middle.y1) / 2 * dpi / page.dpi)]
-    white = np.flatnonzero((row[: round(box.x1 * dpi / page.dpi)] == 255).all(-1))
-    run = max(np.split(white, np.flatnonzero(np.diff(white) > 1) + 1), key=len)
-    edge = 0.5 / 72 * dpi  # half of the black line lies inside, at both ends
-    assert len(run) + edge == pytest.approx(expected, abs=1.5)
+    black = np.flatnonzero((row[: round(box.x1 * dpi / page.dpi)] == 0).all(-1))
+    lines = np.split(black, np.flatnonzero(np.diff(black) > 1) + 1)
+    assert len(lines) == 4  # the colour map has no black: frame, both edges of the bar, frame
+    assert lines[2].mean() - lines[1].mean() == pytest.approx(expected, abs=1.5)
 
 
 def test_pixels_that_are_no_squares_keep_their_shape():
