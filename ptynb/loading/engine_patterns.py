@@ -16,7 +16,7 @@ from ptynb.distributed.group import Group
 from ptynb.exceptions import InvalidValueError
 from ptynb.loading.pattern_reader import PatternReader, narrowest, shifted
 from ptynb.loading.prefetch import ParallelPrefetch, ThreadPrefetch
-from ptynb.physics.components.component import Batch, selected
+from ptynb.physics.components.component import Batch, copied_to, selected
 from ptynb.physics.losses import Sums
 
 Storage = Literal["device", "host", "disk"]
@@ -64,6 +64,10 @@ class EnginePatterns:
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
+        on_cpu = group.device.type == "cpu"
+        self._rows = None if on_cpu else torch.from_numpy(self._row_of).to(group.device)
+        """Row of each pattern of the scan, on a GPU."""
+        self._last: tuple[NDArray[np.int64], Tensor] | None = None
         self._reader = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
         pattern_bytes = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
@@ -186,14 +190,27 @@ class EnginePatterns:
     def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
         """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
         in_place = self._ahead is None and self.place != "disk"
+        own = self.on_device(patterns)
+        if not in_place:
+            rows = None
+        elif self._rows is None:
+            rows = torch.from_numpy(self._row_of[patterns])
+        else:
+            rows = self._rows[own]
         return Batch(
-            patterns=torch.from_numpy(patterns).to(self.group.device),
+            patterns=own,
             stored=self._held if in_place else self._frames(patterns),
             global_batch_size=global_batch_size,
             dtype=self.dtype,
             total=self.group.sum,
-            rows=torch.from_numpy(self._row_of[patterns]) if in_place else None,
+            rows=rows,
         )
+
+    def on_device(self, patterns: NDArray[np.int64]) -> Tensor:
+        """Return indices of patterns on the device; the last ones are not copied again."""
+        if self._last is None or self._last[0] is not patterns:
+            self._last = patterns, copied_to(torch.from_numpy(patterns), self.group.device)
+        return self._last[1]
 
     def _frames(self, patterns: NDArray[np.int64]) -> Tensor:
         if self._ahead is not None and len(patterns):

@@ -23,6 +23,7 @@ from ptynb.physics.hotpath import (
     descent,
     exit_waves,
     far_field_intensity,
+    fused_for,
     intensity_of,
     misfit,
     moved_probes,
@@ -171,7 +172,7 @@ class Model(nn.Module):
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
         self._limits = torch.zeros(2, dtype=positions.dtype, device=device), sides.to(self.initial_positions)
         whole = torch.round(positions)
-        self._window_origins = whole.to(torch.int64)
+        self._window_origins = whole.to(device, torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
         self.parts = {
             component.name: component for component in self.modules() if isinstance(component, ModelComponent)
@@ -191,7 +192,7 @@ class Model(nn.Module):
     def descend(self, batch: Batch, factor: float) -> Tensor:
         """Return the loss of these patterns, summed (scalar), and add `factor` times its gradient to `.grad`.
 
-        Equivalent to calling the model and `backward`. If one compiled step computes everything, object and probe
+        Equivalent to calling the model and `backward`. If one fused step computes everything, object and probe
         receive their gradients without autograd, whose recording takes a fifth of an update of a small batch.
         """
         if not (len(batch) and self._in_one_step):
@@ -209,7 +210,7 @@ class Model(nn.Module):
         recorded = [pair for pair in pairs if not self._add_gradient(*pair, illumination)]
         if recorded:
             torch.autograd.backward([tensor for tensor, _ in recorded], [gradient for _, gradient in recorded])
-        return self.probe.parts.new_tensor(sum_of_losses)
+        return sum_of_losses if isinstance(sum_of_losses, Tensor) else self.probe.parts.new_tensor(sum_of_losses)
 
     @torch.no_grad()
     def _add_gradient(self, tensor: Tensor, gradient: Tensor, illumination: Illumination) -> bool:
@@ -227,19 +228,24 @@ class Model(nn.Module):
     @property
     def compiled(self) -> bool:
         """Whether most of an update runs in compiled code, in the threads of `kernels`."""
+        return self._unextended and compiled_for(self._device, self.window)
+
+    @property
+    def _unextended(self) -> bool:
+        """Whether the propagation is none of those that only torch's operations compute."""
         still = self.slab is None or not self.slab.moving
-        tilted = isinstance(self.propagation, TiltedFarField)
-        return not tilted and still and compiled_for(self._device, self.window)
+        return still and not isinstance(self.propagation, TiltedFarField)
 
     @property
     def _in_one_step(self) -> bool:
-        """Whether one compiled step computes the loss: only weights and a background follow the exit waves."""
+        """Whether one fused step computes the loss: only weights and a background follow the exit waves."""
         return (
             isinstance(self.loss, AmplitudeLoss)
             and self.object.states == 1
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))
-            and self.compiled
+            and self._unextended
+            and fused_for(self._device, self.window)
         )
 
     def detection(self, batch: Batch) -> Detection:
@@ -317,12 +323,12 @@ class Model(nn.Module):
         return Illumination(self.object.values, origins, probes, shifts, kernel, propagator)
 
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""
+        """Return window origins (pattern, yx), int64, and subpixel shifts (pattern, yx), differentiable."""
         if not self.movers:
-            return self._window_origins[batch.patterns.cpu()], self._subpixel_shifts[batch.patterns]
+            return self._window_origins[batch.patterns], self._subpixel_shifts[batch.patterns]
         positions = self.positions_of(batch)
         whole = positions.detach().round().clamp(*self._limits)
-        return whole.to("cpu", torch.int64), (positions - whole).to(self.probe.parts.dtype)
+        return whole.to(torch.int64), (positions - whole).to(self.probe.parts.dtype)
 
     @property
     def movers(self) -> list[ModelComponent]:
