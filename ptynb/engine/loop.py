@@ -392,7 +392,7 @@ class Loop:
     @torch.no_grad()
     def _copy_values(self, state: ReconstructionState) -> None:
         """Copy the values of the state into the existing tensors, in place."""
-        self.model.probe.scale.copy_(torch.from_numpy(state.scale))
+        self.model.probe.set_scale(torch.from_numpy(state.scale))
         self.model.probe.power = state.power
         for name, values in self.model.state_dict().items():
             if isinstance(values, Tensor):

@@ -64,8 +64,8 @@ class EnginePatterns:
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
-        on_cpu = group.device.type == "cpu"
-        self._rows = None if on_cpu else torch.from_numpy(self._row_of).to(group.device)
+        self._in_order = np.array_equal(self._row_of, np.arange(len(scan)))
+        self._rows = None if group.device.type == "cpu" else torch.from_numpy(self._row_of).to(group.device)
         """Row of each pattern of the scan, on a GPU."""
         self._last: tuple[NDArray[np.int64], Tensor] | None = None
         self._reader = PatternReader(scan, dtype)
@@ -187,16 +187,24 @@ class EnginePatterns:
         if self._ahead is not None:
             self._ahead.close()
 
-    def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
-        """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
-        in_place = self._ahead is None and self.place != "disk"
-        own = self.on_device(patterns)
+    @property
+    def in_place(self) -> bool:
+        """Whether batches refer to all patterns in the memory of the device, and copy none."""
+        return self._ahead is None and self.place != "disk"
+
+    def batch(self, patterns: NDArray[np.int64], global_batch_size: int, indices: Tensor | None = None) -> Batch:
+        """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines.
+
+        indices: the same on the device, if they are there already.
+        """
+        in_place = self.in_place
+        own = self.on_device(patterns) if indices is None else indices
         if not in_place:
             rows = None
         elif self._rows is None:
             rows = torch.from_numpy(self._row_of[patterns])
         else:
-            rows = self._rows[own]
+            rows = own if self._in_order else self._rows[own]
         return Batch(
             patterns=own,
             stored=self._held if in_place else self._frames(patterns),

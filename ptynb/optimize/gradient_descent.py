@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
@@ -27,6 +28,7 @@ from ptynb.optimize.optimizers import (
     restore_moments,
     set_rates,
 )
+from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import Batch
 from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.patches import add_windows
@@ -34,6 +36,9 @@ from ptynb.physics.regularizers import object_terms
 
 ALONE_BELOW = 2**22
 """Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
+
+RATES_AND_EPOCHS = ("learning_rate", "amplitude_learning_rate", "start_epoch", "end_epoch")
+"""Settings of a part that are not part of a recorded update."""
 
 
 @final
@@ -53,6 +58,8 @@ class Gradient(Algorithm):
         self._parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
+        self._graphs = UpdateGraphs(problem.group.device)
+        self._recorded_for: tuple[Any, ...] | None = None
         self._distributed: nn.Module = problem.model
 
     @property
@@ -77,6 +84,8 @@ class Gradient(Algorithm):
         wrapped_for = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
+        if self._graphs.possible:
+            self._check_graphs(moving)
         if wrapped_for == self._prepared:
             return
         self._prepared = wrapped_for
@@ -89,6 +98,21 @@ class Gradient(Algorithm):
         )
         if self._distributed is not self.problem.model:
             self._rehearse()
+
+    def _check_graphs(self, moving: frozenset[str]) -> None:
+        """Forget recorded updates if a number that is part of them has changed; rates are read from the device."""
+        problem, exclude = self.problem, {"schedule", "stop", "constraints"}
+        settings = problem.settings.model_dump(exclude=exclude)
+        for part in settings.values():
+            if isinstance(part, dict):
+                for name in RATES_AND_EPOCHS:
+                    part.pop(name, None)
+        active = [name for name, component in problem.model.parts.items() if component.active]
+        gradients = [parameter.requires_grad for parameter in self._parameters]
+        recorded_for = moving, active, gradients, settings, problem.normaliser
+        if recorded_for != self._recorded_for:
+            self._recorded_for = recorded_for
+            self._graphs.clear()
 
     def _rehearse(self) -> None:
         """Run the wrapped model once with an empty pattern, without effect.
@@ -125,33 +149,72 @@ class Gradient(Algorithm):
         """Perform one step: with the whole batch over all engines, or with this engine's part of it (local SGD)."""
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
-        own = problem.order.part(table, update, problem.group.rank, problem.group.world)
+        one = problem.group.world == 1
+        own = members if one else problem.order.part(table, update, problem.group.rank, problem.group.world)
         stepping = own if self.alone else members
-        for parameter in self._parameters:
-            parameter.grad = None
-        for optimiser in self.optimisers:
-            if isinstance(optimiser, RowAdam):
-                optimiser.batch = torch.from_numpy(stepping)
         if self.alone:
             self._note(table, update, own)
         else:
             self.exchange.region = self._region(members)
-        compiled = problem.model.compiled
-        with torch_alone(compiled):
-            total = self._backward(own, len(stepping))
-        if problem.settings.regularizers:
-            total += (
-                self._add_regularizers() * problem.normaliser * len(members) / problem.order.count / problem.group.world
-            )
-        if problem.settings.optimiser == "rpie" and len(stepping):
-            self._precondition(own, len(stepping))
-        with torch_alone(compiled and self._small):
-            for optimiser in self.optimisers:
-                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
-                    optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
+        compute = functools.partial(self._compute, own, len(stepping), len(members), stepping)
+        if own is stepping and len(own) and self._graphs.possible and self._recordable:
+            total = self._graphs.run(own, compute, self._parameters)
+            if not self._steps_recorded:
+                self._move()
+        else:
+            total = compute(None)
         if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
             self.settle()
         return total
+
+    @property
+    def _recordable(self) -> bool:
+        """Whether a graph can hold an update: of this engine alone, with all patterns in the memory of its device."""
+        return self._distributed is self.problem.model and self.problem.shard.in_place
+
+    @property
+    def _steps_recorded(self) -> bool:
+        """Whether steps of all optimisers read their rates from the device; those of torch have them as numbers."""
+        return all(isinstance(optimiser, Light) for optimiser in self.optimisers)
+
+    def _compute(
+        self,
+        own: NDArray[np.int64],
+        global_batch_size: int,
+        members: int,
+        stepping: NDArray[np.int64],
+        indices: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the gradients of a batch and make the step; return this engine's sum of losses.
+
+        own: this engine's patterns. stepping: those for which a step is made, `global_batch_size`; members: number of
+        patterns of the batch on all engines. indices: `own` on the device, from a graph or to be recorded; the steps of
+        optimisers that cannot be recorded are then left to the caller.
+        """
+        problem, compiled = self.problem, self.problem.model.compiled
+        for parameter in self._parameters:
+            parameter.grad = None
+        for optimiser in self.optimisers:
+            if isinstance(optimiser, RowAdam):
+                optimiser.batch = problem.shard.on_device(stepping) if indices is None else indices
+        with torch_alone(compiled):
+            total = self._backward(own, global_batch_size, indices)
+        if problem.settings.regularizers:
+            total = total + (
+                self._add_regularizers() * problem.normaliser * members / problem.order.count / problem.group.world
+            )
+        if problem.settings.optimiser == "rpie" and global_batch_size:
+            self._precondition(own, global_batch_size, indices)
+        if indices is None or self._steps_recorded:
+            self._move()
+        return total
+
+    def _move(self) -> None:
+        """Make the steps of all optimisers."""
+        with torch_alone(self.problem.model.compiled and self._small):
+            for optimiser in self.optimisers:
+                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
+                    optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
 
     def settle(self) -> None:
         """Average the parameters of all engines."""
@@ -169,23 +232,27 @@ class Gradient(Algorithm):
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore the moments."""
         restore_moments(self.optimisers, state)
+        self._graphs.clear()  # moments are other tensors now
 
     def disconnect(self) -> None:
         """Release the wrapped model, whose connections would outlive the group, and the buffers."""
         self._distributed = self.problem.model
+        self._graphs.clear()
         buffers.forget()
 
-    def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
+    def _backward(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> Tensor:
         """Compute gradients, accumulated over portions, and reduce them over engines with the last portion.
 
         Returns the sum of this engine's losses. Without patterns the gradients are 0.
         """
         problem = self.problem
-        values = list[Tensor]()
+        values, first = list[Tensor](), 0
         portions = self._portions(own)
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
-            batch = problem.shard.batch(patterns, global_batch_size)
+            on_device = None if indices is None else indices[first : first + len(patterns)]
+            first += len(patterns)
+            batch = problem.shard.batch(patterns, global_batch_size, on_device)
             if self.alone:
                 batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
@@ -248,14 +315,14 @@ class Gradient(Algorithm):
         return rate
 
     @torch.no_grad()
-    def _precondition(self, own: NDArray[np.int64], global_batch_size: int) -> None:
+    def _precondition(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> None:
         problem, model = self.problem, self.problem.model
         illumination = torch.zeros(
             model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device
         )
         object_power = illumination.new_zeros((model.probe.count, *model.window))
         if len(own):
-            batch: Batch = problem.shard.batch(own, global_batch_size)
+            batch: Batch = problem.shard.batch(own, global_batch_size, indices)
             probes, windows = model.illuminated(batch)
             corners, _ = model.window_origins_and_shifts(batch)
             illumination = add_windows(illumination, corners, intensity_of(probes))

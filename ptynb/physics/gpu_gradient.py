@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_operations as operations
-from ptynb.physics.torch_steps import slopes_of_shifts
 
 
 class Descent:
@@ -68,9 +67,9 @@ class Descent:
         return losses.sum()
 
     @torch.no_grad()
-    def gradients(self, factor: float) -> tuple[Tensor | None, ...]:
-        """Return the requested gradients, times `factor`, else None."""
-        object, origins, probes, shifts, kernel, propagator = self._illumination
+    def gradients(self, factor: float, probe_factor: float | None = None) -> tuple[Tensor | None, ...]:
+        """Return the requested gradients, times `factor`, else None; those of the probes times `probe_factor`."""
+        object, origins, _, shifts, kernel, propagator = self._illumination
         of_weights, of_background = self._gradients_at_detector(factor)
         if not (self._of_object or self._of_probes or self._of_shifts):
             return None, None, None, of_weights, of_background
@@ -80,15 +79,15 @@ class Descent:
         else:
             spectra = torch.fft.fft2(change)
             if self._unshifted is not None:
-                of_detector = -slopes_of_shifts(spectra, self._unshifted, -shifts)
+                of_detector = operations.shift_gradient(spectra, self._unshifted, -shifts, -factor)
             operations.multiply_spectra_(spectra, propagator, shifts, 1 / pixels, adjoint=True)
             change = torch.fft.ifft2(spectra, norm="forward")
         del self._detected
-        gradient = torch.zeros_like(object) if self._of_object else None
+        gradient = torch.empty_like(object) if self._of_object else None
         for number in reversed(range(object.shape[1])):
             if gradient is not None:
                 waves = self._incident[number]
-                operations.add_object_gradient_(gradient[0, number], waves, change, origins, factor)
+                operations.set_object_gradient_(gradient[0, number], waves, change, origins, factor)
             self._incident.pop()
             if number == 0 and not (self._of_probes or self._of_shifts):
                 break
@@ -98,23 +97,25 @@ class Descent:
                 spectra = torch.fft.fft2(change)
                 operations.multiply_spectra_(spectra, kernel, None, 1 / pixels, adjoint=True)
                 change = torch.fft.ifft2(spectra, norm="forward")
-        return gradient, *self._gradients_of_probe(change, factor, of_detector), of_weights, of_background
+        probe_factor = factor if probe_factor is None else probe_factor
+        of_probe = self._gradients_of_probe(change, factor, probe_factor, of_detector)
+        return gradient, *of_probe, of_weights, of_background
 
     def _gradients_of_probe(
-        self, change: Tensor, factor: float, of_detector: Tensor | None
+        self, change: Tensor, factor: float, probe_factor: float, of_detector: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
         _, _, probes, shifts, *_ = self._illumination
         if not (self._of_probes or self._of_shifts):
             return None, None
         spectra, of_probes, of_shifts = torch.fft.fft2(change), None, None
         if self._of_shifts:
-            of_shifts = slopes_of_shifts(spectra, self._spectra, shifts)
-            of_shifts = (of_shifts if of_detector is None else of_shifts + of_detector) * factor
+            of_shifts = operations.shift_gradient(spectra, self._spectra, shifts, factor)
+            of_shifts = of_shifts if of_detector is None else of_shifts + of_detector
         if self._of_probes:
             if len(probes) == 1:
-                summed = operations.gather_probe_gradient(spectra, shifts, factor / self._pixels)[None]
+                summed = operations.gather_probe_gradient(spectra, shifts, probe_factor / self._pixels)[None]
             else:
-                summed = operations.shift_spectra(spectra, -shifts, factor / self._pixels)
+                summed = operations.shift_spectra(spectra, -shifts, probe_factor / self._pixels)
             of_probes = torch.fft.ifft2(summed, norm="forward")
         return of_probes, of_shifts
 

@@ -118,16 +118,18 @@ def misfit(illumination: Illumination, detection: Detection) -> Tensor:
 
 
 def descent(
-    illumination: Illumination, detection: Detection, factor: float
+    illumination: Illumination, detection: Detection, factor: float, probe_factor: float | None = None
 ) -> tuple[float | Tensor, *tuple[Tensor | None, ...]]:
     """Return the value of `misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
 
-    Gradients are computed for tensors that require them, else None; the caller has to accumulate them.
+    Gradients are computed for tensors that require them, else None; the caller has to accumulate them. probe_factor:
+    that of the gradient of the probes, on a GPU; None: `factor`.
     """
     _check(illumination, detection)
     required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
     computed = _fused(illumination).Descent(illumination, detection, required)
-    return computed.value(), *computed.gradients(factor)
+    factors = (factor,) if probe_factor in (None, factor) else (factor, probe_factor)
+    return computed.value(), *computed.gradients(*factors)
 
 
 def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
+from ptynb.physics.gpu_operations import select_places
 from ptynb.physics.hotpath import (
     compiled_for,
     descent,
@@ -201,7 +202,9 @@ class Model(nn.Module):
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
         illumination, detection = self.illumination(batch), self.detection(batch)
-        sum_of_losses, *gradients = descent(illumination, detection, factor)
+        of_parameter = self._device.type != "cpu" and self._probe_alone
+        of_probes = factor * self.probe.unit if of_parameter else factor
+        sum_of_losses, *gradients = descent(illumination, detection, factor, of_probes)
         pairs = [
             (tensor, gradient)
             for tensor, gradient in zip(varied(illumination, detection), gradients, strict=True)
@@ -217,13 +220,20 @@ class Model(nn.Module):
         """Add a gradient to that of the object or probe parameter; return False if other operations are in between."""
         if tensor is illumination.object and not self.object.polar:
             parameter = self.object.parts
-        elif tensor is illumination.probes and self.probe.count == 1 and not self._active("illuminate"):
-            parameter, gradient = self.probe.parts, gradient[0].mul_(self.probe.scale)
+        elif tensor is illumination.probes and self._probe_alone:
+            parameter, gradient = self.probe.parts, gradient[0]
+            if self._device.type == "cpu":
+                gradient = gradient.mul_(self.probe.scale)
         else:
             return False
         own = torch.view_as_real(gradient)
         parameter.grad = own if parameter.grad is None else parameter.grad + own
         return True
+
+    @property
+    def _probe_alone(self) -> bool:
+        """Whether the probe illuminates all patterns as it is, so that a gradient is that of its parameter."""
+        return self.probe.count == 1 and not self._active("illuminate")
 
     @property
     def compiled(self) -> bool:
@@ -325,7 +335,8 @@ class Model(nn.Module):
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return window origins (pattern, yx), int64, and subpixel shifts (pattern, yx), differentiable."""
         if not self.movers:
-            return self._window_origins[batch.patterns], self._subpixel_shifts[batch.patterns]
+            select = select_places if self._device.type != "cpu" else _selected
+            return select(batch.patterns, self._window_origins, self._subpixel_shifts)
         positions = self.positions_of(batch)
         whole = positions.detach().round().clamp(*self._limits)
         return whole.to(torch.int64), (positions - whole).to(self.probe.parts.dtype)
@@ -370,3 +381,7 @@ class Model(nn.Module):
         """Return patterns (0, y, x) with zero gradients for every parameter, which the other engines wait for."""
         zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
         return batch.counts + zero.to(batch.counts)
+
+
+def _selected(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+    return origins[patterns], shifts[patterns]

@@ -54,10 +54,14 @@ class Batch:
         return len(self.patterns)
 
 
+def pinned(values: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of host memory from which a copy to this device does not wait for earlier work of the GPU."""
+    return values.pin_memory() if device.type == "cuda" else values
+
+
 def copied_to(values: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor from host memory to the device, on a GPU without waiting for the copy."""
-    # From pageable memory the copy would wait for all that the GPU has to do before.
-    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
+    return pinned(values, device).to(device, non_blocking=True)
 
 
 def selected(stored: Tensor, rows: Tensor) -> Tensor:
