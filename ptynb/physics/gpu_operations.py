@@ -43,7 +43,7 @@ def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
 
     waves: A (pattern, mode, y, x). object: (y, x). origins: c (pattern, yx), int64.
     """
-    return waves * read_windows(object, origins, waves.shape[-2:])[:, None]
+    return waves * read_windows(object, origins, (waves.shape[-2], waves.shape[-1]))[:, None]
 
 
 @torch.library.custom_op("ptynb::multiply_spectra_", mutates_args=("spectra",))
@@ -121,7 +121,7 @@ def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origin
 @torch.library.custom_op("ptynb::return_to_probe_", mutates_args=("change",))
 def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
     """Multiply g (pattern, mode, y, x) by O[c_j]*. object: (y, x). origins: c (pattern, yx), int64."""
-    change.mul_(read_windows(object, origins, change.shape[-2:]).conj()[:, None])
+    change.mul_(read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None])
 
 
 @torch.library.custom_op("ptynb::gather_probe_gradient", mutates_args=())

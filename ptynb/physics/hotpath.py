@@ -144,11 +144,11 @@ def _check(illumination: Illumination, detection: Detection) -> None:
     window = _window(object, corners, probes, kernel, shifts, propagator)
     count = len(stored) if rows is None else len(rows)
     # On a GPU the values of indices are not looked at: this would wait for it.
-    on_cpu = rows is not None and rows.device.type == "cpu" and count > 0
+    known = rows if rows is not None and rows.device.type == "cpu" and count > 0 else None
     if (
         stored.shape[1:] != window
         or count != len(corners)
-        or (on_cpu and not 0 <= int(rows.min()) <= int(rows.max()) < len(stored))
+        or (known is not None and not 0 <= int(known.min()) <= int(known.max()) < len(stored))
         or (mask is not None and mask.shape != window)
     ):
         raise InvalidValueError(
