@@ -72,6 +72,14 @@ class Gradient(Algorithm):
         """Whether each engine makes its own steps (local SGD)."""
         return self.problem.settings.sync_every > 1 and self.problem.group.world > 1
 
+    @property
+    def _sums_apart(self) -> bool:
+        """Whether gradients are summed over engines after `backward`, not by DistributedDataParallel within it.
+
+        On GPUs, where `backward` is recorded as a CUDA graph: hooks of Python cannot be.
+        """
+        return self.problem.group.world > 1 and not self.alone and self.problem.group.device.type != "cpu"
+
     def prepare(self) -> None:
         """Set step sizes, and wrap the model again if other components are optimised now.
 
@@ -93,7 +101,7 @@ class Gradient(Algorithm):
         # The wrapper would allocate buffers as large as the object for messages, which are not needed here.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
-            if any_optimised and not self.alone
+            if any_optimised and not self.alone and not self._sums_apart
             else self.problem.model
         )
         if self._distributed is not self.problem.model:
@@ -156,57 +164,69 @@ class Gradient(Algorithm):
             self._note(table, update, own)
         else:
             self.exchange.region = self._region(members)
-        compute = functools.partial(self._compute, own, len(stepping), len(members), stepping)
-        if own is stepping and len(own) and self._graphs.possible and self._recordable:
-            total = self._graphs.run(own, compute, self._parameters)
-            if not self._steps_recorded:
-                self._move()
+        gradients = functools.partial(self._gradients, own, len(stepping))
+        step = functools.partial(self._step, own, len(members), stepping)
+        if not (len(own) and self._graphs.possible and problem.shard.in_place and self._recordable):
+            total = gradients(None)
+            if self._sums_apart:
+                self.exchange.sum_gradients(self._parameters)
+            total = step(total, None)
+        elif own is stepping and self._steps_recorded:
+            sizes = len(own), len(members)
+            total = self._graphs.run(sizes, own, lambda indices: step(gradients(indices), indices), self._parameters)
         else:
-            total = compute(None)
+            total = self._graphs.run((len(own), len(stepping)), own, gradients, self._parameters)
+            if self._sums_apart:
+                self.exchange.sum_gradients(self._parameters)
+            total = step(total, None)
         if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
             self.settle()
         return total
 
     @property
     def _recordable(self) -> bool:
-        """Whether a graph can hold an update: of this engine alone, with all patterns in the memory of its device."""
-        return self._distributed is self.problem.model and self.problem.shard.in_place
+        """Whether a graph can hold the gradients: nothing in the model is summed over engines on the way."""
+        return self.problem.group.world == 1 or self.alone or not self.problem.model.mean_pattern_weight
 
     @property
     def _steps_recorded(self) -> bool:
         """Whether steps of all optimisers read their rates from the device; those of torch have them as numbers."""
         return all(isinstance(optimiser, Light) for optimiser in self.optimisers)
 
-    def _compute(
-        self,
-        own: NDArray[np.int64],
-        global_batch_size: int,
-        members: int,
-        stepping: NDArray[np.int64],
-        indices: Tensor | None = None,
-    ) -> Tensor:
-        """Compute the gradients of a batch and make the step; return this engine's sum of losses.
+    def _gradients(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> Tensor:
+        """Compute the gradients of these patterns of this engine; return the sum of their losses.
 
-        own: this engine's patterns. stepping: those for which a step is made, `global_batch_size`; members: number of
-        patterns of the batch on all engines. indices: `own` on the device, from a graph or to be recorded; the steps of
-        optimisers that cannot be recorded are then left to the caller.
+        indices: `own` on the device, if they are there already.
         """
-        problem, compiled = self.problem, self.problem.model.compiled
         for parameter in self._parameters:
             parameter.grad = None
+        with torch_alone(self.problem.model.compiled):
+            return self._backward(own, global_batch_size, indices)
+
+    def _step(
+        self,
+        own: NDArray[np.int64],
+        members: int,
+        stepping: NDArray[np.int64],
+        total: Tensor,
+        indices: Tensor | None,
+    ) -> Tensor:
+        """Make a step along the gradients and those of the regularizers; return `total` and the regularizers' value.
+
+        own: this engine's patterns. members: number of patterns of the batch on all engines. stepping: patterns for
+        which the step is made. indices: these on the device, if they are there already.
+        """
+        problem = self.problem
         for optimiser in self.optimisers:
             if isinstance(optimiser, RowAdam):
                 optimiser.batch = problem.shard.on_device(stepping) if indices is None else indices
-        with torch_alone(compiled):
-            total = self._backward(own, global_batch_size, indices)
         if problem.settings.regularizers:
             total = total + (
                 self._add_regularizers() * problem.normaliser * members / problem.order.count / problem.group.world
             )
-        if problem.settings.optimiser == "rpie" and global_batch_size:
-            self._precondition(own, global_batch_size, indices)
-        if indices is None or self._steps_recorded:
-            self._move()
+        if problem.settings.optimiser == "rpie" and len(stepping):
+            self._precondition(own, len(stepping), indices)
+        self._move()
         return total
 
     def _move(self) -> None:

@@ -78,7 +78,7 @@ class UpdateGraphs:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._make_recorder = device, RECORDERS.get(device.type)
-        self._updates = dict[int, _Update]()
+        self._updates = dict[tuple[int, ...], _Update]()
         self._failed = False
 
     @property
@@ -91,18 +91,23 @@ class UpdateGraphs:
         self._updates.clear()
 
     def run(
-        self, patterns: NDArray[np.int64], compute: Callable[[Tensor], Tensor], parameters: Iterable[Tensor]
+        self,
+        sizes: tuple[int, ...],
+        patterns: NDArray[np.int64],
+        compute: Callable[[Tensor], Tensor],
+        parameters: Iterable[Tensor],
     ) -> Tensor:
-        """Execute an update, from the third one of a size on by a graph, and return the sum of its losses.
+        """Execute an update, from the fourth one of these sizes on by a graph, and return the sum of its losses.
 
-        patterns: indices of the batch (pattern,). compute: performs the update for these indices, a tensor (pattern,)
+        sizes: numbers of patterns on which the update depends. patterns: indices of the batch (pattern,).
+        compute: performs the update for these indices, a tensor (pattern,)
         int64 on the device, and returns the sum of losses, a scalar; it does not read any tensor on the host.
         parameters: those whose `grad` the update sets.
         """
         assert self._make_recorder is not None
-        update = self._updates.get(len(patterns))
+        update = self._updates.get(sizes)
         if update is None:
-            update = self._updates[len(patterns)] = _Update(self._make_recorder(self._device))
+            update = self._updates[sizes] = _Update(self._make_recorder(self._device))
         indices = pinned(torch.from_numpy(patterns), self._device)
         if update.loss is None and update.executed == WARM_UP:
             self._record(update, indices, compute, parameters)

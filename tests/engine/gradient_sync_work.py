@@ -95,6 +95,17 @@ def trained(membership: Membership, scan: Scan, settings: Settings, updates: int
     return as_it_is(membership, scan, settings, updates)
 
 
+def trained_apart(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """As `trained`, with gradients summed after `backward`, as on GPUs."""
+    plain = Gradient._sums_apart
+    Gradient._sums_apart = property(lambda self: self.problem.group.world > 1)  # type: ignore[assignment, method-assign]
+    try:
+        answer: dict[str, Any] = trained(membership, scan, settings, updates)
+    finally:
+        Gradient._sums_apart = plain  # type: ignore[method-assign]
+    return answer
+
+
 def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
     """The state after some updates, and what was sent: all bytes, those the algorithm counts, those of the last."""
     with a_loop(membership, scan, settings) as loop:

@@ -146,6 +146,20 @@ def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case:
     assert touched[0]["sent"] < 0.75 * whole[0]["sent"]
 
 
+@pytest.mark.parametrize("sync", ["sparse", "dense"])
+def test_gradients_summed_after_backward_give_one_engines_answer(ranks: Ranks, sync: str) -> None:
+    """As on GPUs, where `backward` is recorded."""
+    for case in ("slices", "accumulated", "rpie", "adam, positions", "affine and offset"):
+        settings = TOUCHED[case].replace(gradient_sync=sync)
+        alone = ranks.run(1, work.trained, a_scan(), settings, 20)[0]
+        wrapped = ranks.run(3, work.trained, a_scan(), settings, 20)[0]
+        for answer in ranks.run(3, work.trained_apart, a_scan(), settings, 20):
+            for name in (name for name in alone if isinstance(alone[name], np.ndarray)):
+                assert difference(alone[name], answer[name]) < 1e-9, (case, name)
+            assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9), case
+            assert answer["sent"] <= 1.01 * wrapped["sent"], case
+
+
 def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
     """Else a region from where windows once were would do."""
     first, last = (
