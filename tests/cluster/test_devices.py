@@ -412,7 +412,8 @@ def test_gpu_memory_of_processes_is_added_up_over_gpus_and_unknown_without_a_dri
 
 
 def said(rank, device):
-    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": f"GPU-{rank}", "threads": 2}
+    identity = device if device == "CPU" else f"{device} GPU-{rank}"  # tests/engine/test_gpu_identity.py
+    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": identity, "threads": 2}
 
 
 def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
@@ -420,3 +421,4 @@ def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
         plan_of([said(0, "H"), said(1, "CPU")])
     plan = plan_of([said(0, "H"), said(1, "H")])
     assert (plan.backend, plan.on_gpu, [engine.device for engine in plan.engines]) == ("nccl", True, ["cuda:0"] * 2)
+    assert [engine.identity for engine in plan.engines] == ["n0: H GPU-0", "n1: H GPU-1"]
