@@ -44,6 +44,12 @@ ECHOES = re.compile(
     r"|did not join within|did not answer within|was given up"
 )
 """Parts of error messages that are only consequences of another rank's end or silence."""
+OWN_CAUSES = re.compile(
+    r"out of memory|Cuda failure|CUDA error|unhandled cuda error|ncclUnhandledCudaError|Duplicate GPU"
+    r"|Cannot allocate memory|No space left on device|Too many open files",
+    re.IGNORECASE,
+)
+"""Parts of messages of NCCL and gloo about a failure of this rank itself."""
 NEVER = timedelta(days=365)
 """Timeout of gloo's collectives, which `CollectiveTimeout` ends earlier."""
 PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
@@ -385,6 +391,14 @@ def _await_all(store: Any, word: str, membership: Membership, connections: Conne
                 code="group.join-failed",
             )
         time.sleep(0.005)
+
+
+def is_echo(message: str, of_group: bool = False) -> bool:
+    """Return whether an error is only a consequence of another rank's end or silence, by its message.
+
+    of_group: whether torch.distributed raised it, so that it is one unless the message names a cause.
+    """
+    return OWN_CAUSES.search(message) is None and (of_group or ECHOES.search(message) is not None)
 
 
 def join(membership: Membership, connections: Connections | None = None) -> Group:

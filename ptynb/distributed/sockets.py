@@ -60,6 +60,12 @@ class Connections:
             self.aborted = True
             self._each(lambda connection: connection.shutdown(socket.SHUT_RD))
 
+    def close(self) -> None:
+        """Shut down the collected sockets for good, before this process ends: the other ranks get an error at once."""
+        with self._lock:
+            self.aborted = True
+            self._each(lambda connection: connection.shutdown(socket.SHUT_RDWR))
+
     def _each(self, act: Callable[[socket.socket], None]) -> None:
         """Call `act` for all but listening sockets: gloo ends the process if it cannot accept connections (seen)."""
         for descriptor in self._own:

@@ -105,7 +105,12 @@ class Vitals:
             return
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             answer = subprocess.run(
-                [tool, f"--id={gpu_uuid()}", "--query-gpu=utilization.gpu,temperature.gpu", "--format=csv,noheader,nounits"],
+                [
+                    tool,
+                    f"--id={gpu_uuid()}",
+                    "--query-gpu=utilization.gpu,temperature.gpu",
+                    "--format=csv,noheader,nounits",
+                ],
                 capture_output=True,
                 text=True,
                 timeout=30,

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -51,12 +51,21 @@ def open_worker(
     assert not _workers, "the kernel closes the present one first, on all of its ranks"
     try:
         _workers[name] = Worker(
-            scan, settings, membership, pickle.loads(extensions), checkpointing, start, note, spec.plan
+            scan, settings, membership, pickle.loads(extensions), checkpointing, start, note, spec.plan, end_process
         )
     except ValueError as error:
         return str(error), getattr(error, "code", "") or "argument.invalid-value"
     _specs[name] = spec
     return None
+
+
+def end_process(message: str) -> NoReturn:
+    """End this engine's process at once, with a message at the end of its log.
+
+    The file descriptor is that of the log: Python's standard error goes to the kernel.
+    """
+    os.write(2, f"{message}\n".encode())
+    os._exit(1)
 
 
 def joinable() -> list[tuple[str, Any, Settings, Status]]:

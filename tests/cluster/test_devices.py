@@ -103,7 +103,7 @@ def test_gpus_are_found_by_nvidia_smi_as_far_as_they_are_visible(smi, monkeypatc
 LIBCUDA = """
 import ctypes
 
-UUIDS = [bytes.fromhex("cccc5555" + 24 * "6"), bytes.fromhex("aaaa1111" + 24 * "2"), bytes.fromhex("aabb3333" + 24 * "4")]
+UUIDS = [bytes.fromhex(first + 24 * last) for first, last in (("cccc5555", "6"), ("aaaa1111", "2"), ("aabb3333", "4"))]
 
 
 class Driver:
@@ -131,7 +131,8 @@ ctypes.CDLL = Driver
 """
 """In the place of libcuda, for a process that Python starts: the RTX A2000 is the first GPU for CUDA."""
 MIXED = "\n".join(
-    f"{index}, GPU-{first}-{4 * digit}-{4 * digit}-{4 * digit}-{12 * digit}, {name}, 143771, 4, 143154, 0, Default, Disabled"
+    f"{index}, GPU-{first}-{4 * digit}-{4 * digit}-{4 * digit}-{12 * digit}, {name}, 143771, 4, 143154, 0, Default, "
+    "Disabled"
     for index, (first, digit, name) in enumerate(
         [("aaaa1111", "2", "NVIDIA H200"), ("aabb3333", "4", "NVIDIA H200"), ("cccc5555", "6", "NVIDIA RTX A2000")]
     )
