@@ -34,8 +34,16 @@ class Connections:
         self._before = _sockets()
         self._own: set[Descriptor] = set()
         self._lock = threading.Lock()
+        self._on_abort: Callable[[], None] | None = None
         self.aborted = False
         """Whether `abort` was called."""
+
+    def on_abort(self, act: Callable[[], None] | None) -> None:
+        """Let `abort` also call `act`, which must return at once: for waits on a GPU, which no socket ends."""
+        with self._lock:
+            self._on_abort = act
+            if self.aborted and act is not None:
+                act()
 
     def gather(self) -> None:
         """Collect the sockets opened until now."""
@@ -58,6 +66,8 @@ class Connections:
         """
         with self._lock:
             self.aborted = True
+            if self._on_abort is not None:
+                self._on_abort()
             self._each(lambda connection: connection.shutdown(socket.SHUT_RD))
 
     def close(self) -> None:

@@ -9,13 +9,14 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
+from ptynb.distributed.process_end import end_process
 from ptynb.engine import precompilation
 from ptynb.engine.gpu_identity import gpu_identity
 from ptynb.engine.worker import Worker
@@ -57,15 +58,6 @@ def open_worker(
         return str(error), getattr(error, "code", "") or "argument.invalid-value"
     _specs[name] = spec
     return None
-
-
-def end_process(message: str) -> NoReturn:
-    """End this engine's process at once, with a message at the end of its log.
-
-    The file descriptor is that of the log: Python's standard error goes to the kernel.
-    """
-    os.write(2, f"{message}\n".encode())
-    os._exit(1)
 
 
 def joinable() -> list[tuple[str, Any, Settings, Status]]:

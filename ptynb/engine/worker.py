@@ -140,6 +140,8 @@ class Worker:
         self._settings, self._membership, self._start = settings, membership, start
         self._note, self._plan, self._extensions = note, plan, tuple(extensions)
         self._end_process = end_process
+        self._readable = True
+        """Whether the present state can be read after a failure."""
         self._source: Scan | None = None
         """The scan, as long as a stage follows, which may need its patterns again."""
         self._between: RunRecord | None = None
@@ -312,7 +314,7 @@ class Worker:
     def result(self) -> Result | None:
         """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
-        if self._state == "failed" and loop is not None:
+        if self._state == "failed" and loop is not None and self._readable:
             data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan"), None))
             return data
         return self._result
@@ -387,6 +389,8 @@ class Worker:
                 _code(error),
                 ends,
             )
+            # After an abort of NCCL the last sums, and what was computed from them, are not valid.
+            self._readable = not loses and not (self._failure.lost_group and self._membership.backend == "nccl")
             self._state = "failed"
             if ends:
                 self._end(self._failure)
