@@ -178,7 +178,11 @@ EXPLANATIONS: tuple[tuple[str, str], ...] = (
         INTERFACES,
     ),
     (r"No CUDA GPUs are available|no CUDA-capable device is detected|not compiled with CUDA enabled", NO_GPU),
-    (r"Watchdog caught collective operation timeout|The first sum over \d+ GPUs by nccl did not end", HANG),
+    (
+        r"Watchdog caught collective operation timeout|The first sum over \d+ GPUs by nccl did not end"
+        r"|a collective on the GPUs did not end",
+        HANG,
+    ),
     (r"system not yet initialized|Fabric Manager", FABRIC),
     (r"NET/IB ?: Got completion from peer|ibv_\w+ failed with error", INFINIBAND),
     (

@@ -356,6 +356,7 @@ class TorchGroup(Group):
     def close(self) -> None:
         if self._nccl is not None:
             self._end_on_gpu(self._nccl)
+            self._nccl = None
         self._connections.on_abort(None)
         self._timeout.close()
         time.sleep(0.005)  # releases Python's lock, for threads that still wait for it

@@ -13,10 +13,10 @@ from typing import Protocol
 
 SETTINGS = {
     # By default (3, SkipCleanUp) torch's watchdog ends the process after an error or a timeout. With 2 (CleanUpOnly) it
-    # aborts the communicator, so that the host's wait ends, and leaves the process to us ("just clean up collectives and
-    # abort communicators without tearing down process": torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp).
+    # aborts the communicator, so that the host's wait ends, and leaves the process to us ("just clean up collectives
+    # and abort communicators without tearing down process": torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp).
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "2",
-    # The watchdog sleeps for four times this long before it does anything, to leave time for dumps; by default a minute.
+    # The watchdog sleeps for four times this long before it does anything, to leave time for dumps (default: 1 min).
     "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "250",
     # Otherwise the thread that dumps sleeps for eight minutes, ends the process after them, and is joined meanwhile by
     # the destructor of the group, which holds Python's lock (ProcessGroupNCCL::HeartbeatMonitor::runLoop).

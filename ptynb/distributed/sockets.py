@@ -66,9 +66,9 @@ class Connections:
         """
         with self._lock:
             self.aborted = True
-            if self._on_abort is not None:
-                self._on_abort()
             self._each(lambda connection: connection.shutdown(socket.SHUT_RD))
+            if self._on_abort is not None:  # last: what waits on the GPU goes on by it, and must not agree any more
+                self._on_abort()
 
     def close(self) -> None:
         """Shut down the collected sockets for good, before this process ends: the other ranks get an error at once."""

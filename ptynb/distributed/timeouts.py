@@ -22,6 +22,9 @@ LOOK_SECONDS = 1.0
 ABORT_SECONDS = 10.0
 """How long a collective on a GPU may go on after it was aborted [s]; then this process ends."""
 
+ON_GPU = "a collective on the GPUs did not end"
+"""Part of the message if the limit was exceeded there; all ranks say so if the GPUs cannot communicate."""
+
 
 class RunningTime:
     """Time that this process has run since the creation or restart of this object [s].
@@ -60,7 +63,7 @@ class CollectiveTimeout:
     """Ends collectives that wait for another rank for too long.
 
     torch's own timeout counts the time in which a process is suspended: if all of them were for a minute, each treated
-    the others as lost afterwards. Therefore its backends have a timeout that is never reached, and this one replaces it.
+    the others as lost afterwards. Therefore its backends have one that is never reached, and this one replaces it.
 
     A collective on a GPU makes the host wait later, in calls of CUDA. So the collectives themselves are watched, the
     newest one at each check: they end in order.
@@ -78,6 +81,7 @@ class CollectiveTimeout:
         self._watched: tuple[Collective, RunningTime] | None = None
         self._agreement: Collective | None = None
         self._aborted: RunningTime | None = None
+        self._on_gpu_expired = False
         self.expired = False
         """Whether a limit was exceeded, after which no collective has a valid result."""
         self._ended = threading.Event()
@@ -117,7 +121,7 @@ class CollectiveTimeout:
             return False
         waited = self._watched[1].seconds
         if waited > self.seconds:
-            self.expired = True
+            self.expired = self._on_gpu_expired = True
         elif not (waited > self._pause and self._agreement_failed()):
             return False
         if self._aborted is None:
@@ -148,18 +152,22 @@ class CollectiveTimeout:
         except RuntimeError as error:
             if not (self.expired or waited.seconds > self.seconds):
                 raise
-            raise ClusterError(
-                f"Another engine did not answer within {self.seconds:g} s ({error}).", code="group.no-answer"
-            ) from error
+            raise self._error(error) from error
         finally:
             self._waited = None
         if self.expired:
-            raise ClusterError(f"Another engine did not answer within {self.seconds:g} s.", code="group.no-answer")
+            raise self._error()
+
+    def _error(self, seen: RuntimeError | None = None) -> ClusterError:
+        facts = [fact for fact in (seen, ON_GPU if self._on_gpu_expired else "") if fact]
+        told = f" ({'; '.join(map(str, facts))})" if facts else ""
+        return ClusterError(f"Another engine did not answer within {self.seconds:g} s{told}.", code="group.no-answer")
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and release the collectives, which hold the group's connections."""
         self._ended.set()
         self._thread.join()
+        self._newest = self._watched = self._agreement = None
 
 
 def _has_ended(collective: Collective) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from ptynb.cluster import error_explanations
 from ptynb.cluster.error_explanations import explain, explained
+from ptynb.distributed.timeouts import ON_GPU
 
 TEXTS = [
     (
@@ -25,6 +26,7 @@ TEXTS = [
         "milliseconds before timing out.",
     ),
     ("HANG", "The first sum over 2 GPUs by nccl did not end within 15 s."),
+    ("HANG", f"Another engine did not answer within 30 s ({ON_GPU})."),
     (
         "SHARED_MEMORY",
         "misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, error: No space "

@@ -43,14 +43,14 @@ class Kernel:
 
 @dataclasses.dataclass
 class Nccl:
-    """What was asked of it. hangs: whether its abort does not return, as ncclCommAbort may."""
+    """What was asked of it."""
 
     asked: dict[str, Any] = dataclasses.field(default_factory=dict)
     kernels: list[Kernel] = dataclasses.field(default_factory=list)
     timeouts: list[timedelta] = dataclasses.field(default_factory=list)
     aborts: int = 0
 
-    def abort(self) -> None:
+    def abort(self, *_: Any) -> None:
         self.aborts += 1
         for kernel in self.kernels:
             kernel.ended.set()
@@ -71,13 +71,14 @@ def pretended(nccl: Nccl) -> Iterator[None]:
         nccl.kernels.append(Kernel())
         return nccl.kernels[-1]
 
+    def set_timeout(_: FakeProcessGroup, value: timedelta) -> None:
+        nccl.timeouts.append(value)
+
     with (
         mock.patch.object(dist, "init_process_group", init_process_group),
         mock.patch.object(dist, "all_reduce", all_reduce),
-        mock.patch.object(FakeProcessGroup, "abort", lambda self: nccl.abort()),
-        mock.patch.object(
-            FakeProcessGroup, "_set_default_timeout", lambda self, value: nccl.timeouts.append(value), create=True
-        ),
+        mock.patch.object(FakeProcessGroup, "abort", nccl.abort),
+        mock.patch.object(FakeProcessGroup, "_set_default_timeout", set_timeout, create=True),
     ):
         yield
 
@@ -103,7 +104,7 @@ def formed(membership: Membership) -> tuple[dict[str, Any], list[timedelta], int
 def kept_for_gloo(membership: Membership) -> int:
     """The number of large tensors that a group by gloo keeps, also of a GPU that several engines share."""
     group = TorchGroup(dataclasses.replace(membership, device="cuda:0"), Connections())
-    with mock.patch.object(dist, "all_reduce", lambda tensor, **options: Kernel()):
+    with mock.patch.object(dist, "all_reduce", return_value=Kernel()):
         group.start_sum(ON_GPU)()
     kept = len(group._recent_large)
     group.close()

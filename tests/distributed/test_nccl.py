@@ -1,4 +1,4 @@
-"""A group by NCCL: how torch is told to treat failures, and that a hang ends in seconds and leaves the process usable."""
+"""A group by NCCL: how torch is told to treat failures; a hang ends in seconds and leaves the process usable."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from ptynb.distributed import nccl
 from ptynb.distributed.group import NEVER, is_echo
 from ptynb.distributed.sockets import Connections
+from ptynb.distributed.timeouts import ON_GPU
 from tests.distributed import nccl_work
 from tests.engine.ranks import Ranks
 
@@ -61,7 +62,9 @@ def test_a_sum_in_which_a_rank_takes_no_part_ends_after_the_limit(ranks: Ranks) 
         assert 1.0 < seconds < 3.0
         assert (code, aborts, closed) == ("group.no-answer", 1, True)
         assert "did not answer within 1 s" in text
-    assert [kept for kept in ranks.run(2, nccl_work.kept_for_gloo)] == [1, 1], "the processes form another group"
+        assert ON_GPU in text
+        assert is_echo(text)
+    assert ranks.run(2, nccl_work.kept_for_gloo) == [1, 1], "the processes form another group"
 
 
 def test_a_sum_with_a_rank_that_has_left_ends_at_once(ranks: Ranks) -> None:

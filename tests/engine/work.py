@@ -256,6 +256,8 @@ def losing_gpu(
     worker._thread.join(20)
     failure = worker.status().failure
     assert failure is not None, worker.status()
+    if membership.rank == 1 and not engine:
+        assert worker.result() is None, "what is on the GPU cannot be read"
     return failure, ended, time.monotonic() - started
 
 
