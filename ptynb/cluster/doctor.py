@@ -18,8 +18,9 @@ from jupyter_core.paths import jupyter_runtime_dir
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.cpu_cores import numa_nodes, usable_cores
 from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster
+from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.gpus import GPU
-from ptynb.cluster.selftest import explained, run_selftest
+from ptynb.cluster.selftest import run_selftest
 from ptynb.exceptions import ClusterError
 
 PACKAGES = (

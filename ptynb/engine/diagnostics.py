@@ -17,6 +17,7 @@ import psutil
 import torch
 
 from ptynb.data.engine_records import Array, Health, PatternPair
+from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
 
@@ -102,10 +103,14 @@ class Vitals:
         tool = shutil.which("nvidia-smi")
         if tool is None:
             return
-        card = f"GPU-{torch.cuda.get_device_properties(0).uuid}".replace("GPU-GPU-", "GPU-")
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             answer = subprocess.run(
-                [tool, f"--id={card}", "--query-gpu=utilization.gpu,temperature.gpu", "--format=csv,noheader,nounits"],
+                [
+                    tool,
+                    f"--id={gpu_uuid()}",
+                    "--query-gpu=utilization.gpu,temperature.gpu",
+                    "--format=csv,noheader,nounits",
+                ],
                 capture_output=True,
                 text=True,
                 timeout=30,

@@ -13,7 +13,7 @@ import torch
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
-from ptynb.engine.worker import Worker
+from ptynb.engine.worker import GPU_LOST, RESTART, Command, Worker
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.settings.recipe import WITHOUT_STAGES
 from tests.engine import work
@@ -67,6 +67,52 @@ def test_an_exception_on_one_rank_ends_all_in_seconds_and_names_it(ranks: Ranks,
     for rank, (_, blames_another, seconds) in enumerate(answers):
         assert blames_another == (rank != 1)
         assert seconds < 5
+
+
+@pytest.mark.parametrize("where", ["update", "request"])
+def test_a_process_whose_gpu_is_lost_is_ended_and_the_others_notice_at_once(
+    ranks: Ranks, scan: Scan, where: str
+) -> None:
+    (other, kept, seconds), (failure, ended, _) = ranks.run(2, work.losing_gpu, scan, pt.Settings(), where, True)
+    assert failure.message.startswith("AcceleratorError: CUDA error: unspecified launch failure")
+    assert failure.ends_engine
+    assert not failure.lost_group
+    (message,) = ended
+    assert "Traceback" in message
+    *_, cause, words = message.splitlines()
+    assert cause == "Rank 1: AcceleratorError: CUDA error: unspecified launch failure"
+    assert words == GPU_LOST
+    assert other.lost_group
+    assert not other.ends_engine
+    assert kept == []
+    assert seconds < 5
+
+
+def test_the_users_own_process_stays_and_has_to_be_restarted(ranks: Ranks, scan: Scan) -> None:
+    _, (failure, ended, _) = ranks.run(2, work.losing_gpu, scan, pt.Settings(), "update", False)
+    assert failure.message.endswith(RESTART)
+    assert not failure.ends_engine
+    assert not failure.lost_group
+    assert ended == []
+
+
+@pytest.mark.parametrize(("backend", "readable"), [("nccl", False), ("gloo", True)])
+def test_after_an_abort_of_nccl_the_present_state_is_not_offered(scan: Scan, backend: str, readable: bool) -> None:
+    """The sums that were aborted have reached it, while gloo raises before anything is computed from them."""
+    membership = Membership(rank=0, world=1, store="", backend=backend, device="cpu", identity="CPU")
+    worker = Worker(scan, pt.Settings(), membership)
+    loop = work.loaded(worker)
+
+    def aborted(*_: Any) -> Any:
+        raise torch.distributed.DistBackendError("NCCL communicator was aborted on rank 0.")
+
+    loop.shard.batch = aborted  # type: ignore[method-assign]
+    worker.command(Command("start", 1))
+    worker._thread.join(20)
+    failure = worker.status().failure
+    assert failure is not None
+    assert failure.lost_group
+    assert (worker.result() is not None) is readable
 
 
 def test_a_rate_of_zero_freezes_a_part_exactly(ranks: Ranks, scan: Scan) -> None:
