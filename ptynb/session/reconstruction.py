@@ -217,7 +217,11 @@ class Reconstruction:
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
         reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
-        room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, reused)
+        room = (
+            room_for(local != "cpu")
+            if cluster is None
+            else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        )
         for number, one in enumerate(plan.settings_from(settings), plan.number):
             seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
             check_together(seen, one)
