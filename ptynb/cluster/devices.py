@@ -23,8 +23,8 @@ from ptynb.settings.cluster_options import Device as Device
 class EnginePlan:
     """Plan of one engine: rank, device and environment.
 
-    kind: "CPU" or the name of the GPU. identity: unique in the cluster. engines_per_gpu: number of engines on this one's
-    GPU, which share its memory.
+    kind: "CPU" or the name of the GPU. identity: unique in the cluster. engines_per_gpu: number of engines on its GPU,
+    which share the memory.
     """
 
     rank: int

@@ -48,8 +48,8 @@ class EnginePatterns:
     """This engine's patterns as counts of the smallest exact type, and batches of them.
 
     place: where they are stored: "device", "host", or "disk" (read for each batch). Patterns that are not on the device
-    are read ahead by `ThreadPrefetch` or `ParallelPrefetch`; on a CPU the host's memory is the device's. They keep their
-    stored type on every way: only the counts of a batch are converted (`Batch.counts`).
+    are read ahead by `ThreadPrefetch` or `ParallelPrefetch`; on a CPU the host's memory is the device's. They
+    keep the stored type everywhere: only the counts of a batch are converted (`Batch.counts`).
     """
 
     def __init__(
