@@ -43,7 +43,7 @@ from ptynb.exceptions import (
     ReconstructionError,
     SettingsError,
 )
-from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.checkpoint_file import ReconstructionState, precedes
 from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
@@ -430,13 +430,16 @@ class Reconstruction:
         ClusterError or InvalidValueError
             If the reconstruction writes no checkpoints ("checkpoint.disabled").
         """
-        written, failed = self._fetch().checkpoint_counts
+        before = self._fetch()
+        written, failed = before.checkpoint_counts
         self._client.order("checkpoint")
         until = time.monotonic() + timeout
         while True:
             status = self._fetch()
-            if status.checkpoint is not None and status.checkpoint_counts[0] != written:
-                return Path(status.checkpoint)
+            path = None if status.checkpoint is None else Path(status.checkpoint)
+            # An earlier one may still have been on its way to the disk.
+            if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
+                return path
             if status.checkpoint_counts[1] > failed:
                 raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
             if time.monotonic() > until:
