@@ -23,7 +23,8 @@ from ptynb.settings.cluster_options import Device as Device
 class EnginePlan:
     """Plan of one engine: rank, device and environment.
 
-    kind: "CPU" or the name of the GPU. identity: unique in the cluster.
+    kind: "CPU" or the name of the GPU. identity: unique in the cluster. engines_per_gpu: number of engines on its GPU,
+    which share the memory.
     """
 
     rank: int
@@ -32,6 +33,7 @@ class EnginePlan:
     identity: str
     threads: int
     environment: dict[str, str] = field(repr=False)
+    engines_per_gpu: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class ClusterPlan:
     def on_gpu(self) -> bool:
         """Whether the engines compute on GPUs."""
         return self.engines[0].kind != "CPU"
+
+    @property
+    def engines_per_gpu(self) -> int:
+        """The largest number of engines that share a GPU."""
+        return max(engine.engines_per_gpu for engine in self.engines)
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -74,16 +81,18 @@ def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
             f"Some engines have a GPU and others have none ({found}); request GPUs on all nodes.",
             code="cluster.mixed-devices",
         )
+    identities = [_identity(answer) for answer in answers]
     engines = tuple(
         EnginePlan(
             rank=answer["rank"],
             device="cpu" if answer["device"] == "CPU" else "cuda:0",
             kind=answer["device"],
-            identity=_identity(answer),
+            identity=identity,
             threads=answer["threads"],
             environment={},
+            engines_per_gpu=identities.count(identity),
         )
-        for answer in answers
+        for answer, identity in zip(answers, identities, strict=True)
     )
     backend = "gloo" if "CPU" in kinds else "nccl"
     return ClusterPlan(engines, backend if len(engines) > 1 else "none")
@@ -187,7 +196,7 @@ def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> Engin
     gpu, which = gpus[rank % len(gpus)], rank // len(gpus)
     sharing = len(range(rank % len(gpus), count, len(gpus)))
     identity = f"{gpu.name} {gpu.uuid}" + (f" ({which + 1} of {sharing})" if sharing > 1 else "")
-    return EnginePlan(rank, "cuda:0", gpu.name, identity, threads, _environment(rank, threads, gpu.uuid))
+    return EnginePlan(rank, "cuda:0", gpu.name, identity, threads, _environment(rank, threads, gpu.uuid), sharing)
 
 
 def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[str, str, tuple[str, ...]]:

@@ -74,6 +74,7 @@ class Membership:
         "tcp://address:port" on several (`rendezvous.open_store`), or "env://" (torchrun, Kubernetes).
     device: "cpu" or "cuda:0" (only its own GPU is visible to an engine). identity: of the device, unique in the group,
         so it includes the machine's name if there are several machines.
+    engines_per_gpu: number of engines that share the device's memory, in this group or beside it.
     timeout: longest time to wait for another rank [s]; time in which the process is suspended is not counted.
     """
 
@@ -84,6 +85,7 @@ class Membership:
     device: str
     identity: str
     timeout: float = 30.0
+    engines_per_gpu: int = 1
 
 
 class Agreed(Protocol):
@@ -100,6 +102,8 @@ class Group(ABC):
     world: int
     device: torch.device
     backend: str
+    engines_per_gpu: int
+    """Number of engines that share the memory of this one's device."""
 
     @abstractmethod
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
@@ -149,8 +153,9 @@ class Group(ABC):
 class SingleGroup(Group):
     """Group of a single process."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, engines_per_gpu: int = 1) -> None:
         self.rank, self.world, self.device, self.backend = 0, 1, device, "none"
+        self.engines_per_gpu = engines_per_gpu
 
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
         return module
@@ -209,7 +214,8 @@ class TorchGroup(Group):
         store = rendezvous.find_store(membership.store, membership.rank, membership.world, membership.timeout)
         connections.gather()
         connections.limit_silence(membership.timeout)
-        _meet(store, membership, connections)
+        devices = _meet(store, membership, connections)
+        self.engines_per_gpu = max(membership.engines_per_gpu, devices.count(membership.identity))
         by_nccl = membership.backend == "nccl"
         if by_nccl:
             nccl.set_environment()
@@ -403,8 +409,10 @@ def _wait(work: dist.Work, done: threading.Event, wake: threading.Event) -> None
     wake.set()
 
 
-def _meet(store: Any, membership: Membership, connections: Connections) -> None:
+def _meet(store: Any, membership: Membership, connections: Connections) -> list[str]:
     """Wait until all ranks have joined, described themselves and are compatible, before torch forms a group.
+
+    Returns the identity of each rank's device.
 
     If torch fails to form a group, its count of groups stays one too high in this process, and no later group can be
     formed with ranks that did not try (seen with torch 2.13). Therefore each rank also confirms that it has found all
@@ -422,12 +430,13 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> None:
             f"The engines of the group differ in world or backend; (world, backend, device) by rank: {descriptions}.",
             code="group.join-failed",
         )
-    devices = [entry[2] for entry in descriptions]
+    devices: list[str] = [entry[2] for entry in descriptions]
     if membership.backend == "nccl" and len(set(devices)) < membership.world:
         raise ClusterError(
             f"Two engines hold the same GPU ({devices}); expected one GPU each: start fewer engines, or CPU engines.",
             code="gpu.too-few",
         )
+    return devices
 
 
 def _await_all(store: Any, word: str, membership: Membership, connections: Connections) -> None:
@@ -459,7 +468,7 @@ def join(membership: Membership, connections: Connections | None = None) -> Grou
     connections: created by the caller just before, so that another thread can abort this call.
     """
     if membership.world == 1:
-        return SingleGroup(torch.device(membership.device))
+        return SingleGroup(torch.device(membership.device), membership.engines_per_gpu)
     try:
         return TorchGroup(membership, connections or Connections())
     except BaseException:

@@ -268,8 +268,12 @@ class Loop:
         self.algorithm.settle()
 
     def disconnect(self) -> None:
-        """Release the process group and the file of patterns; parameters remain readable, updates are not possible."""
+        """Release the process group, the file of patterns and gradients; parameters remain readable.
+
+        Updates are not possible afterwards.
+        """
         self.algorithm.disconnect()
+        self.model.zero_grad(set_to_none=True)
         self.shard.close()
 
     def hold(self) -> None:

@@ -86,6 +86,7 @@ def close_worker(name: str) -> None:
     worker = _workers.get(name)
     if worker is not None:
         worker.close()
+        worker.release()
     _workers.pop(name, None)
     _specs.pop(name, None)
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
-import gc
 import queue
 import sys
 import threading
@@ -52,6 +51,7 @@ from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_sna
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
+from ptynb.loading.device_memory import release_unused
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -332,6 +332,18 @@ class Worker:
                 f"(its state is {self._state}); stop the cluster and start a new one."
             )
 
+    def release(self) -> None:
+        """Free the model and the patterns of a worker that was closed; its record remains.
+
+        Otherwise the engine that is opened next, from a checkpoint, would find the memory of this one taken.
+        """
+        loop = self._loop
+        if loop is not None:
+            self._settings, self._between = loop.settings, loop.record()
+            self._loop = None
+            del loop
+        release_unused()
+
     def abandon(self, seconds: float) -> None:
         """End the thread of this rank alone, which may wait for a lost rank. Raises TimeoutError."""
         self._abandoned = True  # first: the thread checks it once it has made its connections
@@ -400,7 +412,7 @@ class Worker:
         finally:
             if self._loop is not None:
                 self._loop.disconnect()
-            gc.collect()
+            release_unused()  # of the last update, too, whose arrays may have filled the memory
             if group is not None:
                 with contextlib.suppress(RuntimeError):
                     group.close()
@@ -454,7 +466,7 @@ class Worker:
                 previous = stages.PreviousStage.of(loop)
                 loop.disconnect()
                 del loop
-                gc.collect()
+                release_unused()
                 state = checkpoint_loading.shared(found, group)
                 assert state is not None, "rank 0 has it"
                 del found

@@ -119,7 +119,7 @@ def estimate(
     count = len(plan.engines)
     check_shares(scan, settings, count)
     held = engines.held_bytes() if isinstance(engines, Cluster) else 0
-    workload, room = Workload(settings, count), room_for(plan.on_gpu, held)
+    workload, room = Workload(settings, count), room_for(plan.on_gpu, held, plan.engines_per_gpu)
     place = place_of_patterns(scan, workload, room)
     problem = refusal(scan, workload, room)
     seconds = None

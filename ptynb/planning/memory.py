@@ -246,19 +246,29 @@ def _taken(arrays: float, size: float, on_gpu: bool) -> float:
 
 @dataclass(frozen=True)
 class Room:
-    """Available memory [bytes]: of all engines together on the host, and on each GPU (None on a CPU)."""
+    """Available memory [bytes]: of all engines together on the host, and of each engine on its GPU (None on a CPU).
+
+    engines_per_gpu: number of engines that share a GPU, each of which has an equal part of it.
+    """
 
     host: float
     device: float | None = None
+    engines_per_gpu: int = 1
+
+    def shared_by(self, engines_per_gpu: int) -> Room:
+        """Return it for another number of engines that share a GPU."""
+        device = None if self.device is None else self.device * self.engines_per_gpu / engines_per_gpu
+        return Room(self.host, device, engines_per_gpu)
 
 
-def room_for(on_gpu: bool, held: float = 0) -> Room:
+def room_for(on_gpu: bool, held: float = 0, engines_per_gpu: int = 1) -> Room:
     """Return the free memory of the host and that of the smallest GPU. held: by running engines [bytes].
 
     By nvidia-smi: the kernel does not use CUDA. Unknown sizes are infinite.
     """
     sizes = [gpu.memory * 2.0**20 * USABLE for gpu in find_gpus() if gpu.memory] if on_gpu else []
-    return Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
+    room = Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
+    return room.shared_by(engines_per_gpu)
 
 
 def check_room(scan: Scan, asked: Workload, room: Room) -> None:
@@ -295,7 +305,9 @@ def refusal(scan: Scan, asked: Workload, room: Room) -> str | None:
     needed = sum(item.bytes for item in items)
     there, times = (room.device, 1) if where == "device" else (room.host, asked.engines)
     assert there is not None, "only a GPU's memory is the device's"
-    whose = "on its GPU" if where == "device" else "of memory"
+    whose = "of memory"
+    if where == "device":
+        whose = "on its GPU" if room.engines_per_gpu == 1 else f"on a GPU that {room.engines_per_gpu} engines share"
     engines = "the engine needs" if asked.engines == 1 or where == "device" else f"{asked.engines} engines need"
     return (
         f"The memory does not suffice: {engines} about {times * needed / 1e9:.3g} GB {whose}, most of it for "
@@ -312,6 +324,11 @@ def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
             continue
         if lacks(scan, Workload(settings, count, asked.cluster or count > 1), room) is None:
             return words
+    for shared in range(room.engines_per_gpu - 1, 0, -1):
+        count = max(1, asked.engines * shared // room.engines_per_gpu)
+        fewer = Workload(asked.settings, count, asked.cluster, asked.keep)
+        if can_share(scan, asked.settings, count) and lacks(scan, fewer, room.shared_by(shared)) is None:
+            return f"let fewer engines share a GPU: Cluster({count}, engines_per_gpu={shared})"
     return "crop or bin the patterns first (ptynb.preparation)"
 
 

@@ -113,6 +113,7 @@ class LocalEngine(Engines):
 
     def close(self) -> None:
         self._worker.close()
+        self._worker.release()
 
     def abandon(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -43,7 +43,7 @@ from ptynb.exceptions import (
     ReconstructionError,
     SettingsError,
 )
-from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.checkpoint_file import ReconstructionState, precedes
 from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
@@ -217,7 +217,11 @@ class Reconstruction:
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
         reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
-        room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, reused)
+        room = (
+            room_for(local != "cpu")
+            if cluster is None
+            else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        )
         for number, one in enumerate(plan.settings_from(settings), plan.number):
             seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
             check_together(seen, one)
@@ -426,13 +430,16 @@ class Reconstruction:
         ClusterError or InvalidValueError
             If the reconstruction writes no checkpoints ("checkpoint.disabled").
         """
-        written, failed = self._fetch().checkpoint_counts
+        before = self._fetch()
+        written, failed = before.checkpoint_counts
         self._client.order("checkpoint")
         until = time.monotonic() + timeout
         while True:
             status = self._fetch()
-            if status.checkpoint is not None and status.checkpoint_counts[0] != written:
-                return Path(status.checkpoint)
+            path = None if status.checkpoint is None else Path(status.checkpoint)
+            # An earlier one may still have been on its way to the disk.
+            if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
+                return path
             if status.checkpoint_counts[1] > failed:
                 raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
             if time.monotonic() > until:

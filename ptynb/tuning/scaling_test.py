@@ -70,7 +70,7 @@ def scaling_test(
     plans = [plan_for(count, device, own) for count in sorted(set(engines)) for own in each]
     for plan in plans:
         check_shares(scan, settings, len(plan.engines))
-        check_room(scan, Workload(settings, len(plan.engines)), room_for(plan.on_gpu))
+        check_room(scan, Workload(settings, len(plan.engines)), room_for(plan.on_gpu, 0, plan.engines_per_gpu))
     done = []
     for number, plan in itertools.product(range(1, trials + 1), plans):
         done.append(_run(scan, settings, plan, number, epochs, device))

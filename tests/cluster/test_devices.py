@@ -8,7 +8,16 @@ import pytest
 
 from ptynb.cluster import cpu_cores, devices, gpus
 from ptynb.cluster.cpu_cores import numa_nodes
-from ptynb.cluster.devices import GPU, choose_backend, find_gpus, plan_cluster, plan_for, plan_of, usable_cores
+from ptynb.cluster.devices import (
+    GPU,
+    ClusterPlan,
+    choose_backend,
+    find_gpus,
+    plan_cluster,
+    plan_for,
+    plan_of,
+    usable_cores,
+)
 from ptynb.cluster.gpus import FIELDS, memory_by_process, parse_gpus, visible, with_slices
 from tests.raising import raises
 
@@ -450,11 +459,15 @@ def test_engines_that_share_a_gpu_exchange_by_gloo_and_it_is_shown(monkeypatch, 
     identities = [engine.identity for engine in plan.engines]
     assert len({*identities}) == len(places)
     assert identities[0].endswith("GPU-aaaa1111-22 (1 of 2)")
+    assert [engine.engines_per_gpu for engine in plan.engines] == [places.count(at) for at in places]
+    assert plan.engines_per_gpu == 2
+    assert ClusterPlan.from_plain(plan.to_plain()) == plan
     exclusive = tuple(dataclasses.replace(gpu, mode="Exclusive_Process") for gpu in GPUS[:gpus])
     with raises("gpu.unusable", "Exclusive_Process"):
         plan_cluster(n, "auto", exclusive, 8, engines_per_gpu=2)
     alone = plan_cluster(gpus, "auto", GPUS[:gpus], 8, engines_per_gpu=2)
     assert alone.backend == ("nccl" if gpus > 1 else "none"), "as many as GPUs share none"
+    assert alone.engines_per_gpu == 1
 
 
 @pytest.mark.parametrize(
@@ -508,3 +521,6 @@ def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
     plan = plan_of([said(0, "H"), said(1, "H")])
     assert (plan.backend, plan.on_gpu, [engine.device for engine in plan.engines]) == ("nccl", True, ["cuda:0"] * 2)
     assert [engine.identity for engine in plan.engines] == ["n0: H GPU-0", "n1: H GPU-1"]
+    assert plan.engines_per_gpu == 1
+    assert plan_of([said(0, "H"), said(0, "H"), said(1, "H")]).engines_per_gpu == 2
+    assert plan_of([said(0, "CPU"), said(1, "CPU")]).engines_per_gpu == 1

@@ -258,6 +258,12 @@ def test_two_engines_on_one_gpu_are_refused(ranks: Ranks) -> None:
         assert "the same GPU" in answer
 
 
+def test_a_group_knows_how_many_engines_share_a_gpu(ranks: Ranks) -> None:
+    assert ranks.run(3, work.engines_on_its_gpu, 1) == [2, 1, 2]
+    assert ranks.run(3, work.engines_on_its_gpu, 2) == [2, 2, 2], "others of the cluster, outside the group"
+    assert ranks.run(1, work.engines_on_its_gpu, 2) == [2]
+
+
 @pytest.mark.parametrize("world", [pytest.param(2, marks=OTHER_WORLDS), 3])
 @pytest.mark.parametrize("batches", ["spread", "random", "compact"])
 def test_a_batch_on_each_engine_is_one_engine_with_all_of_them(ranks: Ranks, world: int, batches: str) -> None:

@@ -106,6 +106,13 @@ def lonely(membership: Membership) -> float:
     return -1.0
 
 
+def engines_on_its_gpu(membership: Membership, planned: int) -> int:
+    """Number of engines that share this one's GPU, as the group knows it; rank 1 has another one."""
+    group = join(dataclasses.replace(membership, identity=f"GPU-{membership.rank % 2}", engines_per_gpu=planned))
+    group.close()
+    return group.engines_per_gpu
+
+
 def same_device(membership: Membership) -> str:
     """What joining says when two ranks hold one device under NCCL; found before NCCL is asked for anything."""
     try:

@@ -64,14 +64,14 @@ def copied_to(values: Tensor, device: torch.device) -> Tensor:
     return pinned(values, device).to(device, non_blocking=True)
 
 
-def selected(stored: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows of `stored`, on its device; in pinned memory if `stored` is.
+def selected(stored: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return these rows of `stored`, on its device. out: memory for them, of its type.
 
     torch selects rows of uint16 on some devices only, so they are viewed as int16.
     """
-    bits = stored.view(torch.int16) if stored.dtype == torch.uint16 else stored
-    out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
-    return torch.index_select(bits, 0, rows, out=out).view(stored.dtype)
+    dtype = torch.int16 if stored.dtype == torch.uint16 else stored.dtype
+    into = None if out is None else out.view(dtype)
+    return torch.index_select(stored.view(dtype), 0, rows, out=into).view(stored.dtype)
 
 
 class ModelComponent(nn.Module):
