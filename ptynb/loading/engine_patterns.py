@@ -269,4 +269,4 @@ def free_on_host() -> int:
 
 def free_on_device(device: torch.device) -> int:
     """Return the free memory of a GPU [bytes]."""
-    return int(torch.cuda.mem_get_info(device)[0])
+    return int(torch.get_device_module(device).mem_get_info(device)[0])
