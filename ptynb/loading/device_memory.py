@@ -14,14 +14,16 @@ def free_on_device(device: torch.device, engines: int = 1) -> int:
 
     torch keeps the memory of released tensors for later ones, which the driver counts as used.
     """
-    free, total = torch.cuda.mem_get_info(device)
-    allocated = torch.cuda.memory_allocated(device)
-    unused = torch.cuda.memory_reserved(device) - allocated
+    backend = torch.get_device_module(device)
+    free, total = backend.mem_get_info(device)
+    allocated = backend.memory_allocated(device)
+    unused = backend.memory_reserved(device) - allocated
     return max(0, min(free + unused, total // engines - allocated))
 
 
 def release_unused() -> None:
     """Free objects in reference cycles, and return the memory of GPUs that torch keeps for later tensors."""
     gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    for backend in (torch.cuda, torch.xpu):
+        if backend.is_initialized():
+            backend.empty_cache()

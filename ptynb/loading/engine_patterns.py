@@ -68,9 +68,9 @@ class EnginePatterns:
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
-        self._in_order = np.array_equal(self._row_of, np.arange(len(scan)))
-        self._rows = None if group.device.type == "cpu" else torch.from_numpy(self._row_of).to(group.device)
-        """Row of each pattern of the scan, on a GPU."""
+        in_order = np.array_equal(self._row_of, np.arange(len(scan)))
+        self._rows = None if in_order else torch.from_numpy(self._row_of).to(group.device)
+        """Row of each pattern of the scan, on the device; None: its index."""
         self._last: tuple[NDArray[np.int64], Tensor] | None = None
         self._reader = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
@@ -211,19 +211,14 @@ class EnginePatterns:
         """
         in_place = self.in_place
         own = self.on_device(patterns) if indices is None else indices
-        if not in_place:
-            rows = None
-        elif self._rows is None:
-            rows = torch.from_numpy(self._row_of[patterns])
-        else:
-            rows = own if self._in_order else self._rows[own]
+        rows = own if self._rows is None else self._rows[own]
         return Batch(
             patterns=own,
             stored=self._held if in_place else self._frames(patterns),
             global_batch_size=global_batch_size,
             dtype=self.dtype,
             total=self.group.sum,
-            rows=rows,
+            rows=rows if in_place else None,
         )
 
     def on_device(self, patterns: NDArray[np.int64]) -> Tensor:

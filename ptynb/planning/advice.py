@@ -154,7 +154,7 @@ def advise(
     engines : int or Cluster, optional
         Largest number of engines, which are started and stopped, or an idle cluster. None: one per GPU; on the CPU two
         per NUMA node.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of the engines.
 
     Returns

@@ -95,7 +95,7 @@ def estimate(
         Settings of the reconstruction. None: the defaults.
     engines : int or Cluster, default 1
         Number of engines, or an idle cluster.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of the engines.
     measure_time : bool, default True
         Whether to measure some updates with a small part of the scan, for some seconds, on temporary engines or those

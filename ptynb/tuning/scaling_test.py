@@ -46,7 +46,7 @@ def scaling_test(
         Numbers of threads per engine, each tried with each number of engines; by default the share of the cores.
     epochs : int, default 6
         Epochs of a trial; the first one is a warm-up and only counts for the loss over time.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of the engines; "auto" uses GPUs if there are any.
     report : callable, optional
         Function that is called with each finished trial.

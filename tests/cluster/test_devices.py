@@ -263,7 +263,7 @@ def test_what_is_asked_for_is_planned(monkeypatch, n, device, gpus, cores, expec
         (9, "auto", 0, "argument.invalid-value", ["9 CPU engines", "2 cores"]),
         (0, "auto", 0, "argument.invalid-value", ["n is 0", "at least 1"]),
         (-1, "cpu", 3, "argument.invalid-value", ["n is -1"]),
-        (None, "gpu", 3, "argument.invalid-value", ["device is 'gpu'", "'auto', 'cpu' or 'cuda'"]),
+        (None, "gpu", 3, "argument.invalid-value", ["device is 'gpu'", "'auto', 'cpu', 'cuda' or 'xpu'"]),
     ],
 )
 def test_what_cannot_be_had_is_an_error_that_says_what_to_do(n, device, gpus, code, facts):
