@@ -16,6 +16,7 @@ from ptynb.distributed.group import Group, Membership, SingleGroup, join
 from ptynb.engine import run_registry
 from ptynb.engine.loop import Loop
 from ptynb.exceptions import EnginesBusyError
+from ptynb.loading.device_memory import release_unused
 from ptynb.settings import WHOLE_PASSES, Settings
 
 WARM_UPS = 2
@@ -42,6 +43,7 @@ def time_updates(
         return [_time_update(whole, settings, size, torch.device(device)) for size in sizes]
     finally:
         torch.set_num_threads(before)
+        release_unused()
 
 
 def _time_update(scan: Scan, settings: Settings, size: int, device: torch.device) -> float:
