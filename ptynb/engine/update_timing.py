@@ -17,7 +17,7 @@ from ptynb.distributed.group import Group, Membership, SingleGroup, join
 from ptynb.engine import run_registry
 from ptynb.engine.loop import Loop
 from ptynb.exceptions import EnginesBusyError
-from ptynb.loading.device_memory import free_on_device
+from ptynb.loading.device_memory import free_on_device, release_unused
 from ptynb.settings import WHOLE_PASSES, Settings
 
 WARM_UPS, GPU_WARM_UPS = 2, 8
@@ -76,6 +76,7 @@ def time_updates(
         return beyond_launches(seconds, max(1, min(patterns, int(room / pattern_bytes))))
     finally:
         torch.set_num_threads(before)
+        release_unused()
 
 
 def beyond_launches(seconds: Callable[[int], float], most: int) -> tuple[Timed, Timed]:

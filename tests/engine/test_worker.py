@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,11 @@ import torch
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
+from ptynb.engine import worker as worker_module
+from ptynb.engine.loop import Loop
 from ptynb.engine.worker import GPU_LOST, RESTART, Command, Worker
 from ptynb.kernels.thread_count import torch_alone
-from ptynb.settings.recipe import WITHOUT_STAGES
+from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from tests.engine import work
 from tests.engine.ranks import Ranks
 
@@ -158,6 +163,41 @@ print("torch._dynamo" in sys.modules)
 def test_one_engine_starts_without_loading_the_compiler_of_torch() -> None:
     answer = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=120)
     assert answer.stdout.strip() == "False"
+
+
+def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
+    scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between two stages, whose windows differ: the memory is free before the next model is made."""
+    loops, alive, made = list[weakref.ref[Loop]](), list[int](), Loop.__init__
+
+    def observed(loop: Loop, *arguments: Any) -> None:
+        loops.append(weakref.ref(loop))
+        made(loop, *arguments)
+
+    monkeypatch.setattr(Loop, "__init__", observed)
+    release = worker_module.release_unused
+
+    def released() -> None:
+        release()
+        alive.append(sum(known() is not None for known in loops))
+
+    monkeypatch.setattr(worker_module, "release_unused", released)
+    membership = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
+    stages = pt.Stage(epochs=1, pattern_size=32), pt.Stage(epochs=1)
+    worker = Worker(scan, pt.Settings(), membership, plan=StagePlan(stages))
+    worker.command(Command("start", 2))
+    until = time.monotonic() + 60
+    while worker.status().epoch < 2:
+        assert worker.status().failure is None
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    worker.close()
+    before = worker.status()
+    worker.release()
+    assert alive == [0, 1, 0], "between the stages, at the end of the thread, after the release"
+    assert worker.status() == dataclasses.replace(before, updates_per_epoch=0, rates={}, frames="")
+    assert worker.health().agreed == 0
 
 
 def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> None:

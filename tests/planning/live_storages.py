@@ -22,11 +22,11 @@ class LiveStorages(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)}
+        given = {one._cdata for one in _storages((args, kwargs))}
         result = function(*args, **(kwargs or {}))
-        for one in tree_leaves(result):
-            if isinstance(one, torch.Tensor) and one.untyped_storage()._cdata not in given:
-                self._watch(one.untyped_storage())
+        for one in _storages(result):
+            if one._cdata not in given:
+                self._watch(one)
         return result
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
@@ -41,3 +41,9 @@ class LiveStorages(TorchDispatchMode):
         self._watched[key] = weakref.ref(storage, released)
         self.live += size
         self.peak = max(self.peak, self.live)
+
+
+def _storages(values: Any) -> list[torch.UntypedStorage]:
+    """Return the storages of the dense tensors among these values."""
+    tensors = [one for one in tree_leaves(values) if isinstance(one, torch.Tensor)]
+    return [one.untyped_storage() for one in tensors if one.layout == torch.strided]

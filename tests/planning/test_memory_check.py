@@ -77,7 +77,7 @@ def test_gpus_without_room_for_the_patterns_leave_them_on_the_host():
 
 
 def test_more_gpus_share_what_one_cannot_hold():
-    scan, settings = scan_of(128, 128, 4), Settings(batch=64, optimiser="lsqml")
+    scan, settings = scan_of(256, 256, 2), Settings(batch=256, optimiser="lsqml")
     room = Room(1e12, just_enough(scan, Workload(settings, 3), gpu=True).device)
     assert sentence(scan, Workload(settings, 1), room).endswith("use 3 engines, each on its own GPU.")
 
