@@ -333,7 +333,10 @@ def step_rows(
     length,
     block: tl.constexpr,
 ):
-    """Make a step of Adam for rows[program] of values (row, length)."""
+    """Make a step of Adam for rows[program] of values (row, length).
+
+    A program is one warp: all its threads read the number of the step before one of them writes the next.
+    """
     real = values.dtype.element_ty
     row = tl.load(rows + tl.program_id(0))
     step = tl.load(steps + row) + 1
