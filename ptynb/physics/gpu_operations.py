@@ -13,7 +13,7 @@ kernels and 215 bytes per pixel (counted); with torch's operations and automatic
 Sums over patterns run in the order of the patterns, never by atomic additions of floating-point numbers: results are
 equal to the bit when an update is repeated. An argument whose operation ends in an underscore is overwritten.
 
-Each operation is defined here with torch's operations, for every device, and in `kernels.triton_kernels` for CUDA;
+Each operation is defined here with torch's operations, for every device, and in `kernels.gpu` for CUDA;
 none has a gradient of its own: `gpu_gradient` combines them to the gradients of the loss.
 """
 
@@ -25,6 +25,7 @@ from torch import Tensor
 from ptynb.physics.components.component import selected
 from ptynb.physics.patches import add_windows, read_windows
 from ptynb.physics.torch_steps import shift_ramps, slopes_of_shifts
+from ptynb.physics.triton_dispatch import run_by_triton
 
 
 @torch.library.custom_op("ptynb::shift_spectra", mutates_args=())
@@ -175,3 +176,17 @@ def step_rows_(
     squares[rows] = square = beta_of_squares * squares[rows] + (1 - beta_of_squares) * own.square()
     unbiased = (square / (1 - beta_of_squares**number)).sqrt() + epsilon
     values[rows] -= rate * mean / (1 - beta**number) / unbiased
+
+
+run_by_triton(
+    shift_spectra,
+    illuminate,
+    multiply_spectra_,
+    compare_,
+    set_object_gradient_,
+    return_to_probe_,
+    gather_probe_gradient,
+    shift_gradient,
+    select_places,
+    step_rows_,
+)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
+from ptynb.physics.triton_dispatch import run_by_triton
 
 
 def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
@@ -55,6 +56,9 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
     """`add_windows` on a GPU."""
     add = _add_in_order if field.device.type == "cpu" else _add_as_integers
     add(field, window_origins, windows)
+
+
+run_by_triton(copy_windows, add_windows_)
 
 
 def _add_in_order(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
