@@ -28,11 +28,12 @@ from ptynb.engine import diagnostics, rendering
 from ptynb.engine.loop import Loop
 from ptynb.loading.engine_patterns import StorageOption
 from ptynb.settings import Positions, Settings
+from ptynb.settings.cluster_options import Device
 from tests.cases import a_scan
 from tests.gpu.problems import TOLERANCE, Problem, difference, problems, record, relative_difference, run
 from tests.gpu.report import Report
 
-COUNT_TYPES = (np.uint8, np.uint16, np.int16, np.int32, np.uint32, np.float32, np.float64)
+COUNT_TYPES: tuple[type[np.generic], ...] = (np.uint8, np.uint16, np.int16, np.int32, np.uint32, np.float32, np.float64)
 PLACES: tuple[StorageOption, ...] = ("device", "host", "disk")
 REPEATED: dict[str, dict[str, Any]] = {
     "adam": {},
@@ -100,7 +101,7 @@ def frames(report: Report) -> None:
     for kind in COUNT_TYPES:
         name = np.dtype(kind).name
         with report.attempt("frames", name), tempfile.TemporaryDirectory() as folder:
-            most = np.iinfo(kind).max if np.issubdtype(kind, np.integer) else np.inf
+            most = np.iinfo(np.dtype(kind)).max if np.issubdtype(kind, np.integer) else np.inf
             stored = ArrayFrames.of(np.minimum(counts, most).astype(kind))
             scan = pt.save_scan(dataclasses.replace(base, frames=stored), Path(folder) / "scan.h5")
             expected = _record_of(Problem(name, scan, settings, 9), "cpu")
@@ -170,7 +171,7 @@ def cluster(report: Report) -> None:
 
 
 def _drive_cluster(report: Report, engines: int, settings: Settings, expected: NDArray[Any]) -> None:
-    kind = "cuda" if report.on_gpu else "cpu"
+    kind: Device = "cuda" if report.on_gpu else "cpu"
     began = time.perf_counter()
     with pt.Cluster(engines, device=kind, engines_per_gpu=engines if report.on_gpu else 1) as started:
         seconds = time.perf_counter() - began

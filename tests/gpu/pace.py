@@ -104,9 +104,7 @@ def _timed(action: Callable[[], None], rounds: int, device: torch.device) -> tup
 
 def _kernels(action: Callable[[], None], device: torch.device) -> list[Any]:
     """Return torch's events of the kernels and copies of `PROFILED` actions."""
-    return [
-        event for event in _profiled(action, device).events() if event.device_type == torch.autograd.DeviceType.CUDA
-    ]
+    return [event for event in _profiled(action, device).events() if event.device_type.name == "CUDA"]
 
 
 def _profiled(action: Callable[[], None], device: torch.device) -> torch.profiler.profile:
@@ -144,7 +142,7 @@ def copy_bandwidth(device: torch.device) -> float:
     return 2 * len(source) / min(_timed(copy, 1, device)[0] for _ in range(10))
 
 
-def least_bytes(settings: Settings, window: tuple[int, int], patterns: int, count_bytes: int) -> float:
+def least_bytes(settings: Settings, window: tuple[int, int], patterns: float, count_bytes: int) -> float:
     """Return the fewest bytes that updates with so many patterns move. count_bytes: of a stored count."""
     pixels = patterns * window[0] * window[1]
     waves = settings.probe.modes * settings.object.modes * settings.slices.count
