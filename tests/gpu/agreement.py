@@ -131,6 +131,9 @@ def repeat(report: Report) -> None:
 
 def group(report: Report) -> None:
     """Form a process group of one rank, which engines never do by themselves: hooks, sums and closing."""
+    if report.device.type == "xpu":
+        report.left_out("group", "ranks", "engines on GPUs of Intel form no group")
+        return
     backend = "nccl" if report.on_gpu else "gloo"
     settings = Settings(batch=8, precision="double")
     # One rank has no other to share memory with, so gloo does as between machines.
@@ -165,13 +168,13 @@ def cluster(report: Report) -> None:
         return
     settings = Settings(batch=8, precision="double", positions=Positions(learning_rate=0.1))
     expected = _record_of(Problem("alone", a_scan(), settings, 10), report.device)["object"]
-    for engines in (1, 2):
+    for engines in (1,) if report.device.type == "xpu" else (1, 2):
         with report.attempt("cluster", f"{engines} engines"):
             _drive_cluster(report, engines, settings, expected)
 
 
 def _drive_cluster(report: Report, engines: int, settings: Settings, expected: NDArray[Any]) -> None:
-    kind: Device = "cuda" if report.on_gpu else "cpu"
+    kind: Device = report.device.type  # type: ignore[assignment]
     began = time.perf_counter()
     with pt.Cluster(engines, device=kind, engines_per_gpu=engines if report.on_gpu else 1) as started:
         seconds = time.perf_counter() - began
