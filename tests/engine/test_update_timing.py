@@ -9,6 +9,7 @@ import torch
 
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import update_timing
+from ptynb.engine.loop import Loop
 from ptynb.engine.update_timing import (
     GPU_BLOCK_SECONDS,
     GPU_WARM_UPS,
@@ -126,9 +127,8 @@ def test_the_clock_of_a_gpu_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(update_timing, "synchronize", waited.append)
     monkeypatch.setattr(update_timing, "SECONDS", 0.0)
     monkeypatch.setattr(update_timing, "GPU_BLOCK_SECONDS", 0.01)
-    loop = update_timing.Loop
     monkeypatch.setattr(
-        update_timing, "Loop", lambda scan, settings, group: loop(scan, settings, SingleGroup(torch.device("cpu")))
+        update_timing, "Loop", lambda scan, settings, group: Loop(scan, settings, SingleGroup(torch.device("cpu")))
     )
     gpu = torch.device("cuda:0")
     assert update_timing._time_update(a_scan(), Settings(), 8, gpu) > 0

@@ -1,6 +1,6 @@
 """The GPU path on a real GPU, stage by stage: prints a line for each check, then PASS and FAIL counts.
 
-usage: python -m tests.gpu [STAGE ...] [--device cuda] [--budget 540]
+usage: python -m tests.gpu [STAGE ...] [--device cuda | xpu | cpu] [--budget 540]
 
 facts:   versions, device, Fourier transform, identity as nvidia-smi has it
 same:    every part of the model, optimiser and constraint against the CPU, restored, looked at
@@ -47,14 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the chosen stages and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)}; none: all of them")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--device", default="cuda", choices=("cuda", "xpu", "cpu"))
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which nothing else is begun")
     chosen = parser.parse_args(arguments)
     if unknown := [name for name in chosen.stages if name not in STAGES]:
         parser.error(f"there is no stage {', '.join(unknown)}; expected some of {', '.join(STAGES)}")
-    if chosen.device == "cuda" and not torch.cuda.is_available():
-        parser.error("torch finds no GPU; give --device cpu to try the stages themselves")
-    device = torch.device("cuda:0" if chosen.device == "cuda" else "cpu")
+    if chosen.device != "cpu" and not torch.get_device_module(chosen.device).is_available():
+        parser.error(f"torch finds no GPU ({chosen.device}); give --device cpu to try the stages themselves")
+    device = torch.device("cpu" if chosen.device == "cpu" else f"{chosen.device}:0")
     return run_stages(chosen.stages or [*STAGES], Report(device, time.monotonic() + chosen.budget))
 
 

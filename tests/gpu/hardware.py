@@ -39,7 +39,7 @@ def facts(report: Report) -> None:
         check_device(report.device)
         report.check("facts", "Fourier transform", True)
     if not report.on_gpu:
-        report.left_out("facts", "identity", f"{report.device} is no GPU")
+        report.left_out("facts", "identity", f"{report.device} is no GPU of NVIDIA")
         return
     with report.attempt("facts", "identity"):
         found, own = find_gpus(), describe()
@@ -52,7 +52,7 @@ def facts(report: Report) -> None:
 def faults(report: Report) -> None:
     """Let memory run short, on the GPU and pinned on the host, and go on afterwards."""
     if not report.on_gpu:
-        report.left_out("faults", "memory of a GPU", f"{report.device} is no GPU")
+        report.left_out("faults", "memory of a GPU", f"{report.device} is no GPU of NVIDIA")
         return
     total = torch.cuda.get_device_properties(report.device).total_memory
     for name, action in (

@@ -30,12 +30,13 @@ import torch
 import ptynb as pt
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
+from ptynb.engine.update_timing import synchronize
 from ptynb.settings import Settings
 from tests.gpu.report import Report
 
 BYTES = 80
 """Of a pixel, mode and slice; see above."""
-COPIED = {"cuda": 2**30, "cpu": 2**26}
+COPIED, COPIED_ON_CPU = 2**30, 2**26
 """Size of the array that is copied [bytes]."""
 WARM_UPS, PROFILED = 8, 4
 """Updates before the clock starts, and of those that the profiler sees."""
@@ -45,7 +46,7 @@ BLOCKS, BLOCK_SECONDS = 5, 0.1
 
 @dataclass(frozen=True)
 class UpdateProfile:
-    """An update of a loop. Without a GPU, `launches`, `busy` and `waits` are None.
+    """An update of a loop. Without CUDA, `launches`, `busy` and `waits` are None.
 
     seconds: until the device has done it; host_seconds: until the host has given it all its work. launches: kernels
     and copies. busy: share of the time in which the device computes. waits: how often the host waits for the device.
@@ -85,12 +86,6 @@ def profile_update(loop: Loop) -> UpdateProfile:
     return UpdateProfile(seconds, host, len(kernels) / PROFILED, busy / seconds, count_waits(update))
 
 
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has done all its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def _timed(action: Callable[[], None], rounds: int, device: torch.device) -> tuple[float, float]:
     """Return the time of an action until the device has done it, and that of the host alone."""
     synchronize(device)
@@ -104,9 +99,7 @@ def _timed(action: Callable[[], None], rounds: int, device: torch.device) -> tup
 
 def _kernels(action: Callable[[], None], device: torch.device) -> list[Any]:
     """Return torch's events of the kernels and copies of `PROFILED` actions."""
-    return [
-        event for event in _profiled(action, device).events() if event.device_type == torch.autograd.DeviceType.CUDA
-    ]
+    return [event for event in _profiled(action, device).events() if event.device_type.name == "CUDA"]
 
 
 def _profiled(action: Callable[[], None], device: torch.device) -> torch.profiler.profile:
@@ -134,7 +127,7 @@ def count_waits(action: Callable[[], None]) -> int:
 
 def copy_bandwidth(device: torch.device) -> float:
     """Return the bytes read and written in a second by a copy on the device, the best of ten."""
-    source = torch.ones(COPIED[device.type], dtype=torch.uint8, device=device)
+    source = torch.ones(COPIED_ON_CPU if device.type == "cpu" else COPIED, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
 
     def copy() -> None:
@@ -144,7 +137,7 @@ def copy_bandwidth(device: torch.device) -> float:
     return 2 * len(source) / min(_timed(copy, 1, device)[0] for _ in range(10))
 
 
-def least_bytes(settings: Settings, window: tuple[int, int], patterns: int, count_bytes: int) -> float:
+def least_bytes(settings: Settings, window: tuple[int, int], patterns: float, count_bytes: int) -> float:
     """Return the fewest bytes that updates with so many patterns move. count_bytes: of a stored count."""
     pixels = patterns * window[0] * window[1]
     waves = settings.probe.modes * settings.object.modes * settings.slices.count
@@ -182,7 +175,7 @@ def pace(report: Report) -> None:
     """Print how fast updates are, and what holds them up; only an exception is a failure."""
     bandwidth = copy_bandwidth(report.device)
     print(f"copy bandwidth {bandwidth / 1e9:.0f} GB/s")
-    for case in PACES if report.on_gpu else SMALL:
+    for case in SMALL if report.device.type == "cpu" else PACES:
         if report.out_of_time:
             report.left_out("pace", case.name, "the budget is spent")
             continue
@@ -205,7 +198,7 @@ def described(found: UpdateProfile, limit: float) -> str:
 
 def kernels(report: Report) -> None:
     """Print the operations that take most of the time of an update, of a small and of a large batch."""
-    for case in (PACES[0], PACES[8]) if report.on_gpu else SMALL:
+    for case in SMALL if report.device.type == "cpu" else (PACES[0], PACES[8]):
         with report.attempt("kernels", case.name):
             loop = _loop(case, report.device)
 

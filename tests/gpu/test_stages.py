@@ -6,18 +6,25 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from ptynb.distributed.group import SingleGroup
+from ptynb.engine.loop import Loop
+from ptynb.settings import Settings
+from tests.cases import a_scan
 from tests.gpu import __main__ as stages
-from tests.gpu import agreement
+from tests.gpu import agreement, pace
 from tests.gpu.pace import BYTES, least_bytes
 from tests.gpu.problems import TOLERANCE, difference, problems, record, run
 from tests.gpu.report import Report
 from tests.system_parts import ROOT
 
+SYNCHRONISING = "called a synchronizing CUDA operation (Triggered internally at CUDAFunctions.cpp:148.)"
 SOME = ("case plain", "case everything", "plain lsqml, near field", "constraint smooth_tilts")
 
 
@@ -25,7 +32,7 @@ def report(budget: float = 60.0) -> Report:
     return Report(torch.device("cpu"), time.monotonic() + budget)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_the_quick_stages_pass_on_the_cpu_in_a_process_of_their_own() -> None:
     command = [sys.executable, "-m", "tests.gpu", "facts", "frames", "faults", "group", "pace", "kernels"]
     ran = subprocess.run(
@@ -34,7 +41,7 @@ def test_the_quick_stages_pass_on_the_cpu_in_a_process_of_their_own() -> None:
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=230,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
@@ -108,7 +115,51 @@ def test_a_wrong_name_and_a_missing_gpu_end_with_a_sentence(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit):
         stages.main([])
-    assert "torch finds no GPU; give --device cpu" in capsys.readouterr().err
+    assert "torch finds no GPU (cuda); give --device cpu" in capsys.readouterr().err
+
+
+@pytest.fixture
+def sync_debug_modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modes that torch was put in; as on a GPU, it is torch that warns in the mode "warn"."""
+    modes: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+    return modes
+
+
+def test_waits_are_the_warnings_of_torch_about_them(sync_debug_modes: list[str]) -> None:
+    def action() -> None:
+        warnings.warn("something else", stacklevel=1)
+        for _ in range(2):
+            warnings.warn(SYNCHRONISING, stacklevel=1)
+
+    assert pace.count_waits(action) == 2
+    assert sync_debug_modes == ["warn", "default"]
+
+
+def test_launches_and_busy_share_are_those_of_the_kernels(
+    sync_debug_modes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop computes on the CPU here, and torch's profiler saw 8 kernels of 3 microseconds and the host's work."""
+    kernel = SimpleNamespace(device_type=torch.autograd.DeviceType.CUDA, device_time=3.0)
+    host = SimpleNamespace(device_type=torch.autograd.DeviceType.CPU, device_time=50.0)
+    seen = SimpleNamespace(events=lambda: [host, *[kernel] * 8, host])
+    monkeypatch.setattr(pace, "_profiled", lambda action, device: seen)
+    monkeypatch.setattr(pace, "synchronize", lambda device: None)
+    monkeypatch.setattr(pace, "BLOCK_SECONDS", 0.001)
+    loop = Loop(a_scan(), Settings(batch=8), SingleGroup(torch.device("cpu")))
+    on_gpu = SimpleNamespace(
+        group=SimpleNamespace(device=torch.device("cuda:0")),
+        algorithm=loop.algorithm,
+        after_update=loop.after_update,
+        updates=loop.updates,
+        _table=loop._table,
+    )
+    found = pace.profile_update(on_gpu)  # type: ignore[arg-type]
+    loop.disconnect()
+    assert found.launches == 8 / pace.PROFILED
+    assert found.busy == pytest.approx(8 * 3e-6 / pace.PROFILED / found.seconds)
+    assert found.waits == 0
+    assert "2 launches, busy " in pace.described(found, 1e-6)
 
 
 def test_the_fewest_bytes_count_modes_slices_and_the_counts() -> None:
