@@ -13,38 +13,14 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.settings import PARTS, Settings
-from tests.cases import ALGORITHMS, CASES, a_scan
+from ptynb.settings import Settings
+from tests.cases import ALGORITHMS, CASES, a_scan, as_sgd
 from tests.engine import work
 from tests.engine.ranks import Ranks
 
 OTHER_WORLDS = pytest.mark.system("worlds")
 
-# Plain gradient steps that change every part by some per cent in 20 updates, and do not diverge.
-PART_RATES = {
-    "object": 0.3,
-    "probe": 0.3,
-    "slices": 1e-2,
-    "tilt": 1e-3,
-    "positions": 1e-2,
-    "affine": 1e-2,
-    "probe_offset": 1e-2,
-    "opr": 0.3,
-    "pattern_intensities": 1e-2,
-    "background": 1e-3,
-    "descan": 1e-2,
-}
-LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
 SGD_RATES = {"amplitude": 0.3, "poisson": 0.01, "intensity": 0.02}
-
-
-def as_sgd(settings: Settings) -> Settings:
-    factor = LOSS_FACTORS[settings.loss]
-    if settings.slices.count > 1 or settings.opr.modes or settings.regularizers or settings.detector.psf_sigma:
-        factor *= 0.1
-    moving = [name for name in PARTS if settings.part(name).learning_rate > 0]
-    rates: dict[str, Any] = {name: {"learning_rate": PART_RATES[name] * factor} for name in moving}
-    return settings.replace(optimiser="sgd", batch=8, precision="double", **rates)
 
 
 def sgd(loss: str = "amplitude", batch: int = 8, rate: float | None = None) -> Settings:
