@@ -21,7 +21,6 @@ from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.builtin import Positions, Tilt
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.model import Model
-from ptynb.physics.patches import add_windows
 from ptynb.settings import constraints as settings
 
 
@@ -430,7 +429,22 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
 
 def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:
     """Return True in pixels of the object (y, x) inside some probe window reduced by `rims` (y, x) [pixels]."""
-    corners = model.all_positions().round().long() + torch.tensor(rims)
-    inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
-    lit = model.probe.parts.new_zeros(model.object.values.shape[-2:])
-    return add_windows(lit, corners, lit.new_ones((len(corners), *inner))) > 0
+    shape = model.object.values.shape[-2:]
+    origins = model.all_positions().round().to(model.probe.parts.device, torch.int64)
+    last = origins.new_tensor(shape) - origins.new_tensor(model.window)
+    origins = torch.minimum(origins.clamp(min=0), last) + origins.new_tensor(rims)
+    return covered((shape[0], shape[1]), origins, (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1]))
+
+
+def covered(shape: tuple[int, int], window_origins: Tensor, window: tuple[int, int]) -> Tensor:
+    """Return True in pixels of an array (y, x) of this shape that lie in some window at `window_origins` (window, yx).
+
+    Each window is ±1 at its four corners. The sums along both axes count the windows at each pixel, in integers, so
+    that the order is without effect; the windows themselves would take 12 bytes a pixel on a GPU.
+    """
+    width = shape[1] + 1
+    count = torch.zeros((shape[0] + 1) * width, dtype=torch.int32, device=window_origins.device)
+    starts = window_origins[:, 0] * width + window_origins[:, 1]
+    for offset, sign in ((0, 1), (window[1], -1), (window[0] * width, -1), (window[0] * width + window[1], 1)):
+        count.index_add_(0, starts + offset, torch.full_like(starts, sign, dtype=torch.int32))
+    return count.view(-1, width).cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32)[:-1, :-1] > 0
