@@ -18,6 +18,7 @@ from ptynb.loading.pattern_reader import PatternReader, narrowest, shifted
 from ptynb.loading.prefetch import ParallelPrefetch, ThreadPrefetch
 from ptynb.physics.components.component import Batch, copied_to, selected
 from ptynb.physics.losses import Sums
+from ptynb.physics.patches import add_windows
 
 Storage = Literal["device", "host", "disk"]
 StorageOption = Literal["auto", "device", "host", "disk"]
@@ -143,8 +144,10 @@ class EnginePatterns:
         """
         sums = torch.zeros((int(of_pattern.max()) + 1, *self.window), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
-            of_each = torch.from_numpy(of_pattern[patterns]).to(sums.device)
-            sums.index_add_(0, of_each, self._frames(patterns).to(sums.device).double())
+            # The mean patterns as one plane, to which patterns are added in a fixed order.
+            origins = torch.from_numpy(np.stack([of_pattern[patterns] * self.window[0], 0 * patterns], 1))
+            frames = self._frames(patterns).to(sums.device).double()
+            add_windows(sums.view(-1, self.window[1]), origins.to(sums.device), frames)
         means: Tensor = self.group.sum(sums).cpu() / torch.from_numpy(np.bincount(of_pattern))[:, None, None]
         return means
 
@@ -235,7 +238,9 @@ class EnginePatterns:
         """Return counts of patterns in memory (or of none), on the device."""
         if self.place == "disk":
             return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
-        return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
+        return self._to_device(
+            selected(self._held, copied_to(torch.from_numpy(self._row_of[patterns]), self._held.device))
+        )
 
     def _to_device(self, counts: Tensor) -> Tensor:
         return counts.to(self.group.device, non_blocking=True)
