@@ -162,7 +162,7 @@ LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
 
 
 def as_sgd(settings: Settings) -> Settings:
-    """These settings with plain gradient steps in double precision, so that only a fault of logic makes a difference."""
+    """These settings with plain gradient steps in double precision, where only a fault of logic makes a difference."""
     factor = LOSS_FACTORS[settings.loss]
     if settings.slices.count > 1 or settings.opr.modes or settings.regularizers or settings.detector.psf_sigma:
         factor *= 0.1

@@ -73,7 +73,7 @@ def optimiser_problems() -> Iterator[Problem]:
     for optimiser in BY_OPTIMISERS:
         for kind in ("far", "near"):
             settings = Settings(optimiser=optimiser, probe=MODES)  # type: ignore[arg-type]
-            yield _in_double(f"{optimiser}, {kind} field", kind, settings)
+            yield _in_double(f"plain {optimiser}, {kind} field", kind, settings)
     yield _in_double("adam, everything", CASES["everything"][0], everything_by("adam"))
     for name, (kind, settings, _) in ALGORITHMS.items():
         yield _in_double(name, kind, settings)
