@@ -21,6 +21,7 @@ from ptynb.loading.prefetch import AHEAD, ParallelPrefetch, ThreadPrefetch
 from ptynb.loading.transfer import BufferRing, Copied, CudaTransfer
 from ptynb.physics.components.component import Batch, copied_to, selected
 from ptynb.physics.losses import Sums
+from ptynb.physics.patches import add_windows
 
 Storage = Literal["device", "host", "disk"]
 StorageOption = Literal["auto", "device", "host", "disk"]
@@ -155,8 +156,10 @@ class EnginePatterns:
         """
         sums = torch.zeros((int(of_pattern.max()) + 1, *self.window), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
-            of_each = torch.from_numpy(of_pattern[patterns]).to(sums.device)
-            sums.index_add_(0, of_each, self._frames(patterns).to(sums.device).double())
+            # The mean patterns as one plane, to which patterns are added in a fixed order.
+            origins = torch.from_numpy(np.stack([of_pattern[patterns] * self.window[0], 0 * patterns], 1))
+            frames = self._frames(patterns).to(sums.device).double()
+            add_windows(sums.view(-1, self.window[1]), origins.to(sums.device), frames)
         means: Tensor = self.group.sum(sums).cpu() / torch.from_numpy(np.bincount(of_pattern))[:, None, None]
         return means
 
@@ -233,7 +236,8 @@ class EnginePatterns:
             return self._ahead.take(patterns)
         if self.place == "disk":  # no pattern, or none ahead any more
             return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
-        return selected(self._held, torch.from_numpy(self._row_of[patterns])).to(self.group.device)
+        own = copied_to(torch.from_numpy(self._row_of[patterns]), self._held.device)
+        return selected(self._held, own).to(self.group.device)
 
     def _begin(self, patterns: NDArray[np.int64]) -> Callable[[], tuple[Tensor, Copied | None]]:
         """Prepare to read these patterns; the function that is returned reads them and begins to copy them."""

@@ -54,7 +54,7 @@ class Gradient(Algorithm):
         self.optimisers = make_optimisers(problem.model, problem.settings)
         self.exchange = Exchange(problem.group, problem.model)
         self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
-        self._windows = Windows(problem.model)
+        self._windows = Windows(problem.model, self.optimisers)
         self._parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
@@ -86,6 +86,7 @@ class Gradient(Algorithm):
         DistributedDataParallel reduces only parameters that have gradients when it wraps the model.
         """
         self.settle()
+        self._windows.forget()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
         # With other regularizers, gradients and so messages have another order: see `_rehearse`.
@@ -163,7 +164,7 @@ class Gradient(Algorithm):
         if self.alone:
             self._note(table, update, own)
         else:
-            self.exchange.region = self._region(members)
+            self.exchange.region = self._region(members, update)
         gradients = functools.partial(self._gradients, own, len(stepping))
         step = functools.partial(self._step, own, len(members), stepping)
         if not (len(own) and self._graphs.possible and problem.shard.in_place and self._recordable):
@@ -308,12 +309,14 @@ class Gradient(Algorithm):
                 parameter.grad += gradient
         return value.detach().double()
 
-    def _region(self, members: NDArray[np.int64]) -> Region | None:
+    def _region(self, members: NDArray[np.int64], update: int) -> Region | None:
         """Return the region where the gradient of a batch of all engines can differ from 0; None: the whole object."""
         whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
         if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
-        return region(self._windows.tiles(members), self.problem.model)
+        if self._constrains_updates:
+            self._windows.forget()  # constraints may move positions
+        return region(self._windows.tiles(members, update), self.problem.model)
 
     def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
         """Record the part of the object that this engine is about to change."""
@@ -321,11 +324,15 @@ class Gradient(Algorithm):
         world = problem.group.world
         counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
         # Regularizers and constraints spread differences beyond the windows.
-        everywhere = bool(settings.regularizers) or any(
-            constraint.after == "update" for constraint in (*settings.constraints, *problem.imposed)
-        )
+        everywhere = bool(settings.regularizers) or self._constrains_updates
         whole = everywhere or settings.gradient_sync == "dense"
-        self.averages.note(counts, None if whole else self._windows.tiles(own))
+        self.averages.note(counts, None if whole else self._windows.tiles(own, update))
+
+    @property
+    def _constrains_updates(self) -> bool:
+        """Whether constraints are imposed after each update."""
+        constraints = (*self.problem.settings.constraints, *self.problem.imposed)
+        return any(constraint.after == "update" for constraint in constraints)
 
     def _rate(self, name: str, parameter: str) -> float:
         problem = self.problem
@@ -348,7 +355,9 @@ class Gradient(Algorithm):
             illumination = add_windows(illumination, corners, intensity_of(probes))
             of_pattern = model.probe.of_pattern
             probe_of_each = torch.zeros_like(batch.patterns) if of_pattern is None else of_pattern[batch.patterns]
-            object_power.index_add_(0, probe_of_each, windows.abs().square().mean((1, 2)))
+            # The planes of the probes as one plane, to which windows are added in a fixed order.
+            planes = torch.stack([probe_of_each * model.window[0], torch.zeros_like(probe_of_each)], 1)
+            add_windows(object_power.view(-1, model.window[1]), planes, windows.abs().square().mean((1, 2)))
         if not self.alone:
             illumination, object_power = self.exchange.sum(illumination), problem.group.sum(object_power)
         divide_by_illumination(

@@ -355,15 +355,13 @@ class Model(nn.Module):
 
     def all_positions(self) -> Tensor:
         """Return the current positions of all patterns (pattern, yx), float64, on the CPU."""
-        patterns = torch.arange(len(self.initial_positions), device=self.initial_positions.device)
         with torch.no_grad():
-            return (
-                self.positions_of(
-                    Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
-                )
-                .double()
-                .cpu()
-            )
+            return self.positions_of(self.all_patterns()).double().cpu()
+
+    def all_patterns(self) -> Batch:
+        """Return all patterns of the scan, as a batch without counts, by which to ask for their positions."""
+        patterns = torch.arange(len(self.initial_positions), device=self._device)
+        return Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
 
     def start_arrays(self) -> dict[str, Tensor]:
         """Return the initial positions as "positions/start" (pattern, yx), on the CPU, if positions are optimised."""
