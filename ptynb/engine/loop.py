@@ -27,7 +27,8 @@ from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
-from ptynb.loading.engine_patterns import EnginePatterns, detector_mask, free_on_device
+from ptynb.loading.device_memory import free_on_device
+from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.position_search import search_positions
@@ -473,7 +474,7 @@ class Loop:
         """Return the number of patterns that are compared at once for the R-factor."""
         of_update = -(-self.order.share(self.group.world) // self.settings.gradient_accumulation)
         device = self.group.device
-        if device.type == "cpu" or free_on_device(device) < 10 * EVALUATION_BYTES:
+        if device.type == "cpu" or free_on_device(device, self.group.engines_per_gpu) < 10 * EVALUATION_BYTES:
             return min(EVALUATION_BATCH, of_update)
         modes = len(self.model.probe.parts) // self.model.probe.count * self.settings.fly_scan.steps
         modes *= self.model.object.states

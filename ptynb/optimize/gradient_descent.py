@@ -273,7 +273,7 @@ class Gradient(Algorithm):
             last = number == len(portions) - 1
             on_device = None if indices is None else indices[first : first + len(patterns)]
             first += len(patterns)
-            batch = problem.shard.batch(patterns, global_batch_size, on_device)
+            batch = problem.shard.batch(patterns, global_batch_size, indices=on_device)
             if self.alone:
                 batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):

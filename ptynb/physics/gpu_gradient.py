@@ -15,7 +15,7 @@ from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_operations as operations
 
 
-class Descent:
+class GPUDescent:
     """`hotpath.misfit` and its gradients, which can be computed only once."""
 
     def __init__(self, illumination: Illumination, detection: Detection, required: Sequence[bool]) -> None:
@@ -127,14 +127,14 @@ class Descent:
         return weights, slopes.sum(0) * factor if self._of_background else None
 
 
-class Misfit(torch.autograd.Function):
-    """`Descent` as an autograd function."""
+class GPUMisfit(torch.autograd.Function):
+    """`GPUDescent` as an autograd function."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         """inputs: `hotpath.varied`, followed by the two records that contain them."""
         *_, illumination, detection = inputs
-        ctx.descent = Descent(illumination, detection, ctx.needs_input_grad[:-2])
+        ctx.descent = GPUDescent(illumination, detection, ctx.needs_input_grad[:-2])
         return ctx.descent.value()
 
     @staticmethod

@@ -112,8 +112,9 @@ def misfit(illumination: Illumination, detection: Detection) -> Tensor:
     object, or `fused_for` is False.
     """
     _check(illumination, detection)
-    misfit_of = _fused(illumination).Misfit
-    value: Tensor = misfit_of.apply(*varied(illumination, detection), illumination, detection)
+    on_cpu = illumination.probes.device.type == "cpu"
+    function = _fused_gradient().Misfit if on_cpu else gpu_gradient.GPUMisfit
+    value: Tensor = function.apply(*varied(illumination, detection), illumination, detection)
     return value
 
 
@@ -127,7 +128,9 @@ def descent(
     """
     _check(illumination, detection)
     required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
-    computed = _fused(illumination).Descent(illumination, detection, required)
+    on_cpu = illumination.probes.device.type == "cpu"
+    descent_of = _fused_gradient().Descent if on_cpu else gpu_gradient.GPUDescent
+    computed = descent_of(illumination, detection, required)
     factors = (factor,) if probe_factor in (None, factor) else (factor, probe_factor)
     return computed.value(), *computed.gradients(*factors)
 
@@ -261,11 +264,6 @@ def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
 def compiled_steps() -> ModuleType:
     """Return the module of compiled steps, imported on first use."""
     return importlib.import_module("ptynb.kernels.cpu_steps")
-
-
-def _fused(illumination: Illumination) -> ModuleType:
-    """Return the module that computes loss and gradients as one step on this device."""
-    return _fused_gradient() if illumination.probes.device.type == "cpu" else gpu_gradient
 
 
 @functools.cache

@@ -199,9 +199,8 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
 
 def _pattern_bytes(scan: Scan, settings: Settings, on_gpu: bool) -> float:
     """Return the memory of an update for each of its patterns, with the stored one [bytes]."""
-    waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)
     height, width = model_window(scan, settings)
-    each = settings.object.modes * (waves * settings.probe.modes + windows) + (patterns + 1) / 2
+    each = arrays_of_an_update(scan, settings, on_gpu).in_windows(settings) + 1 / 2
     return each * height * width * (16 if settings.precision == "double" else 8)
 
 

@@ -57,7 +57,7 @@ def test_loss_and_gradients_are_those_of_automatic_differentiation(
         if leaf is not None:
             leaf.requires_grad_(name in wanted)
     required = [leaf is not None and leaf.requires_grad for leaf in leaves]
-    descent = gpu_gradient.Descent(illumination, detection, required)
+    descent = gpu_gradient.GPUDescent(illumination, detection, required)
     value, gradients = descent.value(), descent.gradients(-1.7)
 
     modelled = patterns(illumination)
@@ -81,7 +81,7 @@ def test_the_damped_slope_is_that_of_the_loss():
         torch.zeros(2, 2, dtype=torch.float64),
     )
     held = torch.poisson(torch.full((2, 8, 8), 3.0), generator=generator)
-    descent = gpu_gradient.Descent(illumination, Detection(held, floor=0.1, damping=2.0), [True, *[False] * 4])
+    descent = gpu_gradient.GPUDescent(illumination, Detection(held, floor=0.1, damping=2.0), [True, *[False] * 4])
     descent.value()
     found = descent.gradients(1.0)[0]
     loss_of(patterns(illumination), held, None, AmplitudeLoss(0.1, 2.0)).backward()
