@@ -185,9 +185,9 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
     taken = list[int]()
     batch = loop.shard.batch
 
-    def watched(patterns: Any, members: int) -> Any:
+    def watched(patterns: Any, members: int, indices: Any = None) -> Any:
         taken.append(len(patterns))
-        return batch(patterns, members)
+        return batch(patterns, members, indices)
 
     loop.shard.batch = watched  # type: ignore[method-assign]
     loop.step()

@@ -215,11 +215,11 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     if membership.rank == 1:
         plain, count = loop.shard.batch, [0]
 
-        def broken(patterns: np.ndarray[Any, Any], members: int) -> Any:
+        def broken(patterns: np.ndarray[Any, Any], members: int, indices: Any = None) -> Any:
             count[0] += 1
             if count[0] == at:
                 raise MemoryError("out of memory, says the test")
-            return plain(patterns, members)
+            return plain(patterns, members, indices)
 
         loop.shard.batch = broken  # type: ignore[method-assign]
     time.sleep(0.2)
