@@ -133,10 +133,11 @@ class UpdateGraphs:
             self._failed = True
             self._updates.clear()
             update.executed = 0
+            reason = str(error).splitlines()[0].rstrip(".")
             warnings.warn(
                 f"The update cannot be recorded as a CUDA graph and runs without one, more slowly for small batches: "
-                f"{str(error).splitlines()[0]} A component or constraint of your own that reads a tensor on the host "
-                "(.item(), .cpu(), float(...), a mask as an index) is the usual reason.",
+                f"{reason}. A component or constraint of your own that reads a tensor on the host (.item(), .cpu(), "
+                "float(...), a mask as an index) is the usual reason.",
                 PtynbWarning,
                 stacklevel=2,
             )
