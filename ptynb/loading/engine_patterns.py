@@ -18,7 +18,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.pattern_reader import PatternReader, narrowest, shifted
 from ptynb.loading.prefetch import AHEAD, ParallelPrefetch, ThreadPrefetch
-from ptynb.loading.transfer import BufferRing, Copied, CudaTransfer
+from ptynb.loading.transfer import BufferRing, Copied, StreamTransfer
 from ptynb.physics.components.component import Batch, copied_to, selected
 from ptynb.physics.losses import Sums
 from ptynb.physics.patches import add_windows
@@ -96,7 +96,7 @@ class EnginePatterns:
             return ParallelPrefetch(self._reader, self._type)
         if self.group.device.type == "cpu":
             return ThreadPrefetch(self._begin)
-        transfer = CudaTransfer(self.group.device)
+        transfer = StreamTransfer(self.group.device)
         self._ring = BufferRing(transfer, AHEAD + 1)
         return ThreadPrefetch(self._begin, transfer)
 

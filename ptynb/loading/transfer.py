@@ -35,11 +35,12 @@ class Transfer(Protocol):
 
 
 @final
-class CudaTransfer:
+class StreamTransfer:
     """`Transfer` to a GPU, in a stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._side = device, torch.cuda.Stream(device)
+        self._device, self._backend = device, torch.get_device_module(device)
+        self._side = self._backend.Stream(device)
 
     def pinned(self, count: int) -> Tensor:
         """Return page-locked memory."""
@@ -47,15 +48,16 @@ class CudaTransfer:
 
     def send(self, counts: Tensor) -> tuple[Tensor, Copied]:
         """Begin the copy in the stream beside that of the computation."""
-        with torch.cuda.stream(self._side):
+        # Blocking: the reading thread, should it ever wait, leaves its core to others.
+        event = torch.cuda.Event(blocking=True) if self._device.type == "cuda" else self._backend.Event()
+        with self._backend.stream(self._side):
             on_device = counts.to(self._device, non_blocking=True)
-            # Blocking: the reading thread, should it ever wait, leaves its core to others.
-            return on_device, self._side.record_event(torch.cuda.Event(blocking=True))
+            self._side.record_event(event)
+        return on_device, event
 
     def join(self, counts: Tensor, copied: Copied) -> None:
         """Let the present stream wait, and keep the memory of `counts` until it has used them."""
-        assert isinstance(copied, torch.cuda.Event)
-        now = torch.cuda.current_stream(self._device)
+        now = self._backend.current_stream(self._device)
         now.wait_event(copied)
         counts.record_stream(now)
 

@@ -36,7 +36,7 @@ Found = dict[str, Any]
 
 
 class Transfer:
-    """Copies to the device, which are complete at once; with the interface of `loading.transfer.CudaTransfer`."""
+    """Copies to the device, which are complete at once; with the interface of `loading.transfer.StreamTransfer`."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -230,7 +230,7 @@ def main(group: str) -> None:
     """Print the findings of a group."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    with mock.patch.object(engine_patterns, "CudaTransfer", Transfer, create=True):
+    with mock.patch.object(engine_patterns, "StreamTransfer", Transfer, create=True):
         print(json.dumps(all_of(int(group)), default=_plain), flush=True)
     # The device's threads of automatic differentiation abort a process that ends in the usual way.
     os._exit(0)

@@ -99,7 +99,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LateStream]]:
         made.append(LateStream(device))
         return made[-1]
 
-    monkeypatch.setattr(engine_patterns, "CudaTransfer", make)
+    monkeypatch.setattr(engine_patterns, "StreamTransfer", make)
     monkeypatch.setattr(engine_patterns, "free_on_device", lambda device, engines: 10**9)
     monkeypatch.setattr(pattern_reader, "PIECE_BYTES", 2000)
     return made
