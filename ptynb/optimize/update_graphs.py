@@ -49,7 +49,8 @@ class CudaRecorder:
     def recording(self) -> Iterator[None]:
         """Record what is inside, without executing it."""
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, stream=self._side):
+        # Other threads read events of the GPU meanwhile (time limits of the process group, batches read ahead).
+        with torch.cuda.graph(self._graph, stream=self._side, capture_error_mode="thread_local"):
             yield
 
     def replay(self) -> None:
