@@ -108,7 +108,7 @@ def test_after_an_abort_of_nccl_the_present_state_is_not_offered(scan: Scan, bac
     worker = Worker(scan, pt.Settings(), membership)
     loop = work.loaded(worker)
 
-    def aborted(*_: Any) -> Any:
+    def aborted(*_: Any, **__: Any) -> Any:
         raise torch.distributed.DistBackendError("NCCL communicator was aborted on rank 0.")
 
     loop.shard.batch = aborted  # type: ignore[method-assign]

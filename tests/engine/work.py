@@ -246,7 +246,7 @@ def losing_gpu(
         ended.append(message)
         raise SystemExit
 
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCUDA kernel errors might be ...")
 
     worker = Worker(scan, settings, membership, end_process=end if engine else None)
