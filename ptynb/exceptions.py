@@ -76,6 +76,7 @@ CODES: dict[str, str] = {
     "file.unsupported-version": "A file was written by a newer version of ptynb.",
     "geometry.degenerate": "Vectors of a tilted geometry do not define planes and directions.",
     "gpu.driver-failed": "Nvidia-smi failed, or a GPU does not respond.",
+    "gpu.no-float64": "A GPU has no 64-bit numbers, which the model needs.",
     "gpu.not-found": "GPU engines are requested and no GPU is found or visible.",
     "gpu.too-few": "There are fewer GPUs than engines.",
     "gpu.unusable": "No engine can start on a GPU, because of its mode, memory, UUID or MIG slices.",

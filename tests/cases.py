@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ptynb.data.geometry import NearField
 from ptynb.data.scan import Scan
 from ptynb.settings import (
     OPR,
+    PARTS,
     Affine,
     Background,
     Descan,
@@ -140,6 +142,33 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
         },
     ),
 }
+
+
+# Plain gradient steps that change every part by some per cent in 20 updates, and do not diverge.
+PART_RATES = {
+    "object": 0.3,
+    "probe": 0.3,
+    "slices": 1e-2,
+    "tilt": 1e-3,
+    "positions": 1e-2,
+    "affine": 1e-2,
+    "probe_offset": 1e-2,
+    "opr": 0.3,
+    "pattern_intensities": 1e-2,
+    "background": 1e-3,
+    "descan": 1e-2,
+}
+LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
+
+
+def as_sgd(settings: Settings) -> Settings:
+    """These settings with plain gradient steps in double precision, where only a fault of logic makes a difference."""
+    factor = LOSS_FACTORS[settings.loss]
+    if settings.slices.count > 1 or settings.opr.modes or settings.regularizers or settings.detector.psf_sigma:
+        factor *= 0.1
+    moving = [name for name in PARTS if settings.part(name).learning_rate > 0]
+    rates: dict[str, Any] = {name: {"learning_rate": PART_RATES[name] * factor} for name in moving}
+    return settings.replace(optimiser="sgd", batch=8, precision="double", **rates)
 
 
 EVERYTHING_BY: tuple[Optimiser, ...] = ("adamw", "nadam", "radam", "rmsprop", "rpie", "lbfgs")

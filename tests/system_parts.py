@@ -46,6 +46,7 @@ PARTS = {
     ),
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch", "tests/batch")),
     "slurm": Part(("tests/slurm",), ("ptynb/cluster", "tests/slurm")),
+    "triton": Part((), ("ptynb/kernels/gpu", "tests/kernels/test_triton_kernels.py")),
     "worlds": Part((), (*MODEL, "ptynb/loading", "ptynb/distributed", "tests/engine", "tests/optimize")),
 }
 

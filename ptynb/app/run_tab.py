@@ -16,6 +16,7 @@ from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionErro
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
+from ptynb.settings.cluster_options import OFFERED_DEVICES
 from ptynb.settings.recipe import Recipe, StagePlan
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
@@ -43,7 +44,7 @@ class RunTab(Whole):
             disabled=desk.cluster is not None, layout=ipywidgets.Layout(width="170px"),
         )  # fmt: skip
         self._device = ipywidgets.Dropdown(
-            options=["auto", "cpu", "cuda"], description="Device", disabled=desk.cluster is not None,
+            options=OFFERED_DEVICES, description="Device", disabled=desk.cluster is not None,
             layout=ipywidgets.Layout(width="180px"),
         )  # fmt: skip
         self._epochs = ipywidgets.BoundedIntText(

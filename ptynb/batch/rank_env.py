@@ -16,7 +16,7 @@ from ptynb.cluster.cpu_cores import usable_cores
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable
 from ptynb.cluster.gpus import GPU, find_gpus
 from ptynb.exceptions import ClusterError
-from ptynb.settings.cluster_options import Device
+from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 
 
 @dataclass(frozen=True)
@@ -104,19 +104,43 @@ def take_seat(
         # Gradients stay on this machine: gloo would otherwise listen on the address of the host name.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             environment.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
-    gpus = () if device == "cpu" else find_gpus()
+    gpus = () if device in ("cpu", *LOCAL_DEVICES) else find_gpus()
     if device == "cuda" and not gpus:
         raise ClusterError(
             f"Rank {place.rank} needs a GPU (device: cuda) and none was found; use device: cpu.", code="gpu.not-found"
         )
     if not gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
+        other = _of_other_maker(place, device, threads)
+        if other is not None:
+            return other
         host = "" if place.one_host else f" on {socket.gethostname()}"
         return Seat("cpu", "CPU", f"CPU {place.rank}{host}", "gloo" if place.world > 1 else "none", threads)
     gpu = _own(place, gpus)
     environment["CUDA_VISIBLE_DEVICES"] = gpu.uuid
     backend = "nccl" if sys.platform == "linux" else "gloo"
     return Seat("cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", backend if place.world > 1 else "none", threads)
+
+
+def _of_other_maker(place: Place, device: Device, threads: int) -> Seat | None:
+    """Return the seat of a single rank on a GPU of Intel, or None. Raises ClusterError if it was asked for."""
+    if device == "cpu" or (device == "auto" and place.world > 1):
+        return None
+    # It loads torch, which reads the variables that were set before.
+    from ptynb.cluster.accelerators import find_accelerators, refusal, usable
+
+    accelerators = find_accelerators()
+    if device in LOCAL_DEVICES:
+        if (refused := refusal(device, accelerators)) is not None:
+            raise ClusterError(refused[0], code=refused[1])
+        if place.world > 1:
+            raise ClusterError(
+                f"{place.world} ranks were started with device: {device}; expected 1: ranks on GPUs of Intel form no "
+                "group. Start one rank, or use device: cpu.",
+                code="gpu.too-few",
+            )
+    gpu = usable(accelerators)
+    return None if gpu is None else Seat(gpu.device, gpu.name, gpu.name, "none", threads)
 
 
 def _own(place: Place, gpus: tuple[GPU, ...]) -> GPU:

@@ -634,7 +634,7 @@ class Cluster:
             Rank, process id, device, threads, version of torch; in order of ranks.
         """
         return [
-            {**self.call(engine.rank, run_registry.describe), "identity": engine.identity}
+            {**self.call(engine.rank, run_registry.describe), "identity": engine.identity, "device": engine.kind}
             for engine in self.plan.engines
         ]
 

@@ -10,12 +10,14 @@ from typing import Any, get_args
 
 import torch.distributed as dist
 
+from ptynb.cluster.accelerators import Accelerator, find_accelerators, names_of_devices, refusal, usable
 from ptynb.cluster.cpu_cores import numa_nodes
 from ptynb.cluster.cpu_cores import usable_cores as usable_cores
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable, notes_on
 from ptynb.cluster.gpus import GPU as GPU
 from ptynb.cluster.gpus import find_gpus as find_gpus
 from ptynb.exceptions import ClusterError as ClusterError
+from ptynb.settings.cluster_options import LOCAL_DEVICES
 from ptynb.settings.cluster_options import Device as Device
 
 
@@ -23,7 +25,8 @@ from ptynb.settings.cluster_options import Device as Device
 class EnginePlan:
     """Plan of one engine: rank, device and environment.
 
-    kind: "CPU" or the name of the GPU. identity: unique in the cluster.
+    kind: "CPU" or the name of the GPU. identity: unique in the cluster. engines_per_gpu: number of engines on its GPU,
+    which share the memory.
     """
 
     rank: int
@@ -32,6 +35,7 @@ class EnginePlan:
     identity: str
     threads: int
     environment: dict[str, str] = field(repr=False)
+    engines_per_gpu: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ class ClusterPlan:
     def on_gpu(self) -> bool:
         """Whether the engines compute on GPUs."""
         return self.engines[0].kind != "CPU"
+
+    @property
+    def engines_per_gpu(self) -> int:
+        """The largest number of engines that share a GPU."""
+        return max(engine.engines_per_gpu for engine in self.engines)
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -74,16 +83,18 @@ def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
             f"Some engines have a GPU and others have none ({found}); request GPUs on all nodes.",
             code="cluster.mixed-devices",
         )
+    identities = [_identity(answer) for answer in answers]
     engines = tuple(
         EnginePlan(
             rank=answer["rank"],
             device="cpu" if answer["device"] == "CPU" else "cuda:0",
             kind=answer["device"],
-            identity=_identity(answer),
+            identity=identity,
             threads=answer["threads"],
             environment={},
+            engines_per_gpu=identities.count(identity),
         )
-        for answer in answers
+        for answer, identity in zip(answers, identities, strict=True)
     )
     backend = "gloo" if "CPU" in kinds else "nccl"
     return ClusterPlan(engines, backend if len(engines) > 1 else "none")
@@ -98,9 +109,10 @@ def _identity(answer: dict[str, Any]) -> str:
 
 def plan_for(n: int | None, device: Device, threads: int | None = None, engines_per_gpu: int = 1) -> ClusterPlan:
     """Return the plan of a cluster on this machine."""
-    gpus = () if device == "cpu" else find_gpus()
+    gpus = () if device in ("cpu", *LOCAL_DEVICES) else find_gpus()
+    accelerators = () if device in ("cpu", "cuda") or gpus else find_accelerators()
     return plan_cluster(
-        n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available(), numa_nodes()
+        n, device, gpus, usable_cores(), threads, engines_per_gpu, dist.is_nccl_available(), numa_nodes(), accelerators
     )
 
 
@@ -113,15 +125,16 @@ def plan_cluster(
     engines_per_gpu: int = 1,
     nccl: bool = True,
     nodes: Sequence[Sequence[int]] = (),
+    accelerators: Sequence[Accelerator] = (),
 ) -> ClusterPlan:
     """Return the plan of n engines (None: one per GPU, or on the CPU one per NUMA node).
 
     threads: of each engine; None: an equal share of the cores. engines_per_gpu: number of engines that may share a GPU,
-    by gloo. nccl: whether the installed torch has it. nodes: cores of each NUMA node. Raises ClusterError if the
-    request cannot be met in full.
+    by gloo. nccl: whether the installed torch has it. nodes: cores of each NUMA node. accelerators: GPUs of other
+    makers, one of which a single engine can use. Raises ClusterError if the request cannot be met in full.
     """
     if device not in get_args(Device):
-        raise ClusterError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.", code="argument.invalid-value")
+        raise ClusterError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
     for number, name in ((n, "n"), (engines_per_gpu, "engines_per_gpu")):
         if number is not None and number < 1:
             raise ClusterError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
@@ -132,6 +145,8 @@ def plan_cluster(
         )
     if device == "cuda" or (device == "auto" and gpus):
         return _plan_gpus(n, gpus, cores, threads, engines_per_gpu, nccl)
+    if device in LOCAL_DEVICES or (device == "auto" and n in (None, 1) and usable(accelerators) is not None):
+        return _plan_accelerator(n, device, accelerators, threads or cores)
     # One engine with all cores: two exchange gradients, and took 2 to 3 times the epoch on a machine with two cores.
     count = n if n is not None else max(1, len(nodes))
     if count > 4 * cores:
@@ -144,6 +159,22 @@ def plan_cluster(
         _on_cpu(rank, threads or each[rank], nodes if len(nodes) == count > 1 else ()) for rank in range(count)
     )
     return ClusterPlan(engines, *choose_backend(count, 0, sys.platform, nccl))
+
+
+def _plan_accelerator(n: int | None, device: str, accelerators: Sequence[Accelerator], threads: int) -> ClusterPlan:
+    """Return the plan of one engine on a GPU of Intel."""
+    if device in LOCAL_DEVICES and (refused := refusal(device, accelerators)) is not None:
+        raise ClusterError(refused[0], code=refused[1])
+    gpu = usable(accelerators)
+    assert gpu is not None, "one of another kind would have been refused"
+    if n is not None and n > 1:
+        raise ClusterError(
+            f"{n} engines were requested on {gpu.name}; expected 1: engines on GPUs of Intel form no group. "
+            "Use n=1, or device='cpu'.",
+            code="gpu.too-few",
+        )
+    engine = EnginePlan(0, gpu.device, gpu.name, gpu.name, threads, _environment(0, threads, ""))
+    return ClusterPlan((engine,), *choose_backend(1, 1, sys.platform, nccl=False))
 
 
 def _on_cpu(rank: int, threads: int, nodes: Sequence[Sequence[int]]) -> EnginePlan:
@@ -187,7 +218,7 @@ def _on_gpu(rank: int, gpus: tuple[GPU, ...], count: int, threads: int) -> Engin
     gpu, which = gpus[rank % len(gpus)], rank // len(gpus)
     sharing = len(range(rank % len(gpus), count, len(gpus)))
     identity = f"{gpu.name} {gpu.uuid}" + (f" ({which + 1} of {sharing})" if sharing > 1 else "")
-    return EnginePlan(rank, "cuda:0", gpu.name, identity, threads, _environment(rank, threads, gpu.uuid))
+    return EnginePlan(rank, "cuda:0", gpu.name, identity, threads, _environment(rank, threads, gpu.uuid), sharing)
 
 
 def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[str, str, tuple[str, ...]]:

@@ -15,12 +15,15 @@ import torch
 import torch.distributed as dist
 from jupyter_core.paths import jupyter_runtime_dir
 
+from ptynb.cluster.accelerators import Accelerator, find_accelerators
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.cpu_cores import numa_nodes, usable_cores
 from ptynb.cluster.devices import ClusterPlan, Device, find_gpus, plan_cluster
+from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.gpus import GPU
-from ptynb.cluster.selftest import explained, run_selftest
+from ptynb.cluster.selftest import run_selftest
 from ptynb.exceptions import ClusterError
+from ptynb.settings.cluster_options import LOCAL_DEVICES
 
 PACKAGES = (
     *("ptynb", "torch", "numpy", "numba", "h5py"),
@@ -61,9 +64,18 @@ def examine(n: int | None, device: str) -> Examination:
     gpus: tuple[GPU, ...] = ()
     plan: ClusterPlan | None = None
     cores = usable_cores()
+    accelerators = find_accelerators()
     try:
-        gpus = find_gpus() if device != "cpu" else ()
-        plan = plan_cluster(n, device, gpus, cores, nccl=dist.is_nccl_available(), nodes=numa_nodes())
+        gpus = find_gpus() if device not in ("cpu", *LOCAL_DEVICES) else ()
+        plan = plan_cluster(
+            n,
+            device,
+            gpus,
+            cores,
+            nccl=dist.is_nccl_available(),
+            nodes=numa_nodes(),
+            accelerators=() if device == "cpu" or gpus else accelerators,
+        )
     except ClusterError as error:
         problems.append(str(error))
     free = psutil.virtual_memory().available
@@ -72,6 +84,7 @@ def examine(n: int | None, device: str) -> Examination:
         ("Cores", f"{cores} usable of {os.cpu_count()}"),
         ("Memory", f"{free / 2**30:.1f} GiB free of {psutil.virtual_memory().total / 2**30:.1f} GiB"),
         ("GPUs", ", ".join(map(_gpu, gpus)) or "none found"),
+        ("Accelerators of torch", _accelerators(accelerators)),
         ("Torch", _torch()),
     ]
     if plan is not None:
@@ -86,6 +99,22 @@ def examine(n: int | None, device: str) -> Examination:
 def _gpu(gpu: GPU) -> str:
     free = "" if gpu.free is None else f", {gpu.free} MiB free"
     return f"{gpu.name}, {gpu.memory} MiB{free} ({gpu.uuid})"
+
+
+def _accelerators(others: tuple[Accelerator, ...]) -> str:
+    """Name what the installed torch can compute on besides the CPU, and what of it cannot be used."""
+    build = [f"CUDA {torch.version.cuda} (cuda)"] if torch.version.cuda else []
+    return "; ".join([*build, *map(_accelerator, others)]) or "none"
+
+
+def _accelerator(one: Accelerator) -> str:
+    if one.problem:
+        return f"{one.name} ({one.kind}) cannot be used: {one.problem}"
+    free, total = torch.get_device_module(one.kind).mem_get_info(one.device)
+    return (
+        f"{one.name} ({one.kind}), {free // 2**20} of {total // 2**20} MiB free: for one engine; its load and "
+        "temperature are not shown"
+    )
 
 
 def _torch() -> str:

@@ -46,6 +46,7 @@ def memberships(cluster: RunningCluster, ranks: Sequence[int], store: str, timeo
             device=engine.device,
             identity=engine.identity,
             timeout=timeout,
+            engines_per_gpu=engine.engines_per_gpu,
         )
         for rank, engine in enumerate(engines)
     ]

@@ -61,6 +61,9 @@ def complete(environment: MutableMapping[str, str]) -> None:
         os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
     if "SLURM_LOCALID" in environment and "PTYNB_GPU" not in environment:
         environment["CUDA_VISIBLE_DEVICES"] = own_gpu(environment)
+        # Slurm numbers the files /dev/nvidia0, ...; CUDA counts from the fastest GPU unless it is told otherwise, and
+        # would use the GPU of another job on a node with different ones.
+        environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     threads = environment.get("OMP_NUM_THREADS") or environment.get("SLURM_CPUS_PER_TASK")
     if threads is not None:
         environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = threads

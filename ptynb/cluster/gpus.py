@@ -9,6 +9,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ptynb.exceptions import ClusterError
@@ -22,6 +24,25 @@ SLICE = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MI
 WHOLE = re.compile(r"GPU \d+: .*\(UUID: (?P<uuid>[^)]+)\)")
 SLICE_USABLE = 0.95
 """Of the memory that a slice's profile names: 1g.10gb has 9728 MiB, 1g.5gb 4864 MiB."""
+UUID_BEGINNING = len("GPU-8932f937")
+CUDA_SECONDS = 30.0
+"""Time limit for `cuda_numbers` [s]; without a persistent driver its start takes seconds for each GPU."""
+CUDA_LISTING = """
+import ctypes, sys
+cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+def ask(name, *arguments):
+    status = getattr(cuda, name)(*arguments)
+    if status != 0:
+        sys.exit(f"{name} failed with status {status}.")
+ask("cuInit", 0)
+count, device, uuid = ctypes.c_int(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+ask("cuDeviceGetCount", ctypes.byref(count))
+for number in range(count.value):
+    ask("cuDeviceGet", ctypes.byref(device), number)
+    ask("cuDeviceGetUuid", ctypes.byref(uuid), device)
+    print(bytes(uuid).hex())
+"""
+"""Program that prints the digits of the UUIDs of the GPUs, in CUDA's order."""
 MEND = "repair it, or use CPU engines: Cluster(device='cpu')."
 
 
@@ -46,8 +67,11 @@ class GPU:
 
     @property
     def chosen_by(self) -> str:
-        """Its entry in CUDA_VISIBLE_DEVICES."""
-        return self.uuid if self.part_of else str(self.index)
+        """Its entry in CUDA_VISIBLE_DEVICES: the beginning of its UUID, since CUDA may count in another order.
+
+        CUDA documents that the beginning of a UUID is enough, but not of that of a slice.
+        """
+        return self.uuid if self.part_of else self.uuid[:UUID_BEGINNING]
 
     @property
     def words(self) -> str:
@@ -74,7 +98,7 @@ def find_gpus() -> tuple[GPU, ...]:
     gpus = parse_gpus(answer.stdout)
     if any(gpu.mig for gpu in gpus):
         gpus = with_slices(gpus, _ask(tool, "-L").stdout)
-    left = visible(gpus, chosen)
+    left = visible(gpus, chosen, _cuda_order(gpus, chosen))
     if lost and (not chosen or not left):
         others = ",".join(gpu.uuid for gpu in gpus)
         leave_out = f", exclude it: CUDA_VISIBLE_DEVICES={others}" if others else ""
@@ -186,16 +210,47 @@ def with_slices(gpus: tuple[GPU, ...], names: str) -> tuple[GPU, ...]:
     return tuple(result)
 
 
-def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
-    """Return the GPUs in CUDA_VISIBLE_DEVICES (indices or beginnings of UUIDs), in its order.
+def _cuda_order(gpus: tuple[GPU, ...], chosen: str | None) -> Mapping[str, int]:
+    """Return the number by which CUDA knows each GPU, by UUID, where CUDA_VISIBLE_DEVICES has such numbers.
 
-    The index or UUID of a partitioned GPU selects all its slices.
+    nvidia-smi lists GPUs in the order of the PCI bus. CUDA begins with the one that it considers the fastest, and lists
+    equal ones in the order of the bus; with CUDA_DEVICE_ORDER=PCI_BUS_ID all of them (CUDA programming guide,
+    "CUDA Environment Variables"). Only CUDA itself knows which it considers the fastest.
+    """
+    listed = {gpu.uuid: gpu.index for gpu in gpus}
+    numbers = any(entry.strip().isdigit() for entry in (chosen or "").split(","))
+    different = len({gpu.name for gpu in gpus}) > 1 and not any(gpu.part_of or gpu.mig for gpu in gpus)
+    if not numbers or not different or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return listed
+    found = cuda_numbers()
+    digits = {gpu.uuid: gpu.uuid.removeprefix("GPU-").replace("-", "").lower() for gpu in gpus}
+    return {uuid: found[own] for uuid, own in digits.items()} if {*digits.values()} <= {*found} else listed
+
+
+def cuda_numbers() -> dict[str, int]:
+    """Return CUDA's numbers of all GPUs by the digits of their UUIDs, asked in another process; empty if it fails."""
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    command = [sys.executable, "-c", CUDA_LISTING]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=CUDA_SECONDS, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return {} if answer.returncode != 0 else {uuid: number for number, uuid in enumerate(answer.stdout.split())}
+
+
+def visible(gpus: tuple[GPU, ...], chosen: str | None, numbers: Mapping[str, int] | None = None) -> tuple[GPU, ...]:
+    """Return the GPUs in CUDA_VISIBLE_DEVICES (CUDA's numbers or beginnings of UUIDs), in its order.
+
+    numbers: CUDA's number of each GPU by UUID; None: as nvidia-smi lists them. The number or UUID of a partitioned GPU
+    selects all its slices.
     """
     if chosen is None:
         return gpus
     kept: list[GPU] = []
     for entry in (part.strip() for part in chosen.split(",") if part.strip()):
-        match = _named(gpus, entry)
+        match = _named(gpus, entry, numbers or {})
         if not match:
             break  # as CUDA does: an invalid entry hides itself and all after it
         if any(gpu in kept for gpu in match):
@@ -204,8 +259,8 @@ def visible(gpus: tuple[GPU, ...], chosen: str | None) -> tuple[GPU, ...]:
     return tuple(kept)
 
 
-def _named(gpus: tuple[GPU, ...], entry: str) -> list[GPU]:
+def _named(gpus: tuple[GPU, ...], entry: str, numbers: Mapping[str, int]) -> list[GPU]:
     if entry.startswith(("GPU-", "MIG-")):
         first = [gpu for gpu in gpus if gpu.uuid.startswith(entry)][:1]
         return first or [gpu for gpu in gpus if gpu.part_of.startswith(entry)]
-    return [gpu for gpu in gpus if entry == str(gpu.index)]
+    return [gpu for gpu in gpus if entry == str(numbers.get(gpu.uuid, gpu.index))]

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from ptynb.cluster.devices import counted
 from ptynb.cluster.engine_groups import RunningCluster, joining
-from ptynb.cluster.error_explanations import explain
+from ptynb.cluster.error_explanations import explain, explained
+from ptynb.distributed.group import is_echo
 from ptynb.engine.group_selftest import attempt
 from ptynb.exceptions import ClusterError
 from ptynb.table import duration, gigabytes
 
 MARGIN = 120.0
 """Additional time for imports, which are slow on a busy file server [s]."""
-ECHOES = re.compile(r"closed by peer|reset by peer|Broken pipe|Socket closed|did not join within|ncclRemoteError")
-"""Messages of a rank whose failure is only a consequence of another's."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,6 @@ def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
     )
 
 
-def explained(text: str, logs: str = "") -> str:
-    """Append the explanation of a text or of logs, if one is known."""
-    words = explain(text) or explain(logs)
-    return text if words is None or words in text else f"{text}\n{words}"
-
-
 def last_words(cluster: RunningCluster, lines: int = 50) -> str:
     """Return the last lines of the logs of the engines, with messages of NCCL (NCCL_DEBUG=WARN)."""
     logs = sorted((cluster.folder / "log").glob("*rank*.log")) if cluster.folder is not None else []
@@ -86,12 +79,12 @@ def last_words(cluster: RunningCluster, lines: int = 50) -> str:
 def _failed(failures: dict[int, str], world: int, logs: str) -> str:
     """Return one message about the rank with the most informative failure."""
 
-    def echoes(rank: int) -> bool:
-        return ECHOES.search(failures[rank]) is not None
-
-    rank = min(failures, key=lambda rank: (echoes(rank), explain(failures[rank]) is None, rank))
     # The lines below torch's message are a traceback of its own code.
-    words = re.split(r"\n(?:Traceback|Exception raised from|frame #)", failures[rank])[0]
+    texts = {
+        rank: re.split(r"\n(?:Traceback|Exception raised from|frame #)", text)[0] for rank, text in failures.items()
+    }
+    rank = min(failures, key=lambda rank: (is_echo(texts[rank]), explain(failures[rank]) is None, rank))
+    words = texts[rank]
     sentence = re.sub(r"^(Runtime|Cluster|InvalidValue|Reconstruction)Error: ", "", " ".join(words.split()))
     known = explain(logs) if "NCCL error" in failures[rank] else None
     known = known or explain(failures[rank])

@@ -27,6 +27,7 @@ class Failure:
     """An exception on an engine.
 
     lost_group: whether it only reports that another engine has ended. code: of an error of ptynb; empty for others.
+    ends_engine: whether the engine's process ends by it, so that another one has to be started.
     """
 
     rank: int
@@ -34,6 +35,7 @@ class Failure:
     traceback: str
     lost_group: bool = False
     code: str = ""
+    ends_engine: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,10 +29,11 @@ import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ptynb.distributed import rendezvous
+from ptynb.distributed import nccl, rendezvous
+from ptynb.distributed.process_end import end_process
 from ptynb.distributed.shared_memory import SharedMemory, place_of_process
 from ptynb.distributed.sockets import Connections
-from ptynb.distributed.timeouts import CollectiveTimeout
+from ptynb.distributed.timeouts import ABORT_SECONDS, CollectiveTimeout
 from ptynb.exceptions import ClusterError
 
 KEPT_TENSORS = 16
@@ -44,8 +45,16 @@ ECHOES = re.compile(
     r"|did not join within|did not answer within|was given up"
 )
 """Parts of error messages that are only consequences of another rank's end or silence."""
+OWN_CAUSES = re.compile(
+    r"out of memory|Cuda failure|CUDA error|unhandled cuda error|ncclUnhandledCudaError|Duplicate GPU"
+    r"|Cannot allocate memory|No space left on device|Too many open files",
+    re.IGNORECASE,
+)
+"""Parts of messages of NCCL and gloo about a failure of this rank itself."""
 NEVER = timedelta(days=365)
-"""Timeout of gloo's collectives, which `CollectiveTimeout` ends earlier."""
+"""Timeout of torch's collectives, which `CollectiveTimeout` ends earlier."""
+CLOSE_SECONDS = 2.0
+"""How long a group that is closed waits for collectives on the GPU [s]: milliseconds, unless another rank is lost."""
 PR_SET_TIMERSLACK, PR_GET_TIMERSLACK = 29, 30
 TIMER_SLACK = 40_000_000
 """Nanoseconds. An idle engine's gloo thread took 0.46% of a core, with this value 0.11%; a group ends 0.1 s later."""
@@ -65,6 +74,7 @@ class Membership:
         "tcp://address:port" on several (`rendezvous.open_store`), or "env://" (torchrun, Kubernetes).
     device: "cpu" or "cuda:0" (only its own GPU is visible to an engine). identity: of the device, unique in the group,
         so it includes the machine's name if there are several machines.
+    engines_per_gpu: number of engines that share the device's memory, in this group or beside it.
     timeout: longest time to wait for another rank [s]; time in which the process is suspended is not counted.
     """
 
@@ -75,6 +85,7 @@ class Membership:
     device: str
     identity: str
     timeout: float = 30.0
+    engines_per_gpu: int = 1
 
 
 class Agreed(Protocol):
@@ -91,6 +102,8 @@ class Group(ABC):
     world: int
     device: torch.device
     backend: str
+    engines_per_gpu: int
+    """Number of engines that share the memory of this one's device."""
 
     @abstractmethod
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
@@ -128,7 +141,7 @@ class Group(ABC):
     def abort(self) -> None:
         """Make waits for other ranks raise RuntimeError within a second; called from another thread.
 
-        Afterwards the group can only be closed. With NCCL, operations on the GPU do not end: the process must be ended.
+        Afterwards the group can only be closed. With NCCL, what is on the GPU may be invalid after the error.
         """
 
     @abstractmethod
@@ -140,8 +153,9 @@ class Group(ABC):
 class SingleGroup(Group):
     """Group of a single process."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, engines_per_gpu: int = 1) -> None:
         self.rank, self.world, self.device, self.backend = 0, 1, device, "none"
+        self.engines_per_gpu = engines_per_gpu
 
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
         return module
@@ -178,7 +192,8 @@ class SingleGroup(Group):
 class TorchGroup(Group):
     """Group of several processes, by torch.distributed.
 
-    Control messages are CPU tensors over gloo also if gradients are exchanged by NCCL: they never wait for a GPU.
+    Control messages are CPU tensors over gloo also if gradients are exchanged by NCCL: they never wait for a GPU. Both
+    are ended by the same limit (`CollectiveTimeout`), and by `abort`.
 
     gloo's threads release a collective's tensor some time after `wait` has returned, and need Python's lock (GIL) for
     it if Python has released it before. `destroy_process_group` joins these threads while it has the lock: a deadlock
@@ -193,24 +208,23 @@ class TorchGroup(Group):
         self._connections, self._store = connections, membership.store
         self.rank, self.world, self.backend = membership.rank, membership.world, membership.backend
         self.device = torch.device(membership.device)
+        self._nccl: nccl.Abort | None = None
         self._recent: deque[Tensor] = deque(maxlen=KEPT_TENSORS)
         self._recent_large: deque[Tensor] = deque(maxlen=KEPT_LARGE_TENSORS)
         store = rendezvous.find_store(membership.store, membership.rank, membership.world, membership.timeout)
         connections.gather()
         connections.limit_silence(membership.timeout)
-        _meet(store, membership, connections)
-        with _coarse_timers():
-            dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if membership.backend == "nccl" else "gloo",
-                store=store,
-                rank=membership.rank,
-                world_size=membership.world,
-                timeout=timedelta(seconds=membership.timeout),
-            )
-        connections.gather()
-        # torch has no public function to set a backend's own timeout; NCCL keeps the group's.
-        dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))._set_default_timeout(NEVER)
+        devices = _meet(store, membership, connections)
+        self.engines_per_gpu = max(membership.engines_per_gpu, devices.count(membership.identity))
+        by_nccl = membership.backend == "nccl"
+        if by_nccl:
+            nccl.set_environment()
         self._timeout = CollectiveTimeout(membership.timeout, connections.abort)
+        try:
+            self._form(store, membership, by_nccl)
+        except BaseException:
+            self._timeout.close()
+            raise
         self._shared: SharedMemory | None = None
         if membership.backend == "gloo":
             try:
@@ -218,6 +232,34 @@ class TorchGroup(Group):
             except BaseException:
                 self.close()
                 raise
+
+    def _form(self, store: Any, membership: Membership, by_nccl: bool) -> None:
+        """Let torch form the group, and the GPUs connect."""
+        connecting = nccl.Connecting()
+        if by_nccl:
+            self._timeout.watch(connecting)
+        try:
+            with _coarse_timers():
+                dist.init_process_group(
+                    "cpu:gloo,cuda:nccl" if by_nccl else "gloo",
+                    store=store,
+                    rank=membership.rank,
+                    world_size=membership.world,
+                    timeout=timedelta(seconds=membership.timeout),
+                    # NCCL connects now and not in the first collective, and torch guesses no GPU from the rank.
+                    device_id=self.device if by_nccl else None,
+                )
+        finally:
+            connecting.done()
+        self._connections.gather()
+        # torch has no public function to set a backend's own timeout.
+        get_backend = dist.distributed_c10d._get_default_group()._get_backend
+        for device in {torch.device("cpu"), self.device}:
+            get_backend(device)._set_default_timeout(NEVER)
+        if by_nccl:
+            backend: Any = get_backend(self.device)
+            self._nccl = nccl.Abort(backend)
+            self._connections.on_abort(self._nccl.start)
 
     def _open_shared_memory(self) -> SharedMemory | None:
         """Return memory shared by all ranks; None if they are not all on one machine, or its system refuses it."""
@@ -241,6 +283,8 @@ class TorchGroup(Group):
         return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
     def _keep(self, tensor: Tensor) -> Tensor:
+        if self._nccl is not None and tensor.device.type == "cuda":
+            return tensor  # NCCL has no threads that release it; torch keeps it until it has been summed
         (self._recent_large if tensor.nbytes > LARGE_BYTES else self._recent).append(tensor)
         return tensor
 
@@ -253,7 +297,7 @@ class TorchGroup(Group):
         shared = self._shared
         if shared is not None and tensor.device.type == "cpu" and tensor.numel() > 1:
             return lambda: shared.sum(tensor)
-        work = dist.all_reduce(self._keep(tensor), async_op=True)
+        work = self._watched(tensor, dist.all_reduce(self._keep(tensor), async_op=True))
 
         def wait() -> None:
             with self._timeout.waiting():
@@ -261,14 +305,21 @@ class TorchGroup(Group):
 
         return wait
 
+    def _watched(self, tensor: Tensor, work: dist.Work) -> dist.Work:
+        """Return the collective of this tensor, watched if the host does not wait for it."""
+        if self._nccl is not None and tensor.device.type == "cuda":
+            self._timeout.watch(work)
+        return work
+
     def barrier(self) -> None:
         """Wait until all ranks have come here."""
         with self._timeout.waiting():
             dist.all_reduce(self._keep(torch.zeros(1)))
 
     def broadcast(self, tensor: Tensor) -> Tensor:
+        real = self._keep(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
         with self._timeout.waiting():
-            dist.broadcast(self._keep(torch.view_as_real(tensor) if tensor.is_complex() else tensor), src=0)
+            self._watched(real, dist.broadcast(real, src=0, async_op=True)).wait()
         return tensor
 
     def broadcast_object(self, message: Any) -> Any:
@@ -282,6 +333,7 @@ class TorchGroup(Group):
     def agree(self, number: int) -> Agreed:
         box = self._keep(torch.tensor([number if self.rank == 0 else 0], dtype=torch.int64))
         work = dist.all_reduce(box, async_op=True)
+        self._timeout.agree(work)
 
         def wait(wake: threading.Event | None = None, meanwhile: Callable[[], None] = nothing) -> int:
             with self._timeout.waiting():
@@ -308,12 +360,24 @@ class TorchGroup(Group):
         self._connections.abort()
 
     def close(self) -> None:
+        if self._nccl is not None:
+            self._end_on_gpu(self._nccl)
+            self._nccl = None
+        self._connections.on_abort(None)
         self._timeout.close()
         time.sleep(0.005)  # releases Python's lock, for threads that still wait for it
         if dist.is_initialized():
             dist.destroy_process_group()
         self._shared = None
         rendezvous.close_store(self._store)
+
+    def _end_on_gpu(self, abort: nccl.Abort) -> None:
+        """Let collectives on the GPU end, or end them: `destroy_process_group` would wait for them without limit."""
+        until = time.monotonic() + CLOSE_SECONDS
+        while self._timeout.on_gpu and not abort.started and time.monotonic() < until:
+            time.sleep(0.01)
+        if (abort.started or self._timeout.on_gpu) and not abort.wait(ABORT_SECONDS):
+            end_process(f"NCCL did not leave the group within {ABORT_SECONDS:g} s; this process ends.")
 
 
 @contextlib.contextmanager
@@ -345,8 +409,10 @@ def _wait(work: dist.Work, done: threading.Event, wake: threading.Event) -> None
     wake.set()
 
 
-def _meet(store: Any, membership: Membership, connections: Connections) -> None:
+def _meet(store: Any, membership: Membership, connections: Connections) -> list[str]:
     """Wait until all ranks have joined, described themselves and are compatible, before torch forms a group.
+
+    Returns the identity of each rank's device.
 
     If torch fails to form a group, its count of groups stays one too high in this process, and no later group can be
     formed with ranks that did not try (seen with torch 2.13). Therefore each rank also confirms that it has found all
@@ -364,12 +430,13 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> None:
             f"The engines of the group differ in world or backend; (world, backend, device) by rank: {descriptions}.",
             code="group.join-failed",
         )
-    devices = [entry[2] for entry in descriptions]
+    devices: list[str] = [entry[2] for entry in descriptions]
     if membership.backend == "nccl" and len(set(devices)) < membership.world:
         raise ClusterError(
             f"Two engines hold the same GPU ({devices}); expected one GPU each: start fewer engines, or CPU engines.",
             code="gpu.too-few",
         )
+    return devices
 
 
 def _await_all(store: Any, word: str, membership: Membership, connections: Connections) -> None:
@@ -387,13 +454,21 @@ def _await_all(store: Any, word: str, membership: Membership, connections: Conne
         time.sleep(0.005)
 
 
+def is_echo(message: str, of_group: bool = False) -> bool:
+    """Return whether an error is only a consequence of another rank's end or silence, by its message.
+
+    of_group: whether torch.distributed raised it, so that it is one unless the message names a cause.
+    """
+    return OWN_CAUSES.search(message) is None and (of_group or ECHOES.search(message) is not None)
+
+
 def join(membership: Membership, connections: Connections | None = None) -> Group:
     """Return the group of this membership; waits for the other ranks.
 
     connections: created by the caller just before, so that another thread can abort this call.
     """
     if membership.world == 1:
-        return SingleGroup(torch.device(membership.device))
+        return SingleGroup(torch.device(membership.device), membership.engines_per_gpu)
     try:
         return TorchGroup(membership, connections or Connections())
     except BaseException:

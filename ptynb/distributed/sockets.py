@@ -34,8 +34,16 @@ class Connections:
         self._before = _sockets()
         self._own: set[Descriptor] = set()
         self._lock = threading.Lock()
+        self._on_abort: Callable[[], None] | None = None
         self.aborted = False
         """Whether `abort` was called."""
+
+    def on_abort(self, act: Callable[[], None] | None) -> None:
+        """Let `abort` also call `act`, which must return at once: for waits on a GPU, which no socket ends."""
+        with self._lock:
+            self._on_abort = act
+            if self.aborted and act is not None:
+                act()
 
     def gather(self) -> None:
         """Collect the sockets opened until now."""
@@ -59,6 +67,14 @@ class Connections:
         with self._lock:
             self.aborted = True
             self._each(lambda connection: connection.shutdown(socket.SHUT_RD))
+            if self._on_abort is not None:  # last: what waits on the GPU goes on by it, and must not agree any more
+                self._on_abort()
+
+    def close(self) -> None:
+        """Shut down the collected sockets for good, before this process ends: the other ranks get an error at once."""
+        with self._lock:
+            self.aborted = True
+            self._each(lambda connection: connection.shutdown(socket.SHUT_RDWR))
 
     def _each(self, act: Callable[[socket.socket], None]) -> None:
         """Call `act` for all but listening sockets: gloo ends the process if it cannot accept connections (seen)."""

@@ -17,6 +17,7 @@ import psutil
 import torch
 
 from ptynb.data.engine_records import Array, Health, PatternPair
+from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
 
@@ -64,7 +65,7 @@ class Vitals:
     """Memory, load and temperature of an engine's device. Never blocks: slow queries run in a thread."""
 
     def __init__(self, device: str, threads: int) -> None:
-        self._cuda, self._threads = device.startswith("cuda"), max(threads, 1)
+        self._device, self._threads = torch.device(device), max(threads, 1)
         self._process: psutil.Process | None = None
         self._lock = threading.Lock()
         self._asked_at = float("-inf")
@@ -72,18 +73,20 @@ class Vitals:
 
     def memory(self) -> tuple[int | None, int | None]:
         """Return memory in use and total memory [bytes]."""
-        if self._cuda:
+        if self._device.type != "cpu":
             with contextlib.suppress(RuntimeError):  # the GPU is lost
-                free, total = torch.cuda.mem_get_info(0)
+                free, total = torch.get_device_module(self._device).mem_get_info(self._device)
                 return total - free, total
             return None, None
         return psutil.Process().memory_info().rss, psutil.virtual_memory().total
 
     def load_and_temperature(self) -> tuple[float | None, float | None]:
         """Return load (0 to 1) and temperature [°C]; None the first time. Of a GPU, they are some seconds old."""
-        if self._cuda:
+        if self._device.type == "cuda":
             self._ask_again()
             return self._known
+        if self._device.type != "cpu":  # torch needs another package for these of Intel's
+            return None, None
         if self._process is None:
             self._process = psutil.Process()
             self._process.cpu_percent()  # measures since the last call, so the first value means nothing
@@ -102,10 +105,14 @@ class Vitals:
         tool = shutil.which("nvidia-smi")
         if tool is None:
             return
-        card = f"GPU-{torch.cuda.get_device_properties(0).uuid}".replace("GPU-GPU-", "GPU-")
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             answer = subprocess.run(
-                [tool, f"--id={card}", "--query-gpu=utilization.gpu,temperature.gpu", "--format=csv,noheader,nounits"],
+                [
+                    tool,
+                    f"--id={gpu_uuid()}",
+                    "--query-gpu=utilization.gpu,temperature.gpu",
+                    "--format=csv,noheader,nounits",
+                ],
                 capture_output=True,
                 text=True,
                 timeout=30,

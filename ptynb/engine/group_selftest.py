@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ptynb.distributed.group import Group, Membership, join
+from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.engine.update_timing import refuse_where_open, time_sums
 from ptynb.exceptions import ClusterError
 
@@ -132,7 +133,7 @@ def _check_members(group: Group, membership: Membership) -> tuple[str, ...]:
         if group.world > 1
         else (1, "none")
     )
-    own = [world, backend, membership.identity, device_uuid(group.device), platform.node(), os.getpid()]
+    own = [world, backend, membership.identity, gpu_uuid(group.device), platform.node(), os.getpid()]
     answers = gather(group, own)
     for rank, (found_world, found_backend, identity, uuid, _, _) in enumerate(answers):
         if (found_world, found_backend) != (membership.world, membership.backend):
@@ -155,14 +156,6 @@ def _check_members(group: Group, membership: Membership) -> tuple[str, ...]:
                 code="cluster.selftest-failed",
             )
     return tuple(identities)
-
-
-def device_uuid(device: torch.device) -> str:
-    """Return the UUID 'GPU-...' as nvidia-smi writes it; '' on a CPU, and if torch does not provide it."""
-    if device.type != "cuda":
-        return ""
-    uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
-    return f"GPU-{uuid}" if uuid else ""
 
 
 def gather(group: Group, message: Any) -> list[Any]:

@@ -27,13 +27,14 @@ from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
+from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.position_search import search_positions
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.components.builtin import Positions
-from ptynb.physics.components.component import ModelComponent, overrides
+from ptynb.physics.components.component import ModelComponent, copied_to, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
@@ -45,7 +46,14 @@ from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.settings.regularizers import PACBED, DataTerm
 
 EVALUATION_BATCH = 32
-"""Largest batch for the R-factor; never more patterns than an update computes at once, which are known to fit."""
+"""Largest batch for the R-factor on a CPU; never more patterns than an update computes, which are known to fit."""
+EVALUATION_BYTES = 2**28
+"""Memory for the waves of such a batch on a GPU, where each batch costs launches and a copy; with five arrays of them,
+batches are those of a CPU if not ten times as much is free."""
+CHECKSUM_MODULUS = 2**53 - 111
+"""A prime below 2^53: the remainder of a sum of bits is exact as a float, and all bits have an effect on it."""
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integer types by their size [bytes]."""
 SCAN_FACTS = {
     "patterns": "number of patterns",
     "window": "size of the patterns",
@@ -222,8 +230,8 @@ class Loop:
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
         self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds, time.time(), *changes))
         self._loss_sum = torch.zeros_like(self._loss_sum)
-        checksum = float(sum(parameter.detach().sum(dtype=torch.float64) for parameter in self.model.parameters()))
-        if not (math.isfinite(loss) and math.isfinite(checksum)):
+        checksum, finite = _checksum([*self.model.parameters()])
+        if not (math.isfinite(loss) and finite):
             raise FloatingPointError(
                 f"The loss of epoch {self.epoch} is {loss}, or its last update is not finite: the learning rates "
                 f"({self.algorithm.rates()}) are too high for this scan. Start again with lower ones, or restore a "
@@ -245,7 +253,8 @@ class Loop:
     def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:
         """Return the loss of the epoch and the changes of object, probe and positions, bitwise equal on all ranks."""
         changes = (0.0, 0.0, 0.0) if self._changes is None else self._changes.take()
-        own = torch.tensor([float(self._loss_sum), *changes], dtype=torch.float64, device=self.group.device)
+        on_device = copied_to(torch.tensor(changes, dtype=torch.float64), self.group.device)
+        own = torch.cat([self._loss_sum[None], on_device])
         loss, *known = (None if math.isnan(value) else value for value in self.group.sum(own).tolist())
         return math.nan if loss is None else loss / self.problem.normaliser, known[0], known[1], known[2]
 
@@ -268,8 +277,12 @@ class Loop:
         self.algorithm.settle()
 
     def disconnect(self) -> None:
-        """Release the process group and the file of patterns; parameters remain readable, updates are not possible."""
+        """Release the process group, the file of patterns and gradients; parameters remain readable.
+
+        Updates are not possible afterwards.
+        """
         self.algorithm.disconnect()
+        self.model.zero_grad(set_to_none=True)
         self.shard.close()
 
     def hold(self) -> None:
@@ -392,7 +405,7 @@ class Loop:
     @torch.no_grad()
     def _copy_values(self, state: ReconstructionState) -> None:
         """Copy the values of the state into the existing tensors, in place."""
-        self.model.probe.scale.copy_(torch.from_numpy(state.scale))
+        self.model.probe.set_scale(torch.from_numpy(state.scale))
         self.model.probe.power = state.power
         for name, values in self.model.state_dict().items():
             if isinstance(values, Tensor):
@@ -444,19 +457,29 @@ class Loop:
         """
         buffers.forget()  # the buffers of updates have another size
         sums = torch.zeros((2, len(self.spans)), dtype=torch.float64, device=self.group.device)
-        size = min(EVALUATION_BATCH, -(-self.order.share(self.group.world) // self.settings.gradient_accumulation))
+        size = self._evaluation_batch()
         with torch_alone(self.model.compiled):
             for patterns in self.shard.portions(size):
                 batch = self.shard.batch(patterns, size)
                 modelled, measured = self.model.intensities(batch), batch.counts
                 for number, span in enumerate(self.spans):
-                    inside = torch.from_numpy((patterns >= span.start) & (patterns < span.stop))
-                    own = slice(None) if len(self.spans) == 1 else inside.to(measured.device)  # a slice copies nothing
+                    own = slice(*np.searchsorted(patterns, (span.start, span.stop)).tolist())  # ascending
                     sums[0, number] += amplitude_residual(modelled[own], measured[own], self.model.mask)
                     sums[1, number] += measured[own].sqrt().sum(dtype=torch.float64)
         sums = self.group.sum(sums)
         residual, total = sums.sum(1).tolist()
         return residual / total, tuple((sums[0] / sums[1]).tolist()) if len(self.spans) > 1 else None
+
+    def _evaluation_batch(self) -> int:
+        """Return the number of patterns that are compared at once for the R-factor."""
+        of_update = -(-self.order.share(self.group.world) // self.settings.gradient_accumulation)
+        device = self.group.device
+        if device.type == "cpu" or free_on_device(device, self.group.engines_per_gpu) < 10 * EVALUATION_BYTES:
+            return min(EVALUATION_BATCH, of_update)
+        modes = len(self.model.probe.parts) // self.model.probe.count * self.settings.fly_scan.steps
+        modes *= self.model.object.states
+        of_pattern = modes * math.prod(self.model.window) * self.model.probe.parts.element_size() * 2
+        return max(of_update, EVALUATION_BYTES // of_pattern)
 
     @torch.no_grad()
     def arrays(self) -> dict[str, Tensor]:
@@ -477,6 +500,18 @@ class Loop:
             if component.active:
                 arrays |= {f"{name}/{key}": values.cpu().clone() for key, values in component.arrays().items()}
         return arrays
+
+
+@torch.no_grad()
+def _checksum(parameters: Sequence[Tensor]) -> tuple[float, bool]:
+    """Return a number that depends on every bit of the parameters, and whether all of them are finite.
+
+    The bits are summed as integers, whose order has no effect: on GPUs it is not fixed.
+    """
+    bits = sum(one.detach().view(INTEGERS[one.element_size()]).sum(dtype=torch.int64) for one in parameters)
+    finite = torch.isfinite(sum(one.detach().sum(dtype=torch.float64) for one in parameters))  # type: ignore[arg-type]
+    total, all_finite = torch.stack([bits, finite.to(torch.int64)]).tolist()  # type: ignore[list-item]
+    return float(total % CHECKSUM_MODULUS), bool(all_finite)
 
 
 def _environment(group: Group) -> dict[str, str]:

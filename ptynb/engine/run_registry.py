@@ -16,7 +16,9 @@ import torch
 from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
+from ptynb.distributed.process_end import end_process
 from ptynb.engine import precompilation
+from ptynb.engine.gpu_identity import gpu_identity
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import PtynbError
 from ptynb.settings import Checkpointing, Settings
@@ -50,7 +52,7 @@ def open_worker(
     assert not _workers, "the kernel closes the present one first, on all of its ranks"
     try:
         _workers[name] = Worker(
-            scan, settings, membership, pickle.loads(extensions), checkpointing, start, note, spec.plan
+            scan, settings, membership, pickle.loads(extensions), checkpointing, start, note, spec.plan, end_process
         )
     except ValueError as error:
         return str(error), getattr(error, "code", "") or "argument.invalid-value"
@@ -84,6 +86,7 @@ def close_worker(name: str) -> None:
     worker = _workers.get(name)
     if worker is not None:
         worker.close()
+        worker.release()
     _workers.pop(name, None)
     _specs.pop(name, None)
 
@@ -133,7 +136,7 @@ def describe() -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(0) if cuda else "CPU",
-        "identity": f"{torch.cuda.get_device_name(0)} {torch.cuda.get_device_properties(0).uuid}" if cuda else "CPU",
+        "identity": gpu_identity() if cuda else "CPU",
         "memory": torch.cuda.get_device_properties(0).total_memory if cuda else None,
         "open": open_names(),
     }

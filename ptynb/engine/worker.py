@@ -14,7 +14,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
-import gc
 import queue
 import sys
 import threading
@@ -22,7 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -41,16 +40,18 @@ from ptynb.data.engine_records import (
 from ptynb.data.provenance import Machines, ScanIdentity
 from ptynb.data.record import Annotation, RunRecord, fields_of
 from ptynb.data.scan import Scan
-from ptynb.distributed.group import ECHOES, Group, Membership, join
+from ptynb.distributed.group import Group, Membership, is_echo, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
+from ptynb.engine.gpu_errors import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import with_background_of, with_tilt_of
 from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
+from ptynb.loading.device_memory import release_unused
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -66,6 +67,13 @@ LATEST_R_FACTORS = 100
 """Number of the newest R-factors in every status, besides those of the epochs that are requested."""
 WRITING_SECONDS = 120.0
 """How long an engine that ends waits for a checkpoint that is being written."""
+
+GPU_LOST = "This process cannot use its GPU after such an error; it ends, so that another engine can take its place."
+RESTART = (
+    "\nThis process cannot use its GPU after such an error: restart it (in a notebook: the kernel), and resume(...) "
+    "from the latest checkpoint. With a Cluster only an engine would have ended."
+)
+"""Advice where the worker is in the user's own process."""
 
 State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
 
@@ -115,6 +123,7 @@ class Worker:
         start: Path | None = None,
         note: tuple[str, str, str] | None = None,
         plan: StagePlan = WITHOUT_STAGES,
+        end_process: Callable[[str], NoReturn] | None = None,
     ) -> None:
         """Start the thread, which joins the group and reads the patterns.
 
@@ -122,12 +131,17 @@ class Worker:
         DM and RAAR all ranks); one of another scan or with other fixed settings is a failure.
         note: (name, old, new) of an entry in `changes`, such as that an engine was lost. plan: the stages of the run,
         and the one that `settings` belong to; if it has none, those of the checkpoint continue.
+        end_process: called with a message after an error that makes the GPU unusable for this process. None: the
+        process is not an engine's and stays.
 
         Raises ValueError where the folder has checkpoints of another reconstruction, or `transfer` cannot be imported.
         """
         precompilation.start()
         self._settings, self._membership, self._start = settings, membership, start
         self._note, self._plan, self._extensions = note, plan, tuple(extensions)
+        self._end_process = end_process
+        self._readable = True
+        """Whether the present state can be read after a failure."""
         self._source: Scan | None = None
         """The scan, as long as a stage follows, which may need its patterns again."""
         self._between: RunRecord | None = None
@@ -300,7 +314,7 @@ class Worker:
     def result(self) -> Result | None:
         """Return the result of the last `evaluate`, on rank 0; after a failure the present state, on any rank."""
         loop = self._loop
-        if self._state == "failed" and loop is not None:
+        if self._state == "failed" and loop is not None and self._readable:
             data: Result = self._call_in_thread(lambda: _present_result(loop, float("nan"), None))
             return data
         return self._result
@@ -317,6 +331,18 @@ class Worker:
                 f"Rank {self._membership.rank} did not end within {self._membership.timeout:g} s "
                 f"(its state is {self._state}); stop the cluster and start a new one."
             )
+
+    def release(self) -> None:
+        """Free the model and the patterns of a worker that was closed; its record remains.
+
+        Otherwise the engine that is opened next, from a checkpoint, would find the memory of this one taken.
+        """
+        loop = self._loop
+        if loop is not None:
+            self._settings, self._between = loop.settings, loop.record()
+            self._loop = None
+            del loop
+        release_unused()
 
     def abandon(self, seconds: float) -> None:
         """End the thread of this rank alone, which may wait for a lost rank. Raises TimeoutError."""
@@ -364,21 +390,29 @@ class Worker:
                 self._begin_stages(group)
             self._update_status_file(self._loop, look=True)
         except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
+            loses = loses_gpu(error, torch.device(self._membership.device))
+            ends = loses and self._end_process is not None
+            advice = RESTART if loses and not ends else memory_advice(error)
             self._failure = Failure(
                 self._membership.rank,
-                f"{type(error).__name__}: {error}{_memory_advice(error)}",
+                f"{type(error).__name__}: {error}{advice}",
                 traceback.format_exc(),
-                _lost_group(error),
+                not loses and _lost_group(error),
                 _code(error),
+                ends,
             )
+            # After an abort of NCCL the last sums, and what was computed from them, are not valid.
+            self._readable = not loses and not (self._failure.lost_group and self._membership.backend == "nccl")
             self._state = "failed"
+            if ends:
+                self._end(self._failure)
             # The frames of the traceback hold the distributed module, and with it the group's connections.
             error.__traceback__ = None
             del error
         finally:
             if self._loop is not None:
                 self._loop.disconnect()
-            gc.collect()
+            release_unused()  # of the last update, too, whose arrays may have filled the memory
             if group is not None:
                 with contextlib.suppress(RuntimeError):
                     group.close()
@@ -389,6 +423,19 @@ class Worker:
                     self._update_status_file(self._loop, look=False)
                 self._writer.close(self._answer_requests, WRITING_SECONDS)
                 self._answer_requests()
+
+    def _end(self, failure: Failure) -> None:
+        """End this process, whose GPU is lost, once its last checkpoint is written; the others notice at once.
+
+        Nothing else is cleaned up: to free what is on the GPU would raise the same error, outside of Python.
+        """
+        if self._connections is not None:
+            self._connections.close()
+        if self._writer is not None:
+            self._writer.close(self._answer_requests, WRITING_SECONDS)
+        if self._end_process is not None:
+            first = failure.message.splitlines()[0]  # the last lines of a log are shown, and torch's are hints
+            self._end_process(f"{failure.traceback.rstrip()}\nRank {failure.rank}: {first}\n{GPU_LOST}")
 
     def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
         if state is None or self._start is None:
@@ -419,7 +466,7 @@ class Worker:
                 previous = stages.PreviousStage.of(loop)
                 loop.disconnect()
                 del loop
-                gc.collect()
+                release_unused()
                 state = checkpoint_loading.shared(found, group)
                 assert state is not None, "rank 0 has it"
                 del found
@@ -607,8 +654,11 @@ class Worker:
                 return
             try:
                 answer.set_result(request())
-            except Exception as error:  # noqa: BLE001 - goes to the caller
+            except Exception as error:  # goes to the caller
                 answer.set_exception(error)
+                training = threading.current_thread() is self._thread and self._state not in ("failed", "closed")
+                if training and loses_gpu(error, torch.device(self._membership.device)):
+                    raise
 
 
 def _r_factors_since(measured: Sequence[tuple[int, float]], epoch: int) -> tuple[tuple[int, float], ...]:
@@ -638,20 +688,6 @@ def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | N
     )
 
 
-def _memory_advice(error: Exception) -> str:
-    """Return advice to append to the message if the error means that memory was short; else an empty string."""
-    short = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError)
-        and any(words in str(error) for words in ("not enough memory", "can't allocate", "out of memory"))
-    )
-    if not short:
-        return ""
-    return (
-        ". Out of memory: use more engines, pattern_storage='disk', a smaller batch, or a larger "
-        "gradient_accumulation, which computes the same batch in portions."
-    )
-
-
 def _code(error: Exception) -> str:
     if isinstance(error, FloatingPointError):
         return "reconstruction.not-finite"
@@ -660,6 +696,4 @@ def _code(error: Exception) -> str:
 
 def _lost_group(error: Exception) -> bool:
     """Return whether the error only says that another rank has ended, or did not answer."""
-    return isinstance(error, dist.DistError) or (
-        isinstance(error, RuntimeError) and ECHOES.search(str(error)) is not None
-    )
+    return isinstance(error, RuntimeError) and is_echo(str(error), of_group=isinstance(error, dist.DistError))

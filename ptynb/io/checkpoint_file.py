@@ -239,6 +239,11 @@ def is_of(path: Path, epoch: int, update: int) -> bool:
     return path.name.split(".")[0] == file_name(epoch, update).split(".")[0]
 
 
+def precedes(path: Path, epoch: int, update: int) -> bool:
+    """Return whether this is a file name of a state before this epoch and update, numbered or not."""
+    return path.name.split(".")[0] < file_name(epoch, update).split(".")[0]
+
+
 def companion(path: Path, rank: int) -> Path:
     """Return the path of the file with the rows of a rank."""
     return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}.h5")

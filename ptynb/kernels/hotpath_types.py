@@ -10,7 +10,7 @@ from torch import Tensor
 class Illumination(NamedTuple):
     """Object, probes and window origins of a batch.
 
-    object: (state, slice, y, x), complex. window_origins: top-left corners (pattern, yx), int64, on the CPU.
+    object: (state, slice, y, x), complex. window_origins: top-left corners (pattern, yx), int64.
     probes: before their subpixel shifts, (pattern or 1, mode, y, x), complex. shifts: (pattern, yx) [pixels].
     kernel: (y, x) or (pattern, y, x), from `propagation.angular_spectrum_kernel`; needed for more than one slice.
     propagator: (y, x), from the same function, to a detector in the near field; None: the far field.

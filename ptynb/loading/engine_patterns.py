@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -14,10 +15,13 @@ from torch import Tensor
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.exceptions import InvalidValueError
+from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.pattern_reader import PatternReader, narrowest, shifted
-from ptynb.loading.prefetch import ParallelPrefetch, ThreadPrefetch
-from ptynb.physics.components.component import Batch, selected
+from ptynb.loading.prefetch import AHEAD, ParallelPrefetch, ThreadPrefetch
+from ptynb.loading.transfer import BufferRing, Copied, StreamTransfer
+from ptynb.physics.components.component import Batch, copied_to, selected
 from ptynb.physics.losses import Sums
+from ptynb.physics.patches import add_windows
 
 Storage = Literal["device", "host", "disk"]
 StorageOption = Literal["auto", "device", "host", "disk"]
@@ -45,7 +49,8 @@ class EnginePatterns:
     """This engine's patterns as counts of the smallest exact type, and batches of them.
 
     place: where they are stored: "device", "host", or "disk" (read for each batch). Patterns that are not on the device
-    are read ahead by `ThreadPrefetch` or `ParallelPrefetch`; on a CPU the host's memory is the device's.
+    are read ahead by `ThreadPrefetch` or `ParallelPrefetch`; on a CPU the host's memory is the device's. They
+    keep the stored type everywhere: only the counts of a batch are converted (`Batch.counts`).
     """
 
     def __init__(
@@ -64,22 +69,36 @@ class EnginePatterns:
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
+        in_order = np.array_equal(self._row_of, np.arange(len(scan)))
+        self._rows = None if in_order else torch.from_numpy(self._row_of).to(group.device)
+        """Row of each pattern of the scan, on the device; None: its index."""
+        self._last: tuple[NDArray[np.int64], Tensor] | None = None
         self._reader = PatternReader(scan, dtype)
         self._type = narrowest(scan.frames.dtype, dtype)
         pattern_bytes = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
         self.place = choose_storage(
-            frames, pattern_bytes * len(self), pattern_bytes * len(scan), group.device, scan.frames.in_file
+            frames,
+            pattern_bytes * len(self),
+            pattern_bytes * len(scan),
+            group.device,
+            scan.frames.in_file,
+            group.engines_per_gpu,
         )
         self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
         self._total = np.zeros(scan.pattern_shape)
         self._read()
         in_place = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
+        self._ring: BufferRing | None = None
         self._ahead = None if in_place else self._make_prefetch()
 
     def _make_prefetch(self) -> ThreadPrefetch | ParallelPrefetch:
         if self.place == "disk" and ParallelPrefetch.possible(self._reader, self.group.device):
             return ParallelPrefetch(self._reader, self._type)
-        return ThreadPrefetch(self._begin, self.group.device)
+        if self.group.device.type == "cpu":
+            return ThreadPrefetch(self._begin)
+        transfer = StreamTransfer(self.group.device)
+        self._ring = BufferRing(transfer, AHEAD + 1)
+        return ThreadPrefetch(self._begin, transfer)
 
     def _read(self) -> None:
         patterns = self.patterns
@@ -103,8 +122,6 @@ class EnginePatterns:
         shape = (patterns, *self.window)
         if self.place == "device":
             return torch.empty(shape, dtype=self._type, device=self.group.device)
-        if self.group.device.type == "cuda":
-            return torch.empty(shape, dtype=self._type, pin_memory=True)
         # numpy requests huge pages, torch does not: 0.5 instead of 0.9 s for half a GB, most of it page faults.
         return torch.from_numpy(np.empty(shape, NUMPY[self._type]))
 
@@ -112,7 +129,7 @@ class EnginePatterns:
         before, self._type = self._held, dtype
         if self.place != "disk":
             self._held = self._allocate(len(before))
-            self._held[:done] = before[:done].to(dtype)
+            self._held[:done].copy_(before[:done])
 
     def __len__(self) -> int:
         return len(self.patterns)
@@ -139,8 +156,10 @@ class EnginePatterns:
         """
         sums = torch.zeros((int(of_pattern.max()) + 1, *self.window), dtype=torch.float64, device=self.group.device)
         for patterns in self.portions(16):
-            of_each = torch.from_numpy(of_pattern[patterns]).to(sums.device)
-            sums.index_add_(0, of_each, self._frames(patterns).to(sums.device).double())
+            # The mean patterns as one plane, to which patterns are added in a fixed order.
+            origins = torch.from_numpy(np.stack([of_pattern[patterns] * self.window[0], 0 * patterns], 1))
+            frames = self._frames(patterns).to(sums.device).double()
+            add_windows(sums.view(-1, self.window[1]), origins.to(sums.device), frames)
         means: Tensor = self.group.sum(sums).cpu() / torch.from_numpy(np.bincount(of_pattern))[:, None, None]
         return means
 
@@ -183,49 +202,71 @@ class EnginePatterns:
         if self._ahead is not None:
             self._ahead.close()
 
-    def batch(self, patterns: NDArray[np.int64], global_batch_size: int) -> Batch:
-        """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines."""
-        in_place = self._ahead is None and self.place != "disk"
+    @property
+    def in_place(self) -> bool:
+        """Whether batches refer to all patterns in the memory of the device, and copy none."""
+        return self._ahead is None and self.place != "disk"
+
+    def batch(self, patterns: NDArray[np.int64], global_batch_size: int, indices: Tensor | None = None) -> Batch:
+        """Return the batch of these patterns (indices in the scan); `global_batch_size`: on all engines.
+
+        indices: the same on the device, if they are there already.
+        """
+        in_place = self.in_place
+        own = self.on_device(patterns) if indices is None else indices
+        rows = own if self._rows is None else self._rows[own]
         return Batch(
-            patterns=torch.from_numpy(patterns).to(self.group.device),
+            patterns=own,
             stored=self._held if in_place else self._frames(patterns),
             global_batch_size=global_batch_size,
             dtype=self.dtype,
             total=self.group.sum,
-            rows=torch.from_numpy(self._row_of[patterns]) if in_place else None,
+            rows=rows if in_place else None,
         )
+
+    def on_device(self, patterns: NDArray[np.int64]) -> Tensor:
+        """Return indices of patterns on the device; the last ones are not copied again."""
+        if self._last is None or self._last[0] is not patterns:
+            self._last = patterns, copied_to(torch.from_numpy(patterns), self.group.device)
+        return self._last[1]
 
     def _frames(self, patterns: NDArray[np.int64]) -> Tensor:
+        """Return the counts (pattern, y, x) of these patterns, on the device."""
         if self._ahead is not None and len(patterns):
             return self._ahead.take(patterns)
-        return self._load(patterns)
-
-    def _begin(self, patterns: NDArray[np.int64]) -> Callable[[], Tensor]:
-        """Allocate memory for these patterns; the function that is returned fills it and copies it to the device."""
-        if self.place != "disk":
-            return lambda: self._load(patterns)
-        counts = torch.empty(
-            (len(patterns), *self.window), dtype=self._type, pin_memory=self.group.device.type == "cuda"
-        )
-
-        def fill() -> Tensor:
-            self._reader.batch(patterns, counts)
-            return self._to_device(counts)
-
-        return fill
-
-    def _load(self, patterns: NDArray[np.int64]) -> Tensor:
-        """Return counts of patterns in memory (or of none), on the device."""
-        if self.place == "disk":
+        if self.place == "disk":  # no pattern, or none ahead any more
             return torch.empty((0, *self.window), dtype=self._type, device=self.group.device)
-        return self._to_device(selected(self._held, torch.from_numpy(self._row_of[patterns])))
+        own = copied_to(torch.from_numpy(self._row_of[patterns]), self._held.device)
+        return selected(self._held, own).to(self.group.device)
 
-    def _to_device(self, counts: Tensor) -> Tensor:
-        return counts.to(self.group.device, non_blocking=True)
+    def _begin(self, patterns: NDArray[np.int64]) -> Callable[[], tuple[Tensor, Copied | None]]:
+        """Prepare to read these patterns; the function that is returned reads them and begins to copy them."""
+        shape, ring = (len(patterns), *self.window), self._ring
+        if ring is not None:
+            return lambda: ring.copy(shape, self._type, functools.partial(self._fill, patterns))
+        counts = torch.empty(shape, dtype=self._type)
+
+        def read() -> tuple[Tensor, None]:
+            self._fill(patterns, counts)
+            return counts, None
+
+        return read
+
+    def _fill(self, patterns: NDArray[np.int64], counts: Tensor) -> None:
+        """Write these patterns into `counts` (pattern, y, x), on the host."""
+        if self.place == "disk":
+            self._reader.batch(patterns, counts)
+        else:
+            selected(self._held, torch.from_numpy(self._row_of[patterns]), counts)
 
 
-def choose_storage(option: StorageOption, needed: int, total: int, device: torch.device, in_file: bool) -> Storage:
-    """Return `storage_for` with the memory that is free now. Raises InvalidValueError if it is impossible."""
+def choose_storage(
+    option: StorageOption, needed: int, total: int, device: torch.device, in_file: bool, engines_per_gpu: int = 1
+) -> Storage:
+    """Return `storage_for` with the memory that is free now. Raises InvalidValueError if it is impossible.
+
+    engines_per_gpu: number of engines that share the device.
+    """
     if option == "disk" and not in_file:
         raise InvalidValueError(
             "pattern_storage is 'disk' and the patterns of this scan are in memory; "
@@ -233,9 +274,8 @@ def choose_storage(option: StorageOption, needed: int, total: int, device: torch
             code="patterns.not-in-file",
         )
     free = free_on_host()
-    storage = storage_for(
-        option, needed, total, in_file, free, None if device.type == "cpu" else free_on_device(device)
-    )
+    on_device = None if device.type == "cpu" else free_on_device(device, engines_per_gpu)
+    storage = storage_for(option, needed, total, in_file, free, on_device)
     if option == "auto" and storage == "host" and total > free:
         raise InvalidValueError(
             f"The patterns take {total / 1e9:.3g} GB and {free / 1e9:.3g} GB of memory are free; "
@@ -265,8 +305,3 @@ def storage_for(
 def free_on_host() -> int:
     """Return the available memory of this host [bytes]."""
     return int(psutil.virtual_memory().available)
-
-
-def free_on_device(device: torch.device) -> int:
-    """Return the free memory of a GPU [bytes]."""
-    return int(torch.cuda.mem_get_info(device)[0])

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, TypeVar, final
+from typing import Generic, TypeVar, final
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from ptynb.data.patterns import PlacedFrames
 from ptynb.kernels import parallel_unpack, thread_count
 from ptynb.loading.pattern_reader import PatternReader
+from ptynb.loading.transfer import Copied, Transfer
 
 AHEAD = 2
 """Batches that are read ahead of the present one."""
@@ -80,15 +81,18 @@ class Prefetch(ABC, Generic[Pending]):
         """Wait for the counts and return them."""
 
 
-@final
-class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
-    """Batches read by a thread; on a GPU copied in a separate CUDA stream, beside the computation."""
+Begin = Callable[[NDArray[np.int64]], Callable[[], tuple[Tensor, Copied | None]]]
+"""Allocates memory for a batch; the function that it returns reads it, and returns the end of its copy, if any."""
 
-    def __init__(self, begin: Callable[[NDArray[np.int64]], Callable[[], Tensor]], device: torch.device) -> None:
-        """begin: allocates memory in the calling thread; the function that it returns is called in the thread."""
+
+@final
+class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Copied | None]]]):
+    """Batches read by a thread, and copied to another device beside its computation."""
+
+    def __init__(self, begin: Begin, transfer: Transfer | None = None) -> None:
+        """begin: called by the calling thread; what it returns, by the reading one. transfer: by which it copies."""
         super().__init__()
-        self._prepare_read, self._device = begin, device
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._prepare_read, self._transfer = begin, transfer
         self._thread = ThreadPoolExecutor(1, "ptynb reading ahead")
 
     def close(self) -> None:
@@ -96,23 +100,14 @@ class ThreadPrefetch(Prefetch[Future[tuple[Tensor, Any]]]):
         self._thread.shutdown(cancel_futures=True)
         super().close()
 
-    def _begin(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Any]]:
-        return self._thread.submit(self._make, self._prepare_read(patterns))
+    def _begin(self, patterns: NDArray[np.int64]) -> Future[tuple[Tensor, Copied | None]]:
+        return self._thread.submit(self._prepare_read(patterns))
 
-    def _end(self, pending: Future[tuple[Tensor, Any]]) -> Tensor:
+    def _end(self, pending: Future[tuple[Tensor, Copied | None]]) -> Tensor:
         counts, copied = pending.result()
-        if copied is not None:
-            now = torch.cuda.current_stream(self._device)
-            now.wait_event(copied)
-            counts.record_stream(now)
+        if copied is not None and self._transfer is not None:
+            self._transfer.join(counts, copied)
         return counts
-
-    def _make(self, load: Callable[[], Tensor]) -> tuple[Tensor, Any]:
-        """Return the counts, and on a GPU the event after which they are complete."""
-        if self._side is None:
-            return load(), None
-        with torch.cuda.stream(self._side):
-            return load(), self._side.record_event()
 
 
 @final

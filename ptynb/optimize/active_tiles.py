@@ -3,20 +3,28 @@
 The bounding box of a batch that is spread over the scan is the whole object, its tiles are not: 16 windows of 256 x 256
 in 4096 x 4096 pixels touch a tenth of them. For neighbouring windows the tiles are nearly the bounding box. Therefore
 bounding boxes are not used at all.
+
+On a GPU the host must not wait for positions that move. Optimisers of rows move a position only in the update of its
+pattern, once an epoch; what moves all positions together, moves them by a bounded distance in an update of Adam. So
+positions are copied to the host once an epoch, and a margin covers what has happened since.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.optimize.optimizers import Adam, RowAdam
 from ptynb.physics.components.builtin import Affine, Offset, Positions
-from ptynb.physics.components.component import Batch
+from ptynb.physics.components.component import Batch, ModelComponent, copied_to
 from ptynb.physics.model import Model
 
 TILE = 32
@@ -38,6 +46,7 @@ class Region:
 
     shape: tuple[int, int]
     tiles: NDArray[np.bool_]
+    _indices: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def rectangles(self) -> list[tuple[int, int, int, int]]:
@@ -55,10 +64,11 @@ class Region:
             growing[first, end] = top, row + 1
         return complete + [self._pixels(*rows, *columns) for columns, rows in growing.items()]
 
-    @property
+    @cached_property
     def pixels(self) -> int:
         """Number of pixels in the region."""
-        return sum((bottom - top) * (right - left) for top, bottom, left, right in self.rectangles)
+        heights, widths = (np.minimum(TILE, side - TILE * np.arange(-(-side // TILE))) for side in self.shape)
+        return int(heights @ self.tiles.astype(np.int64) @ widths)
 
     def numbers(self, values: Tensor) -> int:
         """Return how many numbers `pack` copies from a tensor of this size."""
@@ -73,7 +83,7 @@ class Region:
         planes = values.view(-1, *self.shape, parts)
         if _by_index(values, on_gpu):
             # A single kernel instead of one for each rectangle.
-            index = self._index.to(values.device)
+            index = self._index(values.device)
             torch.index_select(planes.flatten(1, 2), 1, index, out=message.view(len(planes), -1, parts))
             return
         for part, (top, bottom, left, right) in self._parts(planes, message):
@@ -83,7 +93,7 @@ class Region:
         """Copy a message of `pack` back into `values`; values outside the region are unchanged."""
         planes = values.view(-1, *self.shape, parts)
         if _by_index(values, on_gpu):
-            index = self._index.to(values.device)
+            index = self._index(values.device)
             planes.flatten(1, 2).index_copy_(1, index, message.view(len(planes), -1, parts))
             return
         for part, (top, bottom, left, right) in self._parts(planes, message):
@@ -99,11 +109,40 @@ class Region:
         ]
 
     @cached_property
-    def _index(self) -> Tensor:
-        """Flat indices of the region's pixels."""
-        rows, columns = (index[:, None] * TILE + np.arange(TILE) for index in np.nonzero(self.tiles))
-        inside = (rows < self.shape[0])[:, :, None] & (columns < self.shape[1])[:, None, :]
-        return torch.from_numpy((rows[:, :, None] * self.shape[1] + columns[:, None, :])[inside])
+    def _tile_origins(self) -> tuple[list[tuple[int, int, int]], NDArray[np.int64]]:
+        """Flat indices of the tiles' first pixels, those of each size together, with (number, height, width) of each.
+
+        Tiles at the lower and right edge may be smaller.
+        """
+        sizes, origins = list[tuple[int, int, int]](), list[NDArray[np.int64]]()
+        (rows, height), (columns, width) = ((-(-side // TILE), (side - 1) % TILE + 1) for side in self.shape)
+        for along_y, tile_height in ((slice(rows - 1), TILE), (slice(rows - 1, rows), height)):
+            for along_x, tile_width in ((slice(columns - 1), TILE), (slice(columns - 1, columns), width)):
+                y, x = np.nonzero(self.tiles[along_y, along_x])
+                origins.append(((y + (along_y.start or 0)) * self.shape[1] + x + (along_x.start or 0)) * TILE)
+                sizes.append((len(y), tile_height, tile_width))
+        return sizes, np.concatenate(origins)
+
+    def _index(self, device: torch.device) -> Tensor:
+        """Return flat indices of the region's pixels, kept for further calls.
+
+        Only one number a tile is sent to the device: the indices of 64 windows of 256 x 256 pixels, made on the host,
+        took 0.5 s and 37 MB.
+        """
+        found = self._indices.get(device)
+        if found is None:
+            sizes, origins = self._tile_origins
+            parts = copied_to(torch.from_numpy(origins), device).split([number for number, _, _ in sizes])
+            rows, columns = torch.arange(TILE, device=device) * self.shape[1], torch.arange(TILE, device=device)
+            blocks = [
+                (part[:, None, None] + rows[:height, None] + columns[:width]).reshape(-1)
+                for part, (number, height, width) in zip(parts, sizes, strict=True)
+                if number
+            ]
+            found = self._indices[device] = (
+                torch.cat(blocks) if blocks else torch.zeros(0, dtype=torch.int64, device=device)
+            )
+        return found
 
     def _pixels(self, first: int, end: int, left: int, right: int) -> tuple[int, int, int, int]:
         height, width = self.shape
@@ -128,8 +167,16 @@ def touched_tiles(
 class Windows:
     """Present probe windows of all patterns, which every engine computes itself."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(
+        self, model: Model, optimisers: Sequence[torch.optim.Optimizer] = (), on_gpu: bool | None = None
+    ) -> None:
+        """optimisers: of the model's parameters. on_gpu: overrides, for tests, whether to work as on a GPU."""
+        self._model, self._optimisers = model, optimisers
+        self._on_gpu = model.initial_positions.device.type != "cpu" if on_gpu is None else on_gpu
+        self._fixed: NDArray[np.int64] | None = None
+        """Window origins of all patterns while no component moves them."""
+        self._copied: tuple[NDArray[np.int64], int] | None = None
+        """Window origins of all patterns before an update, and its number."""
         height, width = next(model.object.parameters()).shape[2:4]
         self.shape = (height, width)
         """Size (y, x) of the object [pixels]."""
@@ -139,17 +186,88 @@ class Windows:
         """Whether engines can compute each other's windows: not if a custom component moves any."""
         return all(isinstance(piece, Affine | Positions | Offset) for piece in self._model.movers)
 
-    def tiles(self, patterns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the tiles (tile y, tile x) that overlap with the windows of these patterns."""
-        model = self._model
-        members = torch.from_numpy(patterns).to(model.initial_positions.device)
-        with torch.no_grad():
-            corners, _ = model.window_origins_and_shifts(
-                Batch(members, model.initial_positions[:0], len(patterns), model.initial_positions.dtype)
-            )
+    def forget(self) -> None:
+        """Copy positions again when they are next needed: call it where an epoch begins, and rates or positions change.
+
+        In between every pattern is in one batch at most.
+        """
+        self._copied = None
+
+    def tiles(self, patterns: NDArray[np.int64], update: int) -> NDArray[np.bool_]:
+        """Return the tiles (tile y, tile x) that overlap with the windows of these patterns in this update."""
+        if not self._model.movers:
+            if self._fixed is None:
+                self._fixed = self._origins()
+            return self._touched(self._fixed[patterns], 0)
         # The rounding of matrix products depends on the number of rows: a corner near .5 may differ between engines.
-        margin = 1 if model.movers else 0
-        return touched_tiles(corners.numpy(), model.window, self.shape, margin)
+        if not self._on_gpu:
+            return self._touched(self._origins(patterns), 1)
+        distance = self._distance()
+        if distance is None:
+            limits = [mover.limit for mover in self._model.movers if isinstance(mover, Positions)]
+            if len(limits) == len(self._model.movers):
+                return self._touched(self._initial[patterns], 1 + math.ceil(max(limits)))
+            return np.ones([-(-side // TILE) for side in self.shape], dtype=bool)
+        if self._copied is None:
+            self._copied = self._origins(), update
+        origins, before = self._copied
+        return self._touched(origins[patterns], 2 + math.ceil((update - before) * distance))
+
+    def _touched(self, origins: NDArray[np.int64], margin: int) -> NDArray[np.bool_]:
+        return touched_tiles(origins, self._model.window, self.shape, margin)
+
+    @torch.no_grad()
+    def _origins(self, patterns: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the present window origins of these patterns, or of all, on the host."""
+        start = self._model.initial_positions
+        patterns = np.arange(len(start)) if patterns is None else patterns
+        batch = Batch(copied_to(torch.from_numpy(patterns), start.device), start[:0], len(patterns), start.dtype)
+        origins: NDArray[np.int64] = self._model.window_origins_and_shifts(batch)[0].cpu().numpy()
+        return origins
+
+    @cached_property
+    def _initial(self) -> NDArray[np.int64]:
+        """Window origins of all patterns at their initial positions."""
+        origins: NDArray[np.int64] = self._model.initial_positions.round().to(torch.int64).cpu().numpy()
+        return origins
+
+    def _distance(self) -> float | None:
+        """Return how far an update moves windows of other patterns than its own, at most [pixels]; None: unknown."""
+        distance = 0.0
+        for mover in self._model.movers:
+            for parameter in mover.parameters():
+                optimiser, group = self._optimiser_of(parameter)
+                if isinstance(optimiser, RowAdam) or not parameter.requires_grad:
+                    continue
+                if not isinstance(optimiser, Adam):
+                    return None
+                distance += group["lr"] * largest_step(*group["betas"]) * self._lever(mover)
+        return distance
+
+    def _lever(self, mover: ModelComponent) -> float:
+        """Return how far a step of 1 in each parameter of a component moves a window along y or x, at most [pixels]."""
+        if not isinstance(mover, Affine):
+            return 1.0
+        limit = max((other.limit for other in self._model.movers if isinstance(other, Positions)), default=0.0)
+        # Positions lie within the radius of the scan from its centre, and as far beyond it as they may move.
+        return math.sqrt(2) * (1 + math.sqrt(2) * limit / mover.radius)
+
+    def _optimiser_of(self, parameter: Tensor) -> tuple[torch.optim.Optimizer | None, dict[str, Any]]:
+        for optimiser in self._optimisers:
+            for group in optimiser.param_groups:
+                if any(one is parameter for one in group["params"]):
+                    return optimiser, group
+        return None, {}
+
+
+def largest_step(beta: float, beta_of_squares: float) -> float:
+    """Return the largest step of Adam, in units of the learning rate.
+
+    With b, c of the moments, and by Cauchy and Schwarz, (Σ (1-b) b^k g_k)² ≤ Σ (1-c) c^k g_k² Σ ((1-b) b^k)² /
+    ((1-c) c^k), so that |mean| / √square ≤ (1-b) / √((1-c) (1 - b²/c)). Divided by 1 - b^t and √(1 - c^t) of the
+    corrected moments it is less.
+    """
+    return (1 - beta) / math.sqrt((1 - beta_of_squares) * (1 - beta**2 / beta_of_squares))
 
 
 def worth_while(model: Model) -> bool:

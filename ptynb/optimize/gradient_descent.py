@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
@@ -27,6 +28,7 @@ from ptynb.optimize.optimizers import (
     restore_moments,
     set_rates,
 )
+from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import Batch
 from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.patches import add_windows
@@ -34,6 +36,9 @@ from ptynb.physics.regularizers import object_terms
 
 ALONE_BELOW = 2**22
 """Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
+
+RATES_AND_EPOCHS = ("learning_rate", "amplitude_learning_rate", "start_epoch", "end_epoch")
+"""Settings of a part that are not part of a recorded update."""
 
 
 @final
@@ -49,10 +54,12 @@ class Gradient(Algorithm):
         self.optimisers = make_optimisers(problem.model, problem.settings)
         self.exchange = Exchange(problem.group, problem.model)
         self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
-        self._windows = Windows(problem.model)
+        self._windows = Windows(problem.model, self.optimisers)
         self._parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
+        self._graphs = UpdateGraphs(problem.group.device)
+        self._recorded_for: tuple[Any, ...] | None = None
         self._distributed: nn.Module = problem.model
 
     @property
@@ -65,18 +72,29 @@ class Gradient(Algorithm):
         """Whether each engine makes its own steps (local SGD)."""
         return self.problem.settings.sync_every > 1 and self.problem.group.world > 1
 
+    @property
+    def _sums_apart(self) -> bool:
+        """Whether gradients are summed over engines after `backward`, not by DistributedDataParallel within it.
+
+        On GPUs, where `backward` is recorded as a CUDA graph: hooks of Python cannot be.
+        """
+        return self.problem.group.world > 1 and not self.alone and self.problem.group.device.type != "cpu"
+
     def prepare(self) -> None:
         """Set step sizes, and wrap the model again if other components are optimised now.
 
         DistributedDataParallel reduces only parameters that have gradients when it wraps the model.
         """
         self.settle()
+        self._windows.forget()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
         # With other regularizers, gradients and so messages have another order: see `_rehearse`.
         wrapped_for = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
+        if self._graphs.possible:
+            self._check_graphs(moving)
         if wrapped_for == self._prepared:
             return
         self._prepared = wrapped_for
@@ -84,11 +102,26 @@ class Gradient(Algorithm):
         # The wrapper would allocate buffers as large as the object for messages, which are not needed here.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
-            if any_optimised and not self.alone
+            if any_optimised and not self.alone and not self._sums_apart
             else self.problem.model
         )
         if self._distributed is not self.problem.model:
             self._rehearse()
+
+    def _check_graphs(self, moving: frozenset[str]) -> None:
+        """Forget recorded updates if a number that is part of them has changed; rates are read from the device."""
+        problem, exclude = self.problem, {"schedule", "stop", "constraints"}
+        settings = problem.settings.model_dump(exclude=exclude)
+        for part in settings.values():
+            if isinstance(part, dict):
+                for name in RATES_AND_EPOCHS:
+                    part.pop(name, None)
+        active = [name for name, component in problem.model.parts.items() if component.active]
+        gradients = [parameter.requires_grad for parameter in self._parameters]
+        recorded_for = moving, active, gradients, settings, problem.normaliser
+        if recorded_for != self._recorded_for:
+            self._recorded_for = recorded_for
+            self._graphs.clear()
 
     def _rehearse(self) -> None:
         """Run the wrapped model once with an empty pattern, without effect.
@@ -125,33 +158,84 @@ class Gradient(Algorithm):
         """Perform one step: with the whole batch over all engines, or with this engine's part of it (local SGD)."""
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
-        own = problem.order.part(table, update, problem.group.rank, problem.group.world)
+        one = problem.group.world == 1
+        own = members if one else problem.order.part(table, update, problem.group.rank, problem.group.world)
         stepping = own if self.alone else members
-        for parameter in self._parameters:
-            parameter.grad = None
-        for optimiser in self.optimisers:
-            if isinstance(optimiser, RowAdam):
-                optimiser.batch = torch.from_numpy(stepping)
         if self.alone:
             self._note(table, update, own)
         else:
-            self.exchange.region = self._region(members)
-        compiled = problem.model.compiled
-        with torch_alone(compiled):
-            total = self._backward(own, len(stepping))
-        if problem.settings.regularizers:
-            total += (
-                self._add_regularizers() * problem.normaliser * len(members) / problem.order.count / problem.group.world
-            )
-        if problem.settings.optimiser == "rpie" and len(stepping):
-            self._precondition(own, len(stepping))
-        with torch_alone(compiled and self._small):
-            for optimiser in self.optimisers:
-                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
-                    optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
+            self.exchange.region = self._region(members, update)
+        gradients = functools.partial(self._gradients, own, len(stepping))
+        step = functools.partial(self._step, own, len(members), stepping)
+        if not (len(own) and self._graphs.possible and problem.shard.in_place and self._recordable):
+            total = gradients(None)
+            if self._sums_apart:
+                self.exchange.sum_gradients(self._parameters)
+            total = step(total, None)
+        elif own is stepping and self._steps_recorded:
+            sizes = len(own), len(members)
+            total = self._graphs.run(sizes, own, lambda indices: step(gradients(indices), indices), self._parameters)
+        else:
+            total = self._graphs.run((len(own), len(stepping)), own, gradients, self._parameters)
+            if self._sums_apart:
+                self.exchange.sum_gradients(self._parameters)
+            total = step(total, None)
         if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
             self.settle()
         return total
+
+    @property
+    def _recordable(self) -> bool:
+        """Whether a graph can hold the gradients: nothing in the model is summed over engines on the way."""
+        return self.problem.group.world == 1 or self.alone or not self.problem.model.mean_pattern_weight
+
+    @property
+    def _steps_recorded(self) -> bool:
+        """Whether steps of all optimisers read their rates from the device; those of torch have them as numbers."""
+        return all(isinstance(optimiser, Light) for optimiser in self.optimisers)
+
+    def _gradients(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> Tensor:
+        """Compute the gradients of these patterns of this engine; return the sum of their losses.
+
+        indices: `own` on the device, if they are there already.
+        """
+        for parameter in self._parameters:
+            parameter.grad = None
+        with torch_alone(self.problem.model.compiled):
+            return self._backward(own, global_batch_size, indices)
+
+    def _step(
+        self,
+        own: NDArray[np.int64],
+        members: int,
+        stepping: NDArray[np.int64],
+        total: Tensor,
+        indices: Tensor | None,
+    ) -> Tensor:
+        """Make a step along the gradients and those of the regularizers; return `total` and the regularizers' value.
+
+        own: this engine's patterns. members: number of patterns of the batch on all engines. stepping: patterns for
+        which the step is made. indices: these on the device, if they are there already.
+        """
+        problem = self.problem
+        for optimiser in self.optimisers:
+            if isinstance(optimiser, RowAdam):
+                optimiser.batch = problem.shard.on_device(stepping) if indices is None else indices
+        if problem.settings.regularizers:
+            total = total + (
+                self._add_regularizers() * problem.normaliser * members / problem.order.count / problem.group.world
+            )
+        if problem.settings.optimiser == "rpie" and len(stepping):
+            self._precondition(own, len(stepping), indices)
+        self._move()
+        return total
+
+    def _move(self) -> None:
+        """Make the steps of all optimisers."""
+        with torch_alone(self.problem.model.compiled and self._small):
+            for optimiser in self.optimisers:
+                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
+                    optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
 
     def settle(self) -> None:
         """Average the parameters of all engines."""
@@ -169,23 +253,27 @@ class Gradient(Algorithm):
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore the moments."""
         restore_moments(self.optimisers, state)
+        self._graphs.clear()  # moments are other tensors now
 
     def disconnect(self) -> None:
         """Release the wrapped model, whose connections would outlive the group, and the buffers."""
         self._distributed = self.problem.model
+        self._graphs.clear()
         buffers.forget()
 
-    def _backward(self, own: NDArray[np.int64], global_batch_size: int) -> Tensor:
+    def _backward(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> Tensor:
         """Compute gradients, accumulated over portions, and reduce them over engines with the last portion.
 
         Returns the sum of this engine's losses. Without patterns the gradients are 0.
         """
         problem = self.problem
-        values = list[Tensor]()
+        values, first = list[Tensor](), 0
         portions = self._portions(own)
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
-            batch = problem.shard.batch(patterns, global_batch_size)
+            on_device = None if indices is None else indices[first : first + len(patterns)]
+            first += len(patterns)
+            batch = problem.shard.batch(patterns, global_batch_size, indices=on_device)
             if self.alone:
                 batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
@@ -221,12 +309,14 @@ class Gradient(Algorithm):
                 parameter.grad += gradient
         return value.detach().double()
 
-    def _region(self, members: NDArray[np.int64]) -> Region | None:
+    def _region(self, members: NDArray[np.int64], update: int) -> Region | None:
         """Return the region where the gradient of a batch of all engines can differ from 0; None: the whole object."""
         whole = self.problem.settings.gradient_sync == "dense" or self.problem.group.world == 1
         if whole or not worth_while(self.problem.model) or not self._windows.known:
             return None
-        return region(self._windows.tiles(members), self.problem.model)
+        if self._constrains_updates:
+            self._windows.forget()  # constraints may move positions
+        return region(self._windows.tiles(members, update), self.problem.model)
 
     def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
         """Record the part of the object that this engine is about to change."""
@@ -234,11 +324,15 @@ class Gradient(Algorithm):
         world = problem.group.world
         counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
         # Regularizers and constraints spread differences beyond the windows.
-        everywhere = bool(settings.regularizers) or any(
-            constraint.after == "update" for constraint in (*settings.constraints, *problem.imposed)
-        )
+        everywhere = bool(settings.regularizers) or self._constrains_updates
         whole = everywhere or settings.gradient_sync == "dense"
-        self.averages.note(counts, None if whole else self._windows.tiles(own))
+        self.averages.note(counts, None if whole else self._windows.tiles(own, update))
+
+    @property
+    def _constrains_updates(self) -> bool:
+        """Whether constraints are imposed after each update."""
+        constraints = (*self.problem.settings.constraints, *self.problem.imposed)
+        return any(constraint.after == "update" for constraint in constraints)
 
     def _rate(self, name: str, parameter: str) -> float:
         problem = self.problem
@@ -248,20 +342,22 @@ class Gradient(Algorithm):
         return rate
 
     @torch.no_grad()
-    def _precondition(self, own: NDArray[np.int64], global_batch_size: int) -> None:
+    def _precondition(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> None:
         problem, model = self.problem, self.problem.model
         illumination = torch.zeros(
             model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device
         )
         object_power = illumination.new_zeros((model.probe.count, *model.window))
         if len(own):
-            batch: Batch = problem.shard.batch(own, global_batch_size)
+            batch: Batch = problem.shard.batch(own, global_batch_size, indices)
             probes, windows = model.illuminated(batch)
             corners, _ = model.window_origins_and_shifts(batch)
             illumination = add_windows(illumination, corners, intensity_of(probes))
             of_pattern = model.probe.of_pattern
             probe_of_each = torch.zeros_like(batch.patterns) if of_pattern is None else of_pattern[batch.patterns]
-            object_power.index_add_(0, probe_of_each, windows.abs().square().mean((1, 2)))
+            # The planes of the probes as one plane, to which windows are added in a fixed order.
+            planes = torch.stack([probe_of_each * model.window[0], torch.zeros_like(probe_of_each)], 1)
+            add_windows(object_power.view(-1, model.window[1]), planes, windows.abs().square().mean((1, 2)))
         if not self.alone:
             illumination, object_power = self.exchange.sum(illumination), problem.group.sum(object_power)
         divide_by_illumination(

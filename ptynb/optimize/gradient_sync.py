@@ -8,7 +8,7 @@ Bytes: an all-reduce over P engines moves 2 (P - 1) / P times the message throug
 """
 # Without `from __future__ import annotations`: DistributedDataParallel compares a hook's annotations with types.
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -25,7 +25,7 @@ from ptynb.physics.model import Model
 class _Packed:
     """The parts of a bucket's gradients that are sent: of the object those in the region, of others everything."""
 
-    region: Region
+    region: Region | None
     parts: int
     gradients: list[Tensor]
     of_object: list[bool]
@@ -33,14 +33,14 @@ class _Packed:
 
     def pack(self) -> None:
         for gradient, of_object, message in self._split():
-            if of_object:
+            if of_object and self.region is not None:
                 self.region.pack(gradient, self.parts, message)
             else:
                 message.copy_(gradient.view(-1))
 
     def unpack(self) -> None:
         for gradient, of_object, message in self._split():
-            if of_object:
+            if of_object and self.region is not None:
                 self.region.unpack(message, gradient, self.parts)
             else:
                 gradient.view(-1).copy_(message)
@@ -85,6 +85,34 @@ class Exchange:
         done.set_result(bucket.buffer())
         return done
 
+    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
+        """Sum the gradients of these parameters over engines; all engines have gradients of the same ones.
+
+        The object's region and all others are one message; a whole object is one of its own, without a copy.
+        """
+        moving = [parameter for parameter in parameters if parameter.grad is not None]
+        gradients, of_object = [], []
+        for parameter in moving:
+            assert parameter.grad is not None
+            parameter.grad = parameter.grad.contiguous()
+            gradients.append(parameter.grad)
+            of_object.append(id(parameter) in self._object)
+        under_way, packed = list[Callable[[], None]](), list(zip(gradients, of_object, strict=True))
+        if self.region is None:  # a whole object needs no copy
+            under_way = [self._group.start_sum(gradient) for gradient, of in packed if of]
+            self.sent_bytes += sum(gradient.nbytes for gradient, of in packed if of)
+            packed = [(gradient, of) for gradient, of in packed if not of]
+        if packed:
+            gradients, of_object = [gradient for gradient, _ in packed], [of for _, of in packed]
+            numbers = gradients[0].new_empty(sum(sizes(self.region, gradients, of_object)))
+            message = _Packed(self.region, self._parts, gradients, of_object, numbers)
+            message.pack()
+            self.sent_bytes += numbers.nbytes
+            self._group.start_sum(numbers)()
+            message.unpack()
+        for wait in under_way:
+            wait()
+
     def sum(self, illumination: Tensor) -> Tensor:
         """Return a real plane (y, x) of the object, 0 outside the region, summed over engines."""
         if self.region is None:
@@ -115,6 +143,9 @@ class Exchange:
         return buffer[:count]
 
 
-def sizes(region: Region, tensors: list[Tensor], of_object: list[bool]) -> list[int]:
+def sizes(region: Region | None, tensors: list[Tensor], of_object: list[bool]) -> list[int]:
     """Return how many numbers of each tensor are sent."""
-    return [region.numbers(tensor) if of else tensor.numel() for tensor, of in zip(tensors, of_object, strict=True)]
+    return [
+        region.numbers(tensor) if of and region is not None else tensor.numel()
+        for tensor, of in zip(tensors, of_object, strict=True)
+    ]

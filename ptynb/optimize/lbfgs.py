@@ -146,26 +146,24 @@ class LBFGS(Algorithm):
         loss, own, here, gradient = self._loss, self._own, flat(self._moving), self._gradient.clone()
         self._extend_history(here, gradient)
         direction = self._direction(gradient)
-        slope = self._inner(gradient, direction)
+        slope, largest = self._slope_and_largest(gradient, direction)
         if not slope < 0:  # the history is invalid because of rounding
             self._history.clear()
             direction = -gradient
-            slope = -self._inner(gradient, gradient)
+            slope, largest = self._slope_and_largest(gradient, direction)
         self._last = here, gradient
         if slope == 0:  # a stationary point
             return own
 
         def after(length: float) -> tuple[float, float]:
             self._set_parameters(here, direction, length)
-            self._evaluate()
-            return self._loss, self._inner(self._gradient, direction)
+            slope = self._evaluate(direction)
+            return self._loss, slope
 
         # Without a history the length of the gradient has no meaning: try where a loss of constant slope would reach 0.
         first = 1.0 if self._history else (loss if loss > 0 else 1.0) / -slope
         precision = torch.finfo(here.dtype).eps
-        chosen = line_search(
-            after, loss, slope, first, SHORTEST / max(float(direction.abs().max()), SHORTEST), precision * abs(loss)
-        )
+        chosen = line_search(after, loss, slope, first, SHORTEST / max(largest, SHORTEST), precision * abs(loss))
         if chosen.length == 0:
             self._history.clear()
         self._set_parameters(here, direction, chosen.length)
@@ -183,25 +181,34 @@ class LBFGS(Algorithm):
             return
         step, change = (last.neg_().add_(now) for last, now in zip(self._last, (here, gradient), strict=True))
         self._last = None
-        if self._inner(step, change) > FLATTEST:
+        if float(self._inner(step, change)) > FLATTEST:
             self._history.append((step, change))
 
     def _direction(self, gradient: Tensor) -> Tensor:
         """Return -H g, with the inverse Hessian H estimated from the history and initially scaled by the last step."""
-        direction, weights = -gradient, list[float]()
+        direction, weights = -gradient, list[Tensor]()
         curvatures = [self._inner(step, change) for step, change in self._history]
         for (step, change), curvature in zip(reversed(self._history), reversed(curvatures), strict=True):
             weights.append(self._inner(step, direction) / curvature)
-            direction.add_(change, alpha=-weights[-1])
+            _add(direction, change, -weights[-1])
         if self._history:
-            direction.mul_(curvatures[-1] / self._inner(self._history[-1][1], self._history[-1][1]))
+            last = self._history[-1][1]
+            direction.mul_((curvatures[-1] / self._inner(last, last)).to(direction.dtype))
         for (step, change), curvature in zip(self._history, curvatures, strict=True):
-            direction.add_(step, alpha=weights.pop() - self._inner(change, direction) / curvature)
+            _add(direction, step, weights.pop() - self._inner(change, direction) / curvature)
         return direction
 
-    def _inner(self, one: Tensor, other: Tensor) -> float:
-        """Return rank 0's inner product: engines with other numbers of threads may round the sum differently."""
-        return float(self.problem.group.broadcast((one * other).sum(dtype=torch.float64)))
+    def _slope_and_largest(self, gradient: Tensor, direction: Tensor) -> tuple[float, float]:
+        """Return the slope of the loss along a direction, and its largest component."""
+        slope, largest = torch.stack([self._inner(gradient, direction), direction.abs().max().double()]).tolist()
+        return slope, largest
+
+    def _inner(self, one: Tensor, other: Tensor) -> Tensor:
+        """Return rank 0's inner product, a scalar float64 on the device.
+
+        Engines with other numbers of threads may round the sum differently.
+        """
+        return self.problem.group.broadcast((one * other).sum(dtype=torch.float64))
 
     def _set_parameters(self, here: Tensor, direction: Tensor, length: float) -> None:
         """Set the parameters to here + length direction."""
@@ -214,8 +221,11 @@ class LBFGS(Algorithm):
         return [part.view_as(parameter) for part, parameter in zip(parts, self._moving, strict=True)]
 
     @torch.enable_grad()
-    def _evaluate(self) -> None:
-        """Compute the loss of all patterns, and its gradient in the buffer, both summed over engines."""
+    def _evaluate(self, direction: Tensor | None = None) -> float:
+        """Compute the loss of all patterns, and its gradient in the buffer, both summed over engines.
+
+        Returns the slope of the loss along a direction; 0 without one.
+        """
         problem, settings = self.problem, self.problem.settings
         self.passes += 1
         self._gradient.zero_()
@@ -231,8 +241,13 @@ class LBFGS(Algorithm):
             if extra.requires_grad:
                 (problem.pixels * extra).backward()
         problem.group.sum(self._gradient)
-        self._own, self._loss = own, factor * float(problem.group.sum(own.clone()))
+        numbers = [problem.group.sum(own.clone())]
+        if direction is not None:
+            numbers.append(self._inner(self._gradient, direction))
+        loss, *slopes = torch.stack(numbers).tolist()
+        self._own, self._loss = own, factor * loss
         self._evaluated = flat(self._moving)
+        return float(sum(slopes))
 
 
 def line_search(
@@ -293,6 +308,14 @@ def _cubic_minimum(one: LineSearchStep, other: LineSearchStep) -> float:
     d2 = math.copysign(math.sqrt(square), distance)
     below = other.slope - one.slope + 2 * d2
     return other.length - distance * (other.slope + d2 - d1) / below if below else math.nan
+
+
+def _add(values: Tensor, other: Tensor, factor: Tensor) -> None:
+    """Add `factor` times `other`, with a scalar float64 that the host does not have to know."""
+    if values.device.type == "cpu":
+        values.add_(other, alpha=float(factor))  # one pass, rounded once
+    else:
+        values.add_(other * factor.to(values.dtype))
 
 
 def flat(parameters: list[nn.Parameter]) -> Tensor:

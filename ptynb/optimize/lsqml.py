@@ -60,7 +60,7 @@ from ptynb.kernels.thread_count import torch_alone
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.lsqml_parts import PositionSteps, parts_of
 from ptynb.optimize.scatter_sums import over_engines
-from ptynb.physics.components.component import Batch
+from ptynb.physics.components.component import copied_to
 from ptynb.physics.exit_wave_corrections import Corrections, corrections
 from ptynb.physics.model import Model
 
@@ -102,14 +102,14 @@ class LeastSquares(Algorithm):
         """Update all parts with one batch."""
         problem, rates = self.problem, self.rates()
         members = table[:, update][table[:, update] >= 0]
-        own = problem.order.part(table, update, problem.group.rank, problem.group.world)
+        group = problem.group
+        own = members if group.world == 1 else problem.order.part(table, update, group.rank, group.world)
         with torch_alone(problem.model.compiled):
             if update == 0:
                 self._momentum.begin_epoch()
             if update == 0 or self._illumination is None:
                 self._illumination = illumination_of_all(problem.model)
-            batches = [problem.shard.batch(one, len(members)) for one in self._by_probe(own)]
-            loss = self._step(batches, members, rates)
+            loss = self._step(self._by_probe(own), members, rates)
             if update == self.updates - 1:
                 self._momentum.end_epoch(rates)
         return loss
@@ -155,12 +155,13 @@ class LeastSquares(Algorithm):
         numbers = self._probe_of_pattern[patterns]
         return [patterns[numbers == number] for number in range(self.problem.model.probe.count)]
 
-    def _step(self, batches: Sequence[Batch], members: NDArray[np.int64], rates: Mapping[str, float]) -> Tensor:
+    def _step(self, own: Sequence[NDArray[np.int64]], members: NDArray[np.int64], rates: Mapping[str, float]) -> Tensor:
         """Make the step of a batch, and return the sum of this engine's losses.
 
-        batches: this engine's patterns, those of each probe. members: patterns of the batch on all engines.
+        own: this engine's patterns, those of each probe. members: patterns of the batch on all engines.
         """
         problem, model = self.problem, self.problem.model
+        batches = [problem.shard.batch(patterns, len(members)) for patterns in own]
         further = {"shifts": "positions" in rates, "first": "variations" in rates}
         found = [
             corrections(model.illumination(batch), model.detection(batch), **further) if len(batch) else None
@@ -168,12 +169,12 @@ class LeastSquares(Algorithm):
         ]
         moving = {name: part for name, part in self._parts.items() if name in rates}
         messages = [*self._sums(found)]
+        rows = self._rows_of(own, members) if moving else []
         for part in moving.values():
             values = model.probe.parts.new_zeros((len(members), part.width))
-            for one, batch in zip(found, batches, strict=True):
+            for one, batch, row in zip(found, batches, rows, strict=True):
                 if one is not None:
-                    rows = torch.from_numpy(np.isin(members, batch.patterns.cpu().numpy()))
-                    values[rows] = part.values(one, batch).to(values)
+                    values[row] = part.values(one, batch).to(values)
             sums = [part.sums(one, batch) for one, batch in zip(found, batches, strict=True)]
             messages += [values, total(sums)]
         of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
@@ -187,7 +188,7 @@ class LeastSquares(Algorithm):
         for one in found:
             if one is not None:
                 one.release()
-        patterns = torch.from_numpy(members).to(problem.group.device)
+        patterns = problem.shard.on_device(members)
         power = power.sum(0)
         for index, (name, part) in enumerate(moving.items()):
             part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power + DAMPING * power.max())
@@ -199,6 +200,15 @@ class LeastSquares(Algorithm):
             model.probe.set(model.probe.values + steps.flatten(0, 1))
         losses = [illumination.new_zeros((), dtype=torch.float64) if one is None else one.loss for one in found]
         return total(losses)
+
+    def _rows_of(
+        self, own: Sequence[NDArray[np.int64]], members: NDArray[np.int64]
+    ) -> list[Tensor | slice[None, None, None]]:
+        """Return where each of these groups of patterns is among the members of the batch."""
+        if len(own) == 1 and len(own[0]) == len(members):
+            return [slice(None)]
+        rows = [torch.from_numpy(np.flatnonzero(np.isin(members, patterns))) for patterns in own]
+        return [copied_to(row, self.problem.group.device) for row in rows]
 
     def _sums(self, found: Sequence[Corrections | None]) -> tuple[Tensor, ...]:
         """Return this engine's sums for object and probes (probe, mode, y, x): numerator and power of each."""
@@ -230,8 +240,8 @@ class LeastSquares(Algorithm):
                 of_probes[number] = lengths[:, 1].sum()
         own = total(weighted) if weighted else torch.zeros_like(illumination)
         of_object, of_probes = over_engines(self.problem.group, own, of_probes)
-        counts = of_probes.new_tensor([max(len(one), 1) for one in self._by_probe(members)])
-        return of_object / illumination.clamp(min=1e-6 * illumination.max()), of_probes / counts
+        means = [one / max(len(of), 1) for one, of in zip(of_probes, self._by_probe(members), strict=True)]
+        return of_object / illumination.clamp(min=1e-6 * illumination.max()), torch.stack(means)
 
 
 def total(tensors: Sequence[Tensor]) -> Tensor:
@@ -246,16 +256,15 @@ def illumination_of_all(model: Model) -> Tensor:
     A convolution of the numbers of patterns at each pixel with |P|², whose time does not depend on their number.
     """
     shape = model.object.values.shape[-2:]
-    device = model.probe.parts.device
-    origins = model.all_positions().round().to(device, torch.int64)
-    origins = origins.clamp(min=origins.new_zeros(2), max=origins.new_tensor(shape) - origins.new_tensor(model.window))
+    origins, _ = model.window_origins_and_shifts(model.all_patterns())
     places = origins[:, 0] * shape[1] + origins[:, 1]
     probes = model.probe.values.abs().square().view(model.probe.count, -1, *model.window).sum(1)
     of_pattern = model.probe.of_pattern
     illumination = probes.new_zeros(shape)
     for number, probe in enumerate(probes):
-        own = places if of_pattern is None else places[of_pattern.to(device) == number]
-        count = torch.bincount(own, minlength=shape[0] * shape[1]).view(shape).to(probe.dtype)
+        own = torch.ones_like(places) if of_pattern is None else (of_pattern == number).to(places)
+        # Not by bincount, for which a GPU has to be waited for.
+        count = places.new_zeros(shape[0] * shape[1]).index_add_(0, places, own).view(shape).to(probe.dtype)
         illumination += torch.fft.irfft2(torch.fft.rfft2(count) * torch.fft.rfft2(probe, s=shape), s=shape)
     return illumination.clamp(min=0)
 
@@ -294,8 +303,11 @@ class _Momentum:
             if momentum == 0 or start is None or path.partition("/")[0] not in rates:
                 continue
             change = parameter - start
-            together = velocity is not None and bool((velocity * change).sum(dtype=torch.float64) > 0)
-            velocity = change + momentum * velocity if together and velocity is not None else change
+            if velocity is None:
+                velocity = change
+            else:
+                together = (velocity * change).sum(dtype=torch.float64) > 0
+                velocity = torch.where(together, change + momentum * velocity, change)
             parameter.copy_(start + velocity)
             self._velocities[path] = velocity
 

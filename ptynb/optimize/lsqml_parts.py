@@ -214,4 +214,5 @@ def solved(matrices: Tensor, right: Tensor) -> Tensor:
     """Return the solutions (pattern, r) of symmetric, positive semidefinite systems (pattern, r, r)."""
     mean = matrices.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float32).tiny)
     ridge = RIDGE * mean[:, None, None] * torch.eye(matrices.shape[1], dtype=matrices.dtype, device=matrices.device)
-    return torch.linalg.solve(matrices + ridge, right)
+    # Not torch.linalg.solve, which waits for a GPU to find out whether a matrix is singular; none is.
+    return torch.linalg.solve_ex(matrices + ridge, right)[0]

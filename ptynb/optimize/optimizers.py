@@ -12,6 +12,7 @@ from torch import Tensor
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fused_updates
 from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.gpu_operations import step_rows_
 from ptynb.physics.model import Model
 from ptynb.settings import Settings
 
@@ -43,7 +44,10 @@ class Light(torch.optim.Optimizer):
 
 
 class Adam(Light, torch.optim.Adam):
-    """torch's fused Adam; on a CPU a compiled loop of one pass (0.27 instead of 0.37 ms a step in benchmark A)."""
+    """torch's fused Adam; on a CPU a compiled loop of one pass (0.27 instead of 0.37 ms a step in benchmark A).
+
+    On a GPU the fused operation is called without torch's wrapper, which imports its compiler in the first step (6 s).
+    """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
         """groups: parameter groups as for torch.optim.Adam."""
@@ -52,14 +56,42 @@ class Adam(Light, torch.optim.Adam):
     @torch.no_grad()
     def move(self) -> None:
         """Update all parameters that have a gradient."""
-        for group in self.param_groups:
-            if any(parameter.device.type != "cpu" for parameter in group["params"]):
-                torch.optim.Adam.step(self)
-                return
+        elsewhere = list[tuple[Tensor, Tensor, dict[str, Any]]]()
         for group in self.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is not None:
+                if parameter.grad is None:
+                    continue
+                if parameter.device.type == "cpu":
                     self._move(parameter, parameter.grad, group)
+                else:
+                    elsewhere.append((parameter, parameter.grad, group))
+        if elsewhere:
+            self._move_elsewhere(elsewhere)
+
+    def _move_elsewhere(self, moving: list[tuple[Tensor, Tensor, dict[str, Any]]]) -> None:
+        for parameter, _, _ in moving:
+            state = self.state[parameter]
+            if not state:
+                state["step"] = torch.zeros((), device=parameter.device)
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        torch._foreach_add_([self.state[parameter]["step"] for parameter, _, _ in moving], 1)
+        for parameter, gradient, group in moving:
+            state, (beta, beta_of_squares) = self.state[parameter], group["betas"]
+            torch._fused_adam_(
+                [parameter],
+                [gradient],
+                [state["exp_avg"]],
+                [state["exp_avg_sq"]],
+                [],
+                [state["step"]],
+                lr=rate_on_device(group, parameter.device),
+                beta1=beta,
+                beta2=beta_of_squares,
+                weight_decay=0.0,
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
 
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
@@ -83,7 +115,10 @@ class RowAdam(Light):
         """groups: of parameters (row, …), each with its "lr" and "momentum" (the first beta)."""
         super().__init__(groups, {"lr": 0.0, "momentum": BETAS[0]})
         self.batch = torch.zeros(0, dtype=torch.int64)
-        """Rows that the next step updates, the same on all engines (with local SGD, those of this engine)."""
+        """Rows that the next step updates, the same on all engines (with local SGD, those of this engine).
+
+        int64, on the device of the parameters.
+        """
 
     @torch.no_grad()
     def move(self) -> None:
@@ -91,9 +126,9 @@ class RowAdam(Light):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and group["lr"] > 0:
-                    self._move(parameter, parameter.grad, group["lr"], group["momentum"])
+                    self._move(parameter, parameter.grad, group)
 
-    def _move(self, parameter: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
+    def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             state["steps"] = torch.zeros(len(parameter), device=parameter.device)
@@ -101,24 +136,37 @@ class RowAdam(Light):
         if parameter.device.type == "cpu":
             own = parameter.data, gradient, state["mean"], state["square"]
             values, slopes, mean, square = (tensor.reshape(len(parameter), -1).numpy() for tensor in own)
-            steps, betas = state["steps"].numpy(), (momentum, BETAS[1])
+            steps, betas = state["steps"].numpy(), (group["momentum"], BETAS[1])
             fused_updates.adam_of_rows(
-                values, slopes, mean, square, steps, self.batch.numpy(), rate, betas, ROW_EPSILON
+                values, slopes, mean, square, steps, self.batch.numpy(), group["lr"], betas, ROW_EPSILON
             )
         else:
-            self._move_elsewhere(parameter, gradient, rate, momentum)
+            step_rows_(
+                parameter.data,
+                gradient,
+                state["mean"],
+                state["square"],
+                state["steps"],
+                self.batch,
+                rate_on_device(group, parameter.device),
+                group["momentum"],
+                BETAS[1],
+                ROW_EPSILON,
+            )
 
-    def _move_elsewhere(self, parameter: Tensor, gradient: Tensor, rate: float, momentum: float) -> None:
-        state, rows = self.state[parameter], self.batch.to(parameter.device)
-        shape = (-1,) + (1,) * (parameter.ndim - 1)
-        state["steps"][rows] += 1
-        steps = state["steps"][rows].reshape(shape).to(parameter.dtype)
-        own = gradient[rows]
-        mean = momentum * state["mean"][rows] + (1 - momentum) * own
-        square = BETAS[1] * state["square"][rows] + (1 - BETAS[1]) * own.square()
-        state["mean"][rows], state["square"][rows] = mean, square
-        unbiased = (square / (1 - BETAS[1] ** steps)).sqrt() + ROW_EPSILON
-        parameter[rows] -= rate * mean / (1 - momentum**steps) / unbiased
+
+def rate_on_device(group: dict[str, Any], device: torch.device) -> Tensor:
+    """Return the learning rate of a parameter group as a scalar on a GPU, the same tensor after each change.
+
+    A CUDA graph reads it at every replay, so that a change of the rate needs no other graph.
+    """
+    kept: Tensor | None = group.get("rate")
+    if kept is None:
+        kept = group["rate"] = torch.empty((), device=device)
+    if group.get("rate_of") != group["lr"]:
+        kept.fill_(group["lr"])
+        group["rate_of"] = group["lr"]
+    return kept
 
 
 def moments(settings: Settings) -> int:
@@ -186,6 +234,8 @@ def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str]
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["lr"] = rate(group["name"], group["parameter"])
+            if "rate" in group:
+                rate_on_device(group, group["rate"].device)
             if group["name"] == "positions" and isinstance(optimiser, RowAdam):
                 group["momentum"] = settings.positions.momentum
 

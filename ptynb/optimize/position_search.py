@@ -26,13 +26,14 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.optimize.algorithm import Problem
 from ptynb.physics.components.builtin import Positions
-from ptynb.physics.components.component import Batch
+from ptynb.physics.components.component import Batch, copied_to
 
 SMALLEST = 1.0
 """Smallest radius of trials; the rest is left to gradients [object pixels]."""
@@ -57,7 +58,7 @@ def search_positions(problem: Problem) -> None:
         share = problem.order.share(problem.group.world)
         for patterns in problem.shard.portions(-(-share // problem.settings.gradient_accumulation)):
             batch = problem.shard.batch(patterns, problem.order.count)
-            found[batch.patterns] = _best(problem, positions, batch, radii)
+            found[batch.patterns] = _best(problem, positions, patterns, batch, radii)
     # Each row is 0 on all engines but one, so that the sum is exact.
     positions.moves.copy_(problem.group.sum(found))
     buffers.forget()
@@ -71,17 +72,20 @@ def _radii(trials: int, largest: float, progress: float) -> list[float]:
     return [largest if trial % 2 else present for trial in range(trials)]
 
 
-def _best(problem: Problem, positions: Positions, batch: Batch, radii: list[float]) -> Tensor:
+def _best(
+    problem: Problem, positions: Positions, patterns: NDArray[np.int64], batch: Batch, radii: list[float]
+) -> Tensor:
     """Return the shifts (pattern, yx) of these patterns with the smallest misfit, and leave the present ones."""
     seed, epoch = problem.settings.seed, problem.epoch
     # The first number separates these streams from those of the sampler.
     draws = np.stack(
         [
             np.random.default_rng([1, seed, epoch, pattern]).uniform(-1, 1, (len(radii), 2))
-            for pattern in batch.patterns.tolist()
+            for pattern in patterns.tolist()
         ]
     )
-    steps = torch.from_numpy(draws * np.array(radii)[:, None]).to(positions.moves)
+    trials = torch.from_numpy(draws * np.array(radii)[:, None]).to(positions.moves.dtype)
+    steps = copied_to(trials, positions.moves.device)
     present = positions.moves[batch.patterns]
     best, least = present.clone(), _misfits(problem, batch)
     for trial in range(len(radii)):

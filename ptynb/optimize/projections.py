@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
 from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
-from ptynb.physics.components.component import Batch
+from ptynb.physics.components.component import Batch, copied_to
 from ptynb.physics.hotpath import intensity_of
 
 TURNS = 1
@@ -51,6 +51,8 @@ class Projections(Algorithm):
         super().__init__(problem)
         self._beta = problem.settings.beta
         self._reflects = problem.settings.optimiser == "raar"
+        of_pattern = problem.model.probe.of_pattern
+        self._probe_of_pattern = None if of_pattern is None else of_pattern.cpu().numpy()
         probe = problem.model.probe.values.detach().unflatten(0, (problem.model.probe.count, -1))
         self._waves = probe.new_empty((len(problem.own()), *probe.shape[1:]))
         self._reset_waves()
@@ -145,6 +147,17 @@ class Projections(Algorithm):
         numerator, illumination = over_engines(self.problem.group, numerator, illumination)
         model.object.set(object + numerator / (illumination + INERTIA * illumination.max()))
 
+    def _of_each_probe(self, rows: slice) -> list[Tensor | slice[None, None, None]]:
+        """Return which of this engine's patterns in these rows each of the probes illuminates."""
+        if self._probe_of_pattern is None:
+            return [slice(None)]
+        numbers = self._probe_of_pattern[self.problem.own()[rows]]
+        device = self.problem.group.device
+        return [
+            copied_to(torch.from_numpy(np.flatnonzero(numbers == number)), device)
+            for number in range(self.problem.model.probe.count)
+        ]
+
     def _update_probe(self) -> None:
         model = self.problem.model
         # (probe, mode, y, x): several scans of one object have a probe each.
@@ -154,9 +167,7 @@ class Projections(Algorithm):
             overlap, _, windows = self._project_overlap(batch)
             _, shifts = model.window_origins_and_shifts(batch)
             changes = self._targets[rows] - overlap
-            for number in range(len(probes)):
-                of_pattern = model.probe.of_pattern
-                own = slice(None) if of_pattern is None else of_pattern[batch.patterns] == number
+            for number, own in enumerate(self._of_each_probe(rows)):
                 sums = probe_sums(model, shifts[own], windows[own], changes[own])
                 numerator[number] += sums[0]
                 denominator[number] += sums[1]

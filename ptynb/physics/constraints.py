@@ -7,6 +7,7 @@ have slightly wrong directions.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,9 +20,8 @@ from torch import Tensor
 
 from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.builtin import Positions, Tilt
-from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.components.component import ModelComponent, copied_to
 from ptynb.physics.model import Model
-from ptynb.physics.patches import add_windows
 from ptynb.settings import constraints as settings
 
 
@@ -109,17 +109,27 @@ def radii(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 def gaussian_along(field: Tensor, sigma: float, axis: int) -> Tensor:
     """Apply a Gaussian filter along one axis, repeating the last values beyond the ends. sigma: in samples."""
-    side = field.shape[axis]
-    index = torch.arange(side, device=field.device, dtype=field.real.dtype)
+    moved = field.movedim(axis, -1)
+    matrix = _gaussian_matrix(field.shape[axis], sigma, field.real.dtype, field.device)
+    return (moved @ matrix.T.to(moved.dtype)).movedim(-1, axis)
+
+
+@functools.lru_cache(maxsize=3)
+def _gaussian_matrix(side: int, sigma: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the matrix of a Gaussian filter (sample, sample), cached since it is the same after each update.
+
+    It is made on the host: on a GPU the order of additions at its ends, where places repeat, would differ from engine
+    to engine.
+    """
+    index = torch.arange(side, dtype=dtype)
     reach = math.ceil(6 * sigma)
-    offsets = torch.arange(-reach, reach + 1, device=field.device, dtype=index.dtype)
+    offsets = torch.arange(-reach, reach + 1, dtype=dtype)
     weights = torch.exp(-((offsets / sigma) ** 2) / 2)
     weights = weights / weights.sum()
     taken = (index[:, None] + offsets[None, :]).clamp(0, side - 1).long()
-    matrix = torch.zeros((side, side), device=field.device, dtype=index.dtype)
+    matrix = torch.zeros((side, side), dtype=dtype)
     matrix.scatter_add_(1, taken, weights.expand(side, -1).contiguous())
-    moved = field.movedim(axis, -1)
-    return (moved @ matrix.T.to(moved.dtype)).movedim(-1, axis)
+    return copied_to(matrix, device)
 
 
 def total_variation_step(field: Tensor, amount: float, iterations: int = 20) -> Tensor:
@@ -181,6 +191,12 @@ def largest_coefficients(field: Tensor, kept: float) -> Tensor:
         sparse.imag, axes=(-2, -1), norm="ortho"
     )
     return torch.from_numpy(back).to(field)
+
+
+def rolled(values: Tensor, shift: Tensor, axis: int) -> Tensor:
+    """Return `values.roll` along an axis by a whole number (), of any type, that only the device knows."""
+    places = torch.arange(values.shape[axis], device=values.device) - shift.to(torch.int64)
+    return values.index_select(axis, places.remainder(values.shape[axis]))
 
 
 def ramp_of(field: Tensor, weight: Tensor) -> Tensor:
@@ -247,10 +263,16 @@ def _(constraint: settings.CentredProbe, model: Model) -> None:
     """Shift object and probe by whole pixels: a fractional shift of the object would wrap around its edges."""
     probe, object = model.probe.values, model.object.values
     light = probe.abs().square().sum(0).double()
-    shifts = []
+    centre = list[Tensor]()
     for axis, side in enumerate(light.shape):
         along = torch.arange(side, device=light.device, dtype=light.dtype) - side // 2
-        shifts.append(-round(float((light.sum(1 - axis) * along).sum() / light.sum())))
+        centre.append((light.sum(1 - axis) * along).sum() / light.sum())
+    if light.device.type != "cpu":  # the shifts stay on the device: to know them, the host would wait
+        for parameter in (model.probe.parts, *model.object.parameters()):
+            axis = parameter.ndim - (3 if parameter is model.probe.parts or not model.object.polar else 2)
+            parameter.copy_(rolled(rolled(parameter, -centre[0].round(), axis), -centre[1].round(), axis + 1))
+        return
+    shifts = [-round(float(one)) for one in centre]
     if any(shifts):
         model.probe.set(probe.roll(tuple(shifts), (-2, -1)))
         model.object.set(object.roll(tuple(shifts), (-2, -1)))
@@ -359,10 +381,16 @@ def _(constraint: settings.RecenterDepth, model: Model) -> None:
     object = model.object.values
     contrast = (object - 1).abs().square().sum((0, 2, 3)).double()
     index = torch.arange(len(contrast), device=contrast.device, dtype=contrast.dtype)
+    distance = (len(contrast) - 1) / 2 - (contrast * index).sum() / contrast.sum()
+    if object.device.type != "cpu":  # the shift stays on the device: to know it, the host would wait
+        distance = distance.nan_to_num().round()  # without contrast it is not a number
+        source = index - distance
+        inside = ((source >= 0) & (source < len(contrast)))[:, None, None]
+        model.object.set(torch.where(inside, rolled(object, distance, 1), 1))
+        return
     if not contrast.any():
         return
-    shift = round(float((len(contrast) - 1) / 2 - (contrast * index).sum() / contrast.sum()))
-    if shift:
+    if shift := round(float(distance)):
         moved = object.roll(shift, 1)
         empty = slice(None, shift) if shift > 0 else slice(shift, None)
         moved[:, empty] = 1
@@ -419,7 +447,7 @@ def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
 def _(constraint: settings.SmoothTilts, model: Model) -> None:
     tilt = model.parts.get("tilt")
     if isinstance(tilt, Tilt) and tilt.each:
-        positions = model.all_positions().to(tilt.angles)
+        positions = model.positions_of(model.all_patterns()).to(tilt.angles)
         smooth = torch.empty_like(tilt.angles)
         for start in range(0, len(positions), 1024):  # all pairs at once would exceed the memory for long scans
             part = slice(start, start + 1024)
@@ -430,7 +458,21 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
 
 def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:
     """Return True in pixels of the object (y, x) inside some probe window reduced by `rims` (y, x) [pixels]."""
-    corners = model.all_positions().round().long() + torch.tensor(rims)
-    inner = (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1])
-    lit = model.probe.parts.new_zeros(model.object.values.shape[-2:])
-    return add_windows(lit, corners, lit.new_ones((len(corners), *inner))) > 0
+    shape = model.object.values.shape[-2:]
+    origins = model.window_origins_and_shifts(model.all_patterns())[0]
+    origins = torch.stack([one + rim for one, rim in zip(origins.unbind(1), rims, strict=True)], 1)
+    return covered((shape[0], shape[1]), origins, (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1]))
+
+
+def covered(shape: tuple[int, int], window_origins: Tensor, window: tuple[int, int]) -> Tensor:
+    """Return True in pixels of an array (y, x) of this shape that lie in some window at `window_origins` (window, yx).
+
+    Each window is ±1 at its four corners. The sums along both axes count the windows at each pixel, in integers, so
+    that the order is without effect; the windows themselves would take 12 bytes a pixel on a GPU.
+    """
+    width = shape[1] + 1
+    count = torch.zeros((shape[0] + 1) * width, dtype=torch.int32, device=window_origins.device)
+    starts = window_origins[:, 0] * width + window_origins[:, 1]
+    for offset, sign in ((0, 1), (window[1], -1), (window[0] * width, -1), (window[0] * width + window[1], 1)):
+        count.index_add_(0, starts + offset, torch.full_like(starts, sign, dtype=torch.int32))
+    return count.view(-1, width).cumsum(0, dtype=torch.int32).cumsum(1, dtype=torch.int32)[:-1, :-1] > 0

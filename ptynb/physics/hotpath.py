@@ -36,13 +36,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics import torch_steps
+from ptynb.physics import gpu_gradient, torch_steps
 from ptynb.physics.patches import check_inside, windows_of
 
 
@@ -71,7 +70,7 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     ψ₁ = P O₁ and ψ_k = O_k F⁻¹[H F[ψ_k-1]]: each slice multiplies the wave, with free space between two slices and none
     behind the last one. Cowley and Moodie, Acta Cryst. 10, 609 (1957).
 
-    object: (state, slice, y, x). window_origins: (pattern, yx) int64, on the CPU.
+    object: (state, slice, y, x). window_origins: (pattern, yx) int64.
     probes: (pattern or 1, mode, y, x).
     kernel: (y, x) or (pattern, y, x), from `angular_spectrum_kernel`; needed for more than one slice.
 
@@ -108,27 +107,32 @@ def patterns(illumination: Illumination) -> Tensor:
 def misfit(illumination: Illumination, detection: Detection) -> Tensor:
     """Return `losses.AmplitudeLoss` of w_j M_j + B, with M from `patterns`, a sum (scalar).
 
-    Loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to object,
-    probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the object, or
-    `compiled_for` is False.
+    On a CPU, loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to
+    object, probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the
+    object, or `fused_for` is False.
     """
     _check(illumination, detection)
-    value: Tensor = compiled_descent().Misfit.apply(*varied(illumination, detection), illumination, detection)
+    on_cpu = illumination.probes.device.type == "cpu"
+    function = _fused_gradient().Misfit if on_cpu else gpu_gradient.GPUMisfit
+    value: Tensor = function.apply(*varied(illumination, detection), illumination, detection)
     return value
 
 
 def descent(
-    illumination: Illumination, detection: Detection, factor: float
-) -> tuple[float, *tuple[Tensor | None, ...]]:
+    illumination: Illumination, detection: Detection, factor: float, probe_factor: float | None = None
+) -> tuple[float | Tensor, *tuple[Tensor | None, ...]]:
     """Return the value of `misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
 
-    Gradients are computed for tensors that require them, else None; the caller has to accumulate them.
+    Gradients are computed for tensors that require them, else None; the caller has to accumulate them. probe_factor:
+    that of the gradient of the probes, on a GPU; None: `factor`.
     """
     _check(illumination, detection)
     required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
-    computed = compiled_descent().Descent(illumination, detection, required)
-    value: float = computed.value()
-    return value, *computed.gradients(factor)
+    on_cpu = illumination.probes.device.type == "cpu"
+    descent_of = _fused_gradient().Descent if on_cpu else gpu_gradient.GPUDescent
+    computed = descent_of(illumination, detection, required)
+    factors = (factor,) if probe_factor in (None, factor) else (factor, probe_factor)
+    return computed.value(), *computed.gradients(*factors)
 
 
 def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
@@ -137,20 +141,23 @@ def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | N
 
 
 def _check(illumination: Illumination, detection: Detection) -> None:
-    """Raise ValueError if shapes do not match, or there is no compiled step."""
+    """Raise ValueError if shapes do not match, or there is no such step."""
     object, corners, probes, shifts, kernel, propagator = illumination
     stored, rows, mask, _, weights, background, _ = detection
     window = _window(object, corners, probes, kernel, shifts, propagator)
-    indices = np.arange(len(stored)) if rows is None else rows.numpy()
+    count = len(stored) if rows is None else len(rows)
+    # On a GPU the values of indices are not looked at: this would wait for it.
+    known = rows if rows is not None and rows.device.type == "cpu" and count > 0 else None
     if (
         stored.shape[1:] != window
-        or len(indices) != len(corners)
-        or (len(indices) and not 0 <= indices.min() <= indices.max() < len(stored))
+        or count != len(corners)
+        or (known is not None and not 0 <= int(known.min()) <= int(known.max()) < len(stored))
         or (mask is not None and mask.shape != window)
     ):
         raise InvalidValueError(
             f"stored has shape {tuple(stored.shape)}, mask {None if mask is None else tuple(mask.shape)}, and rows is "
-            f"{indices.tolist()}; expected those of {len(corners)} windows of {window[0]} x {window[1]} pixels.",
+            f"{None if rows is None else rows.tolist()}; expected those of {len(corners)} windows of {window[0]} x "
+            f"{window[1]} pixels.",
             code="array.shape-mismatch",
         )
     for name, tensor, shape in (("weights", weights, corners.shape[:1]), ("background", background, stored.shape[1:])):
@@ -158,10 +165,10 @@ def _check(illumination: Illumination, detection: Detection) -> None:
             raise InvalidValueError(
                 f"{name} is {_text(tensor)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
             )
-    if not compiled_for(probes.device, window, kernel):
+    if not fused_for(probes.device, window, kernel):
         raise InvalidValueError(
-            f"The misfit has no compiled step for a window of {window[0]} x {window[1]} pixels on {probes.device}; "
-            "expected a CPU, prime factors of at most 13, and a kernel without gradient.",
+            f"The misfit has no single step for a window of {window[0]} x {window[1]} pixels on {probes.device}; "
+            "expected prime factors of at most 13 on a CPU, and a kernel without gradient.",
             code="kernel.unsupported",
         )
 
@@ -231,6 +238,11 @@ def _text(tensor: Tensor | None) -> str:
     return "missing" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
+def fused_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
+    """Whether `misfit` exists: on a GPU for all windows, on a CPU where steps are compiled; not for a moving kernel."""
+    return not (kernel is not None and kernel.requires_grad) and (device.type != "cpu" or compiled_for(device, window))
+
+
 def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
     """Whether compiled steps exist: on a CPU, for supported window sizes, and for a kernel without gradient."""
     return device.type == "cpu" and not (kernel is not None and kernel.requires_grad) and _transformable(*window)
@@ -255,6 +267,5 @@ def compiled_steps() -> ModuleType:
 
 
 @functools.cache
-def compiled_descent() -> ModuleType:
-    """Return the module that runs all compiled steps as one."""
+def _fused_gradient() -> ModuleType:
     return importlib.import_module("ptynb.kernels.fused_gradient")

@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
+from ptynb.physics.gpu_operations import select_places
 from ptynb.physics.hotpath import (
     compiled_for,
     descent,
     exit_waves,
     far_field_intensity,
+    fused_for,
     intensity_of,
     misfit,
     moved_probes,
@@ -171,7 +173,7 @@ class Model(nn.Module):
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
         self._limits = torch.zeros(2, dtype=positions.dtype, device=device), sides.to(self.initial_positions)
         whole = torch.round(positions)
-        self._window_origins = whole.to(torch.int64)
+        self._window_origins = whole.to(device, torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
         self.parts = {
             component.name: component for component in self.modules() if isinstance(component, ModelComponent)
@@ -191,7 +193,7 @@ class Model(nn.Module):
     def descend(self, batch: Batch, factor: float) -> Tensor:
         """Return the loss of these patterns, summed (scalar), and add `factor` times its gradient to `.grad`.
 
-        Equivalent to calling the model and `backward`. If one compiled step computes everything, object and probe
+        Equivalent to calling the model and `backward`. If one fused step computes everything, object and probe
         receive their gradients without autograd, whose recording takes a fifth of an update of a small batch.
         """
         if not (len(batch) and self._in_one_step):
@@ -200,7 +202,9 @@ class Model(nn.Module):
                 torch.autograd.backward(value, torch.full_like(value, factor))
             return value.detach()
         illumination, detection = self.illumination(batch), self.detection(batch)
-        sum_of_losses, *gradients = descent(illumination, detection, factor)
+        of_parameter = self._device.type != "cpu" and self._probe_alone
+        of_probes = factor * self.probe.unit if of_parameter else factor
+        sum_of_losses, *gradients = descent(illumination, detection, factor, of_probes)
         pairs = [
             (tensor, gradient)
             for tensor, gradient in zip(varied(illumination, detection), gradients, strict=True)
@@ -209,15 +213,17 @@ class Model(nn.Module):
         recorded = [pair for pair in pairs if not self._add_gradient(*pair, illumination)]
         if recorded:
             torch.autograd.backward([tensor for tensor, _ in recorded], [gradient for _, gradient in recorded])
-        return self.probe.parts.new_tensor(sum_of_losses)
+        return sum_of_losses if isinstance(sum_of_losses, Tensor) else self.probe.parts.new_tensor(sum_of_losses)
 
     @torch.no_grad()
     def _add_gradient(self, tensor: Tensor, gradient: Tensor, illumination: Illumination) -> bool:
         """Add a gradient to that of the object or probe parameter; return False if other operations are in between."""
         if tensor is illumination.object and not self.object.polar:
             parameter = self.object.parts
-        elif tensor is illumination.probes and self.probe.count == 1 and not self._active("illuminate"):
-            parameter, gradient = self.probe.parts, gradient[0].mul_(self.probe.scale)
+        elif tensor is illumination.probes and self._probe_alone:
+            parameter, gradient = self.probe.parts, gradient[0]
+            if self._device.type == "cpu":
+                gradient = gradient.mul_(self.probe.scale)
         else:
             return False
         own = torch.view_as_real(gradient)
@@ -225,21 +231,31 @@ class Model(nn.Module):
         return True
 
     @property
+    def _probe_alone(self) -> bool:
+        """Whether the probe illuminates all patterns as it is, so that a gradient is that of its parameter."""
+        return self.probe.count == 1 and not self._active("illuminate")
+
+    @property
     def compiled(self) -> bool:
         """Whether most of an update runs in compiled code, in the threads of `kernels`."""
+        return self._unextended and compiled_for(self._device, self.window)
+
+    @property
+    def _unextended(self) -> bool:
+        """Whether the propagation is none of those that only torch's operations compute."""
         still = self.slab is None or not self.slab.moving
-        tilted = isinstance(self.propagation, TiltedFarField)
-        return not tilted and still and compiled_for(self._device, self.window)
+        return still and not isinstance(self.propagation, TiltedFarField)
 
     @property
     def _in_one_step(self) -> bool:
-        """Whether one compiled step computes the loss: only weights and a background follow the exit waves."""
+        """Whether one fused step computes the loss: only weights and a background follow the exit waves."""
         return (
             isinstance(self.loss, AmplitudeLoss)
             and self.object.states == 1
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))
-            and self.compiled
+            and self._unextended
+            and fused_for(self._device, self.window)
         )
 
     def detection(self, batch: Batch) -> Detection:
@@ -317,12 +333,13 @@ class Model(nn.Module):
         return Illumination(self.object.values, origins, probes, shifts, kernel, propagator)
 
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return window origins (pattern, yx), int64, on the CPU, and subpixel shifts (pattern, yx), differentiable."""
+        """Return window origins (pattern, yx), int64, and subpixel shifts (pattern, yx), differentiable."""
         if not self.movers:
-            return self._window_origins[batch.patterns.cpu()], self._subpixel_shifts[batch.patterns]
+            select = select_places if self._device.type != "cpu" else _selected
+            return select(batch.patterns, self._window_origins, self._subpixel_shifts)
         positions = self.positions_of(batch)
         whole = positions.detach().round().clamp(*self._limits)
-        return whole.to("cpu", torch.int64), (positions - whole).to(self.probe.parts.dtype)
+        return whole.to(torch.int64), (positions - whole).to(self.probe.parts.dtype)
 
     @property
     def movers(self) -> list[ModelComponent]:
@@ -338,15 +355,13 @@ class Model(nn.Module):
 
     def all_positions(self) -> Tensor:
         """Return the current positions of all patterns (pattern, yx), float64, on the CPU."""
-        patterns = torch.arange(len(self.initial_positions), device=self.initial_positions.device)
         with torch.no_grad():
-            return (
-                self.positions_of(
-                    Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
-                )
-                .double()
-                .cpu()
-            )
+            return self.positions_of(self.all_patterns()).double().cpu()
+
+    def all_patterns(self) -> Batch:
+        """Return all patterns of the scan, as a batch without counts, by which to ask for their positions."""
+        patterns = torch.arange(len(self.initial_positions), device=self._device)
+        return Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
 
     def start_arrays(self) -> dict[str, Tensor]:
         """Return the initial positions as "positions/start" (pattern, yx), on the CPU, if positions are optimised."""
@@ -364,3 +379,7 @@ class Model(nn.Module):
         """Return patterns (0, y, x) with zero gradients for every parameter, which the other engines wait for."""
         zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
         return batch.counts + zero.to(batch.counts)
+
+
+def _selected(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+    return origins[patterns], shifts[patterns]

@@ -1,7 +1,8 @@
 """Extraction of probe-sized windows from the object, P_j, and its adjoint P_j^T, which adds windows to the object.
 
-Extraction copies runs of pixels, rows of a view of the field. On the CPU a loop over slices adds 5 times faster than
-indexing, and in a fixed order; on a GPU one indexed kernel replaces a launch per pattern.
+On a CPU, extraction copies runs of pixels, rows of a view of the field, and a loop over slices adds 5 times faster than
+indexing. On a GPU each is one operation. Windows are always added in the same order, or as integers: sums of the same
+numbers are equal to the bit, which atomic additions of floating-point numbers are not.
 """
 
 from __future__ import annotations
@@ -12,41 +13,84 @@ import torch
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
+from ptynb.physics.triton_dispatch import run_by_triton
 
 
 def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
-    """Return windows (pattern, …, y, x) of `field` (…, y, x) at `window_origins` (pattern, yx), which are on the CPU.
+    """Return windows (pattern, …, y, x) of `field` (…, y, x) at `window_origins` (pattern, yx).
 
     Raises ValueError if a window exceeds the field.
     """
     height, width = window
     check_inside(field, window_origins, window)
+    if field.device.type != "cpu":
+        return copy_windows(field, window_origins, height, width)
+    return _copied(field, window_origins, height, width)
+
+
+@torch.library.custom_op("ptynb::copy_windows", mutates_args=())
+def copy_windows(field: Tensor, window_origins: Tensor, height: int, width: int) -> Tensor:
+    """`read_windows` on a GPU."""
+    return _copied(field, window_origins, height, width)
+
+
+def _copied(field: Tensor, window_origins: Tensor, height: int, width: int) -> Tensor:
     rows = field.reshape(-1).unfold(0, width, 1)  # every run of `width` pixels, a view
     layers = torch.arange(field[..., 0, 0].numel(), device=field.device) * field.shape[-2] * field.shape[-1]
     starts = layers[:, None] + torch.arange(height, device=field.device) * field.shape[-1]
-    window_origins = window_origins.to(field.device)
     starts = (window_origins[:, 0] * field.shape[-1] + window_origins[:, 1])[:, None, None] + starts
     return rows.index_select(0, starts.reshape(-1)).view(len(window_origins), *field.shape[:-2], height, width)
 
 
 def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tensor:
     """Add `windows` (pattern, …, y, x) to `field` (…, y, x) in place at `window_origins`: adjoint of `read_windows`."""
-    height, width = windows.shape[-2:]
     if field.device.type == "cpu":
-        for source, (y, x) in zip(windows, window_origins.tolist(), strict=True):
-            field[..., y : y + height, x : x + width].add_(source)
-        return field
-    indices = _flat_indices(field, window_origins, (height, width)).reshape(-1)
-    layers = _real_view(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
-    sources = _real_view(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1])
-    layers.index_add_(1, indices, sources)
+        _add_in_order(field, window_origins, windows)
+    else:
+        add_windows_(field, window_origins, windows)
     return field
 
 
+@torch.library.custom_op("ptynb::add_windows_", mutates_args=("field",))
+def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
+    """`add_windows` on a GPU."""
+    add = _add_in_order if field.device.type == "cpu" else _add_as_integers
+    add(field, window_origins, windows)
+
+
+run_by_triton(copy_windows, add_windows_)
+
+
+def _add_in_order(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
+    height, width = windows.shape[-2:]
+    for source, (y, x) in zip(windows, window_origins.tolist(), strict=True):
+        field[..., y : y + height, x : x + width].add_(source)
+
+
+def _add_as_integers(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
+    """Add windows as integers, in units of 2^-61 of the largest possible sum: their order has no effect."""
+    if not len(windows):
+        return
+    indices = _flat_indices(field, window_origins, (windows.shape[-2], windows.shape[-1])).reshape(-1)
+    layers = _real_view(field).view(-1, field.shape[-2] * field.shape[-1], 1 + field.is_complex())
+    sources = _real_view(windows.movedim(0, -3).contiguous()).view(len(layers), -1, layers.shape[-1]).double()
+    largest = len(windows) * sources.abs().amax().clamp(min=torch.finfo(torch.float64).tiny)
+    unit = torch.ldexp(torch.ones_like(largest), (largest.log2().floor() - 60).int())
+    sums = torch.zeros(layers.shape, dtype=torch.int64, device=field.device)
+    sums.index_add_(1, indices, (sources / unit).round().to(torch.int64))
+    layers += (sums.double() * unit).to(layers.dtype)
+
+
 def check_inside(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> None:
-    """Raise ValueError if a window with one of these `window_origins` (pattern, yx) exceeds the field (…, y, x)."""
+    """Raise ValueError if a window with one of these `window_origins` (pattern, yx) exceeds the field (…, y, x).
+
+    On a GPU nothing is checked, since this would wait for it: positions of a scan are checked there, and those that
+    move are clamped.
+    """
+    if window_origins.device.type != "cpu":
+        return
     last = field.shape[-2] - window[0], field.shape[-1] - window[1]
-    positions = window_origins.cpu().numpy()
+    positions = window_origins.numpy()
     if len(positions) and (
         positions.min() < 0 or int(positions[:, 0].max()) > last[0] or int(positions[:, 1].max()) > last[1]
     ):
@@ -82,7 +126,6 @@ class _Windows(torch.autograd.Function):
 
 def _flat_indices(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
     height, width = window
-    window_origins = window_origins.to(field.device)
     rows = torch.arange(height, device=field.device)
     columns = torch.arange(width, device=field.device)
     starts = window_origins[:, 0] * field.shape[-1] + window_origins[:, 1]

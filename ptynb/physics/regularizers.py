@@ -23,7 +23,8 @@ def mean_pattern(model: Tensor, counts: Tensor, mask: Tensor | None, batch: Batc
     term.
     """
     sums = batch.total(torch.stack([model.detach().sum(0), counts.sum(0)]))
-    mean_model, mean_counts = (sums / batch.global_batch_size).clamp(min=1e-12 * float(sums.mean()) + 1e-30)
+    least = (1e-12 * sums.mean().double() + 1e-30).to(sums.dtype)
+    mean_model, mean_counts = (sums / batch.global_batch_size).clamp(min=least)
     difference = mean_model.sqrt() - mean_counts.sqrt()
     if mask is not None:
         difference = difference * mask

@@ -154,7 +154,7 @@ def advise(
     engines : int or Cluster, optional
         Largest number of engines, which are started and stopped, or an idle cluster. None: one per GPU; on the CPU two
         per NUMA node.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of the engines.
 
     Returns
@@ -177,7 +177,7 @@ def advise(
         (engines.plan, engines.held_bytes()) if isinstance(engines, Cluster) else (plan_for(engines, device), 0)
     )
     counts = [count for count in counts_to(len(plan.engines)) if can_share(scan, settings, count)]
-    room = room_for(plan.on_gpu, held)
+    room = room_for(plan.on_gpu, held, plan.engines_per_gpu)
     fitting = [count for count in counts if lacks(scan, Workload(settings, count), room) is None]
     check_room(scan, Workload(settings, (fitting or counts)[0]), room)
     with running(engines, device) as cluster:

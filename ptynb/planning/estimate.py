@@ -95,7 +95,7 @@ def estimate(
         Settings of the reconstruction. None: the defaults.
     engines : int or Cluster, default 1
         Number of engines, or an idle cluster.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of the engines.
     measure_time : bool, default True
         Whether to measure some updates with a small part of the scan, for some seconds, on temporary engines or those
@@ -119,7 +119,7 @@ def estimate(
     count = len(plan.engines)
     check_shares(scan, settings, count)
     held = engines.held_bytes() if isinstance(engines, Cluster) else 0
-    workload, room = Workload(settings, count), room_for(plan.on_gpu, held)
+    workload, room = Workload(settings, count), room_for(plan.on_gpu, held, plan.engines_per_gpu)
     place = place_of_patterns(scan, workload, room)
     problem = refusal(scan, workload, room)
     seconds = None

@@ -8,13 +8,18 @@
   + a checkpoint that is being written
   + the process itself
 
-Items whose peaks differ in time are added too: object and batch are rarely both large. Measured peaks of
-resident memory on a CPU were 0.8 to 1.1 of the sum for arrays larger than `MAPPED`, 0.8 to 1.6 for smaller ones, once
-2.1 with slices, and 0.4 for L-BFGS with a short history.
+On a CPU items whose peaks differ in time are added too: object and batch are rarely both large. Measured peaks of
+resident memory were 0.8 to 1.1 of the sum for arrays larger than `MAPPED`, 0.8 to 1.6 for smaller ones, once 2.1 with
+slices, and 0.4 for L-BFGS with a short history.
+
+On a GPU, whose memory torch uses again at once, copies of object and probe in a step count as far as they exceed the
+waves of a batch. Peaks of torch operations, counted on a CPU, are 0.8 to 1 of the sum (`tests/planning/
+test_update_peaks.py`); what CUDA, cuFFT, cuBLAS and NCCL take besides is not measured.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -48,6 +53,10 @@ peaks equal the sizes, and runs take up to 8 times as long.
 """
 RECORDED = 2
 """Arrays per step outside of the hot path for automatic differentiation: result and gradient."""
+PADDED = 4
+"""Pixels of waves that are propagated to a tilted detector, relative to those of the window."""
+TILTED = 14
+"""Arrays of the window's size for such a propagation: padded waves, their spectrum and both gradients."""
 PROCESS = 200e6
 """Private memory of a process with torch loaded [bytes]."""
 COPIES_OF_A_STATE = 2.2
@@ -56,7 +65,10 @@ COMPARED = 3
 """Arrays by which changes of an epoch are computed: those at its start and its end, and the difference."""
 CONTEXT = 600e6
 """Memory of CUDA and its libraries on a GPU [bytes]."""
-
+WORK_SPACE = 2**25
+"""Work space that torch allocates for cuBLAS on a GPU of the generation of the H100; 8 MiB on earlier ones [bytes]."""
+MESSAGES = 4e8
+"""Buffers of NCCL's channels on a GPU, as reported for several GPUs of one host; not measured [bytes]."""
 USABLE = 0.95
 """Part of the memory of a GPU for one process."""
 MOST_ENGINES = 64
@@ -87,72 +99,144 @@ class Workload:
     keep: bool = True
 
 
-def copies_of_parameters(settings: Settings, engines: int) -> float:
-    """Return the largest number of arrays of the size of object and probe in use at the same time."""
+@dataclass(frozen=True)
+class Copies:
+    """Arrays of the size of object and probe.
+
+    lasting: as long as the run. updating: in addition, while the waves of a batch exist. stepping: in addition to the
+    lasting ones while parameters change, when there are no waves any more.
+    """
+
+    lasting: float
+    updating: float
+    stepping: float
+
+    @property
+    def most(self) -> float:
+        """The number that is allocated beside the waves on a CPU, which keeps their memory for the next batch."""
+        return self.lasting + max(self.updating, self.stepping)
+
+
+def copies_of_parameters(settings: Settings, engines: int, on_gpu: bool) -> Copies:
+    """Return the number of arrays of the size of object and probe, without those of the epoch before."""
+    moving = moments(settings)
     if settings.optimiser in BY_EXIT_WAVES:
-        # Parameters, sums (numerator, denominator) and their received message, the step, and its mean length; of LSQML
-        # the illumination by all patterns, which is real.
-        return 8 + moments(settings) + 0.5 * (settings.optimiser == "lsqml")
-    # Copies for a result and for a picture; only one optimiser has more temporary arrays in a step.
-    passing = 5 if settings.optimiser == "radam" else 2
-    kept = moments(settings)
+        # Sums (numerator and denominator), the step, and its mean length; then what they are multiplied to, and the new
+        # values. A message has all sums again. The illumination by all patterns, of LSQML, is real.
+        message = 2 * (engines > 1 or not on_gpu)
+        return Copies(1 + moving + 0.5 * (settings.optimiser == "lsqml"), 3 + message, 5 + message)
     if settings.optimiser == "lbfgs":
         # A step and a change of the gradient each, the direction, and the last gradient, evaluation and parameters.
-        kept = 2 * HISTORY + 4
+        moving = 2 * HISTORY + 4
     # For the polar form: the complex values, their gradient, and a temporary one.
     polar = 3 if settings.object.parametrization == "amplitude_phase" else 0
-    return 2 + kept + passing + polar + (1 if engines > 1 else 0)
+    # Temporary arrays of a step; on a CPU also copies for a result and for a picture.
+    stepping = 5 if settings.optimiser == "radam" and not on_gpu else 2
+    return Copies(2 + moving + (engines > 1), polar, polar + stepping)
 
 
-def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
-    """Return the numbers of arrays per pattern that `physics.hotpath` and the loss store until its gradient is known.
+@dataclass(frozen=True)
+class UpdateArrays:
+    """Numbers of arrays of each pattern at the same time.
 
-    They are (waves, windows, patterns). waves: (state, mode, y, x), complex. windows: (state, y, x), complex.
-    patterns: (y, x), real.
+    waves: (state, mode, y, x), complex. probes: (mode, y, x), complex. windows: (state, y, x), complex. patterns:
+    (y, x), real.
+    """
+
+    waves: float
+    probes: float
+    windows: float
+    patterns: float
+
+    def in_windows(self, settings: Settings) -> float:
+        """Return the sum in complex windows (y, x)."""
+        modes, states = settings.probe.modes, settings.object.modes
+        return self.waves * states * modes + self.probes * modes + self.windows * states + self.patterns / 2
+
+
+def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> UpdateArrays:
+    """Return the arrays that `physics.hotpath` and the loss store until the gradient of a pattern is known.
+
+    Of torch operations these are the counts of `tests/planning/test_update_peaks.py`.
     """
     still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
-    if settings.optimiser == "lsqml":
-        waves, windows, patterns = _arrays_of_corrections(scan, settings, on_gpu)
-    elif on_gpu or not (still and compiled_for(torch.device("cpu"), model_window(scan, settings))):
-        # Moved probes, waves behind each slice, waves at the detector.
-        waves = 2.0 + settings.slices.count
-        # Windows of the object, and the phase ramps that shift the probe.
-        windows = settings.slices.count + 1.0
-        # Counts, intensity, its derivative, and a temporary one.
-        patterns = 4.0
-        if any(settings.part(name).learning_rate > 0 for name in ("positions", "affine", "probe_offset")):
-            waves += 1  # the product from which the derivatives by shifts are summed
-    else:
-        # Moved probes and waves behind each slice, the last of which become those at the detector; or one sum per
-        # thread, if that is less (`compiled.steps`).
-        waves, windows = 1.0 + settings.slices.count, 0.0
-        # Counts, and the intensity, which is replaced by its derivative.
-        patterns = 2.0
+    compiled = not on_gpu and compiled_for(torch.device("cpu"), model_window(scan, settings))
+    detector, weighted = settings.detector, settings.pattern_intensities.learning_rate > 0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
-    waves += RECORDED * (
-        (settings.opr.modes > 0) + (settings.descan.start != "none") + (not plane) + (len(scan.probe_scans) > 1)
+    # Intermediate results of automatic differentiation.
+    waves = RECORDED * (settings.descan.start != "none") + TILTED * (not plane)
+    probes = RECORDED * ((settings.opr.modes > 0) + (len(scan.probe_scans) > 1))
+    blurred, saturated = detector.psf_sigma > 0, detector.saturation is not None
+    if compiled and (still or settings.optimiser == "lsqml"):
+        behind = (settings.background.learning_rate > 0, weighted, blurred, detector.oversampling > 1, saturated)
+        # LSQML: waves incident on each slice, and corrections behind it. Others: moved probes and waves behind each
+        # slice, of which the last become those at the detector; or one sum per thread, if less (`compiled.steps`).
+        own = 2.0 * settings.slices.count if settings.optimiser == "lsqml" else 1.0 + settings.slices.count
+        # Counts, and the intensity, which is replaced by its derivative.
+        return _in_steps(
+            UpdateArrays(own + waves + probes, 0.0, 0.0, 2.0 + RECORDED * sum(behind)), settings, not plane
+        )
+    # On the detector some are gone when the gradient is back at the object; they have its own pixels.
+    patterns = (weighted + 2 * blurred + saturated) / detector.oversampling**2
+    stages = (
+        [_arrays_of_corrections(settings, on_gpu)]
+        if settings.optimiser == "lsqml"
+        else _arrays_of_steps(settings, waves)
     )
-    if settings.fly_scan.steps > 1:  # the modes of each step, and the waves of all of them
-        waves = settings.fly_scan.steps * (waves + RECORDED * (1 + (not plane)))
-    detector = settings.detector
-    patterns += RECORDED * (
-        (settings.pattern_intensities.learning_rate > 0)
-        + (settings.background.learning_rate > 0)
-        + (detector.psf_sigma > 0)
-        + (detector.oversampling > 1)
-        + (detector.saturation is not None)
-    )
-    return waves, windows, patterns
+    found = [
+        _in_steps(
+            dataclasses.replace(one, probes=one.probes + probes, patterns=one.patterns + patterns), settings, not plane
+        )
+        for one in stages
+    ]
+    return max(found, key=lambda one: one.in_windows(settings))
 
 
-def _arrays_of_corrections(scan: Scan, settings: Settings, on_gpu: bool) -> tuple[float, float, float]:
-    """Return `arrays_of_an_update` of `physics.exit_wave_corrections`."""
-    # Waves incident on each slice, and corrections behind it.
-    waves = 2.0 * settings.slices.count
-    if not on_gpu and compiled_for(torch.device("cpu"), model_window(scan, settings)):
-        return waves, 0.0, 2.0
-    # Waves at the detector, their products with others, and those that the steps add; windows of object and step.
-    return waves + 5, 2.0 * settings.slices.count + 1, 4.0
+def _arrays_of_steps(settings: Settings, recorded: float) -> Iterator[UpdateArrays]:
+    """Yield the arrays of `physics.torch_steps` where gradients are at the detector, and where they are at the object.
+
+    recorded: waves between object and detector.
+    """
+    slices, states = settings.slices.count, settings.object.modes
+    behind = slices - 1.0  # waves behind each slice but the last
+    # Waves at the detector and their gradient; moved probes; windows, and the ramps that shift the probes; counts,
+    # intensity, its derivative, and a temporary array.
+    ramps = 2.0
+    yield UpdateArrays(behind + 2.0 + recorded, 1.0, slices, ramps + 4.0 + 2.0 * (recorded > 0))
+    if slices == states == 1 and settings.optimiser not in ("dm", "raar"):
+        return
+    if settings.optimiser in ("dm", "raar"):
+        # Differences of exit waves from the kept ones and from those with the measured amplitudes.
+        yield UpdateArrays(4.0 + (settings.optimiser == "raar"), 1.0, 1.0, ramps + 2.0)
+        return
+    # Their gradients before and behind the object and one product; a product for the window.
+    waves, patterns = behind + 3.0, ramps + 2.0
+    if slices > 1 and (settings.slices.learning_rate > 0 or settings.tilt.learning_rate > 0):
+        waves += 3.0  # from which the gradient of the propagator follows
+    if slices > 1 and settings.tilt.per_position:
+        patterns += 8.0  # a propagator of each pattern, in double precision, and its gradient
+    yield UpdateArrays(waves, 1.0, slices + (slices > 1), patterns)
+
+
+def _in_steps(found: UpdateArrays, settings: Settings, tilted: bool) -> UpdateArrays:
+    """Return the arrays with the steps of a fly scan, each of which has its own modes and ramps."""
+    steps = settings.fly_scan.steps
+    if steps == 1:
+        return found
+    recorded = RECORDED * (1 + tilted)
+    waves, probes = steps * (found.waves + recorded), steps * found.probes
+    ramps = 2.0 * steps * (found.probes > 0)
+    return UpdateArrays(waves, probes, found.windows, found.patterns + ramps)
+
+
+def _arrays_of_corrections(settings: Settings, on_gpu: bool) -> UpdateArrays:
+    """Return `arrays_of_an_update` of `physics.exit_wave_corrections` with torch operations."""
+    slices, moving = settings.slices.count, settings.positions.learning_rate > 0
+    background = 2.0 * (settings.background.learning_rate > 0)
+    # Waves incident on each slice, and corrections behind it; waves at the detector, their products with others, and
+    # those that the steps add; windows of object and step, the ramps, and on a GPU the index of each pixel.
+    rest = 2.0 + 2.0 * on_gpu + 5.0 + moving + background
+    return UpdateArrays(2.0 * slices + 5.0, 0.0, 2.0 * slices, rest)
 
 
 def memory_of(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> tuple[Item, ...]:
@@ -196,7 +280,10 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     states = settings.object.modes
 
     if place == "disk" or (place == "host" and on_gpu):
-        yield Item("patterns on their way", where, (1 + AHEAD) * at_once * window / 2)
+        coming = (1 + AHEAD) * patterns_bytes(scan, settings, at_once)
+        yield Item("patterns on their way", where, coming)
+        if on_gpu:
+            yield Item("buffers of patterns on their way", "host", coming)
     if place != "disk":
         yield Item("patterns", where if place == "device" else "host", patterns_bytes(scan, settings, own))
     if asked.cluster and not scan.frames.in_file:
@@ -208,21 +295,38 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     object = float(complex_bytes * rows * columns * settings.slices.count * states)
     yield Item("pictures of epochs on the way", "host", bytes_of((rows, columns), (height, width)))
     compared = min(object, complex_bytes * MOST_PIXELS) + min(wave, complex_bytes * MOST_PIXELS)
-    yield Item("object and probe of the epoch before", where, _taken(COMPARED, compared, on_gpu))
-    copies = copies_of_parameters(settings, asked.engines)
+    yield Item("object and probe of the epoch before", where, _taken(1 if on_gpu else COMPARED, compared, on_gpu))
+    copies = copies_of_parameters(settings, asked.engines, on_gpu)
+    lasting = copies.lasting if on_gpu else copies.most
     # LSQML: numerator, illumination and mean step length of the patterns of each further probe.
     sums = 2 * (len(scan.probe_scans) - 1) if settings.optimiser == "lsqml" else 0
-    yield Item("object, gradient and optimiser", where, _taken(copies + sums, object, on_gpu))
+    yield Item("object, gradient and optimiser", where, _taken(lasting + sums, object, on_gpu))
     probes = wave * len(scan.probe_scans)
-    yield Item("probe, gradient and optimiser", where, _taken(copies, probes + ways, on_gpu))
-    waves, windows, patterns = arrays_of_an_update(scan, settings, on_gpu)
-    yield Item(
-        "waves of a batch",
-        where,
-        _taken(waves, at_once * states * wave, on_gpu)
-        + _taken(windows, at_once * states * window, on_gpu)
-        + _taken(patterns, at_once * window / 2, on_gpu),
+    yield Item("probe, gradient and optimiser", where, _taken(lasting, probes + ways, on_gpu))
+    arrays = arrays_of_an_update(scan, settings, on_gpu)
+    waves = (
+        _taken(arrays.waves, at_once * states * wave, on_gpu)
+        + _taken(arrays.probes, at_once * wave, on_gpu)
+        + _taken(arrays.windows, at_once * states * window, on_gpu)
+        + _taken(arrays.patterns, at_once * window / 2, on_gpu)
     )
+    if settings.optimiser == "rpie":
+        # The illumination by the whole batch: moved probes twice, windows with their squares, and one array of indices.
+        share = BatchSampler.of(scan, settings, asked.engines).share(asked.engines)
+        of_batch = share * (2 * wave + (1.5 * states * settings.slices.count + 0.5 + on_gpu) * window)
+        waves = max(waves, of_batch * (1 if on_gpu else HEAP))
+    yield Item("waves of a batch", where, waves)
+    if on_gpu:
+        # Here arrays of an update, of a step, and of a comparison of epochs take the same memory one after the other.
+        parameters = object + probes + ways
+        needed = waves + copies.updating * parameters, copies.stepping * parameters, (COMPARED - 1) * compared
+        yield Item("copies of object and probe in a step", where, max(needed) - waves)
+        if asked.engines > 1:
+            yield Item("messages of NCCL", where, MESSAGES)
+        # cuFFT may need as much as the array that it transforms.
+        plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
+        pixels = settings.fly_scan.steps * (1 if plane else PADDED)
+        yield Item("work space of Fourier transforms", where, at_once * states * wave * pixels)
     kept = {"dm": 1, "raar": 2}.get(settings.optimiser, 0)
     yield Item("exit waves of all patterns", where, kept * own * wave)
     if asked.keep:
@@ -230,7 +334,7 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         state = (1 + lasting) * (object + probes + ways) + kept * own * wave
         yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
     if on_gpu:
-        yield Item("CUDA", where, CONTEXT)
+        yield Item("CUDA", where, CONTEXT + WORK_SPACE)
     if asked.cluster:
         yield Item("process", "host", PROCESS)
 
@@ -246,19 +350,29 @@ def _taken(arrays: float, size: float, on_gpu: bool) -> float:
 
 @dataclass(frozen=True)
 class Room:
-    """Available memory [bytes]: of all engines together on the host, and on each GPU (None on a CPU)."""
+    """Available memory [bytes]: of all engines together on the host, and of each engine on its GPU (None on a CPU).
+
+    engines_per_gpu: number of engines that share a GPU, each of which has an equal part of it.
+    """
 
     host: float
     device: float | None = None
+    engines_per_gpu: int = 1
+
+    def shared_by(self, engines_per_gpu: int) -> Room:
+        """Return it for another number of engines that share a GPU."""
+        device = None if self.device is None else self.device * self.engines_per_gpu / engines_per_gpu
+        return Room(self.host, device, engines_per_gpu)
 
 
-def room_for(on_gpu: bool, held: float = 0) -> Room:
+def room_for(on_gpu: bool, held: float = 0, engines_per_gpu: int = 1) -> Room:
     """Return the free memory of the host and that of the smallest GPU. held: by running engines [bytes].
 
     By nvidia-smi: the kernel does not use CUDA. Unknown sizes are infinite.
     """
     sizes = [gpu.memory * 2.0**20 * USABLE for gpu in find_gpus() if gpu.memory] if on_gpu else []
-    return Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
+    room = Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
+    return room.shared_by(engines_per_gpu)
 
 
 def check_room(scan: Scan, asked: Workload, room: Room) -> None:
@@ -295,7 +409,9 @@ def refusal(scan: Scan, asked: Workload, room: Room) -> str | None:
     needed = sum(item.bytes for item in items)
     there, times = (room.device, 1) if where == "device" else (room.host, asked.engines)
     assert there is not None, "only a GPU's memory is the device's"
-    whose = "on its GPU" if where == "device" else "of memory"
+    whose = "of memory"
+    if where == "device":
+        whose = "on its GPU" if room.engines_per_gpu == 1 else f"on a GPU that {room.engines_per_gpu} engines share"
     engines = "the engine needs" if asked.engines == 1 or where == "device" else f"{asked.engines} engines need"
     return (
         f"The memory does not suffice: {engines} about {times * needed / 1e9:.3g} GB {whose}, most of it for "
@@ -312,6 +428,11 @@ def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
             continue
         if lacks(scan, Workload(settings, count, asked.cluster or count > 1), room) is None:
             return words
+    for shared in range(room.engines_per_gpu - 1, 0, -1):
+        count = max(1, asked.engines * shared // room.engines_per_gpu)
+        fewer = Workload(asked.settings, count, asked.cluster, asked.keep)
+        if can_share(scan, asked.settings, count) and lacks(scan, fewer, room.shared_by(shared)) is None:
+            return f"let fewer engines share a GPU: Cluster({count}, engines_per_gpu={shared})"
     return "crop or bin the patterns first (ptynb.preparation)"
 
 

@@ -28,12 +28,14 @@ from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
+from ptynb.planning.memory import arrays_of_an_update
 from ptynb.settings import BY_EXIT_WAVES, GLOBAL_STEPS, WHOLE_PASSES, Settings
 
 UPDATES_LOOKED_AT = 64
 """Number of updates of an epoch from which the touched part of the object is estimated."""
 MOST_PATTERNS = 64
-"""Patterns of the largest measured update; times of larger ones are extrapolated linearly."""
+"""Patterns that are sent to the engines, and of the largest measured update on a CPU, from which larger ones are
+extrapolated linearly. A GPU, which launches limit up to there, takes them several times (`engine.update_timing`)."""
 MOST_BYTES = 2**27
 """Limit of the exit waves of this update [bytes]."""
 TIMEOUT = 300.0
@@ -185,13 +187,21 @@ def _measure(cluster: Cluster, part: Scan, scan: Scan, settings: Settings, count
     plan = cluster.plan.engines[:count]
     cores = sum(engine.threads for engine in cluster.plan.engines)
     threads = plan[0].threads if cluster.plan.on_gpu else max(1, cores // count)
-    most = max(1, min(round(patterns_per_update(scan, settings, count)), len(part)))
-    sizes, shape = [max(1, most // 2), most], object_frame(scan, settings).shape
-    arguments = [(part, shape, settings, sizes, engine.device, threads) for engine in plan]
+    patterns = patterns_per_update(scan, settings, count)
+    needed = _pattern_bytes(scan, settings, cluster.plan.on_gpu)
+    shape = object_frame(scan, settings).shape
+    arguments = [(part, shape, settings, max(1, round(patterns)), needed, engine.device, threads) for engine in plan]
     answers = cluster.call_all([*range(count)], time_updates, [*arguments], timeout=TIMEOUT)
     # The slowest engine determines the time.
-    fewer, more = zip(sizes, map(max, zip(*answers, strict=True)), strict=True)
-    return Measured(Compute.through(fewer, more), _measure_link(cluster, count) if count > 1 else None)
+    slowest = max((Compute.through(*answer) for answer in answers), key=lambda compute: compute.seconds(patterns))
+    return Measured(slowest, _measure_link(cluster, count) if count > 1 else None)
+
+
+def _pattern_bytes(scan: Scan, settings: Settings, on_gpu: bool) -> float:
+    """Return the memory of an update for each of its patterns, with the stored one [bytes]."""
+    height, width = model_window(scan, settings)
+    each = arrays_of_an_update(scan, settings, on_gpu).in_windows(settings) + 1 / 2
+    return each * height * width * (16 if settings.precision == "double" else 8)
 
 
 def _measure_link(cluster: Cluster, count: int) -> Interconnect:

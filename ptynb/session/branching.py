@@ -191,7 +191,8 @@ class BranchManager:
         """Return the memory that is available once the present workers are closed."""
         if self._cluster is not None:
             reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # only by the engines in use
-            return room_for(self._cluster.plan.on_gpu, reused)
+            plan = self._cluster.plan
+            return room_for(plan.on_gpu, reused, plan.engines_per_gpu)
         on_gpu = "CPU" not in self._client.engines.description
         room = room_for(on_gpu)
         now = replace(workload, settings=present)

@@ -11,8 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
-import torch
-
+from ptynb.cluster.accelerators import device_name
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import counted
 from ptynb.cluster.engine_groups import memberships
@@ -87,7 +86,7 @@ class LocalEngine(Engines):
     """A single worker in a thread of this process."""
 
     def __init__(self, spec: RunSpec, device: str, start: Path | None = None, note: ChangeNote | None = None) -> None:
-        identity = torch.cuda.get_device_name(0) if device.startswith("cuda") else "CPU"
+        identity = device_name(device)
         self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
         self._device, self.devices = device, (identity,)
         membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
@@ -113,6 +112,7 @@ class LocalEngine(Engines):
 
     def close(self) -> None:
         self._worker.close()
+        self._worker.release()
 
     def abandon(self) -> None:
         with contextlib.suppress(TimeoutError):

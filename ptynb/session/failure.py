@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 
+from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.error_messages import MOST_LINES, summarize
 from ptynb.data.engine_records import Failure, Status
 from ptynb.exceptions import ClusterError, EngineLostError
@@ -16,6 +18,13 @@ NOTICE_SECONDS = 1.0
 """The same if an engine is known to be lost [s]: the others notice at once, or not before the group's timeout."""
 MESSAGE_LINES = MOST_LINES - 2
 """Largest number of lines of an engine's message; two more lines have the location in the code."""
+
+
+HINTS = re.compile(
+    r"Search for `cuda\w*' in |CUDA kernel errors might be asynchronously reported|For debugging consider passing CUDA_"
+    r"|Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion tracking was not enabled"
+)
+"""Lines for programmers that torch adds to each error of CUDA; they are in the file."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +53,18 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
     logs = engines.logs()
     if causes:
         text = summarize(_first(causes[0]), "\n\n".join(tracebacks), logs)
-        return Cause(text, False, causes[0].code or "engine.failed")
+        if causes[0].ends_engine:
+            return Cause(explained(text), True, "engine.lost")
+        return Cause(explained(text), False, causes[0].code or "engine.failed")
     if gone or isinstance(lost, EngineLostError):
         first = str(next(iter(gone.values()), lost))
-        return Cause(summarize(first, "\n\n".join([*map(str, gone.values()), *tracebacks]), logs), True, "engine.lost")
+        text = summarize(first, "\n\n".join([*map(str, gone.values()), *tracebacks]), logs)
+        return Cause(explained(text), True, "engine.lost")
     if failures:
         silent = sorted({*range(engines.world)} - {*failures})
         if not silent:
             first = _first(next(iter(failures.values())))
-            return Cause(summarize(first, "\n\n".join(tracebacks), logs), True, "engine.lost")
+            return Cause(explained(summarize(first, "\n\n".join(tracebacks), logs)), True, "engine.lost")
         stalled = ", ".join(str(rank) for rank in silent)
         head = f"Rank {stalled} did not keep up with the others, which stopped waiting after the timeout."
         stacks = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
@@ -62,7 +74,8 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
 
 def _first(failure: Failure) -> str:
     """Return the message of a failure, and the location in the code at which it was raised."""
-    message = f"Rank {failure.rank}: {failure.message}".splitlines()[:MESSAGE_LINES]
+    lines = f"Rank {failure.rank}: {failure.message}".splitlines()
+    message = [line for line in lines if not HINTS.match(line)][:MESSAGE_LINES]
     frames = [line for line in failure.traceback.splitlines() if line.startswith(("  File ", "    "))]
     last = max((at for at, line in enumerate(frames) if line.startswith("  File ")), default=0)
     return "\n".join([*message, *frames[last : last + 2]])

@@ -45,7 +45,7 @@ def error_map(
         Number of epochs of each half.
     smoothing : float
         Width of the local average, see `ptynb.analysis.error_map` [object pixels].
-    device : {"auto", "cpu", "cuda"}
+    device : {"auto", "cpu", "cuda", "xpu"}
         Device of this process if there is no cluster.
     extensions : sequence of ModelComponent or CustomConstraint
         User-defined components of the forward model and constraints.

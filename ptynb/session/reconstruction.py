@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar, get_args
 import cloudpickle
 import torch
 
+from ptynb.cluster.accelerators import find_accelerators, names_of_devices, refusal, usable
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import (
     Array,
@@ -43,7 +44,7 @@ from ptynb.exceptions import (
     ReconstructionError,
     SettingsError,
 )
-from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.checkpoint_file import ReconstructionState, precedes
 from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
@@ -61,6 +62,7 @@ from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
+from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
 from ptynb.text import quoted
 
@@ -96,7 +98,7 @@ class Reconstruction:
         `Settings()`.
     cluster : Cluster, optional
         Cluster whose engines reconstruct. None: this process reconstructs.
-    device : {"auto", "cpu", "cuda"}
+    device : {"auto", "cpu", "cuda", "xpu"}
         Device of this process if there is no cluster; "auto": a GPU if there is one.
     timeout : float
         Longest time that engines wait for each other [s], not counting time in which they are suspended.
@@ -217,7 +219,11 @@ class Reconstruction:
         _check_extensions(extensions)
         local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
         reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
-        room = room_for(local != "cpu") if cluster is None else room_for(cluster.plan.on_gpu, reused)
+        room = (
+            room_for(local != "cpu")
+            if cluster is None
+            else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        )
         for number, one in enumerate(plan.settings_from(settings), plan.number):
             seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
             check_together(seen, one)
@@ -426,13 +432,16 @@ class Reconstruction:
         ClusterError or InvalidValueError
             If the reconstruction writes no checkpoints ("checkpoint.disabled").
         """
-        written, failed = self._fetch().checkpoint_counts
+        before = self._fetch()
+        written, failed = before.checkpoint_counts
         self._client.order("checkpoint")
         until = time.monotonic() + timeout
         while True:
             status = self._fetch()
-            if status.checkpoint is not None and status.checkpoint_counts[0] != written:
-                return Path(status.checkpoint)
+            path = None if status.checkpoint is None else Path(status.checkpoint)
+            # An earlier one may still have been on its way to the disk.
+            if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
+                return path
             if status.checkpoint_counts[1] > failed:
                 raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
             if time.monotonic() > until:
@@ -1346,10 +1355,17 @@ def _check_windows(plan: StagePlan, extensions: Sequence[Any]) -> None:
 
 
 def _local_device(device: str) -> str:
-    if device not in ("auto", "cpu", "cuda"):
-        raise SettingsError(f"device is {device!r}; expected 'auto', 'cpu' or 'cuda'.", code="argument.invalid-value")
+    """Return the device of this process as torch names it: for "auto" a GPU of NVIDIA, or one of Intel, or the CPU."""
+    if device not in get_args(Device):
+        raise SettingsError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
     if device == "cuda" and not torch.cuda.is_available():
         raise SettingsError(
             "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="gpu.not-found"
         )
-    return "cuda:0" if device != "cpu" and torch.cuda.is_available() else "cpu"
+    if device in ("auto", "cuda") and torch.cuda.is_available():
+        return "cuda:0"
+    accelerators = () if device == "cpu" else find_accelerators()
+    if device in LOCAL_DEVICES and (refused := refusal(device, accelerators)) is not None:
+        raise SettingsError(refused[0], code=refused[1])
+    accelerator = usable(accelerators)
+    return "cpu" if accelerator is None else accelerator.device

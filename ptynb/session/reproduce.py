@@ -89,7 +89,7 @@ def reproduce(
         Scan of the original run. None: it is loaded with the recorded arguments.
     cluster : Cluster, optional
         Cluster whose engines reconstruct. None: this process reconstructs.
-    device : {"auto", "cpu", "cuda"}
+    device : {"auto", "cpu", "cuda", "xpu"}
         As for `Reconstruction`.
     extensions : sequence of ModelComponent or CustomConstraint
         Components and constraints of the original run.

@@ -198,7 +198,7 @@ def resume(
     settings : Settings or Recipe, optional
         Settings to continue with, or a recipe with the remaining stages, too; its preparation is applied to a scan that
         is loaded here. None: those of the checkpoint, with its stages.
-    device : {"auto", "cpu", "cuda"}
+    device : {"auto", "cpu", "cuda", "xpu"}
         As for `Reconstruction`.
     timeout : float
         As for `Reconstruction` [s].

@@ -72,7 +72,7 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
     custom = [component for component in pickle.loads(extensions) if isinstance(component, ModelComponent)]
     loss = make_loss(settings.loss, mean_count)
     model = make_model(scan, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
-    model.probe.scale.copy_(torch.from_numpy(state.scale))
+    model.probe.set_scale(torch.from_numpy(state.scale))
     model.load_state_dict(tensors)
     optimised: dict[str, Tensor] = model.start_arrays()
     for name, component in model.parts.items():

@@ -16,6 +16,7 @@ from typing import (
     Literal,
     Self,
     TypedDict,
+    get_args,
     get_type_hints,
 )
 
@@ -25,7 +26,15 @@ from pydantic.config import JsonDict
 from ptynb.exceptions import ClusterError, InvalidValueError, SettingsError
 from ptynb.settings.base_models import MOST_SECONDS, TRUST, SettingsModel
 
-Device = Literal["auto", "cpu", "cuda"]
+Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
+"""Devices to compute on: "cuda" are GPUs of NVIDIA, "xpu" is one of Intel, "mps" one of Apple.
+
+"mps" is always refused, with the reason (`ptynb.cluster.accelerators`).
+"""
+LOCAL_DEVICES = ("xpu", "mps")
+"""Devices of this machine only, and of one engine."""
+OFFERED_DEVICES = tuple(name for name in get_args(Device) if name != "mps")
+"""Devices that may be there, for a list to choose from."""
 
 
 def _matching(pattern: str, expected: str) -> AfterValidator:
@@ -58,7 +67,10 @@ SbatchOption = Annotated[
     str, _matching(r"-[^\x00-\x1f\x7f]+", "options of sbatch, each a text that begins with '-', such as '--qos=high'")
 ]
 
-DeviceOption = Annotated[Device, Field(default="auto", description="Device of the engines; auto: GPUs if present")]
+DeviceOption = Annotated[
+    Device,
+    Field(default="auto", description="Device of the engines; auto: GPUs if present (NVIDIA's, then one of Intel)"),
+]
 DetachedTimeout = Annotated[
     Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None,
     Field(
@@ -171,7 +183,19 @@ class ClusterSection(SettingsModel):
         def __getattr__(self, name: str) -> Any: ...
 
 
-class _SlurmRules(ClusterSection):
+class _RemoteRules(ClusterSection):
+    @model_validator(mode="after")
+    def _device_of_a_host(self) -> Self:
+        if self.device in LOCAL_DEVICES:
+            raise InvalidValueError(
+                f"device is {self.device!r}, which only an engine of this machine can have; expected 'auto', 'cpu' or "
+                "'cuda' for engines on other hosts",
+                code="argument.invalid-value",
+            )
+        return self
+
+
+class _SlurmRules(_RemoteRules):
     @property
     def threads(self) -> int | None:
         """Threads of an engine on the CPU."""
@@ -188,7 +212,7 @@ class _SlurmRules(ClusterSection):
         return self
 
 
-class _SshRules(ClusterSection):
+class _SshRules(_RemoteRules):
     @field_validator("hosts", mode="before", check_fields=False)
     @classmethod
     def _named(cls, hosts: Any) -> Any:

@@ -167,7 +167,7 @@ def recommend(
         Number of epochs of the recommended run.
     seconds : float, default 120
         Approximate time for the trials [s]. Large scans are reduced to their middle; what remains untried is noted.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of this process if there is no cluster.
     report : callable, optional
         Function called with each line about the progress.

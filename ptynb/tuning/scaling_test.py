@@ -46,7 +46,7 @@ def scaling_test(
         Numbers of threads per engine, each tried with each number of engines; by default the share of the cores.
     epochs : int, default 6
         Epochs of a trial; the first one is a warm-up and only counts for the loss over time.
-    device : {"auto", "cpu", "cuda"}, default "auto"
+    device : {"auto", "cpu", "cuda", "xpu"}, default "auto"
         Device of the engines; "auto" uses GPUs if there are any.
     report : callable, optional
         Function that is called with each finished trial.
@@ -70,7 +70,7 @@ def scaling_test(
     plans = [plan_for(count, device, own) for count in sorted(set(engines)) for own in each]
     for plan in plans:
         check_shares(scan, settings, len(plan.engines))
-        check_room(scan, Workload(settings, len(plan.engines)), room_for(plan.on_gpu))
+        check_room(scan, Workload(settings, len(plan.engines)), room_for(plan.on_gpu, 0, plan.engines_per_gpu))
     done = []
     for number, plan in itertools.product(range(1, trials + 1), plans):
         done.append(_run(scan, settings, plan, number, epochs, device))

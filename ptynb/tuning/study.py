@@ -30,7 +30,7 @@ from ptynb.exceptions import (
     SettingsError,
 )
 from ptynb.io.checkpoint_dir import new_folder
-from ptynb.planning.memory import Room, Workload, refusal, room_for
+from ptynb.planning.memory import Workload, refusal, room_for
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
@@ -157,9 +157,10 @@ class Study:
 
         The check at the start of each trial cannot see the memory of trials that start at the same time.
         """
-        groups, room = len(self._engine_groups), room_for(cluster.plan.on_gpu, cluster.held_bytes())
+        plan, groups = cluster.plan, len(self._engine_groups)
+        room = room_for(plan.on_gpu, cluster.held_bytes(), plan.engines_per_gpu)
         workload = Workload(self.settings, len(self._engine_groups[0]), True, keep=False)
-        problem = refusal(self._task.scan, workload, Room(room.host / groups, room.device))
+        problem = refusal(self._task.scan, workload, dataclasses.replace(room, host=room.host / groups))
         if problem is not None:
             raise SettingsError(
                 f"{groups} trials run at the same time and share the memory. {problem}",

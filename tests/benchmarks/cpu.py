@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,31 +192,32 @@ def busy_machine(bench: Bench, name: str, settings: dict[str, Any], more: tuple[
     return compared(SUBJECT, f"{name}, an epoch beside a busy process", given, limit=2.2)
 
 
-def time_to_error(bench: Bench) -> Measured:
+def time_to_error(
+    bench: Bench, name: str = f"A, time to an object error of {ERROR}", subject: str = SUBJECT, device: str = "cpu"
+) -> Measured:
     """Epochs until the object's error is reached, looked for apart, times seconds per epoch, measured in turn.
 
     Both sides start from the same defocused probe and a flat object. The peer draws its batches anew each time, and its
     error may rise again: of as many trials as there are turns the median counts, each with its first epoch below the
     error. No pass for scoring and no start of a process is in the time.
     """
-    name = f"A, time to an object error of {ERROR}"
     bench.said(name)
-    path = made(bench, "A")
-    needed = {"ptynb": _our_epochs(bench, path), "Pty-Chi LSQML": _peer_epochs(bench, path)}
+    path, where = made(bench, "A"), ("--device", device)
+    needed = {"ptynb": _our_epochs(bench, path, device), "Pty-Chi LSQML": _peer_epochs(bench, path, device)}
     bench.said(f"  epochs needed: {needed}")
     if missing := [side for side, number in needed.items() if number is None]:
-        return Missing(SUBJECT, name, f"{' and '.join(missing)} did not reach it in {MOST_EPOCHS} epochs")
+        return Missing(subject, name, f"{' and '.join(missing)} did not reach it in {MOST_EPOCHS} epochs")
     given = in_turn(
         {
-            "ptynb": lambda: bench.ours(path, FASTEST, bench.epochs),
-            "Pty-Chi LSQML": lambda: bench.peer("peer_ptychi.py", path, bench.epochs, "--engine", "LSQML"),
+            "ptynb": lambda: bench.ours(path, FASTEST, bench.epochs, *where),
+            "Pty-Chi LSQML": lambda: bench.peer("peer_ptychi.py", path, bench.epochs, "--engine", "LSQML", *where),
         },
         bench.turns,
         bench.said,
     )
     ours, other = (float(number or 0) for number in needed.values())
     note = f"{ours:.0f} epochs against {other:.0f}"
-    return compared(SUBJECT, name, given, limit=1 / 12, factors=(ours, other), note=note)
+    return compared(subject, name, given, limit=1 / 12, factors=(ours, other), note=note)
 
 
 def by_lsqml(bench: Bench, name: str, case: LsqmlCase) -> list[Row]:
@@ -246,20 +249,21 @@ def by_lsqml(bench: Bench, name: str, case: LsqmlCase) -> list[Row]:
     ]
 
 
-def _our_epochs(bench: Bench, problem: Path) -> int | None:
+def _our_epochs(bench: Bench, problem: Path, device: str = "cpu") -> int | None:
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-        bench.ours(problem, FASTEST, FASTEST["schedule"]["epochs"], "--save", folder)
+        bench.ours(problem, FASTEST, FASTEST["schedule"]["epochs"], "--save", folder, "--device", device)
         return first_epoch(Path(folder), lambda result: score(bench, problem, result))
 
 
-def _peer_epochs(bench: Bench, problem: Path) -> int | None:
+def _peer_epochs(bench: Bench, problem: Path, device: str = "cpu") -> int | None:
     if given := bench.options.get("peer_epochs"):
         return int(given)
     found: list[int] = []
     for _ in range(bench.turns):
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
             script, work = bench.scripts / "peer_ptychi.py", ("--engine", "LSQML", "--epochs", MOST_EPOCHS)
-            bench.answer([bench.peers, Path(__file__).with_name("watched.py"), folder, script, problem, *work])
+            watched = Path(__file__).with_name("watched.py")
+            bench.answer([bench.peers, watched, folder, script, problem, *work, "--device", device])
             first = first_epoch(Path(folder), lambda result: score(bench, problem, result))
         bench.said(f"  Pty-Chi LSQML reaches it in epoch {first}")
         found.append(first or NEVER)
@@ -269,7 +273,13 @@ def _peer_epochs(bench: Bench, problem: Path) -> int | None:
 
 def first_epoch(folder: Path, error_of: Callable[[Path], float]) -> int | None:
     """The first epoch whose kept result, EPOCH.npz, has the error; None: none has."""
-    for number in range(1, 1 + len(list(folder.glob("*.npz")))):
-        if error_of(folder / f"{number}.npz") <= ERROR:
-            return number
+    numbers = range(1, 1 + len(list(folder.glob("*.npz"))))
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as pool:  # a score takes half a minute of one core
+        for first in range(0, len(numbers), cores):
+            some = numbers[first : first + cores]
+            errors = pool.map(lambda number: error_of(folder / f"{number}.npz"), some)
+            for number, error in zip(some, [*errors], strict=True):
+                if error <= ERROR:
+                    return number
     return None

@@ -1,38 +1,53 @@
-"""A GPU: seconds per epoch against PtyRAD (torch.compile) and Pty-Chi's LSQML, and against the copy bandwidth.
+"""A GPU: time of an update against the bandwidth limit and PtyRAD (torch.compile), time to an error against Pty-Chi.
 
-How the fewest bytes are counted, for one pixel of one mode of one pattern, complex numbers of 8 bytes, with object,
-probe and their gradients in the cache, and all products done where a transform reads or writes:
+usage: python -m tests.benchmarks.gpu [--rows TEXT ...] [--budget 540] [--device cuda] [--peers PYTHON] [--json FILE]
 
-    P_jm = F⁻¹[exp(-2πi k·s_j) F[P_m]]     one spectrum for all patterns        write             8
-    Ψ = F[P O]                                                                  read, write      16
-    g = F⁻¹[(dL/dM) Ψ]                     the slope while reading              read, write      16
-    Σ P* g added to the object's           P and g                              read, read       16
-    F[O* g], Σ over patterns               g, and the transform once more       read, write, read 24
-                                                                                                 80
+--rows: only those whose name has one of these texts. --budget: seconds after which no other row is begun; the others
+say so, and another call with their names measures them. --peers: the Python interpreter that has ptyrad and ptychi,
+whose scripts lie in the folder that PTYNB_TEST_BENCH names.
 
-and the count itself in its own type. Each further slice adds two transforms forwards, two backwards (64) and its own
-gradient (16): 80 again. A transform counts as one pass: cuFFT makes two of 256 x 256.
+Problems are simulated on the GPU and kept in memory as 16-bit counts; files for the peers go after their row.
+`tests/gpu/pace.py` says how the fewest bytes of an update are counted. PtyRAD does not move the probe between pixels,
+so it is compared at whole pixels.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import functools
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.benchmarks.problems import made
-from tests.benchmarks.rows import Measured, Missing, Row, compared, in_turn
+import ptynb as pt
+from ptynb.distributed.group import SingleGroup
+from ptynb.engine.loop import Loop
+from tests.benchmarks import cpu
+from tests.benchmarks.gpu_problem import Problem, simulated
+from tests.benchmarks.rows import Measured, Missing, Row, compared, described, in_turn, machine, table
 from tests.benchmarks.sides import Bench
+from tests.gpu.pace import copy_bandwidth, least_bytes, profile_update
 
 SUBJECT = "gpu"
-BYTES = 80
-COUNT_BYTES = 4
-"""The common problem's counts are float32."""
-COPIED = 2**30
+BUDGET = 540.0
+"""Less than ten minutes [s]."""
+LIMIT_GOAL, PTYRAD_GOAL = 1 / 0.4, 1 / 3
+LSQML = f"GPU, A: time to an object error of {cpu.ERROR}, LSQML"
+PEERS = {"ptyrad": "PtyRAD, torch.compile", "ptychi": "Pty-Chi LSQML"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Case:
     """Patterns of window x window, in a square of `side` x `side` positions."""
 
@@ -50,77 +65,175 @@ class Case:
         return f"GPU, {self.side**2} patterns of {self.window} x {self.window}, {modes}, batch {self.batch}{slices}"
 
     @property
-    def bytes(self) -> float:
-        """The fewest that an epoch moves."""
-        pixels = self.side**2 * self.window**2
-        return float(pixels * (BYTES * self.modes * self.slices + COUNT_BYTES))
+    def settings(self) -> pt.Settings:
+        """Settings of ptynb."""
+        values: dict[str, Any] = {"batch": self.batch, "probe": {"modes": self.modes}}
+        if self.slices > 1:
+            values["slices"] = {"count": self.slices, "thickness": 2e-6}
+        return pt.Settings(**values)
+
+    @property
+    def updates(self) -> int:
+        """Number of updates in an epoch."""
+        return -(-(self.side**2) // self.batch)
 
 
 CASES = (
-    *(Case(256, 100, modes, batch) for modes in (1, 8) for batch in (32, 256)),
-    Case(256, 100, 1, 32, slices=20),
-    Case(128, 100, 1, 8),
-    Case(128, 100, 1, 16),
+    Case(128, 22, 1, 16),
+    Case(128, 22, 4, 16),
+    Case(128, 22, 1, 16, slices=8),
+    Case(128, 22, 1, 128),
+    *(Case(256, 50, modes, batch) for modes in (1, 8) for batch in (32, 256)),
+    Case(256, 50, 1, 32, slices=20),
 )
+TINY = (Case(32, 4, 1, 4),)
+"""What a CPU does in a second, to try the benchmark itself."""
+MOST_TRUE_MODES = 4
+"""Modes of the simulated beam; a reconstruction may have more."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row that can be measured. needs: the peer's package; "" for none."""
+
+    name: str
+    needs: str
+    measure: Callable[[Bench], Measured]
 
 
 def rows(bench: Bench) -> list[Measured]:
-    """All cases, or one line where there is no GPU."""
-    if not torch.cuda.is_available():
+    """All rows that are asked for and fit in the budget; one line where there is no GPU."""
+    device = torch.device(bench.options.get("device") or "cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
         return [Missing(SUBJECT, "GPU", "no GPU here")]
-    found: list[Measured] = []
-    bandwidth = copy_bandwidth()
+    until = time.monotonic() + (bench.options.get("budget") or BUDGET)
+    wanted = bench.options.get("rows") or [""]
+    bandwidth = copy_bandwidth(device)
     bench.said(f"copy bandwidth {bandwidth / 1e9:.0f} GB/s")
-    for case in CASES:
-        found += measured(bench, case, bandwidth)
+    lacking, found = _missing_peers(bench), list[Measured]()
+    for task in tasks(device, bandwidth):
+        if not any(text in task.name for text in wanted):
+            continue
+        left = until - time.monotonic()
+        if task.needs in lacking:
+            found.append(Missing(SUBJECT, task.name, lacking[task.needs]))
+        elif left <= 0:
+            found.append(Missing(SUBJECT, task.name, f"no time left; --rows '{task.name}' measures it"))
+        else:
+            bench.said(task.name)
+            found.append(_measured(task, dataclasses.replace(bench, timeout=min(bench.timeout, left))))
     return found
 
 
-def measured(bench: Bench, case: Case, bandwidth: float) -> list[Measured]:
-    """One case: against each peer, against the bandwidth, and how often the host waits."""
-    bench.said(case.name)
-    problem = made(
-        bench,
-        f"gpu-{case.window}-{case.side}-{min(case.modes, 4)}",
-        *("--n", str(case.window), "--side", str(case.side), "--modes", str(min(case.modes, 4))),
+def tasks(device: torch.device, bandwidth: float) -> Iterator[Task]:
+    """Yield the rows of all cases, those without a peer first."""
+    cases = TINY if device.type == "cpu" else CASES
+    for case in cases:
+        limit = functools.partial(_against_limit, case=case, device=device, bandwidth=bandwidth)
+        yield Task(f"{case.name}, an update", "", limit)
+    lsqml = functools.partial(cpu.time_to_error, name=LSQML, subject=SUBJECT, device=device.type)
+    yield Task(LSQML, "ptychi", lsqml)
+    for case in cases:
+        name = f"{case.name}, at whole pixels, an update"
+        yield Task(name, "ptyrad", functools.partial(_against_ptyrad, case=case, name=name, device=device))
+
+
+def _measured(task: Task, bench: Bench) -> Measured:
+    """One that fails, or takes too long, does not take the others with it."""
+    try:
+        return task.measure(bench)
+    except (RuntimeError, OSError, ValueError, subprocess.SubprocessError) as error:
+        return Missing(SUBJECT, task.name, f"failed: {error}")
+    finally:
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()  # for the peers, whose processes share the GPU
+
+
+def _missing_peers(bench: Bench) -> dict[str, str]:
+    """Return why each peer that is missing cannot be measured, by the name of its package."""
+    if bench.peers is None:
+        return dict.fromkeys(PEERS, "no --peers")
+    asked = (
+        f"import importlib.util, json; print(json.dumps({{n: bool(importlib.util.find_spec(n)) for n in {[*PEERS]}}}))"
     )
-    settings: dict[str, Any] = {"batch": case.batch, "probe": {"modes": case.modes}}
-    if case.slices > 1:
-        settings["slices"] = {"count": case.slices, "thickness": 2e-6}
-    common = ("--batch", str(case.batch), "--device", "cuda")
-    sides: dict[str, Any] = {"ptynb": lambda: bench.ours(problem, settings, bench.epochs, "--device", "cuda")}
-    if bench.peers is not None:
-        work = (*common, "--modes", str(case.modes), "--slices", str(case.slices), "--compile")
-        sides["PtyRAD, torch.compile"] = lambda: bench.peer("peer_ptyrad.py", problem, bench.epochs, *work)
-        # The script's guesses of modes end at four.
-        if case.slices == 1 and case.modes <= 4:
-            other = (*common, "--modes", str(case.modes), "--engine", "LSQML")
-            sides["Pty-Chi LSQML"] = lambda: bench.peer("peer_ptychi.py", problem, bench.epochs, *other)
-    given = in_turn(sides, bench.turns, bench.said)
-    ours = given.pop("ptynb")
-    found: list[Measured] = [
-        compared(SUBJECT, case.name, {"ptynb": ours, peer: turns}, limit=1 / 3) for peer, turns in given.items()
-    ]
-    return [*found, _against_copying(case, ours, bandwidth)]
+    there = bench.answer([bench.peers, "-c", asked])
+    return {name: f"{name} is not installed for {bench.peers}" for name in PEERS if not there[name]}
 
 
-def _against_copying(case: Case, ours: list[Any], bandwidth: float) -> Row:
-    copying = [{"seconds": case.bytes / bandwidth}] * len(ours)
-    waits = max(turn["host_waits"] for turn in ours)
-    note = f"{case.bytes / 1e9:.1f} GB; the host waits {waits} times in an epoch"
-    return compared(SUBJECT, case.name, {"ptynb": ours, "copying as many bytes": copying}, limit=1 / 0.4, note=note)
+def _against_limit(bench: Bench, case: Case, device: torch.device, bandwidth: float) -> Row:
+    problem = _problem(case, device)
+    turns = [_profiled(problem, case, device) for _ in range(bench.turns)]
+    # The mean of an epoch's updates, the last of which may be smaller.
+    patterns, itemsize = case.side**2 / case.updates, problem.scan.frames.dtype.itemsize
+    least = least_bytes(case.settings, (case.window, case.window), patterns, itemsize)
+    given = {"ptynb": turns, "the bandwidth limit": [{"seconds": least / bandwidth}] * len(turns)}
+    last = turns[-1]
+    note = f"{last['host_seconds'] * 1e3:.3g} ms of the host"
+    if last["launches"] is not None:
+        note = f"{last['launches']:.0f} launches, busy {last['busy']:.0%}, {last['waits']} waits, {note}"
+    return compared(SUBJECT, f"{case.name}, an update", given, limit=LIMIT_GOAL, note=note)
 
 
-def copy_bandwidth() -> float:
-    """Bytes read and written in a second by a copy of 1 GiB on the device, the best of ten."""
-    source = torch.empty(COPIED, dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    best = float("inf")
-    for _ in range(10):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        target.copy_(source)
-        end.record()
-        torch.cuda.synchronize()
-        best = min(best, begin.elapsed_time(end) / 1000)
-    return 2 * COPIED / best
+def _against_ptyrad(bench: Bench, case: Case, name: str, device: torch.device) -> Row:
+    problem = _problem(case, device, whole_pixels=True)
+    words = ("--batch", case.batch, "--modes", case.modes, "--slices", case.slices, "--device", device.type)
+    compiled = ("--compile",) if device.type == "cuda" else ()
+    with problem.file(bench.folder) as path:
+
+        def theirs() -> dict[str, Any]:
+            answer = bench.peer("peer_ptyrad.py", path, bench.epochs, *map(str, words), *compiled)
+            return {**answer, "seconds": answer["seconds"] / case.updates}
+
+        sides = {"ptynb": lambda: _profiled(problem, case, device), PEERS["ptyrad"]: theirs}
+        return compared(SUBJECT, name, in_turn(sides, bench.turns, bench.said), limit=PTYRAD_GOAL)
+
+
+def _problem(case: Case, device: torch.device, whole_pixels: bool = False) -> Problem:
+    return simulated(case.side, case.window, min(case.modes, MOST_TRUE_MODES), device, whole_pixels=whole_pixels)
+
+
+def _profiled(problem: Problem, case: Case, device: torch.device) -> dict[str, Any]:
+    """Return the profile of an update of ptynb, in this process, whose memory on the device is released."""
+    loop = Loop(problem.scan, case.settings, SingleGroup(device))
+    try:
+        return dataclasses.asdict(profile_update(loop))
+    finally:
+        loop.disconnect()
+        del loop
+        gc.collect()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure the chosen rows and print them as a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="+", metavar="TEXT", help="only rows whose name has one of these texts")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which no other row is begun")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--peers", type=lambda text: Path(text).absolute(), help="Python interpreter of the peers")
+    parser.add_argument("--turns", type=int, default=2, help="how often each side is measured")
+    parser.add_argument("--epochs", type=int, default=3, help="of a peer's turn; the first one is left out")
+    parser.add_argument("--json", type=Path, help="write all numbers there")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="ptynb-benchmarks-") as folder:
+        # The peers' scripts make files of their own, which go with this folder.
+        os.environ["TMPDIR"] = folder
+        bench = Bench(
+            peers=chosen.peers,
+            threads=1,
+            turns=chosen.turns,
+            epochs=chosen.epochs,
+            folder=Path(folder),
+            said=lambda line: print(line, file=sys.stderr, flush=True),
+            options={"rows": chosen.rows, "budget": chosen.budget, "device": chosen.device},
+        )
+        found = rows(bench)
+    record = machine(1, {})
+    print(f"{described(record)}\n\n{table(found)}")
+    if chosen.json is not None:
+        text = json.dumps({"machine": record, "rows": [row.record() for row in found]}, indent=1)
+        chosen.json.write_text(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()

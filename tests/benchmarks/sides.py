@@ -25,7 +25,7 @@ class Bench:
 
     peers: the Python interpreter that has the peers; None: there is none. threads: of every process.
     turns: how often each side is measured. epochs: of a turn. folder: for problems and results.
-    said: takes a line about what goes on. options: what single rows can be told.
+    said: takes a line about what goes on. options: what single rows can be told. timeout: of a process [s].
     """
 
     peers: Path | None
@@ -35,6 +35,7 @@ class Bench:
     folder: Path
     said: Callable[[str], None]
     options: Mapping[str, Any]
+    timeout: float = 3600.0
 
     @property
     def scripts(self) -> Path:
@@ -56,7 +57,7 @@ class Bench:
         given = self.answer([self.peers, self.scripts / script, problem, "--epochs", epochs, *more])
         return {**given, "seconds": given["s_per_epoch"]}
 
-    def answer(self, command: Sequence[object], timeout: float = 3600.0) -> dict[str, Any]:
+    def answer(self, command: Sequence[object]) -> dict[str, Any]:
         """Runs a command with this many threads; what its last line of JSON says."""
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
@@ -69,7 +70,7 @@ class Bench:
             env=os.environ | threads | own,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=self.timeout,
             check=False,
         )
         lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]

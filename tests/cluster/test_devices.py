@@ -8,7 +8,16 @@ import pytest
 
 from ptynb.cluster import cpu_cores, devices, gpus
 from ptynb.cluster.cpu_cores import numa_nodes
-from ptynb.cluster.devices import GPU, choose_backend, find_gpus, plan_cluster, plan_for, plan_of, usable_cores
+from ptynb.cluster.devices import (
+    GPU,
+    ClusterPlan,
+    choose_backend,
+    find_gpus,
+    plan_cluster,
+    plan_for,
+    plan_of,
+    usable_cores,
+)
 from ptynb.cluster.gpus import FIELDS, memory_by_process, parse_gpus, visible, with_slices
 from tests.raising import raises
 
@@ -100,6 +109,92 @@ def test_gpus_are_found_by_nvidia_smi_as_far_as_they_are_visible(smi, monkeypatc
     assert find_gpus() == ()
 
 
+LIBCUDA = """
+import ctypes
+
+UUIDS = [bytes.fromhex(first + 24 * last) for first, last in (("cccc5555", "6"), ("aaaa1111", "2"), ("aabb3333", "4"))]
+
+
+class Driver:
+    def __init__(self, name):
+        self.ready = False
+
+    def cuInit(self, flags):
+        self.ready = {started}
+        return 0 if self.ready else 100  # CUDA_ERROR_NO_DEVICE
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = len(UUIDS)
+        return 0 if self.ready else 3  # CUDA_ERROR_NOT_INITIALIZED
+
+    def cuDeviceGet(self, device, number):
+        device._obj.value = number
+        return 0
+
+    def cuDeviceGetUuid(self, uuid, device):
+        uuid._obj[:] = UUIDS[device.value]
+        return 0
+
+
+ctypes.CDLL = Driver
+"""
+"""In the place of libcuda, for a process that Python starts: the RTX A2000 is the first GPU for CUDA."""
+MIXED = "\n".join(
+    f"{index}, GPU-{first}-{4 * digit}-{4 * digit}-{4 * digit}-{12 * digit}, {name}, 143771, 4, 143154, 0, Default, "
+    "Disabled"
+    for index, (first, digit, name) in enumerate(
+        [("aaaa1111", "2", "NVIDIA H200"), ("aabb3333", "4", "NVIDIA H200"), ("cccc5555", "6", "NVIDIA RTX A2000")]
+    )
+)
+
+
+@pytest.fixture
+def libcuda(tmp_path, monkeypatch):
+    """Puts a CUDA driver in the place of libcuda in processes that are started, which starts or does not."""
+
+    def install(started):
+        (tmp_path / "sitecustomize.py").write_text(LIBCUDA.replace("{started}", str(started)))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("chosen", "order", "started", "expected"),
+    [
+        ("0", None, True, [2]),
+        ("1,0", None, True, [0, 2]),
+        ("2,GPU-aaaa", "FASTEST_FIRST", True, [1, 0]),
+        ("0", "PCI_BUS_ID", True, [0]),
+        ("GPU-cccc5555,GPU-aaaa1111", None, True, [2, 0]),
+        ("0", None, False, [0]),
+    ],
+)
+def test_numbers_in_cuda_visible_devices_are_cudas(smi, libcuda, monkeypatch, chosen, order, started, expected):
+    """On a machine with different GPUs they are not those of nvidia-smi, which lists them as they are on the bus."""
+    smi(MIXED)
+    libcuda(started)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    if order is not None:
+        monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    assert [gpu.index for gpu in find_gpus()] == expected
+    plan = plan_for(None, "auto")
+    given = [engine.environment["CUDA_VISIBLE_DEVICES"] for engine in plan.engines]
+    assert given == [gpu.uuid for gpu in find_gpus()], "engines get UUIDs, which mean one GPU in any order"
+
+
+def test_equal_gpus_have_one_order_and_no_process_is_started_to_know_it(smi, monkeypatch):
+    smi(LISTING.replace("RTX A2000 12GB", "H200"))
+    monkeypatch.setattr(gpus, "cuda_numbers", lambda: pytest.fail("CUDA was asked"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    assert [gpu.index for gpu in find_gpus()] == [2, 0]
+
+
+def test_without_a_driver_cuda_knows_no_gpu():
+    assert gpus.cuda_numbers() == {}
+
+
 def test_a_broken_driver_is_an_error_that_says_what_to_do(smi):
     smi("Failed to initialize NVML: Driver/library version mismatch", code=18)
     with raises("gpu.driver-failed", "version mismatch", "device='cpu'"):
@@ -168,7 +263,7 @@ def test_what_is_asked_for_is_planned(monkeypatch, n, device, gpus, cores, expec
         (9, "auto", 0, "argument.invalid-value", ["9 CPU engines", "2 cores"]),
         (0, "auto", 0, "argument.invalid-value", ["n is 0", "at least 1"]),
         (-1, "cpu", 3, "argument.invalid-value", ["n is -1"]),
-        (None, "gpu", 3, "argument.invalid-value", ["device is 'gpu'", "'auto', 'cpu' or 'cuda'"]),
+        (None, "gpu", 3, "argument.invalid-value", ["device is 'gpu'", "'auto', 'cpu', 'cuda' or 'xpu'"]),
     ],
 )
 def test_what_cannot_be_had_is_an_error_that_says_what_to_do(n, device, gpus, code, facts):
@@ -272,7 +367,7 @@ def test_one_engine_takes_a_slice_and_whole_gpus_go_first():
 
 def test_a_gpu_in_mig_mode_without_slices_is_named(smi):
     smi(A100, names=A100_NAMES.splitlines()[0] + "\n" + A100_NAMES.splitlines()[3])
-    with raises("gpu.unusable", "GPU 0", "MIG mode", "no slice", "CUDA_VISIBLE_DEVICES=1."):
+    with raises("gpu.unusable", "GPU 0", "MIG mode", "no slice", "CUDA_VISIBLE_DEVICES=GPU-d8594bd4."):
         plan_for(None, "auto")
 
 
@@ -313,7 +408,7 @@ def changed(**facts):
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_an_error_that_names_it_and_how_to_leave_it_out(facts, words):
-    with raises("gpu.unusable", "GPU 0 (NVIDIA H200)", words, "CUDA_VISIBLE_DEVICES=1."):
+    with raises("gpu.unusable", "GPU 0 (NVIDIA H200)", words, "CUDA_VISIBLE_DEVICES=GPU-aabb3333."):
         plan_cluster(None, "auto", changed(**facts), 8)
     with raises("gpu.unusable", "device='cpu'"):
         plan_cluster(1, "auto", changed(**facts)[:1], 8)
@@ -336,7 +431,7 @@ def test_a_busy_or_small_gpu_is_taken_and_named(facts, words):
     (remark,) = plan.notes
     assert remark.startswith("GPU 0 (NVIDIA H200) ")
     assert words in remark
-    assert remark.endswith("To exclude it, start with CUDA_VISIBLE_DEVICES=1.")
+    assert remark.endswith("To exclude it, start with CUDA_VISIBLE_DEVICES=GPU-aabb3333.")
     assert plan_cluster(1, "auto", changed(**facts)[::-1], 8).notes == (), "it is not among those that are used"
 
 
@@ -347,7 +442,7 @@ def test_what_the_driver_does_not_tell_is_no_remark():
 def test_two_gpus_with_one_uuid_or_one_without_are_errors():
     with raises("gpu.unusable", "2 GPUs", "GPU-aaaa1111-22"):
         plan_cluster(None, "auto", (H200, dataclasses.replace(H200, index=1)), 8)
-    with raises("gpu.unusable", "[Unknown Error]", "GPU 0", "CUDA_VISIBLE_DEVICES=1."):
+    with raises("gpu.unusable", "[Unknown Error]", "GPU 0", "CUDA_VISIBLE_DEVICES=GPU-aabb3333."):
         plan_cluster(None, "auto", changed(uuid="[Unknown Error]"), 8)
 
 
@@ -364,11 +459,15 @@ def test_engines_that_share_a_gpu_exchange_by_gloo_and_it_is_shown(monkeypatch, 
     identities = [engine.identity for engine in plan.engines]
     assert len({*identities}) == len(places)
     assert identities[0].endswith("GPU-aaaa1111-22 (1 of 2)")
+    assert [engine.engines_per_gpu for engine in plan.engines] == [places.count(at) for at in places]
+    assert plan.engines_per_gpu == 2
+    assert ClusterPlan.from_plain(plan.to_plain()) == plan
     exclusive = tuple(dataclasses.replace(gpu, mode="Exclusive_Process") for gpu in GPUS[:gpus])
     with raises("gpu.unusable", "Exclusive_Process"):
         plan_cluster(n, "auto", exclusive, 8, engines_per_gpu=2)
     alone = plan_cluster(gpus, "auto", GPUS[:gpus], 8, engines_per_gpu=2)
     assert alone.backend == ("nccl" if gpus > 1 else "none"), "as many as GPUs share none"
+    assert alone.engines_per_gpu == 1
 
 
 @pytest.mark.parametrize(
@@ -412,7 +511,8 @@ def test_gpu_memory_of_processes_is_added_up_over_gpus_and_unknown_without_a_dri
 
 
 def said(rank, device):
-    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": f"GPU-{rank}", "threads": 2}
+    identity = device if device == "CPU" else f"{device} GPU-{rank}"  # tests/engine/test_gpu_identity.py
+    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": identity, "threads": 2}
 
 
 def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
@@ -420,3 +520,7 @@ def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
         plan_of([said(0, "H"), said(1, "CPU")])
     plan = plan_of([said(0, "H"), said(1, "H")])
     assert (plan.backend, plan.on_gpu, [engine.device for engine in plan.engines]) == ("nccl", True, ["cuda:0"] * 2)
+    assert [engine.identity for engine in plan.engines] == ["n0: H GPU-0", "n1: H GPU-1"]
+    assert plan.engines_per_gpu == 1
+    assert plan_of([said(0, "H"), said(0, "H"), said(1, "H")]).engines_per_gpu == 2
+    assert plan_of([said(0, "CPU"), said(1, "CPU")]).engines_per_gpu == 1

@@ -30,11 +30,14 @@ def test_here_facts_are_told_and_nothing_is_wrong():
     report = examine(2, "cpu")
     facts = dict(report.facts)
     assert report.problems == ()
-    assert list(facts) == ["Machine", "Cores", "Memory", "GPUs", "Torch", "Engines", "Exchange by", "Packages"]
+    assert list(facts) == [
+        *("Machine", "Cores", "Memory", "GPUs", "Accelerators of torch", "Torch"),
+        *("Engines", "Exchange by", "Packages"),
+    ]
     assert "rank 0: CPU 0" in facts["Engines"]
     assert "rank 1: CPU 1" in facts["Engines"]
     assert facts["Exchange by"] == "gloo: engines on the CPU"
-    assert facts["GPUs"] == "none found"
+    assert (facts["GPUs"], facts["Accelerators of torch"]) == ("none found", "none")
     assert facts["Memory"] == "32.0 GiB free of 64.0 GiB"
     assert facts["Packages"].split(", ") == [f"{name} {version(name)}" for name in PACKAGES]
 
@@ -48,7 +51,9 @@ def test_too_many_engines_are_a_problem_and_the_facts_are_told_all_the_same():
     (problem,) = report.problems
     assert "1000 CPU engines" in problem
     assert "expected at most" in problem
-    assert {"Machine", "Cores", "Memory", "GPUs", "Torch", "Packages"} == {name for name, _ in report.facts}
+    assert {"Machine", "Cores", "Memory", "GPUs", "Accelerators of torch", "Torch", "Packages"} == {
+        name for name, _ in report.facts
+    }
 
 
 def test_a_broken_driver_is_a_problem(monkeypatch):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.launchers import ssh_launcher
-from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
+from ptynb.cluster.launchers import host_probe, ssh_launcher
+from ptynb.cluster.launchers.ssh_launcher import Host, Remote, ask_hosts, place_engines
 from tests.raising import raises
 
 ARGUMENTS = """#!/bin/sh
@@ -97,3 +100,52 @@ def test_what_a_host_runs_is_what_was_meant(tmp_path: Path) -> None:
     assert called[:3] == ["-J", "gate", "-T"]
     assert called.index("--") == called.index("me@one") - 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([odd.name, "ssh", "called", "told"])
+
+
+def host(name: str, platform: str = "linux", nccl: bool = True, gpus: int = 1) -> Host:
+    """A host with GPUs, as its probe describes it."""
+    listed = [{"index": i, "uuid": f"GPU-{name}-{i}", "name": "H200", "memory": 143771} for i in range(gpus)]
+    facts = {"cores": 8, "numa_nodes": [[*range(8)]], "platform": platform, "nccl": nccl}
+    return Host(name, {"gpus": listed, "gpu_problem": "", **facts})
+
+
+@pytest.mark.parametrize(
+    ("others", "backend", "note"),
+    [
+        ((host("b"),), "nccl", ""),
+        ((host("b", nccl=False),), "gloo", "On b: Gradients pass through the memory of the host by gloo"),
+        ((host("b", platform="win32"),), "gloo", "On b: Gradients pass through the memory of the host by gloo"),
+        ((host("b"), host("c", nccl=False)), "gloo", "On c: "),
+        ((), "none", ""),
+    ],
+)
+@pytest.mark.parametrize("here", ["darwin", "win32", "linux"])
+def test_the_backend_is_one_that_all_hosts_have_whatever_the_notebook_runs_on(
+    monkeypatch: pytest.MonkeyPatch, here: str, others: tuple[Host, ...], backend: str, note: str
+) -> None:
+    monkeypatch.setattr("sys.platform", here)
+    hosts = (host("a"), *others)
+    plan, _ = place_engines(hosts, {one.name: None for one in hosts}, "auto", None)
+    assert plan.backend == backend
+    assert note in " ".join(plan.notes)
+    assert bool(plan.notes) is bool(note)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "expected"), [("cuda: Optional[str] = None", False), ("cuda: Optional[str] = '12.8'", True)]
+)
+def test_a_host_reports_whether_its_torch_has_nccl(tmp_path: Path, cuda: str, expected: bool) -> None:
+    """The lines are those of torch/version.py of a CPU and of a CUDA build."""
+    torch = tmp_path / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("raise AssertionError('it was imported, which takes seconds')")
+    (torch / "version.py").write_text(f"from typing import Optional\n{cuda}\nhip: Optional[str] = None\n")
+    probe = Path(host_probe.__file__)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, probe], capture_output=True, text=True, env=environment, check=True)
+    answers = json.loads(done.stdout.removeprefix(host_probe.MARK))
+    assert (answers["nccl"], answers["platform"]) == (expected and sys.platform == "linux", sys.platform)
+
+
+def test_torch_here_reports_what_it_has() -> None:
+    assert host_probe.has_nccl() is torch.distributed.is_nccl_available()

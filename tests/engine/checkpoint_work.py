@@ -209,7 +209,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
         while loop.epoch < epochs:
             time.sleep(0.001)
 
-        def broken(patterns: Any, members: int) -> Any:
+        def broken(patterns: Any, members: int, indices: Any = None) -> Any:
             raise MemoryError("no more, says the test")
 
         loop.shard.batch = broken  # type: ignore[method-assign]

@@ -68,7 +68,7 @@ def other_device(membership: Membership, identity: str, uuid: str) -> tuple[Find
     """Rank 1 computes on another GPU than planned."""
     if membership.rank == 1:
         membership = dataclasses.replace(membership, identity=identity)
-    with mock.patch.object(group_selftest, "device_uuid", return_value=uuid if membership.rank == 1 else ""):
+    with mock.patch.object(group_selftest, "gpu_uuid", return_value=uuid if membership.rank == 1 else ""):
         return attempt(membership)
 
 

@@ -15,7 +15,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership, TorchGroup, join
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import Command, Worker
-from ptynb.optimize import active_tiles
+from ptynb.optimize import active_tiles, gradient_descent
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import Extension
@@ -95,6 +95,17 @@ def trained(membership: Membership, scan: Scan, settings: Settings, updates: int
     return as_it_is(membership, scan, settings, updates)
 
 
+def trained_apart(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """As `trained`, with gradients summed after `backward`, as on GPUs."""
+    plain = Gradient._sums_apart
+    Gradient._sums_apart = property(lambda self: self.problem.group.world > 1)  # type: ignore[assignment, method-assign]
+    try:
+        answer: dict[str, Any] = trained(membership, scan, settings, updates)
+    finally:
+        Gradient._sums_apart = plain  # type: ignore[method-assign]
+    return answer
+
+
 def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
     """The state after some updates, and what was sent: all bytes, those the algorithm counts, those of the last."""
     with a_loop(membership, scan, settings) as loop:
@@ -112,6 +123,18 @@ def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: in
             "region": algorithm.exchange.region is not None,
             "parameters": [parameter.nbytes for parameter in loop.model.parameters() if parameter.requires_grad],
         }
+
+
+def trained_as_on_gpus(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
+    """As `trained`, with regions of windows whose positions the host does not know, packed by indices."""
+    windows, by_index = gradient_descent.Windows, active_tiles._by_index
+    gradient_descent.Windows = functools.partial(windows, on_gpu=True)  # type: ignore[assignment, misc]
+    active_tiles._by_index = lambda values, on_gpu: True
+    try:
+        answer: dict[str, Any] = trained(membership, scan, settings, updates)
+    finally:
+        gradient_descent.Windows, active_tiles._by_index = windows, by_index  # type: ignore[misc]
+    return answer
 
 
 @packed

@@ -13,38 +13,14 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.settings import PARTS, Settings
-from tests.cases import ALGORITHMS, CASES, a_scan
+from ptynb.settings import Settings
+from tests.cases import ALGORITHMS, CASES, a_scan, as_sgd
 from tests.engine import work
 from tests.engine.ranks import Ranks
 
 OTHER_WORLDS = pytest.mark.system("worlds")
 
-# Plain gradient steps that change every part by some per cent in 20 updates, and do not diverge.
-PART_RATES = {
-    "object": 0.3,
-    "probe": 0.3,
-    "slices": 1e-2,
-    "tilt": 1e-3,
-    "positions": 1e-2,
-    "affine": 1e-2,
-    "probe_offset": 1e-2,
-    "opr": 0.3,
-    "pattern_intensities": 1e-2,
-    "background": 1e-3,
-    "descan": 1e-2,
-}
-LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
 SGD_RATES = {"amplitude": 0.3, "poisson": 0.01, "intensity": 0.02}
-
-
-def as_sgd(settings: Settings) -> Settings:
-    factor = LOSS_FACTORS[settings.loss]
-    if settings.slices.count > 1 or settings.opr.modes or settings.regularizers or settings.detector.psf_sigma:
-        factor *= 0.1
-    moving = [name for name in PARTS if settings.part(name).learning_rate > 0]
-    rates: dict[str, Any] = {name: {"learning_rate": PART_RATES[name] * factor} for name in moving}
-    return settings.replace(optimiser="sgd", batch=8, precision="double", **rates)
 
 
 def sgd(loss: str = "amplitude", batch: int = 8, rate: float | None = None) -> Settings:
@@ -256,6 +232,12 @@ def test_a_group_whose_other_engine_is_missing_is_given_up(ranks: Ranks) -> None
 def test_two_engines_on_one_gpu_are_refused(ranks: Ranks) -> None:
     for answer in ranks.run(2, work.same_device):
         assert "the same GPU" in answer
+
+
+def test_a_group_knows_how_many_engines_share_a_gpu(ranks: Ranks) -> None:
+    assert ranks.run(3, work.engines_on_its_gpu, 1) == [2, 1, 2]
+    assert ranks.run(3, work.engines_on_its_gpu, 2) == [2, 2, 2], "others of the cluster, outside the group"
+    assert ranks.run(1, work.engines_on_its_gpu, 2) == [2]
 
 
 @pytest.mark.parametrize("world", [pytest.param(2, marks=OTHER_WORLDS), 3])

@@ -185,9 +185,9 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
     taken = list[int]()
     batch = loop.shard.batch
 
-    def watched(patterns: Any, members: int) -> Any:
+    def watched(patterns: Any, members: int, indices: Any = None) -> Any:
         taken.append(len(patterns))
-        return batch(patterns, members)
+        return batch(patterns, members, indices)
 
     loop.shard.batch = watched  # type: ignore[method-assign]
     loop.step()
@@ -200,7 +200,7 @@ def test_evaluating_takes_no_more_patterns_at_once_than_an_update() -> None:
 
 def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """10 GB are free on the device and 40 on the host, for two engines."""
-    monkeypatch.setattr(engine_patterns, "free_on_device", lambda device: 10 * GB)
+    monkeypatch.setattr(engine_patterns, "free_on_device", lambda device, engines: 10 * GB / engines)
     monkeypatch.setattr(engine_patterns, "free_on_host", lambda: 40 * GB)
     cases: list[tuple[Any, int, torch.device, bool, str]] = [
         ("auto", 4, GPU, False, "device"),
@@ -216,6 +216,7 @@ def test_auto_takes_the_first_place_with_room(monkeypatch: pytest.MonkeyPatch) -
     for wanted, needed, device, in_file, place in cases:
         chosen = choose_storage(wanted, needed * GB, 2 * needed * GB, device, in_file)
         assert chosen == place, (wanted, needed, device, in_file)
+    assert choose_storage("auto", 3 * GB, 6 * GB, GPU, True, engines_per_gpu=2) == "host"
 
 
 @pytest.mark.parametrize(
@@ -238,11 +239,11 @@ def batches(count: int) -> list[np.ndarray[Any, Any]]:
 def test_a_stream_makes_what_is_announced_and_what_is_not() -> None:
     made = []
 
-    def load(patterns: np.ndarray[Any, Any]) -> torch.Tensor:
+    def load(patterns: np.ndarray[Any, Any]) -> tuple[torch.Tensor, None]:
         made.append(patterns.tolist())
-        return torch.from_numpy(patterns) * 10
+        return torch.from_numpy(patterns) * 10, None
 
-    stream = ThreadPrefetch(lambda patterns: lambda: load(patterns), CPU)
+    stream = ThreadPrefetch(lambda patterns: lambda: load(patterns))
     empty = np.array([], dtype=np.int64)
     stream.follow(iter([empty, *batches(3), empty, *batches(6)[3:]]))
     for patterns in [*batches(2), np.array([7, 7]), *batches(3)[2:], *batches(6)[4:]]:
@@ -258,9 +259,9 @@ def test_a_stream_stays_at_most_two_batches_ahead() -> None:
 
     def begin(patterns: np.ndarray[Any, Any]) -> Any:
         made.append(patterns[0])
-        return lambda: torch.zeros(1)
+        return lambda: (torch.zeros(1), None)
 
-    stream = ThreadPrefetch(begin, CPU)
+    stream = ThreadPrefetch(begin)
     stream.follow(iter(batches(50)))
     for number, patterns in enumerate(batches(10)):
         stream.take(patterns)

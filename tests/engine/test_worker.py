@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+import time
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,11 @@ import torch
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
-from ptynb.engine.worker import Worker
+from ptynb.engine import worker as worker_module
+from ptynb.engine.loop import Loop
+from ptynb.engine.worker import GPU_LOST, RESTART, Command, Worker
 from ptynb.kernels.thread_count import torch_alone
-from ptynb.settings.recipe import WITHOUT_STAGES
+from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from tests.engine import work
 from tests.engine.ranks import Ranks
 
@@ -69,6 +74,52 @@ def test_an_exception_on_one_rank_ends_all_in_seconds_and_names_it(ranks: Ranks,
         assert seconds < 5
 
 
+@pytest.mark.parametrize("where", ["update", "request"])
+def test_a_process_whose_gpu_is_lost_is_ended_and_the_others_notice_at_once(
+    ranks: Ranks, scan: Scan, where: str
+) -> None:
+    (other, kept, seconds), (failure, ended, _) = ranks.run(2, work.losing_gpu, scan, pt.Settings(), where, True)
+    assert failure.message.startswith("AcceleratorError: CUDA error: unspecified launch failure")
+    assert failure.ends_engine
+    assert not failure.lost_group
+    (message,) = ended
+    assert "Traceback" in message
+    *_, cause, words = message.splitlines()
+    assert cause == "Rank 1: AcceleratorError: CUDA error: unspecified launch failure"
+    assert words == GPU_LOST
+    assert other.lost_group
+    assert not other.ends_engine
+    assert kept == []
+    assert seconds < 5
+
+
+def test_the_users_own_process_stays_and_has_to_be_restarted(ranks: Ranks, scan: Scan) -> None:
+    _, (failure, ended, _) = ranks.run(2, work.losing_gpu, scan, pt.Settings(), "update", False)
+    assert failure.message.endswith(RESTART)
+    assert not failure.ends_engine
+    assert not failure.lost_group
+    assert ended == []
+
+
+@pytest.mark.parametrize(("backend", "readable"), [("nccl", False), ("gloo", True)])
+def test_after_an_abort_of_nccl_the_present_state_is_not_offered(scan: Scan, backend: str, readable: bool) -> None:
+    """The sums that were aborted have reached it, while gloo raises before anything is computed from them."""
+    membership = Membership(rank=0, world=1, store="", backend=backend, device="cpu", identity="CPU")
+    worker = Worker(scan, pt.Settings(), membership)
+    loop = work.loaded(worker)
+
+    def aborted(*_: Any, **__: Any) -> Any:
+        raise torch.distributed.DistBackendError("NCCL communicator was aborted on rank 0.")
+
+    loop.shard.batch = aborted  # type: ignore[method-assign]
+    worker.command(Command("start", 1))
+    worker._thread.join(20)
+    failure = worker.status().failure
+    assert failure is not None
+    assert failure.lost_group
+    assert (worker.result() is not None) is readable
+
+
 def test_a_rate_of_zero_freezes_a_part_exactly(ranks: Ranks, scan: Scan) -> None:
     frozen = pt.Settings(probe=pt.Probe(learning_rate=0))
     before = ranks.run(2, work.initial, scan, frozen)[0]
@@ -112,6 +163,41 @@ print("torch._dynamo" in sys.modules)
 def test_one_engine_starts_without_loading_the_compiler_of_torch() -> None:
     answer = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=120)
     assert answer.stdout.strip() == "False"
+
+
+def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
+    scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between two stages, whose windows differ: the memory is free before the next model is made."""
+    loops, alive, made = list[weakref.ref[Loop]](), list[int](), Loop.__init__
+
+    def observed(loop: Loop, *arguments: Any) -> None:
+        loops.append(weakref.ref(loop))
+        made(loop, *arguments)
+
+    monkeypatch.setattr(Loop, "__init__", observed)
+    release = worker_module.release_unused
+
+    def released() -> None:
+        release()
+        alive.append(sum(known() is not None for known in loops))
+
+    monkeypatch.setattr(worker_module, "release_unused", released)
+    membership = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
+    stages = pt.Stage(epochs=1, pattern_size=32), pt.Stage(epochs=1)
+    worker = Worker(scan, pt.Settings(), membership, plan=StagePlan(stages))
+    worker.command(Command("start", 2))
+    until = time.monotonic() + 60
+    while worker.status().epoch < 2:
+        assert worker.status().failure is None
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    worker.close()
+    before = worker.status()
+    worker.release()
+    assert alive == [0, 1, 0], "between the stages, at the end of the thread, after the release"
+    assert worker.status() == dataclasses.replace(before, updates_per_epoch=0, rates={}, frames="")
+    assert worker.health().agreed == 0
 
 
 def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> None:

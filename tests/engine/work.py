@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
+from ptynb.data.engine_records import Failure
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine.loop import Loop
@@ -102,6 +104,13 @@ def lonely(membership: Membership) -> float:
     except RuntimeError:
         return time.monotonic() - started
     return -1.0
+
+
+def engines_on_its_gpu(membership: Membership, planned: int) -> int:
+    """Number of engines that share this one's GPU, as the group knows it; rank 1 has another one."""
+    group = join(dataclasses.replace(membership, identity=f"GPU-{membership.rank % 2}", engines_per_gpu=planned))
+    group.close()
+    return group.engines_per_gpu
 
 
 def same_device(membership: Membership) -> str:
@@ -206,11 +215,11 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     if membership.rank == 1:
         plain, count = loop.shard.batch, [0]
 
-        def broken(patterns: np.ndarray[Any, Any], members: int) -> Any:
+        def broken(patterns: np.ndarray[Any, Any], members: int, indices: Any = None) -> Any:
             count[0] += 1
             if count[0] == at:
                 raise MemoryError("out of memory, says the test")
-            return plain(patterns, members)
+            return plain(patterns, members, indices)
 
         loop.shard.batch = broken  # type: ignore[method-assign]
     time.sleep(0.2)
@@ -221,6 +230,42 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     failure = worker.status().failure
     assert failure is not None, worker.status()
     return failure.message, failure.lost_group, time.monotonic() - started
+
+
+def losing_gpu(
+    membership: Membership, scan: Scan, settings: Settings, where: str, engine: bool
+) -> tuple[Failure, list[str], float]:
+    """Rank 1 raises what torch does when its GPU is lost: in an update, or in a request while nothing runs.
+
+    engine: whether the process may be ended. Returns this rank's failure, the messages with which it would have been
+    ended, and the seconds until then.
+    """
+    ended: list[str] = []
+
+    def end(message: str) -> NoReturn:
+        ended.append(message)
+        raise SystemExit
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCUDA kernel errors might be ...")
+
+    worker = Worker(scan, settings, membership, end_process=end if engine else None)
+    loop = loaded(worker)
+    time.sleep(0.2)
+    started = time.monotonic()
+    if membership.rank == 1 and where == "request":
+        with contextlib.suppress(torch.AcceleratorError):
+            worker._call_in_thread(broken)
+    if membership.rank == 1 and where == "update":
+        loop.shard.batch = broken  # type: ignore[method-assign]
+    if membership.rank == 0 and where == "update":
+        worker.command(Command("start", 100))
+    worker._thread.join(20)
+    failure = worker.status().failure
+    assert failure is not None, worker.status()
+    if membership.rank == 1 and not engine:
+        assert worker.result() is None, "what is on the GPU cannot be read"
+    return failure, ended, time.monotonic() - started
 
 
 def drift_between_updates(membership: Membership, scan: Scan, settings: Settings, epochs: int) -> str:

@@ -17,6 +17,7 @@ import torch
 
 import ptynb as pt
 from ptynb.cluster import runtime_dir
+from ptynb.cluster.error_explanations import FAULT
 from ptynb.data.scan import Scan
 from ptynb.physics.model import Model
 from ptynb.session.engines import ClusterEngines, Engines
@@ -292,6 +293,57 @@ def test_an_exception_on_one_rank_ends_all_and_is_not_tried_again(cluster: pt.Cl
         recon.recover()
     with pt.Reconstruction(scan, pt.Settings(batch=20), cluster) as another:
         assert another.step().number == 1
+
+
+CUDA_ERROR = (
+    "CUDA error: an illegal memory access was encountered\n"
+    "Search for `cudaErrorIllegalAddress' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html "
+    "for more information.\nCUDA kernel errors might be asynchronously reported at some other API call, so the "
+    "stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+    "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+)
+"""What torch says of it (pytorch/helion#867)."""
+
+
+class LosesGpu(pt.CustomConstraint):
+    """Raises what torch does when a kernel has written outside of its memory, once, on one rank."""
+
+    after = "epoch"
+
+    def __init__(self, folder: Path, lost: int) -> None:
+        self.done, self.lost = folder / "raised", lost
+
+    def impose(self, model: Model) -> None:
+        self.called = getattr(self, "called", 0) + 1
+        if self.called == 2 * KEPT_EPOCHS and os.environ["PTYNB_RANK"] == str(self.lost) and not self.done.exists():
+            self.done.touch()
+            raise torch.AcceleratorError(CUDA_ERROR)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_an_engine_whose_gpu_is_lost_ends_and_another_takes_its_place(
+    cluster: pt.Cluster, scan: Scan, tmp_path: Path, lost: int
+) -> None:
+    """CUDA returns the same error to each later call of the process, so that it must not be used again."""
+    keep = pt.Checkpointing(folder=tmp_path / "states", epochs=KEPT_EPOCHS, seconds=None)
+    before = [pid_of(cluster, rank) for rank in (0, 1)]
+    extensions = [LosesGpu(tmp_path, lost)]
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, extensions=extensions)
+    recon.start(LONG)
+    with raises("engine.lost", f"rank {lost}", "illegal memory access", "recover() continues from") as told:
+        recon.wait(30)
+    assert FAULT in str(told.value)
+    assert len(str(told.value).splitlines()) <= 10
+    until(lambda: not alive(before[lost]), 10, "its process has ended")
+    assert recon.can_recover
+    recon.recover()
+    until(lambda: recon.state == "running" and recon.epoch > 3 * KEPT_EPOCHS, 30, "it goes on")
+    after = [pid_of(cluster, rank) for rank in (0, 1)]
+    assert after[lost] != before[lost]
+    assert after[1 - lost] == before[1 - lost], "the other one is used again"
+    assert f"rank {lost}" in recon.changes[0].old.lower()
+    recon.stop()
+    recon.close()
 
 
 def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(

@@ -222,7 +222,8 @@ def test_addresses_are_those_on_the_way(asking: Far) -> None:
 
 def host(name: str, gpus: int) -> Host:
     listed = [{"index": i, "uuid": f"GPU-{name}-{i}", "name": "Some GPU", "memory": 40000} for i in range(gpus)]
-    return Host(name, {"gpus": listed, "gpu_problem": "", "cores": 8, "numa_nodes": [[*range(8)]]})
+    facts = {"cores": 8, "numa_nodes": [[*range(8)]], "platform": "linux", "nccl": True}
+    return Host(name, {"gpus": listed, "gpu_problem": "", **facts})
 
 
 def test_ranks_follow_the_hosts_and_each_engine_has_its_own_gpu() -> None:

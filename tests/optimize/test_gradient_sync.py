@@ -123,6 +123,13 @@ TOUCHED: dict[str, Settings] = {
     "rpie": Settings(optimiser="rpie", batch=3, probe=MODES, precision="double"),
     "adam": Settings(batch=3, probe=MODES, precision="double", regularizers=(TotalVariation(weight=0.1),)),
     "adam, positions": Settings(batch=3, precision="double", positions=Positions(learning_rate=1.0)),
+    "adam, all": Settings(
+        batch=3,
+        precision="double",
+        positions=Positions(learning_rate=0.3),
+        affine=Affine(learning_rate=0.02),
+        probe_offset=ProbeOffset(learning_rate=0.02),
+    ),
 }
 
 
@@ -144,6 +151,20 @@ def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case:
     assert all(answer["region"] for answer in touched)
     assert not any(answer["region"] for answer in whole)
     assert touched[0]["sent"] < 0.75 * whole[0]["sent"]
+
+
+@pytest.mark.parametrize("sync", ["sparse", "dense"])
+def test_gradients_summed_after_backward_give_one_engines_answer(ranks: Ranks, sync: str) -> None:
+    """As on GPUs, where `backward` is recorded."""
+    for case in ("slices", "accumulated", "rpie", "adam, positions", "affine and offset"):
+        settings = TOUCHED[case].replace(gradient_sync=sync)
+        alone = ranks.run(1, work.trained, a_scan(), settings, 20)[0]
+        wrapped = ranks.run(3, work.trained, a_scan(), settings, 20)[0]
+        for answer in ranks.run(3, work.trained_apart, a_scan(), settings, 20):
+            for name in (name for name in alone if isinstance(alone[name], np.ndarray)):
+                assert difference(alone[name], answer[name]) < 1e-9, (case, name)
+            assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9), case
+            assert answer["sent"] <= 1.01 * wrapped["sent"], case
 
 
 def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
@@ -191,6 +212,27 @@ def test_what_saves_little_is_not_packed(ranks: Ranks) -> None:
         for answer in ranks.run(2, work.as_it_is, scan, Settings(batch=3), 3):
             assert answer["region"] is packed
             assert (sum(answer["last"]) < sum(answer["parameters"])) is packed
+
+
+@pytest.mark.parametrize("case", ["spread", "compact", "polar", "rpie", "positions", "adam, positions", "adam, all"])
+def test_windows_that_the_host_does_not_know_give_one_engines_answer(ranks: Ranks, case: str) -> None:
+    """As on GPUs, for which the host does not wait to learn positions that move."""
+    settings, updates = TOUCHED[case], 20
+    alone = ranks.run(1, work.trained, a_scan(), settings, updates)[0]
+    for answer in ranks.run(2, work.trained_as_on_gpus, a_scan(), settings, updates):
+        for name in (name for name in alone if isinstance(alone[name], np.ndarray)):
+            assert difference(alone[name], answer[name]) < 1e-9, name
+        assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9)
+        assert answer["region"]
+
+
+def test_averages_of_windows_that_the_host_does_not_know_are_the_same(ranks: Ranks) -> None:
+    settings = TOUCHED["adam, all"].replace(sync_every=3)
+    known = ranks.run(2, work.trained, a_scan(), settings, 20)
+    unknown = ranks.run(2, work.trained_as_on_gpus, a_scan(), settings, 20)
+    for plain, answer in zip(known, unknown, strict=True):
+        for name in (name for name in plain if isinstance(plain[name], np.ndarray)):
+            assert difference(plain[name], answer[name]) < 1e-9, name
 
 
 def test_fifty_groups_come_and_go(ranks: Ranks) -> None:

@@ -13,13 +13,15 @@ from scipy import fft, ndimage
 import ptynb as pt
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
-from ptynb.physics.constraints import impose, neighbours_mean, orthogonal_modes, total_variation_step
+from ptynb.physics.constraints import covered, impose, neighbours_mean, orthogonal_modes, total_variation_step
 from ptynb.physics.model import Model
 from ptynb.settings import constraints as kinds
 from tests.parametrization import each
+from tests.planning.live_storages import LiveStorages
 from tests.raising import raises
 
 RANDOM = np.random.default_rng(0)
+GEOMETRY = pt.Geometry(wavelength=1e-10, distance=1.0, detector_pixel=(5e-5, 5e-5))
 THICK = {"slices": pt.Slices(count=4, thickness=1e-5), "tilt": pt.Tilt(per_position=True, learning_rate=0.1)}
 
 # One of each kind, with settings that it needs.
@@ -350,3 +352,39 @@ def test_when_it_is_due() -> None:
     constraint = kinds.FixedProbePower(start_epoch=3, every=2, end_epoch=8)
     assert [epoch for epoch in range(1, 12) if constraint.due(epoch)] == [3, 5, 7]
     assert [epoch for epoch in range(1, 4) if kinds.FixedProbePower().due(epoch)] == [1, 2, 3]
+
+
+@each("window", [(5, 9), (1, 1), (24, 40)])
+def test_covered_pixels_are_those_of_the_windows(window: tuple[int, int]) -> None:
+    shape = 24, 40
+    origins = RANDOM.integers(0, np.array(shape) - window, (6, 2), endpoint=True)
+    expected = np.zeros(shape, bool)
+    for y, x in origins:
+        expected[y : y + window[0], x : x + window[1]] = True
+    np.testing.assert_array_equal(covered(shape, torch.from_numpy(origins), window).numpy(), expected)
+    assert not covered(shape, torch.from_numpy(origins), (0, window[1])).any()
+
+
+@each("kind", ["object_support", "remove_phase_ramp"])
+def test_memory_does_not_grow_with_patterns_times_pixels(kind: str) -> None:
+    """400 patterns of 64 x 64 would be 6.6 MB as windows of single precision."""
+    frames = np.ones((400, 64, 64), np.uint8)
+    scan = pt.Scan.from_arrays(frames, np.indices((20, 20)).reshape(2, -1).T * 2.0, geometry=GEOMETRY)
+    model = Loop(scan, pt.Settings(), SingleGroup(torch.device("cpu"))).model
+    with LiveStorages() as memory:
+        impose(SOME[kind][0], model)
+    assert memory.peak < 20 * model.object.parts.nbytes < 2e6
+
+
+def test_windows_that_moved_over_the_edge_cover_what_the_model_reads() -> None:
+    loop = a_loop({"positions": pt.Positions(learning_rate=0.1)})
+    positions = loop.model.parts["positions"]
+    positions.active = True
+    with torch.no_grad():
+        positions.moves.fill_(-100)  # type: ignore[operator, union-attr]
+    loop.model.object.set(loop.model.object.values.detach() + 1)
+    impose(kinds.ObjectSupport(), loop.model)
+    read = np.zeros(loop.model.object.values.shape[-2:], bool)
+    for y, x in loop.model.window_origins_and_shifts(loop.shard.batch(np.arange(12), 12))[0].tolist():
+        read[y : y + 16, x : x + 16] = True
+    np.testing.assert_array_equal((object_of(loop.model) != 1)[0, 0], read)

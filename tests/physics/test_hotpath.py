@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from ptynb.exceptions import InvalidValueError
+from ptynb.kernels import fused_gradient
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
-    compiled_descent,
     exit_waves,
     far_field_intensity,
     intensity_of,
@@ -379,7 +379,7 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
         leaf.requires_grad_(name in wanted)
     torch.set_num_threads(threads)
     try:
-        crossing = compiled_descent().Descent(given, detection, [True] * 5).cross.crossing
+        crossing = fused_gradient.Descent(given, detection, [True] * 5).cross.crossing
         assert crossing.alone == (patterns == 40)
         value, *gradients = hotpath.descent(given, detection, -1.7)
     finally:

@@ -30,6 +30,7 @@ def test_room_is_what_is_free_and_what_engines_hold_and_the_smallest_gpu(monkeyp
     assert room_for(False, 200) == Room(1200)
     monkeypatch.setattr(rooms, "find_gpus", lambda: GPUS)
     assert room_for(True) == Room(1000, 0.95 * 2**20 * min(gpu.memory for gpu in GPUS if gpu.memory))
+    assert room_for(True, 0, 2) == Room(1000, room_for(True).device / 2, 2), "two engines on each GPU"
     monkeypatch.setattr(rooms, "find_gpus", lambda: (dataclasses.replace(GPUS[0], memory=0),))
     assert room_for(True).device == float("inf"), "a driver that does not tell refuses nothing"
 
@@ -76,9 +77,21 @@ def test_gpus_without_room_for_the_patterns_leave_them_on_the_host():
 
 
 def test_more_gpus_share_what_one_cannot_hold():
-    scan, settings = scan_of(128, 128, 4), Settings(batch=64, optimiser="lsqml")
+    scan, settings = scan_of(256, 256, 2), Settings(batch=256, optimiser="lsqml")
     room = Room(1e12, just_enough(scan, Workload(settings, 3), gpu=True).device)
     assert sentence(scan, Workload(settings, 1), room).endswith("use 3 engines, each on its own GPU.")
+
+
+def test_engines_that_share_a_gpu_have_a_part_of_it_each():
+    scan, settings = scan_of(128, 128, 4), Settings(batch=64, optimiser="lsqml")
+    each = just_enough(scan, Workload(settings, 2), gpu=True).device
+    gpu = Room(1e12, 2 * each)
+    assert refusal(scan, Workload(settings, 2), gpu.shared_by(2)) is None
+    found = sentence(scan, Workload(settings, 3), gpu.shared_by(3))
+    assert "on a GPU that 3 engines share" in found
+    assert found.endswith("let fewer engines share a GPU: Cluster(2, engines_per_gpu=2).")
+    found = sentence(scan, Workload(settings, 2), Room(1e12, 1.5 * each).shared_by(2))
+    assert found.endswith("let fewer engines share a GPU: Cluster(1, engines_per_gpu=1).")
 
 
 def test_on_a_cpu_fewer_engines_hold_fewer_objects():

@@ -1,5 +1,6 @@
 """What is counted of memory, by hand and against the peak of a real run."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -10,7 +11,10 @@ from ptynb.data.scan import Scan
 from ptynb.loading.pattern_reader import PIECE_BYTES
 from ptynb.planning.memory import (
     HEAP,
+    MESSAGES,
     PROCESS,
+    TILTED,
+    Copies,
     Workload,
     arrays_of_an_update,
     copies_of_parameters,
@@ -89,32 +93,45 @@ def test_items_by_hand():
     ],
 )
 def test_copies_of_the_parameters(changes, engines, copies):
-    assert copies_of_parameters(Settings(**changes), engines) == copies
+    assert copies_of_parameters(Settings(**changes), engines, False).most == copies
+
+
+def test_on_a_gpu_a_step_takes_the_memory_of_waves_that_are_gone():
+    assert copies_of_parameters(Settings(), 1, True) == Copies(4, 0, 2)
+    assert copies_of_parameters(Settings(optimiser="lsqml"), 1, True) == Copies(1.5, 3, 5)
+    assert copies_of_parameters(Settings(optimiser="lsqml"), 2, True) == Copies(1.5, 5, 7), "and the message"
+    name, waves = "copies of object and probe in a step", "waves of a batch"
+    small, large = (amounts(scan_of(100, 64, 60), Settings(batch=batch), on_gpu=True) for batch in (64, 2))
+    assert name not in small, "waves of 64 patterns take more than two copies of the object"
+    rows = large["object, gradient and optimiser"] + large["probe, gradient and optimiser"]
+    assert large[name] + large[waves] == 2 * rows / 4
 
 
 @pytest.mark.parametrize(
     ("changes", "on_gpu", "more"),
     [
-        ({"probe": {"modes": 3}}, False, (0, 0, 0)),
-        ({"slices": THICK}, False, (3, 0, 0)),
-        ({"slices": THICK}, True, (3, 3, 0)),
-        ({"optimiser": "lsqml"}, False, (0, 0, 0)),
-        ({"optimiser": "lsqml", "slices": THICK}, False, (6, 0, 0)),
-        ({"optimiser": "lsqml"}, True, (4, 1, 0)),
-        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0)),
-        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (1, 0, 0)),
-        ({"opr": {"modes": 2}}, False, (2, 0, 0)),
-        ({"descan": {"start": "plane"}}, False, (2, 0, 0)),
-        ({"fly_scan": {"steps": 3}}, False, (3 * (2 + 2) - 2, 0, 0)),
-        ({"pattern_intensities": {"learning_rate": 0.1}, "background": {"learning_rate": 0.1}}, False, (0, 0, 4)),
-        ({"detector": {"psf_sigma": 1, "oversampling": 2, "saturation": 9}}, True, (0, 0, 6)),
+        ({"probe": {"modes": 3}}, False, (0, 0, 0, 0)),
+        ({"slices": THICK}, False, (3, 0, 0, 0)),
+        ({"slices": THICK}, True, (4, 0, 4, -2)),
+        ({"object": {"modes": 2}, "probe": {"modes": 3}}, True, (1, 0, 0, -2)),
+        ({"optimiser": "lsqml"}, False, (0, 0, 0, 0)),
+        ({"optimiser": "lsqml", "slices": THICK}, False, (6, 0, 0, 0)),
+        ({"optimiser": "lsqml"}, True, (5, -1, 1, 3)),
+        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, False, (0, 0, 0, 0)),
+        ({"positions": {"learning_rate": 0.1}, "probe_offset": {"learning_rate": 0.1}}, True, (0, 0, 0, 0)),
+        ({"opr": {"modes": 2}}, False, (2, 0, 0, 0)),
+        ({"opr": {"modes": 2}}, True, (0, 2, 0, 0)),
+        ({"descan": {"start": "plane"}}, False, (2, 0, 0, 0)),
+        ({"fly_scan": {"steps": 3}}, False, (3 * (2 + 2) - 2, 0, 0, 0)),
+        ({"pattern_intensities": {"learning_rate": 0.1}, "background": {"learning_rate": 0.1}}, False, (0, 0, 0, 4)),
+        ({"detector": {"psf_sigma": 1, "saturation": 9}}, True, (0, 0, 0, 3)),
     ],
 )
 def test_what_is_kept_of_each_pattern(changes, on_gpu, more):
     scan = scan_of(100, 64, 8)
     plain = arrays_of_an_update(scan, Settings(), on_gpu)
     found = arrays_of_an_update(scan, Settings(**changes), on_gpu)
-    assert tuple(np.subtract(found, plain)) == more
+    assert tuple(np.subtract(dataclasses.astuple(found), dataclasses.astuple(plain))) == more
 
 
 def test_a_cpu_keeps_what_a_gpu_does_where_torch_has_to_do_the_steps():
@@ -127,9 +144,11 @@ def test_a_cpu_keeps_what_a_gpu_does_where_torch_has_to_do_the_steps():
 
 def test_tilted_planes_are_recorded():
     scan = scan_of(100, 64, 8)
-    assert arrays_of_an_update(scan, Settings(), False)[0] == 2
+    assert arrays_of_an_update(scan, Settings(), False).waves == 2
     tilted = Scan.from_arrays(scan.frames.read(0, 100), scan.positions, geometry=GEOMETRY)
-    assert arrays_of_an_update(tilted, Settings(), False)[0] == 4
+    assert arrays_of_an_update(tilted, Settings(), False).waves == 2 + TILTED
+    planes = (amounts(one, Settings(), on_gpu=True)["work space of Fourier transforms"] for one in (tilted, scan))
+    assert next(planes) == 4 * next(planes)
 
 
 def test_projections_keep_the_waves_of_all_patterns():
@@ -177,17 +196,20 @@ def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host(
         "process",
     }
     patterns = 100 * 64 * 64 * 2
-    assert totals(here)["host"] == totals(there)["host"] - patterns
-    on_their_way = 3 * 16 * 64 * 64 * 4
+    buffers = 3 * 16 * 64 * 64 * 2
+    assert totals(here)["host"] == totals(there)["host"] - patterns - buffers
+    on_their_way = 3 * 16 * 64 * 64 * 2
     assert totals(here)["device"] == totals(there)["device"] + patterns - on_their_way
     name = "object, gradient and optimiser"
-    assert amounts(scan, settings, on_gpu=True)[name] == amounts(scan, settings)[name] / HEAP
+    assert amounts(scan, settings, on_gpu=True)[name] == amounts(scan, settings)[name] / HEAP * 4 / 6
+    assert "messages of NCCL" not in wheres
+    assert amounts(scan, settings, 2, on_gpu=True)["messages of NCCL"] == MESSAGES
 
 
 def test_patterns_that_stay_in_the_file_are_read_ahead():
     scan = scan_of(100, 64, 8)
     found = amounts(scan, Settings(batch=4), place="disk")
-    assert found["patterns on their way"] == 3 * 4 * 64 * 64 * 4
+    assert found["patterns on their way"] == 3 * 4 * 64 * 64 * 2
     assert "patterns" not in found
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
+from ptynb.io import checkpoint_file as files
 from ptynb.physics.model import Model
 from tests.raising import raises
 
@@ -47,6 +48,25 @@ def until(there: Callable[[], bool]) -> None:
 
 def epochs_of(recon: pt.Reconstruction, branch: str) -> list[int]:
     return [one.epoch for one in recon.checkpoints if one.branch == branch]
+
+
+def test_a_checkpoint_that_is_written_now_is_no_earlier_one(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the first epoch is still on its way to the disk, by a slow disk, when the second ends."""
+    put = files.put
+
+    def slowly(path: Path, data: memoryview) -> None:
+        if path.name.startswith("state-00001"):
+            time.sleep(1)
+        put(path, data)
+
+    monkeypatch.setattr(files, "put", slowly)
+    often = pt.Checkpointing(folder=tmp_path, epochs=1, seconds=None)
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=often) as recon:
+        recon.start(2)
+        recon.wait()
+        assert files.load_state(recon.save_checkpoint()).epoch == 2
 
 
 def test_going_back_and_training_again_is_never_having_left(recon: pt.Reconstruction) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from ptynb.cluster.error_explanations import FAULT
 from ptynb.data.engine_records import Failure, Pictures, RenderRequest, Status
 from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
 from ptynb.session import engine_client as engine_client_module
@@ -119,6 +120,30 @@ def test_the_code_of_the_cause_is_that_of_the_error() -> None:
     client.fail(None, 0)
     assert client.failure is not None
     assert client.failure.code == "array.not-finite"
+
+
+def test_an_engine_that_ends_because_its_gpu_is_lost_can_be_replaced_and_the_hints_of_torch_are_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    # As torch says it: pytorch/helion#867.
+    text = (
+        "AcceleratorError: CUDA error: an illegal memory access was encountered\n"
+        "Search for `cudaErrorIllegalAddress' in https://docs.nvidia.com/cuda/... for more information.\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+        "be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+    )
+    failure = Failure(1, text, "Traceback:\n", ends_engine=True)
+    client, _ = linked(status(), *[status(), status(5, failure)] * 20)
+    client.fail(None, 0)
+    assert client.failure is not None
+    assert client.can_recover
+    assert client.failure.code == "engine.lost"
+    first, place, explanation, *_ = str(client.failure).splitlines()
+    assert first == "Rank 1: AcceleratorError: CUDA error: an illegal memory access was encountered"
+    assert explanation == FAULT
+    assert "TORCH_USE_CUDA_DSA" in file_of(place).read_text()
 
 
 def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_file(

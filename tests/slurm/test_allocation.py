@@ -75,6 +75,7 @@ def test_an_engine_of_slurm_knows_rank_gpu_and_threads() -> None:
     given = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "CUDA_VISIBLE_DEVICES": "4,6", "SLURM_CPUS_PER_TASK": "5"}
     complete(given)
     assert (given["PTYNB_RANK"], given["CUDA_VISIBLE_DEVICES"], given["OMP_NUM_THREADS"]) == ("3", "6", "5")
+    assert given["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID", "a number is that of the file /dev/nvidia6"
     without = {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "CUDA_VISIBLE_DEVICES": "", "PTYNB_GPU": "chosen"}
     complete(without)
     assert without["CUDA_VISIBLE_DEVICES"] == ""

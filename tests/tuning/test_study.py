@@ -356,7 +356,7 @@ def test_engines_in_groups_try_too_and_a_running_reconstruction_is_left_alone(
 def test_trials_at_the_same_time_share_the_memory_that_is_there(
     small: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster: Any = SimpleNamespace(plan=SimpleNamespace(on_gpu=False), held_bytes=lambda: 0)
+    cluster: Any = SimpleNamespace(plan=SimpleNamespace(on_gpu=False, engines_per_gpu=1), held_bytes=lambda: 0)
     study = Study(
         Task(small, pt.Settings(batch=8), cluster, "cpu", 3, "loss", ()),
         {"probe.learning_rate": (0.01, 0.02)},

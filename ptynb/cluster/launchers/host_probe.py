@@ -5,9 +5,11 @@ shell may print other text before.
 """
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
+import runpy
 import sys
 
 MARK = "ptynb host: "
@@ -43,6 +45,15 @@ def numa_nodes():  # type: ignore[no-untyped-def]
     return cpu_cores.numa_nodes()
 
 
+def has_nccl():  # type: ignore[no-untyped-def]
+    """Return whether torch here has NCCL, as its builds for Linux and CUDA do; without the seconds of importing it."""
+    found = importlib.util.find_spec("torch")
+    if sys.platform != "linux" or found is None or not found.submodule_search_locations:
+        return False
+    version = os.path.join(found.submodule_search_locations[0], "version.py")
+    return os.path.exists(version) and runpy.run_path(version).get("cuda") is not None
+
+
 def main():  # type: ignore[no-untyped-def]
     """Print the description of this host."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -56,6 +67,8 @@ def main():  # type: ignore[no-untyped-def]
         "numa_nodes": numa_nodes(),
         "gpus": listed,
         "gpu_problem": problem,
+        "platform": sys.platform,
+        "nccl": has_nccl(),
         **{package: version(package) for package in PACKAGES},
     }
     print(MARK + json.dumps(found), flush=True)

@@ -10,7 +10,6 @@ import platform
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any, final
 
 import psutil
-import torch.distributed as dist
 
 from ptynb.cluster.controller import engine_file
 from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
@@ -229,8 +227,17 @@ def place_engines(
             f"{' and '.join(without)} would compute on the CPU and others on GPUs; omit them.",
             code="cluster.mixed-devices",
         )
-    backend = choose_backend(len(engines), 0 if without else len(engines), sys.platform, dist.is_nccl_available())
+    backend = _choose_backend(hosts, len(engines), 0 if without else len(engines))
     return ClusterPlan(tuple(engines), *backend), tuple(homes)
+
+
+def _choose_backend(hosts: Sequence[Host], engines: int, gpus: int) -> tuple[str, str, tuple[str, ...]]:
+    """Return the backend that all hosts have, the reason, and notes: this machine may be another system than they."""
+    for host in hosts:
+        backend, reason, notes = choose_backend(engines, gpus, host.answers["platform"], host.answers["nccl"])
+        if backend != "nccl":
+            break
+    return backend, reason, tuple(f"On {host.name}: {note}" for note in notes)
 
 
 @final

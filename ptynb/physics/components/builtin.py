@@ -79,6 +79,8 @@ class Probe(ModelComponent):
         """Number of probes, each of len(values) / count modes."""
         # A plain attribute, not a buffer: it never changes, and DistributedDataParallel would send it every time.
         self.scale = (values.abs().square().sum(0).mean() / self.count).sqrt()
+        self.unit = float(self.scale)
+        """`scale` as a number of Python."""
         self.power = float(values.abs().square().sum())
         """Initial total power Σ |P|², the counts of a pattern without absorption."""
         self.parts = nn.Parameter(torch.view_as_real(values / self.scale).clone())
@@ -98,6 +100,11 @@ class Probe(ModelComponent):
     def set(self, values: Tensor) -> None:
         """Set the values (mode, y, x)."""
         self.parts.copy_(torch.view_as_real(values / self.scale))
+
+    def set_scale(self, scale: Tensor) -> None:
+        """Set the unit of the parameter, a scalar on any device; the parameter keeps its numbers."""
+        self.scale.copy_(scale)
+        self.unit = float(scale)
 
     def arrays(self) -> dict[str, Tensor]:
         """Return an empty dict: the result stores the probe separately."""

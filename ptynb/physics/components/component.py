@@ -27,7 +27,7 @@ class Batch:
 
     patterns: (pattern,) int64, indices in the whole scan, on the device. May be empty on some engines.
     stored: (…, y, x) counts in the model's pixel order, bad pixels 0, in the stored type; read-only.
-    rows: (pattern,) int64, on the CPU: indices of the batch's patterns in `stored`; None: all, in this order.
+    rows: (pattern,) int64, on the device of `stored`: the batch's patterns in it; None: all, in this order.
     dtype: real type of the model.
     total: collective call that sums a tensor over all engines and returns the sum on every engine.
     global_batch_size: number of patterns of the batch on all engines together.
@@ -54,14 +54,24 @@ class Batch:
         return len(self.patterns)
 
 
-def selected(stored: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows of `stored`, on its device; in pinned memory if `stored` is.
+def pinned(values: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of host memory from which a copy to this device does not wait for earlier work of the GPU."""
+    return values.pin_memory() if device.type == "cuda" else values
+
+
+def copied_to(values: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from host memory to the device, on a GPU without waiting for the copy."""
+    return pinned(values, device).to(device, non_blocking=True)
+
+
+def selected(stored: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return these rows of `stored`, on its device. out: memory for them, of its type.
 
     torch selects rows of uint16 on some devices only, so they are viewed as int16.
     """
-    bits = stored.view(torch.int16) if stored.dtype == torch.uint16 else stored
-    out = torch.empty((len(rows), *bits.shape[1:]), dtype=bits.dtype, device=bits.device, pin_memory=bits.is_pinned())
-    return torch.index_select(bits, 0, rows.to(bits.device), out=out).view(stored.dtype)
+    dtype = torch.int16 if stored.dtype == torch.uint16 else stored.dtype
+    into = None if out is None else out.view(dtype)
+    return torch.index_select(stored.view(dtype), 0, rows, out=into).view(stored.dtype)
 
 
 class ModelComponent(nn.Module):

@@ -1,0 +1,54 @@
+"""Errors of GPUs: those after which a process can no longer use its GPU, and those that mean that memory was short."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from ptynb.exceptions import PtynbError
+
+FATAL = re.compile(
+    r"an illegal memory access was encountered|misaligned address|an illegal instruction was encountered"
+    r"|invalid program counter|hardware stack error|operation not supported on global/shared address space"
+    r"|device-side assert triggered|unspecified launch failure|the launch timed out and was terminated"
+    r"|uncorrectable ECC error|uncorrectable NVLink error|Invalid access of peer GPU memory over nvlink"
+    r"|CUDA error: unknown error"
+)
+"""Errors after which "the process must be terminated and relaunched", as CUDA documents each of them (`cudaError_t`).
+
+Every later call returns the same error, so all that the process has on its GPU is lost. Others, such as "out of memory"
+or "no kernel image", leave the GPU usable."""
+NO_MEMORY = re.compile(r"not enough memory|can't allocate|out of memory|_ALLOC_FAILED")
+"""Messages of errors that mean that memory was short, of torch, CUDA and its libraries (CUFFT_ALLOC_FAILED)."""
+MEMORY_ADVICE = (
+    ". Out of memory: use more engines, pattern_storage='disk', a smaller batch, or a larger "
+    "gradient_accumulation, which computes the same batch in portions."
+)
+
+
+def memory_advice(error: Exception) -> str:
+    """Return advice to append to the message if the error means that memory was short; else an empty string."""
+    short = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
+    )
+    return MEMORY_ADVICE if short else ""
+
+
+def loses_gpu(error: Exception, device: torch.device) -> bool:
+    """Return whether the process cannot use its GPU any more after this error.
+
+    A library may report the failure first, in its own words (cuFFT, cuBLAS), so CUDA itself is asked too.
+    """
+    if not isinstance(error, RuntimeError) or isinstance(error, PtynbError):
+        return False
+    return FATAL.search(str(error)) is not None or (device.type == "cuda" and _refuses(device))
+
+
+def _refuses(device: torch.device) -> bool:
+    """Return whether CUDA reports one of these errors for anything that is asked of the GPU."""
+    try:
+        torch.cuda.current_stream(device).query()  # returns at once, also if a kernel never ends
+    except RuntimeError as error:
+        return FATAL.search(str(error)) is not None
+    return False

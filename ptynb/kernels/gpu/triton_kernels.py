@@ -1,0 +1,601 @@
+"""The kernels themselves, in Triton, which compiles these functions for a GPU.
+
+A program, which a block of threads runs, has some pixels of a window or of the object, and all modes there:
+
+- neighbouring threads have neighbouring pixels, and access both parts of a complex number at once, 8 or 16 bytes;
+- what modes have in common (ramps, object, propagator) is read or computed once;
+- a sum over patterns is that of a program's own pixels, in the order of the patterns: nothing is added atomically, and
+  results are equal to the bit when a kernel is repeated.
+
+Arrays are contiguous; those of complex numbers are given by their real parts. The size of windows and the number of
+modes are constants of the compiled code, so that a pixel's row costs no division; the number of patterns is not, since
+the last batch of an epoch may be smaller. Numbers from Python are float64, where Triton would round them to float32.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.errors import TritonError as TritonError
+
+LANES = tl.constexpr(32)
+"""Patterns of which a tile of the object finds at once those whose windows touch it."""
+STEPS = tl.constexpr(4096.0)
+"""A frequency, in steps of 1 / side, times a multiple of 1 / STEPS is exact in float32."""
+
+
+@triton.jit
+def shift_spectra(
+    spectra,
+    shifts,
+    out,
+    factor: tl.float64,
+    shared: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, m] = R_j spectra[0 if shared else j, m] factor."""
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    re, im = _ramp(pixel, tl.load(shifts + 2 * pattern), tl.load(shifts + 2 * pattern + 1), height, width, True)
+    number = tl.full((), factor, re.dtype)
+    re, im = re * number, im * number
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        target = _start(pattern, first, modes, height, width)
+        source = _start(0, first, modes, height, width) if shared else target
+        wave_re, wave_im = _load(spectra + source, at, keep)
+        _store(out + target, at, keep, wave_re * re - wave_im * im, wave_re * im + wave_im * re)
+
+
+@triton.jit
+def multiply_by_windows(
+    waves,
+    object,
+    origins,
+    out,
+    columns,
+    conjugate: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, m] = waves[j, m] O[c_j], or O[c_j]*; `out` may be `waves`. columns: width of the object."""
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
+    row = pixel // width
+    re, im = _load(object + 2 * corner, row.to(tl.int64) * columns + (pixel - row * width), pixel < height * width)
+    if conjugate:
+        im = -im
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        start = _start(pattern, first, modes, height, width)
+        wave_re, wave_im = _load(waves + start, at, keep)
+        _store(out + start, at, keep, wave_re * re - wave_im * im, wave_re * im + wave_im * re)
+
+
+@triton.jit
+def multiply_spectra(
+    spectra,
+    kernel,
+    shifts,
+    factor: tl.float64,
+    shared: tl.constexpr,
+    adjoint: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """spectra[j, m] *= R_j* H factor, or its conjugate if `adjoint`. H is `kernel`, one for all patterns if shared."""
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    source = _start(0 if shared else pattern, 0, 1, height, width)
+    re, im = _load(kernel + source, pixel, pixel < height * width)
+    if shifts is not None:
+        shift_y, shift_x = tl.load(shifts + 2 * pattern), tl.load(shifts + 2 * pattern + 1)
+        turn_re, turn_im = _ramp(pixel, shift_y, shift_x, height, width, True)
+        re, im = re * turn_re + im * turn_im, im * turn_re - re * turn_im
+    number = tl.full((), factor, re.dtype)
+    re, im = re * number, im * number
+    if adjoint:
+        im = -im
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        start = _start(pattern, first, modes, height, width)
+        wave_re, wave_im = _load(spectra + start, at, keep)
+        _store(spectra + start, at, keep, wave_re * re - wave_im * im, wave_re * im + wave_im * re)
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def compare(
+    waves,
+    stored,
+    rows,
+    mask,
+    weights,
+    background,
+    losses,
+    slopes,
+    scale: tl.float64,
+    floor: tl.float64,
+    damping: tl.float64,
+    factor: tl.float64,
+    patterns,
+    damped: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """losses[j, part] = Σ (√(M_j + ε) - √(I_j + ε))², and waves[j, m] *= 2 w_j dL/dM_j factor.
+
+    slopes: dL/dM_j and M_j before weight and background, (2, pattern, y, x). rows, mask, weights, background and slopes
+    may be None.
+    """
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    inside = pixel < height * width
+    at, keep = _modes_from(0, pixel, modes, height, width, chunk)
+    wave_re, wave_im = _load(waves + _start(pattern, 0, modes, height, width), at, keep)
+    intensity = tl.sum(wave_re * wave_re + wave_im * wave_im, 0, keep_dims=True)
+    for first in range(chunk, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        more_re, more_im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
+        intensity += tl.sum(more_re * more_re + more_im * more_im, 0, keep_dims=True)
+    intensity *= tl.full((), scale, intensity.dtype)
+    modelled = intensity
+    if weights is not None:
+        weight = tl.load(weights + pattern).to(intensity.dtype)
+        modelled *= weight
+    if background is not None:
+        modelled += tl.load(background + pixel, inside, 0.0).to(intensity.dtype)
+    smallest = tl.full((), floor, intensity.dtype)
+    amplitude = tl.sqrt(modelled + smallest)
+    row = pattern.to(tl.int64) if rows is None else tl.load(rows + pattern)
+    counts = tl.load(stored + row * (height * width) + pixel, inside, 0).to(intensity.dtype)
+    difference = tl.where(inside, amplitude - tl.sqrt(counts + smallest), 0.0)
+    if mask is not None:
+        difference *= tl.load(mask + pixel, inside, 0).to(intensity.dtype)
+    tl.store(losses + tl.program_id(0), tl.sum(difference * difference).to(tl.float64))
+    if damped:
+        slope = difference * amplitude / (amplitude * amplitude + tl.full((), damping, intensity.dtype))
+    else:
+        slope = difference / amplitude
+    if slopes is not None:
+        start = pattern.to(tl.int64) * (height * width)
+        tl.store(slopes + start + pixel, slope, inside)
+        tl.store(slopes + (start + patterns.to(tl.int64) * (height * width)) + pixel, intensity, inside)
+    if weights is not None:
+        slope *= weight
+    slope *= tl.full((), 2 * factor, intensity.dtype)
+    at, keep = _modes_from(0, pixel, modes, height, width, chunk)
+    _store(waves + _start(pattern, 0, modes, height, width), at, keep, wave_re * slope, wave_im * slope)
+    for first in range(chunk, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        more_re, more_im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
+        _store(waves + _start(pattern, first, modes, height, width), at, keep, more_re * slope, more_im * slope)
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def set_object_gradient(
+    gradient,
+    waves,
+    change,
+    origins,
+    factor: tl.float64,
+    patterns,
+    rows,
+    columns,
+    row: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """gradient (rows, columns) = factor Σ_jm waves[j, m]* change[j, m] at c_j, for a tile of `block` pixels."""
+    top, left = _tile(tl.program_id(0), columns, row, block)
+    y, x = _pixels_of_tile(top, left, row, block)
+    re = tl.zeros((1, block), gradient.dtype.element_ty)
+    im = tl.zeros((1, block), gradient.dtype.element_ty)
+    for first in range(0, patterns, LANES):
+        touching = _touching(origins, first, patterns, top, left, height, width, row, block)
+        if touching != 0:
+            for lane in range(LANES):
+                if (touching >> lane) & 1 != 0:
+                    pattern = first + lane
+                    pixel, inside = _pixels_in_window(origins, pattern, y[None, :], x[None, :], height, width)
+                    for mode in range(0, modes, chunk):
+                        at, keep = _modes_from(mode, pixel, modes, height, width, chunk)
+                        start = _start(pattern, mode, modes, height, width)
+                        wave_re, wave_im = _load(waves + start, at, keep & inside)
+                        change_re, change_im = _load(change + start, at, keep & inside)
+                        re += tl.sum(wave_re * change_re + wave_im * change_im, 0, keep_dims=True)
+                        im += tl.sum(wave_re * change_im - wave_im * change_re, 0, keep_dims=True)
+    number = tl.full((), factor, re.dtype)
+    at, keep = (y.to(tl.int64) * columns + x)[None, :], ((y < rows) & (x < columns))[None, :]
+    _store(gradient, at, keep, re * number, im * number)
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def gather_probe_gradient(
+    spectra,
+    shifts,
+    out,
+    factor: tl.float64,
+    patterns,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    summed: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[m] = Σ_j R_j* spectra[j, m] factor: sums over every `summed`-th pattern, then the sum of these."""
+    mode, pixel = _pattern_and_pixels(height, width, block)
+    re = tl.zeros((summed, block), out.dtype.element_ty)
+    im = tl.zeros((summed, block), out.dtype.element_ty)
+    one = tl.arange(0, summed)[:, None]
+    at = one.to(tl.int64) * (modes * height * width) + pixel
+    for first in range(0, patterns, summed):
+        there = first + one < patterns
+        shift_y = tl.load(shifts + 2 * (first + one), there, 0.0)
+        shift_x = tl.load(shifts + 2 * (first + one) + 1, there, 0.0)
+        turn_re, turn_im = _ramp(pixel, shift_y, shift_x, height, width, _meets_nyquist(height, width, block))
+        start = _start(first, mode, modes, height, width)
+        wave_re, wave_im = _load(spectra + start, at, there & (pixel < height * width))
+        re += wave_re * turn_re + wave_im * turn_im
+        im += wave_im * turn_re - wave_re * turn_im
+    number = tl.full((), factor, re.dtype)
+    re, im = tl.sum(re, 0, keep_dims=True) * number, tl.sum(im, 0, keep_dims=True) * number
+    _store(out + _start(0, mode, modes, height, width), pixel, pixel < height * width, re, im)
+
+
+@triton.jit
+def shift_gradient(
+    change,
+    spectra,
+    shifts,
+    out,
+    factor: tl.float64,
+    shared: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, part] (yx) = Re Σ_mk change[j, m] spectra[0 if shared else j, m]* (dR_j/ds)* factor, for parts of Σ_k."""
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    shift_y, shift_x = tl.load(shifts + 2 * pattern), tl.load(shifts + 2 * pattern + 1)
+    y, x, frequency_y, frequency_x = _frequencies(pixel, height, width, shift_y.dtype)
+    turn_re, turn_im = _rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
+    re = tl.zeros((1, block), turn_re.dtype)
+    im = tl.zeros((1, block), turn_re.dtype)
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        start = _start(pattern, first, modes, height, width)
+        source = _start(0, first, modes, height, width) if shared else start
+        change_re, change_im = _load(change + start, at, keep)
+        wave_re, wave_im = _load(spectra + source, at, keep)
+        re += tl.sum(change_re * wave_re + change_im * wave_im, 0, keep_dims=True)
+        im += tl.sum(change_im * wave_re - change_re * wave_im, 0, keep_dims=True)
+    # With R = exp(-2πi k·s) the sum is -2πk Im(…R*); where R is cos πs, Re(…) times -π sin πs.
+    re, im = re * turn_re - im * turn_im, re * turn_im + im * turn_re
+    slope_y = im * frequency_y * (-6.283185307179586 / height)
+    slope_x = im * frequency_x * (-6.283185307179586 / width)
+    if height % 2 == 0:
+        cosine, sine = _rotation(_fraction(0.5 * shift_y))
+        slope_y = tl.where(2 * y == height, re * sine * -3.141592653589793, slope_y)
+        slope_x = tl.where(2 * y == height, slope_x * cosine, slope_x)
+    if width % 2 == 0:
+        cosine, sine = _rotation(_fraction(0.5 * shift_x))
+        slope_y = tl.where(2 * x == width, slope_y * cosine, slope_y)
+        along_x = re * sine * -3.141592653589793
+        if height % 2 == 0:
+            along_x = tl.where(2 * y == height, along_x * _rotation(_fraction(0.5 * shift_y))[0], along_x)
+        slope_x = tl.where(2 * x == width, along_x, slope_x)
+    number = tl.full((), factor, re.dtype)
+    tl.store(out + 2 * tl.program_id(0), tl.sum(slope_y) * number)
+    tl.store(out + 2 * tl.program_id(0) + 1, tl.sum(slope_x) * number)
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def select_places(chosen, origins, shifts, chosen_origins, chosen_shifts, patterns, block: tl.constexpr):
+    """chosen_origins[j], chosen_shifts[j] = origins[chosen[j]], shifts[chosen[j]], (pattern, yx) each."""
+    number = tl.program_id(0) * block + tl.arange(0, block)
+    keep = (number < patterns)[:, None]
+    axis = tl.arange(0, 2)[None, :]
+    source = 2 * tl.load(chosen + number, number < patterns, 0)[:, None] + axis
+    target = 2 * number[:, None] + axis
+    tl.store(chosen_origins + target, tl.load(origins + source, keep), keep)
+    tl.store(chosen_shifts + target, tl.load(shifts + source, keep), keep)
+
+
+@triton.jit
+def step_rows(
+    values,
+    gradient,
+    means,
+    squares,
+    steps,
+    rows,
+    rate,
+    beta: tl.float64,
+    log_beta: tl.float64,
+    beta_of_squares: tl.float64,
+    log_beta_of_squares: tl.float64,
+    epsilon: tl.float64,
+    length,
+    block: tl.constexpr,
+):
+    """Make a step of Adam for rows[program] of values (row, length).
+
+    A program is one warp: all its threads read the number of the step before one of them writes the next.
+    """
+    real = values.dtype.element_ty
+    row = tl.load(rows + tl.program_id(0))
+    step = tl.load(steps + row) + 1
+    number = step.to(tl.float64)
+    scale = (tl.load(rate).to(tl.float64) / (1.0 - tl.exp(number * log_beta))).to(real)
+    unbiased = (1.0 / (1.0 - tl.exp(number * log_beta_of_squares))).to(real)
+    old, old_of_squares = tl.full((), beta, real), tl.full((), beta_of_squares, real)
+    new, new_of_squares = tl.full((), 1.0 - beta, real), tl.full((), 1.0 - beta_of_squares, real)
+    smallest = tl.full((), epsilon, real)
+    for first in range(0, length, block):
+        at = row * length + first + tl.arange(0, block)
+        keep = first + tl.arange(0, block) < length
+        slope = tl.load(gradient + at, keep, 0.0)
+        mean = old * tl.load(means + at, keep, 0.0) + new * slope
+        square = old_of_squares * tl.load(squares + at, keep, 0.0) + new_of_squares * slope * slope
+        value = tl.load(values + at, keep, 0.0) - scale * mean / (tl.sqrt(square * unbiased) + smallest)
+        tl.store(means + at, mean, keep)
+        tl.store(squares + at, square, keep)
+        tl.store(values + at, value, keep)
+    tl.store(steps + row, step)
+
+
+@triton.jit
+def copy_windows(
+    field,
+    origins,
+    out,
+    layers,
+    rows,
+    columns,
+    components: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, layer] = field[layer] (rows, columns) at c_j, each pixel with its components."""
+    blocks: tl.constexpr = (height * width + block - 1) // block
+    window = tl.program_id(0) // blocks
+    pattern, layer = window // layers, window % layers
+    pixel = (tl.program_id(0) % blocks) * block + tl.arange(0, block)
+    corner_y, corner_x = tl.load(origins + 2 * pattern), tl.load(origins + 2 * pattern + 1)
+    source = field + ((layer.to(tl.int64) * rows + corner_y) * columns + corner_x) * components
+    target = out + window.to(tl.int64) * (height * width * components)
+    part = tl.arange(0, components)[None, :]
+    row = pixel // width
+    keep = (pixel < height * width)[:, None]
+    at = row.to(tl.int64) * columns + (pixel - row * width)
+    values = tl.load(source + (at[:, None] * components + part), keep)
+    tl.store(target + (pixel[:, None] * components + part), values, keep)
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def add_windows(
+    field,
+    origins,
+    windows,
+    patterns,
+    layers,
+    rows,
+    columns,
+    components: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    row: tl.constexpr,
+    block: tl.constexpr,
+):
+    """field[layer] (rows, columns) += Σ_j windows[j, layer] at c_j, for a tile of `block` pixels."""
+    tiles = tl.cdiv(rows, block // row) * tl.cdiv(columns, row)
+    layer = tl.program_id(0) // tiles
+    top, left = _tile(tl.program_id(0) % tiles, columns, row, block)
+    y, x = _pixels_of_tile(top, left, row, block)
+    part = tl.arange(0, components)[None, :]
+    sums = tl.zeros((block, components), field.dtype.element_ty)
+    touched = 0
+    for first in range(0, patterns, LANES):
+        touching = _touching(origins, first, patterns, top, left, height, width, row, block)
+        if touching != 0:
+            touched = 1
+            for lane in range(LANES):
+                if (touching >> lane) & 1 != 0:
+                    pattern = first + lane
+                    pixel, inside = _pixels_in_window(origins, pattern, y, x, height, width)
+                    start = (tl.cast(pattern, tl.int64) * layers + layer) * (height * width * components)
+                    sums += tl.load(windows + start + (pixel[:, None] * components + part), inside[:, None], 0)
+    if touched != 0:
+        at = (layer.to(tl.int64) * rows + y) * columns + x
+        target = field + (at[:, None] * components + part)
+        keep = ((y < rows) & (x < columns))[:, None]
+        tl.store(target, tl.load(target, keep) + sums, keep)
+
+
+@triton.jit
+def _pattern_and_pixels(height: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+    """Return the pattern of this program, and its pixels of the window, (1, pixel)."""
+    blocks: tl.constexpr = (height * width + block - 1) // block
+    program = tl.program_id(0)
+    return program // blocks, (program % blocks) * block + tl.arange(0, block)[None, :]
+
+
+@triton.jit
+def _start(pattern, mode, modes: tl.constexpr, height: tl.constexpr, width: tl.constexpr):
+    """Return where in (pattern, mode, y, x) the window of a mode starts, in numbers."""
+    return (tl.cast(pattern, tl.int64) * modes + mode) * (2 * height * width)
+
+
+@triton.jit
+def _modes_from(first, pixel, modes: tl.constexpr, height: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr):
+    """Return where pixels of modes are, (mode, pixel), counted from the window of the first mode; and which exist."""
+    mode = tl.arange(0, chunk)[:, None]
+    return mode * (height * width) + pixel, (first + mode < modes) & (pixel < height * width)
+
+
+@triton.jit
+def _load(numbers, at, keep):
+    """Return real and imaginary parts of complex numbers (a, b), which one access of a thread reads; 0 elsewhere."""
+    part = tl.arange(0, 2)[None, None, :]
+    return tl.split(tl.load(numbers + (2 * at[:, :, None] + part), keep[:, :, None], 0.0))
+
+
+@triton.jit
+def _store(numbers, at, keep, re, im):
+    """Write complex numbers (a, b)."""
+    part = tl.arange(0, 2)[None, None, :]
+    tl.store(numbers + (2 * at[:, :, None] + part), tl.join(re, im), keep[:, :, None])
+
+
+@triton.jit
+def _ramp(pixel, shift_y, shift_x, height: tl.constexpr, width: tl.constexpr, nyquist):
+    """Return exp(-2πi k·s) at pixels of the window, a product of one factor for each axis.
+
+    At the Nyquist frequency of an even side the factor is its real part; nyquist: whether pixels may have one. Shifts
+    [pixels] are scalars or (pattern, 1); they and the sides are below 4096.
+    """
+    y, x, frequency_y, frequency_x = _frequencies(pixel, height, width, shift_y.dtype)
+    re, im = _rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
+    if nyquist:
+        factor = tl.full(re.shape, 1.0, re.dtype)
+        if height % 2 == 0:
+            factor = tl.where(2 * y == height, _rotation(_fraction(0.5 * shift_y))[0], factor)
+        if width % 2 == 0:
+            factor = tl.where(2 * x == width, factor * _rotation(_fraction(0.5 * shift_x))[0], factor)
+        re, im = re * factor, im * factor
+    return re, -im
+
+
+@triton.jit
+def _frequencies(pixel, height: tl.constexpr, width: tl.constexpr, real: tl.constexpr):
+    """Return y and x of pixels of the window, and their frequencies [1 / side], 0 instead of the Nyquist frequency."""
+    y = pixel // width
+    x = pixel - y * width
+    frequency_y = tl.where(2 * y < height, y, tl.where(2 * y == height, 0, y - height))
+    frequency_x = tl.where(2 * x < width, x, tl.where(2 * x == width, 0, x - width))
+    return y, x, frequency_y.to(real), frequency_x.to(real)
+
+
+@triton.jit
+def _turns(frequency_y, frequency_x, shift_y, shift_x, height: tl.constexpr, width: tl.constexpr):
+    """Return k·s without whole turns, in [-½, ½]."""
+    coarse_y, fine_y = _turns_per_frequency(shift_y, height)
+    coarse_x, fine_x = _turns_per_frequency(shift_x, width)
+    turns = _fraction(frequency_y * coarse_y + frequency_x * coarse_x)
+    return turns + (frequency_y * fine_y + frequency_x * fine_x)
+
+
+@triton.jit
+def _meets_nyquist(height: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+    """Whether this program has a pixel at the Nyquist frequency of an even side."""
+    blocks: tl.constexpr = (height * width + block - 1) // block
+    first = (tl.program_id(0) % blocks) * block
+    last = first + block - 1
+    in_row = (height % 2 == 0) & (first // width <= height // 2) & (last // width >= height // 2)
+    in_column = (width % 2 == 0) & ((last + width // 2) // width > (first + width // 2 - 1) // width)
+    return in_row | in_column
+
+
+@triton.jit
+def _turns_per_frequency(shift, side: tl.constexpr):
+    """Return s / n as a multiple of 1 / 4096, whose product with a frequency is exact, and the rest.
+
+    Whole turns can so be removed without an error. In float32 the phase of a shift by 256 pixels would else be wrong by
+    1e-4.
+    """
+    coarse = tl.floor(shift * (STEPS / side) + 0.5) * (1 / STEPS)
+    return coarse, (shift - coarse * side) * (1 / side)
+
+
+@triton.jit
+def _fraction(turns):
+    """Return turns without whole ones, in [-½, ½]."""
+    return turns - tl.floor(turns + 0.5)
+
+
+@triton.jit
+def _rotation(turns):
+    """Return cos 2πt and sin 2πt for |t| ≤ ½, within 3e-7, or 1e-15 in float64.
+
+    From sine and cosine of the half angle, by Chebyshev approximations in t² whose errors are 2e-10 and 4e-18. A third
+    of the work of the sine and cosine of CUDA, whose reduction of any angle needs memory.
+    """
+    u = turns * turns
+    if turns.dtype == tl.float64:
+        s = 7.697826768224191e-07 * u - 2.1903497074626018e-05
+        s = (s * u + 0.0004662998161898394) * u - 0.007370430505916944
+        s = (s * u + 0.0821458865731029) * u - 0.5992645293189447
+        s = (s * u + 2.5501640398773007) * u - 5.167712780049969
+        c = 4.149564353942586e-06 * u - 0.00010456655338748738
+        c = (c * u + 0.0019295562724817132) * u - 0.025806888737002202
+        c = (c * u + 0.23533063012953284) * u - 1.335262768843447
+        c = (c * u + 4.058712126416497) * u - 4.934802200544676
+    else:
+        s = -0.007028303855203096 * u + 0.08205035020147247
+        s = (s * u - 0.599252186531583) * u + 2.550163317938427
+        s = s * u - 5.167712764593
+        c = -0.024395932097550446 * u + 0.2349370685950865
+        c = (c * u - 1.3352119493905503) * u + 4.058709154763134
+        c = c * u - 4.934802136928946
+    s = (s * u + 3.141592653589793) * turns
+    c = c * u + 1.0
+    return 1.0 - 2.0 * (s * s), 2.0 * (s * c)
+
+
+@triton.jit
+def _tile(program, columns, row: tl.constexpr, block: tl.constexpr):
+    """Return the origin of a tile of (block / row, row) pixels of an array with this many columns."""
+    across = tl.cdiv(columns, row)
+    return (program // across) * (block // row), (program % across) * row
+
+
+@triton.jit
+def _pixels_of_tile(top, left, row: tl.constexpr, block: tl.constexpr):
+    """Return y and x of the pixels of a tile."""
+    number = tl.arange(0, block)
+    return top + number // row, left + number % row
+
+
+@triton.jit
+def _touching(
+    origins,
+    first,
+    patterns,
+    top,
+    left,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    row: tl.constexpr,
+    block: tl.constexpr,
+):
+    """Return the patterns from the first one on whose windows touch a tile, a bit each."""
+    lane = tl.arange(0, LANES)
+    there = first + lane < patterns
+    y = tl.load(origins + 2 * (first + lane), there, 0)
+    x = tl.load(origins + 2 * (first + lane) + 1, there, 0)
+    touching = there & (y < top + block // row) & (y + height > top) & (x < left + row) & (x + width > left)
+    return tl.sum(touching.to(tl.int64) << lane, 0)
+
+
+@triton.jit
+def _pixels_in_window(origins, pattern, y, x, height: tl.constexpr, width: tl.constexpr):
+    """Return where pixels (y, x) of the object are in the window of a pattern, and which are inside."""
+    y -= tl.load(origins + 2 * pattern).to(tl.int32)
+    x -= tl.load(origins + 2 * pattern + 1).to(tl.int32)
+    return y * width + x, (y >= 0) & (y < height) & (x >= 0) & (x < width)

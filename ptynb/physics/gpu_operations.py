@@ -1,0 +1,192 @@
+"""The steps of an update on a GPU: operations of torch that are one kernel each on CUDA, in Triton.
+
+    shift_spectra                R_j F[P_m] a                   illuminate         P_jm O_k[c_j]
+    multiply_spectra_            Ψ H, with H_j = R_j* H         compare_           loss, and Ψ ← (dL/dM) Ψ
+    set_object_gradient_         Σ_jm A_jm* g_jm at c_j         return_to_probe_   g_jm ← O_k[c_j]* g_jm
+    gather_probe_gradient        Σ_j R_j* Q_jm a                shift_gradient     2 Re Σ_km Q_jm* (dR_j/ds) F[P_m]
+    select_places                c_j and s_j of a batch         step_rows_         Adam for the patterns of a batch
+
+Symbols are those of `hotpath`; a is a number into which the factors of transforms are combined, since torch's scaled
+transforms take one more pass. Between these steps torch's transforms run, without factors. An update of one mode is 25
+kernels and 215 bytes per pixel (counted); with torch's operations and automatic differentiation it is 99 and 570.
+
+Sums over patterns run in the order of the patterns, never by atomic additions of floating-point numbers: results are
+equal to the bit when an update is repeated. An argument whose operation ends in an underscore is overwritten.
+
+Each operation is defined here with torch's operations, for every device, and in `kernels.gpu` for CUDA;
+none has a gradient of its own: `gpu_gradient` combines them to the gradients of the loss.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ptynb.physics.components.component import selected
+from ptynb.physics.patches import add_windows, read_windows
+from ptynb.physics.torch_steps import shift_ramps, slopes_of_shifts
+from ptynb.physics.triton_dispatch import run_by_triton
+
+
+@torch.library.custom_op("ptynb::shift_spectra", mutates_args=())
+def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
+    """Return R_j F[P_m] times `factor`, (pattern, mode, y, x).
+
+    spectra: (1 or pattern, mode, y, x). shifts: (pattern, yx) [pixels].
+    """
+    window = spectra.shape[-2], spectra.shape[-1]
+    return spectra * (shift_ramps(shifts, window) * factor)[:, None]
+
+
+@torch.library.custom_op("ptynb::illuminate", mutates_args=())
+def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
+    """Return A_jm O[c_j], (pattern, mode, y, x).
+
+    waves: A (pattern, mode, y, x). object: (y, x). origins: c (pattern, yx), int64.
+    """
+    return waves * read_windows(object, origins, (waves.shape[-2], waves.shape[-1]))[:, None]
+
+
+@torch.library.custom_op("ptynb::multiply_spectra_", mutates_args=("spectra",))
+def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
+    """Multiply spectra (pattern, mode, y, x) by the propagator H times `factor`, or by its conjugate if `adjoint`.
+
+    kernel: (y, x) or (pattern, y, x). shifts: (pattern, yx) [pixels], by which the detector is shifted against the
+    waves: H_j = R_j* H; None: not shifted.
+    """
+    each = kernel if kernel.ndim == 3 else kernel[None]
+    if shifts is not None:
+        each = each * shift_ramps(shifts, (spectra.shape[-2], spectra.shape[-1])).conj()
+    spectra.mul_((each.conj() if adjoint else each)[:, None] * factor)
+
+
+@torch.library.custom_op("ptynb::compare_", mutates_args=("waves",))
+def compare_(
+    waves: Tensor,
+    stored: Tensor,
+    rows: Tensor | None,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    background: Tensor | None,
+    scale: float,
+    floor: float,
+    damping: float,
+    factor: float,
+    slopes_wanted: bool,
+) -> tuple[Tensor, Tensor]:
+    """Compare waves on the detector with counts, and replace them by their gradient.
+
+    With M_j = w_j Σ_m |Ψ_jm|² `scale` + B the loss of a pattern is that of `losses.AmplitudeLoss`, and Ψ becomes
+    2 w_j (dL/dM_j) Ψ_jm `factor`.
+
+    waves: Ψ (pattern, mode, y, x). stored: counts (…, y, x). rows: (pattern,) int64, those of the patterns in `stored`;
+    None: all. mask: (y, x). weights: w (pattern,). background: B (y, x). floor, damping: ε and δ [counts].
+
+    Returns
+    -------
+    losses : Tensor
+        Sums of the loss over parts of a pattern, (pattern, part), float64.
+    slopes : Tensor
+        dL/dM_j (pattern, y, x) and M_j without background and weight, stacked (2, pattern, y, x), if `slopes_wanted`;
+        else empty.
+    """
+    real = torch.view_as_real(waves)
+    intensity = real.square().sum((1, 4)).mul_(scale)
+    modelled = intensity if weights is None else intensity * weights[:, None, None]
+    if background is not None:
+        modelled = modelled + background
+    amplitude = (modelled + floor).sqrt_()
+    counts = stored if rows is None else selected(stored, rows)
+    difference = amplitude - (counts.to(amplitude.dtype) + floor).sqrt_()
+    if mask is not None:
+        difference.mul_(mask)
+    losses = torch.linalg.vecdot(difference, difference).double()
+    if damping > 0:
+        slope = difference.mul_(amplitude).div_(amplitude.square().add_(damping))
+    else:
+        slope = difference.div_(amplitude)
+    of_waves = slope if weights is None else slope * weights[:, None, None]
+    real.mul_((2 * factor * of_waves)[:, None, :, :, None])
+    return losses, torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
+
+
+@torch.library.custom_op("ptynb::set_object_gradient_", mutates_args=("gradient",))
+def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
+    """Set a gradient of the object (y, x) to `factor` Σ_jm A_jm* g_jm, added at c_j; 0 outside the windows.
+
+    waves: A, and change: g, (pattern, mode, y, x). origins: c (pattern, yx), int64.
+    """
+    add_windows(gradient.zero_(), origins, (waves.conj() * change).sum(1) * factor)
+
+
+@torch.library.custom_op("ptynb::return_to_probe_", mutates_args=("change",))
+def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
+    """Multiply g (pattern, mode, y, x) by O[c_j]*. object: (y, x). origins: c (pattern, yx), int64."""
+    change.mul_(read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None])
+
+
+@torch.library.custom_op("ptynb::gather_probe_gradient", mutates_args=())
+def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
+    """Return Σ_j R_j* Q_jm times `factor`, (mode, y, x).
+
+    spectra: Q (pattern, mode, y, x). shifts: (pattern, yx) [pixels].
+    """
+    ramps = shift_ramps(shifts, (spectra.shape[-2], spectra.shape[-1]))
+    return (spectra * ramps.conj()[:, None]).sum(0) * factor
+
+
+@torch.library.custom_op("ptynb::shift_gradient", mutates_args=())
+def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
+    """Return dL/ds times `factor`, (pattern, yx).
+
+    change: F[G] (pattern, mode, y, x), not unitary, of the gradient G of F⁻¹[R_j S_m]. spectra: S (1 or pattern, mode,
+    y, x). shifts: (pattern, yx) [pixels].
+    """
+    return slopes_of_shifts(change, spectra, shifts) * factor
+
+
+@torch.library.custom_op("ptynb::select_places", mutates_args=())
+def select_places(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return window origins and subpixel shifts, (pattern, yx) each, of these patterns (pattern,), int64."""
+    return origins[patterns], shifts[patterns]
+
+
+@torch.library.custom_op("ptynb::step_rows_", mutates_args=("values", "means", "squares", "steps"))
+def step_rows_(
+    values: Tensor,
+    gradient: Tensor,
+    means: Tensor,
+    squares: Tensor,
+    steps: Tensor,
+    rows: Tensor,
+    rate: Tensor,
+    beta: float,
+    beta_of_squares: float,
+    epsilon: float,
+) -> None:
+    """Change these rows of `values` (row, …) by a step of Adam, with a count of steps for each row.
+
+    gradient, means, squares: of the shape of `values`. steps: (row,). rows: int64, each at most once. rate: ().
+    """
+    shape = (-1,) + (1,) * (values.ndim - 1)
+    steps[rows] += 1
+    number = steps[rows].reshape(shape).to(values.dtype)
+    own = gradient[rows]
+    means[rows] = mean = beta * means[rows] + (1 - beta) * own
+    squares[rows] = square = beta_of_squares * squares[rows] + (1 - beta_of_squares) * own.square()
+    unbiased = (square / (1 - beta_of_squares**number)).sqrt() + epsilon
+    values[rows] -= rate * mean / (1 - beta**number) / unbiased
+
+
+run_by_triton(
+    shift_spectra,
+    illuminate,
+    multiply_spectra_,
+    compare_,
+    set_object_gradient_,
+    return_to_probe_,
+    gather_probe_gradient,
+    shift_gradient,
+    select_places,
+    step_rows_,
+)

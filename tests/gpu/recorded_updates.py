@@ -1,0 +1,188 @@
+"""Updates recorded as graphs on the pretended GPU, against the same updates without: prints JSON.
+
+The recorder keeps each operation with its arguments: tensors by their memory, numbers as they are, as CUDA graphs do.
+Replaying repeats the operations on this memory. So a number that should have changed, or an input that is not
+copied into the graph, gives other results than an update without a graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+import ptynb as pt
+from ptynb.distributed.group import SingleGroup
+from ptynb.engine.loop import Loop
+from ptynb.loading import engine_patterns
+from ptynb.optimize import update_graphs
+from tests.gpu import pretended
+from tests.gpu.pretended import GPU, LOG, Mode, Pretended
+
+Change = Callable[[pt.Settings], pt.Settings]
+S = pt.Settings
+SMALL = {"batch": 8, "precision": "double"}
+CASES: dict[str, tuple[pt.Settings, dict[int, Change]]] = {
+    "plain": (S(**SMALL), {}),
+    "schedule": (S(**SMALL, schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1}), {}),
+    "rates": (
+        S(**SMALL),
+        {
+            1: lambda now: now.replace(object={"learning_rate": 0.05}),
+            2: lambda now: now.replace(probe={"learning_rate": 0.0}),
+        },
+    ),
+    "positions later": (S(**SMALL, positions={"learning_rate": 0.1, "start_epoch": 2}), {}),
+    "detector": (
+        S(
+            **SMALL,
+            positions={"learning_rate": 0.1},
+            pattern_intensities={"learning_rate": 0.01},
+            background={"learning_rate": 0.01},
+        ),
+        {},
+    ),
+    "opr": (S(**SMALL, opr={"modes": 2, "learning_rate": 0.1}), {}),
+    "slices": (S(**SMALL, slices={"count": 3, "thickness": 2e-6, "learning_rate": 0.01}), {}),
+    "sgd": (S(**SMALL, optimiser="sgd"), {1: lambda now: now.replace(object={"learning_rate": 0.001})}),
+    "rpie": (S(**SMALL, optimiser="rpie"), {1: lambda now: now.replace(rpie_alpha=0.5)}),
+    "poisson": (S(**SMALL, loss="poisson"), {}),
+    "accumulated": (S(**SMALL, gradient_accumulation=3), {}),
+    "regularizers": (
+        S(**SMALL, regularizers=[{"kind": "total_variation", "weight": 0.1}]),
+        {1: lambda now: now.replace(regularizers=[{"kind": "total_variation", "weight": 0.01}])},
+    ),
+    "constraints": (
+        S(
+            **SMALL,
+            probe={"modes": 2},
+            constraints=[
+                {"kind": "orthogonal_modes", "after": "update"},
+                {"kind": "gaussian_blur", "sigma": 1.0, "after": "update"},
+            ],
+        ),
+        {},
+    ),
+}
+
+
+@final
+class Recorder:
+    """`update_graphs.CudaRecorder` for the pretended GPU."""
+
+    recording_now: Recorder | None = None
+    made = 0
+
+    def __init__(self, device: torch.device) -> None:
+        self._steps = list[tuple[Any, Any, Any, list[Tensor]]]()
+        self._before = list[tuple[Tensor, Tensor]]()
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Nothing: there is one stream."""
+        yield
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what is inside; what it changed is undone, since a GPU does not execute while it records."""
+        waits = len(LOG.waits)
+        Recorder.recording_now = self
+        Recorder.made += 1
+        try:
+            yield
+        finally:
+            Recorder.recording_now = None
+            for memory, values in reversed(self._before):
+                memory.copy_(values)
+        if LOG.waits[waits:]:
+            raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({LOG.waits[waits]})")
+
+    def replay(self) -> None:
+        """Repeat the operations."""
+        for operation, args, kwargs, results in self._steps:
+            found = [one for one in tree_leaves(operation(*args, **kwargs)) if isinstance(one, Tensor)]
+            for memory, one in zip(results, found, strict=True):
+                if memory.data_ptr() != one.data_ptr():
+                    memory.copy_(one)
+
+    def note(self, operation: Any, args: Any, kwargs: Any, carry_out: Callable[[], Any]) -> Any:
+        """Carry out an operation, and keep it."""
+        own = {name: one for name, one in kwargs.items() if name not in ("device", "pin_memory")}
+        values, named = tree_map(_plain, args), tree_map(_plain, own)
+        names = [argument.name for argument in operation._schema.arguments if pretended._is_written(argument)]
+        given = dict(zip((one.name for one in operation._schema.arguments), values, strict=False)) | named
+        for memory in tree_leaves([given.get(name) for name in names]):
+            if isinstance(memory, Tensor):
+                self._before.append((memory, memory.clone()))
+        result = carry_out()
+        self._steps.append((operation, values, named, [_plain(one) for one in tree_leaves(result) if _tensor(one)]))
+        return result
+
+
+def _plain(one: Any) -> Any:
+    return one.elem if isinstance(one, Pretended) else one
+
+
+def _tensor(one: Any) -> bool:
+    return isinstance(one, Tensor)
+
+
+_carry_out = pretended._run
+
+
+def _recorded(operation: Any, args: Any, kwargs: Any) -> Any:
+    recorder = Recorder.recording_now
+    if recorder is None:
+        return _carry_out(operation, args, kwargs)
+    return recorder.note(operation, args, kwargs, lambda: _carry_out(operation, args, kwargs))
+
+
+def run(settings: pt.Settings, changes: dict[int, Change], graphs: bool, resume_after: int = 9) -> dict[str, Any]:
+    """Return what three epochs end with. resume_after: epochs after which another loop continues from the state."""
+    update_graphs.RECORDERS.pop("gpu", None)
+    if graphs:
+        update_graphs.RECORDERS["gpu"] = Recorder
+    scan = pt.simulate(patterns=70, window=32, seed=0)
+    loop = Loop(scan, settings, SingleGroup(GPU))
+    for epoch in range(3):
+        if epoch in changes:
+            loop.change(changes[epoch](loop.settings))
+        for _ in range(loop.updates):
+            loop.step()
+        if epoch + 1 == resume_after:
+            loop.restore(loop.state(loop.loss_sums()))
+    found = {name: tensor.numpy().copy() for name, tensor in (loop.arrays() | loop.parameters()).items()}
+    loop.disconnect()
+    return found | {"losses": np.array([epoch.loss for epoch in loop.epochs])}
+
+
+def compare(settings: pt.Settings, changes: dict[int, Change], resume_after: int = 9) -> dict[str, Any]:
+    """Return how many graphs were recorded, and what differs from the run without any."""
+    plain = run(settings, changes, graphs=False)
+    Recorder.made = 0
+    other = run(settings, changes, graphs=True, resume_after=resume_after)
+    return {
+        "graphs": Recorder.made,
+        "differ": [name for name in plain if not np.array_equal(plain[name], other[name])],
+    }
+
+
+def main() -> None:
+    """Print the comparisons of all cases."""
+    torch.set_num_threads(1)
+    pretended._run = _recorded
+    engine_patterns.free_on_device = lambda device, engines: 10**11  # type: ignore[attr-defined]
+    with Mode():
+        found = {name: compare(*case) for name, case in CASES.items()}
+        found["restored"] = compare(*CASES["rates"], resume_after=2)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,494 @@
+"""Kernels in Triton, without a GPU: run by Triton's interpreter against torch's operations, and compiled for GPUs.
+
+Triton chooses between interpreter and compiler when it is imported, so both have processes of their own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ptynb.exceptions import PtynbWarning
+from ptynb.kernels.hotpath_types import Detection, Illumination
+from ptynb.physics import gpu_gradient, patches, triton_dispatch
+from ptynb.physics import gpu_operations as operations
+from ptynb.physics.hotpath import varied
+from ptynb.physics.triton_dispatch import run_by_triton
+from tests.parametrization import all_pairs, case, each
+
+SINGLE, DOUBLE = (torch.float32, torch.complex64), (torch.float64, torch.complex128)
+OBJECT = 40, 37
+"""Sides of the object: some tiles of 16 x 32 pixels are cut."""
+PATTERNS = 5
+
+
+class Apart:
+    """A process with an environment of its own, in which functions of this module run."""
+
+    def __init__(self, start: Callable[..., None], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, context, start, arguments)
+        self.run(os.getpid)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._pool.submit(function, *arguments).result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def start_interpreter() -> None:
+    os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)
+    run_by_triton(*OPERATIONS, device="cpu")
+    assert triton_dispatch._working_launches("cpu") is not None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tracker() -> None:
+    """The process of multiprocessing that all processes started so share is no process that a test leaves behind."""
+    resource_tracker.ensure_running()
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[Apart]:
+    process = Apart(start_interpreter)
+    yield process
+    process.close()
+
+
+OPERATIONS = (
+    operations.shift_spectra,
+    operations.illuminate,
+    operations.multiply_spectra_,
+    operations.compare_,
+    operations.set_object_gradient_,
+    operations.return_to_probe_,
+    operations.gather_probe_gradient,
+    operations.shift_gradient,
+    operations.select_places,
+    operations.step_rows_,
+    patches.copy_windows,
+    patches.add_windows_,
+)
+
+
+def torch_of(operation: Any) -> Callable[..., Any]:
+    """The operation by torch, also where it is registered to run by Triton."""
+    return operation._init_fn
+
+
+def double(value: Any) -> Any:
+    """A copy of a tensor in double precision, contiguous; of anything else, itself."""
+    if not isinstance(value, Tensor):
+        return value
+    precise = {torch.complex64: torch.complex128, torch.float32: torch.float64}
+    return value.to(precise.get(value.dtype, value.dtype)).resolve_conj().contiguous().clone()
+
+
+def strided(value: Tensor) -> Tensor:
+    """The same numbers with other strides."""
+    return value.mT.contiguous().mT if value.ndim > 1 else value.repeat_interleave(2)[::2]
+
+
+def compare(operation: Any, precise: float, *arguments: Any, other_strides: bool = False) -> None:
+    """Results and overwritten arguments of an operation are those of torch's operations in double precision."""
+    expected = [double(argument) for argument in arguments]
+    if other_strides:
+        arguments = tuple(strided(one) if isinstance(one, Tensor) else one for one in arguments)
+    results, wanted = operation(*arguments), torch_of(operation)(*expected)
+    outputs = [("argument", *pair) for pair in zip(arguments, expected, strict=True) if isinstance(pair[0], Tensor)]
+    if results is not None:
+        results, wanted = (one if isinstance(one, tuple) else (one,) for one in (results, wanted))
+        outputs += [("result", *pair) for pair in zip(results, wanted, strict=True)]
+    for name, found, other in outputs:
+        if found.ndim and found.shape != other.shape:  # sums of the loss over other parts of a pattern
+            assert operation is operations.compare_
+            found, other = found.sum(1), other.sum(1)
+        assert found.shape == other.shape, name
+        values, correct = found.resolve_conj().numpy(), other.numpy()
+        largest = np.abs(correct).max(initial=0)
+        np.testing.assert_allclose(values, correct, rtol=precise, atol=precise * largest, err_msg=name)
+
+
+class Problem:
+    """Random arguments of the operations, with windows at the edges and corners of the object that overlap."""
+
+    def __init__(
+        self,
+        dtypes: tuple[torch.dtype, torch.dtype],
+        window: tuple[int, int],
+        modes: int,
+        patterns: int = PATTERNS,
+        object: tuple[int, int] = OBJECT,
+    ) -> None:
+        self.real, self.complex = dtypes
+        self.generator = torch.Generator().manual_seed(window[0] + modes)
+        self.window, self.patterns = window, patterns
+        self.object, self.probes = self.normal(*object), self.normal(1, modes, *window)
+        self.waves, self.change = self.normal(patterns, modes, *window), self.normal(patterns, modes, *window)
+        self.last = torch.tensor([object[0] - window[0], object[1] - window[1]])
+        self.origins = (self.uniform(patterns, 2) * (self.last + 1)).long()
+        self.origins[:3] = torch.stack([self.last * 0, self.last, torch.tensor([0, 1]) * self.last])[:patterns]
+        self.shifts = self.uniform(patterns, 2) - 0.5
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=self.complex, generator=self.generator)
+
+    def uniform(self, *shape: int) -> Tensor:
+        return torch.rand(*shape, dtype=self.real, generator=self.generator)
+
+
+PROBLEMS = all_pairs((SINGLE, DOUBLE), ((13, 20), (16, 16), (6, 7)), (1, 3, 9), (False, True))
+
+
+@pytest.mark.parametrize(
+    "check", ["check_probes", "check_waves", "check_windows", "check_object_gradient", "check_shift_gradient"]
+)
+def test_results_are_those_of_torch(check: str, interpreter: Apart):
+    interpreter.run(check_all, check)
+
+
+def check_all(check: str) -> None:
+    for dtypes, window, modes, other_strides in PROBLEMS:
+        precise = 1e-6 if dtypes is SINGLE else 1e-14
+        globals()[check](Problem(dtypes, window, modes), precise, other_strides)
+
+
+def check_probes(problem: Problem, precise: float, other_strides: bool) -> None:
+    shifts, waves = problem.shifts, problem.waves
+    compare(operations.shift_spectra, precise, problem.probes, shifts, 0.7, other_strides=other_strides)
+    compare(operations.shift_spectra, precise, waves, shifts, 0.7, other_strides=other_strides)
+    compare(operations.gather_probe_gradient, precise, waves, shifts, 0.7, other_strides=other_strides)
+
+
+def check_waves(problem: Problem, precise: float, other_strides: bool) -> None:
+    waves, object, origins = problem.waves, problem.object, problem.origins
+    compare(operations.illuminate, precise, waves, object, origins, other_strides=other_strides)
+    compare(operations.return_to_probe_, precise, waves.clone(), object, origins, other_strides=other_strides)
+    one, several = problem.normal(*problem.window), problem.normal(problem.patterns, *problem.window)
+    for kernel, shifts, adjoint in ((one, problem.shifts, True), (several, None, False)):
+        # The conjugate of a tensor is the same tensor with a flag, which the numbers of a kernel do not have.
+        arguments = waves.clone(), kernel.conj(), shifts, 0.7, adjoint
+        compare(operations.multiply_spectra_, precise, *arguments, other_strides=other_strides)
+
+
+def check_windows(problem: Problem, precise: float, other_strides: bool) -> None:
+    layers = torch.stack([problem.object, problem.normal(*OBJECT)])
+    fields = [problem.object, layers.imag]
+    if problem.window == (6, 7):
+        fields += [problem.object.real, layers, layers.real.long(), layers.real > 0]
+    for field in fields:
+        compare(patches.copy_windows, 0, field, problem.origins, *problem.window, other_strides=other_strides)
+        if field.dtype != torch.bool:
+            windows = problem.normal(problem.patterns, *field.shape[:-2], *problem.window)
+            windows = (windows if field.is_complex() else windows.real).to(field.dtype)
+            arguments = field.clone(), problem.origins, windows
+            compare(patches.add_windows_, precise, *arguments, other_strides=other_strides)
+
+
+def check_object_gradient(problem: Problem, precise: float, other_strides: bool) -> None:
+    # What the gradient holds before, even NaN, has no effect.
+    gradient = torch.full_like(problem.object, torch.nan)
+    arguments = gradient, problem.waves, problem.change, problem.origins, 0.7
+    compare(operations.set_object_gradient_, precise, *arguments, other_strides=other_strides)
+
+
+def check_shift_gradient(problem: Problem, precise: float, other_strides: bool) -> None:
+    for spectra in (problem.probes, problem.change):
+        arguments = problem.waves, spectra, problem.shifts, 0.7
+        compare(operations.shift_gradient, precise, *arguments, other_strides=other_strides)
+
+
+COMPARISONS = all_pairs(
+    (SINGLE, DOUBLE),
+    ((13, 20), (16, 16)),
+    (1, 3, 9),
+    (torch.uint8, torch.uint16, torch.int32, torch.float32, torch.float64),
+    (False, True),
+    ("none", "mask", "empty mask", "truth values"),
+    (False, True),
+    (False, True),
+    (0.0, 2.0),
+    (False, True),
+)
+
+
+def test_comparisons_with_counts_are_those_of_torch(interpreter: Apart):
+    interpreter.run(check_comparisons)
+
+
+def check_comparisons() -> None:
+    for dtypes, window, modes, stored, by_rows, masked, weighted, lit, damping, slopes in COMPARISONS:
+        problem = Problem(dtypes, window, modes, 3)
+        most = {torch.uint8: 255, torch.uint16: 65535}.get(stored, 70000)
+        held = (problem.uniform(6, *window) * 6).floor()
+        held[:, 3, 4] = most  # of uint16, negative if it were read as int16
+        mask = (problem.uniform(*window) > 0.3).to(problem.real)
+        compare(
+            operations.compare_,
+            1e-6 if dtypes is SINGLE else 1e-13,
+            problem.waves,
+            held.to(stored) if by_rows else held[:3].to(stored),
+            torch.tensor([5, 0, 3]) if by_rows else None,
+            {"none": None, "mask": mask, "empty mask": mask * 0, "truth values": mask > 0}[masked],
+            problem.uniform(3) + 0.5 if weighted else None,
+            problem.uniform(*window) if lit else None,
+            0.3,
+            0.1,
+            damping,
+            0.7,
+            slopes,
+        )
+
+
+def test_a_batch_may_have_any_number_of_patterns(interpreter: Apart):
+    interpreter.run(check_batches)
+
+
+def check_batches() -> None:
+    for patterns in (0, 1, 33):
+        problem = Problem(SINGLE, (6, 7), 2, patterns)
+        held = torch.ones(patterns, 6, 7)
+        options = None, None, None, None, 0.3, 0.1, 0.0, 0.7, True
+        for check in (check_probes, check_object_gradient, check_shift_gradient):
+            check(problem, 1e-6, False)
+        compare(operations.compare_, 1e-6, problem.waves, held, *options)
+        compare(patches.copy_windows, 0, problem.object, problem.origins, 6, 7)
+        compare(patches.add_windows_, 1e-6, problem.object, problem.origins, problem.waves[:, 0])
+
+
+def test_phases_of_large_shifts_are_exact(interpreter: Apart):
+    interpreter.run(check_large_shifts)
+
+
+def check_large_shifts() -> None:
+    shifts = torch.tensor([[0.5, -0.5], [-511.7, 255.3], [256.0, 0.25], [1e-7, 300.01]])
+    for side in (64, 63):
+        ones = torch.ones(1, 1, side, side, dtype=torch.complex64)
+        found = operations.shift_spectra(ones, shifts, 1.0)
+        expected = torch_of(operations.shift_spectra)(double(ones), double(shifts), 1.0)
+        assert float((found - expected).abs().max()) < 1e-6
+        if side % 2 == 0:
+            assert not found[:, 0, side // 2, 0].imag.any()
+
+
+def test_rows_and_places_are_those_of_torch(interpreter: Apart):
+    interpreter.run(check_rows)
+
+
+def check_rows() -> None:
+    generator = torch.Generator().manual_seed(1)
+    places, shifts = torch.randint(0, 99, (200, 2), generator=generator), torch.rand(200, 2, generator=generator)
+    for count in (0, 7, 150):
+        chosen = torch.randperm(200, generator=generator)[:count]
+        compare(operations.select_places, 0, chosen, places, shifts)
+    for dtype, precise in ((torch.float32, 1e-6), (torch.float64, 1e-14)):
+        for shape in ((9,), (9, 2), (9, 5, 17)):
+            for beta in (0.9, 0.0):
+                state = [torch.randn(shape, dtype=dtype, generator=generator) for _ in range(3)]
+                squares = torch.rand(shape, dtype=dtype, generator=generator)
+                rows, rate = torch.tensor([8, 0, 5]), torch.tensor(0.1, dtype=dtype)
+                options = rows, rate, beta, 0.999, 1e-8
+                compare(operations.step_rows_, precise, *state, squares, torch.arange(9.0), *options)
+
+
+def test_gradients_of_the_descent_are_finite_differences(interpreter: Apart):
+    interpreter.run(check_descent)
+
+
+def check_descent() -> None:
+    problem = Problem(DOUBLE, (6, 7), 2, 4)
+    held = (problem.uniform(4, 6, 7) * 9).floor().to(torch.uint16)
+    background, weights = problem.uniform(6, 7) + 0.5, problem.uniform(4) + 0.5
+    layers = problem.normal(1, 2, *OBJECT)
+    others = problem.normal(6, 7), problem.normal(6, 7)  # propagators between slices, and to a near detector
+
+    def loss(*moving: Tensor) -> gpu_gradient.GPUDescent:
+        object, probes, shifts, weights, background = moving
+        illumination = Illumination(object, problem.origins, probes, shifts, *others)
+        detection = Detection(held, None, None, 0.1, weights, background)
+        assert len(varied(illumination, detection)) == len(moving)
+        return gpu_gradient.GPUDescent(illumination, detection, [True] * 5)
+
+    moving = [layers, problem.probes, problem.shifts, weights, background]
+    descent = loss(*moving)
+    descent.value()
+    gradients = descent.gradients(1.0)
+    for number, gradient in enumerate(gradients):
+        direction = torch.randn(moving[number].shape, dtype=moving[number].dtype, generator=problem.generator)
+        step = 1e-6 * direction
+        ends = [
+            loss(*(one + sign * step if other == number else one for other, one in enumerate(moving))).value()
+            for sign in (1, -1)
+        ]
+        assert gradient is not None
+        expected = float((gradient.conj() * direction).real.sum())
+        assert float(ends[0] - ends[1]) / 2e-6 == pytest.approx(expected, rel=1e-6), number
+
+
+@each("missing", [True, False])
+def test_without_triton_the_operations_are_those_of_torch_and_one_warning_says_why(missing):
+    process = Apart(start_without_triton, missing)
+    try:
+        texts = process.run(check_without_triton)
+    finally:
+        process.close()
+    reason = "import of triton halted" if missing else "0 active drivers"
+    assert len(texts) == 1
+    assert reason in texts[0]
+
+
+def start_without_triton(missing: bool) -> None:
+    assert "triton" not in sys.modules  # neither ptynb nor the registration of its operations imports it
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # as on a GPU whose driver Triton cannot use
+    if missing:
+        sys.modules["triton"] = None  # type: ignore[assignment]
+    run_by_triton(*OPERATIONS, device="cpu")
+
+
+def check_without_triton() -> list[str]:
+    problem = Problem(DOUBLE, (6, 7), 2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for check in (check_waves, check_object_gradient):
+            check(problem, 1e-14, False)
+    return [str(warning.message) for warning in caught if warning.category is PtynbWarning]
+
+
+LIMITS = {
+    # kernel: registers in single and in double precision, shared memory [bytes], accesses below 8 bytes
+    "shift_spectra": (32, 32, 0, 2),
+    "multiply_by_windows": (32, 32, 0, 0),
+    "multiply_spectra": (32, 32, 0, 2),
+    "compare": (48, 48, 2048, 6),
+    "set_object_gradient": (72, 48, 0, 0),
+    "gather_probe_gradient": (48, 72, 1024, 9),
+    "shift_gradient": (48, 40, 32, 4),
+    "copy_windows": (32, 32, 0, 0),
+    "add_windows": (48, 56, 0, 0),
+    "select_places": (24, 24, 0, 0),
+    "step_rows": (40, 64, 0, 17),
+}
+"""What a thread and a program use at most on an A100 and an H100, for 1, 4 and 12 modes (double precision: 4).
+
+A multiprocessor has 65536 registers, so programs of 128 threads with 32, 48 and 72 registers fill all, two thirds and
+seven sixteenths of its 2048 threads. Accesses below 8 bytes are counted in single precision: those of shifts, arrays of
+real numbers, and sums that a program writes once.
+"""
+
+
+@pytest.mark.system("triton")
+@pytest.mark.parametrize("capability", [80, 90])
+def test_compiled_kernels_access_pairs_without_atomics_and_spills(capability: int, tmp_path: Path):
+    process = Apart(start_compiler, capability, str(tmp_path))
+    try:
+        used = process.run(compile_all)
+    finally:
+        process.close()
+    for name, _, registers, *_, accesses in used:
+        print(name, registers, dict(accesses))
+    assert {name for name, *_ in used} == set(LIMITS)
+    for name, single, registers, local, shared, atomics, accesses in used:
+        with case(name, registers, shared, accesses):
+            most, most_in_double, most_shared, most_narrow = LIMITS[name]
+            assert local == 0
+            assert atomics == []
+            assert registers <= (most if single else most_in_double)
+            assert shared <= most_shared
+            if single:
+                assert sum(accesses[one] for one in accesses if re.search(r"global\.b(8|16|32)$", one)) <= most_narrow
+
+
+class Driver:
+    """What Triton asks a driver for when it compiles: a GPU that is not there."""
+
+    def __init__(self, capability: int) -> None:
+        self._capability = capability
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self._capability, 32)
+
+
+def start_compiler(capability: int, folder: str) -> None:
+    os.environ["TRITON_CACHE_DIR"] = folder
+    import triton
+
+    triton.runtime.driver.set_active(Driver(capability))
+
+
+def compile_all() -> list[Any]:
+    """Registers, bytes of local memory (spills), shared memory, atomic instructions and global accesses of kernels."""
+    from ptynb.kernels.gpu import launches
+
+    used = []
+
+    def compile_only(
+        kernel: Any, programs: int, *arguments: Any, warps: int = launches.WARPS, **constants: Any
+    ) -> None:
+        compiled = kernel.run(*arguments, grid=(programs,), warmup=True, num_warps=warps, **constants)
+        ptx, single = compiled.asm["ptx"], dtypes is SINGLE
+        registers, stack, local = resources(compiled.asm["cubin"])
+        atomics = re.findall(r"(?<![\w.])(?:atom|red)\.\S+", ptx)
+        accesses = Counter(re.findall(r"\b(?:ld|st)\.global[.\w]*", ptx))
+        used.append((kernel.__name__, single, registers, stack + local, compiled.metadata.shared, atomics, accesses))
+
+    launches._launch = compile_only
+    for dtypes, window, modes in ((SINGLE, 128, 1), (SINGLE, 128, 4), (SINGLE, 101, 12), (DOUBLE, 128, 4)):
+        problem = Problem(dtypes, (window, window), modes, 3, (300, 301))
+        shifts, origins, waves = problem.shifts, problem.origins, problem.waves
+        real, kernel = problem.uniform(window, window), problem.normal(window, window)
+        launches.shift_spectra(problem.probes, shifts, 0.7)
+        launches.illuminate(waves, problem.object, origins)
+        launches.return_to_probe_(waves, problem.object, origins)
+        launches.multiply_spectra_(waves, kernel, shifts, 0.7, True)
+        launches.multiply_spectra_(waves, kernel, None, 0.7, False)
+        counts, rows = torch.zeros(3, window, window, dtype=torch.uint16), torch.arange(3)
+        launches.compare_(waves, counts, rows, real, shifts[:, 0], real, 0.3, 0.1, 0.1, 0.7, True)
+        launches.compare_(waves, counts, None, None, None, None, 0.3, 0.1, 0.0, 0.7, False)
+        launches.set_object_gradient_(problem.object, waves, problem.change, origins, 0.7)
+        launches.gather_probe_gradient(waves, shifts, 0.7)
+        launches.shift_gradient(waves, problem.probes, shifts, 0.7)
+        launches.copy_windows(problem.object, origins, window, window)
+        launches.add_windows_(problem.object, origins, waves[:, 0])
+        launches.select_places(rows, origins, shifts)
+        launches.step_rows_(*(shifts.clone() for _ in range(4)), torch.zeros(3), rows, real[0, 0], 0.9, 0.999, 1e-8)
+    return used
+
+
+def resources(cubin: bytes) -> tuple[int, ...]:
+    """Registers, stack and local memory of a kernel, from the CUDA tools that Triton brings."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", text)
+    assert found, text
+    return tuple(int(number) for number in found.groups())
