@@ -297,6 +297,107 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
         field.copy_(sums)
 
 
+def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
+    """Return O[c_j]* g_jm."""
+    out = torch.empty_like(change, memory_format=torch.contiguous_format)
+    _multiply_by_windows(_pairs(change), object, origins, _pairs(out), conjugate=True)
+    return out
+
+
+def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
+    """Set sums to Σ_jm a_j |A_jm|², added at c_j."""
+    tile, (rows, columns) = _tile(*waves.shape[1:]), sums.shape
+    with _overwritten(sums) as numbers:
+        _launch(
+            triton_kernels.set_intensity,
+            _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
+            numbers,
+            _pairs(waves),
+            origins.contiguous(),
+            None if weights is None else weights.contiguous(),
+            len(waves),
+            rows,
+            columns,
+            row=ROW,
+            **tile,
+        )
+
+
+def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
+    """Return Σ_j a_j Π_k |O_k[c_j]|²."""
+    source = _pairs(object)
+    out = source.new_empty((height, width))
+    _launch(
+        triton_kernels.sum_object_power,
+        _divided(height * width, TILE // SUMMED),
+        source,
+        origins.contiguous(),
+        None if weights is None else weights.contiguous(),
+        out,
+        len(origins),
+        *object.shape,
+        height=height,
+        width=width,
+        summed=SUMMED,
+        block=TILE // SUMMED,
+    )
+    return out
+
+
+def compare_steps(
+    change: Tensor,
+    waves: Tensor,
+    steps: Tensor,
+    before: Tensor | None,
+    object: Tensor,
+    object_step: Tensor,
+    origins: Tensor,
+) -> Tensor:
+    """Return products of χ, x and y, sums over parts of each pattern."""
+    tile = _tile(*waves.shape[1:])
+    out = waves.new_empty((len(waves), _blocks(tile), 5), dtype=torch.float64)
+    _launch(
+        triton_kernels.compare_steps,
+        len(waves) * _blocks(tile),
+        _pairs(change),
+        _pairs(waves),
+        _pairs(steps),
+        None if before is None else _pairs(before),
+        _pairs(object),
+        _pairs(object_step),
+        origins.contiguous(),
+        out,
+        object.shape[-1],
+        **tile,
+    )
+    return out
+
+
+def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
+    """Return Σ_m |A_jm|² Re(∂_a O* ∂_b O), sums over parts of each pattern."""
+    tile = _tile(*waves.shape[1:])
+    out = waves.new_empty((len(waves), _blocks(tile), 3), dtype=torch.float64)
+    _launch(
+        triton_kernels.sum_curvatures,
+        len(waves) * _blocks(tile),
+        _pairs(field),
+        _pairs(waves),
+        origins.contiguous(),
+        out,
+        field.shape[-1],
+        **tile,
+    )
+    return out
+
+
+def fit_steps(products: Tensor) -> Tensor:
+    """Return a_j and b_j."""
+    out = products.new_empty((len(products), 2))
+    programs = _divided(len(products), 32 * WARPS)
+    _launch(triton_kernels.fit_steps, programs, products.contiguous(), out, len(products), block=32 * WARPS)
+    return out
+
+
 def _launch(kernel: Any, programs: int, *arguments: Any, warps: int = WARPS, **constants: Any) -> None:
     """Run programs of a kernel on the device of its first argument."""
     if programs:  # CUDA refuses to launch none

@@ -428,6 +428,186 @@ def add_windows(
         tl.store(target, tl.load(target, keep) + sums, keep)
 
 
+@triton.jit(do_not_specialize=["patterns"])
+def set_intensity(
+    sums,
+    waves,
+    origins,
+    weights,
+    patterns,
+    rows,
+    columns,
+    row: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """sums (rows, columns) = Σ_jm weights[j] |waves[j, m]|² at c_j, for a tile. weights may be None."""
+    top, left = _tile(tl.program_id(0), columns, row, block)
+    y, x = _pixels_of_tile(top, left, row, block)
+    total = tl.zeros((1, block), sums.dtype.element_ty)
+    for first in range(0, patterns, LANES):
+        touching = _touching(origins, first, patterns, top, left, height, width, row, block)
+        if touching != 0:
+            for lane in range(LANES):
+                if (touching >> lane) & 1 != 0:
+                    pattern = first + lane
+                    pixel, inside = _pixels_in_window(origins, pattern, y[None, :], x[None, :], height, width)
+                    intensity = tl.zeros((1, block), total.dtype)
+                    for mode in range(0, modes, chunk):
+                        at, keep = _modes_from(mode, pixel, modes, height, width, chunk)
+                        re, im = _load(waves + _start(pattern, mode, modes, height, width), at, keep & inside)
+                        intensity += tl.sum(re * re + im * im, 0, keep_dims=True)
+                    if weights is not None:
+                        intensity *= tl.load(weights + pattern).to(total.dtype)
+                    total += intensity
+    tl.store(sums + (y.to(tl.int64) * columns + x)[None, :], total, ((y < rows) & (x < columns))[None, :])
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def sum_object_power(
+    object,
+    origins,
+    weights,
+    out,
+    patterns,
+    layers,
+    rows,
+    columns,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    summed: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out = Σ_j weights[j] Π_k |O_k[c_j]|²: sums over every `summed`-th pattern, then the sum of these."""
+    pixel = tl.program_id(0) * block + tl.arange(0, block)[None, :]
+    one = tl.arange(0, summed)[:, None]
+    row = pixel // width
+    at = row.to(tl.int64) * columns + (pixel - row * width)
+    total = tl.zeros((summed, block), out.dtype.element_ty)
+    for first in range(0, patterns, summed):
+        there = first + one < patterns
+        corner_y = tl.load(origins + 2 * (first + one), there, 0)
+        corner_x = tl.load(origins + 2 * (first + one) + 1, there, 0)
+        start = corner_y * columns + corner_x + at
+        power = tl.full((summed, block), 1.0, total.dtype)
+        if weights is not None:
+            power *= tl.load(weights + first + one, there, 0.0).to(total.dtype)
+        for layer in range(layers):
+            plane = tl.cast(layer, tl.int64) * rows * columns
+            re, im = _load(object, start + plane, there & (pixel < height * width))
+            power *= re * re + im * im
+        total += power
+    tl.store(out + pixel, tl.sum(total, 0, keep_dims=True), pixel < height * width)
+
+
+@triton.jit
+def compare_steps(
+    change,
+    waves,
+    steps,
+    before,
+    object,
+    object_step,
+    origins,
+    out,
+    columns,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, part] = xx, xy, yy, χx, χy with x = O before + ΔO waves and y = O steps, χ = change, for parts of Σ_x.
+
+    columns: width of the object. before may be None.
+    """
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
+    row = pixel // width
+    place = row.to(tl.int64) * columns + (pixel - row * width)
+    here_re, here_im = _load(object + 2 * corner, place, pixel < height * width)
+    step_re, step_im = _load(object_step + 2 * corner, place, pixel < height * width)
+    xx = tl.zeros((1, block), here_re.dtype)
+    xy, yy, cx, cy = xx, xx, xx, xx
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        start = _start(pattern, first, modes, height, width)
+        re, im = _load(waves + start, at, keep)
+        x_re, x_im = re * step_re - im * step_im, re * step_im + im * step_re
+        if before is not None:
+            re, im = _load(before + start, at, keep)
+            x_re += re * here_re - im * here_im
+            x_im += re * here_im + im * here_re
+        re, im = _load(steps + start, at, keep)
+        y_re, y_im = re * here_re - im * here_im, re * here_im + im * here_re
+        re, im = _load(change + start, at, keep)
+        xx += tl.sum(x_re * x_re + x_im * x_im, 0, keep_dims=True)
+        xy += tl.sum(x_re * y_re + x_im * y_im, 0, keep_dims=True)
+        yy += tl.sum(y_re * y_re + y_im * y_im, 0, keep_dims=True)
+        cx += tl.sum(re * x_re + im * x_im, 0, keep_dims=True)
+        cy += tl.sum(re * y_re + im * y_im, 0, keep_dims=True)
+    target = out + 5 * tl.program_id(0)
+    tl.store(target, tl.sum(xx).to(tl.float64))
+    tl.store(target + 1, tl.sum(xy).to(tl.float64))
+    tl.store(target + 2, tl.sum(yy).to(tl.float64))
+    tl.store(target + 3, tl.sum(cx).to(tl.float64))
+    tl.store(target + 4, tl.sum(cy).to(tl.float64))
+
+
+@triton.jit
+def sum_curvatures(
+    field,
+    waves,
+    origins,
+    out,
+    columns,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, part] = Σ_m |waves[j, m]|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, for parts of Σ_x. columns: of `field`."""
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
+    row = pixel // width
+    column = pixel - row * width
+    place = row.to(tl.int64) * columns + column
+    here_re, here_im = _load(field + 2 * corner, place, pixel < height * width)
+    has_below, has_right = row < height - 1, (column < width - 1) & (row < height)
+    y_re, y_im = _load(field + 2 * corner, place + columns, has_below)
+    x_re, x_im = _load(field + 2 * corner, place + 1, has_right)
+    y_re, y_im = tl.where(has_below, y_re - here_re, 0.0), tl.where(has_below, y_im - here_im, 0.0)
+    x_re, x_im = tl.where(has_right, x_re - here_re, 0.0), tl.where(has_right, x_im - here_im, 0.0)
+    power = tl.zeros((1, block), here_re.dtype)
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        re, im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
+        power += tl.sum(re * re + im * im, 0, keep_dims=True)
+    target = out + 3 * tl.program_id(0)
+    tl.store(target, tl.sum(power * (y_re * y_re + y_im * y_im)).to(tl.float64))
+    tl.store(target + 1, tl.sum(power * (y_re * x_re + y_im * x_im)).to(tl.float64))
+    tl.store(target + 2, tl.sum(power * (x_re * x_re + x_im * x_im)).to(tl.float64))
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def fit_steps(products, out, patterns, block: tl.constexpr):
+    """out[j] = a, b that minimise Σ |χ - a x - b y|², from products[j] = xx, xy, yy, χx, χy."""
+    number = tl.program_id(0) * block + tl.arange(0, block)
+    keep = number < patterns
+    source = products + 5 * number
+    xx, xy, yy = tl.load(source, keep, 1.0), tl.load(source + 1, keep, 0.0), tl.load(source + 2, keep, 1.0)
+    cx, cy = tl.load(source + 3, keep, 0.0), tl.load(source + 4, keep, 0.0)
+    more = (xx + yy) * tl.full((), 1e-6, tl.float64) + tl.full((), 1e-100, tl.float64)
+    xx, yy = xx + more, yy + more
+    determinant = xx * yy - xy * xy
+    tl.store(out + 2 * number, (yy * cx - xy * cy) / determinant, keep)
+    tl.store(out + 2 * number + 1, (xx * cy - xy * cx) / determinant, keep)
+
+
 @triton.jit
 def _pattern_and_pixels(height: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
     """Return the pattern of this program, and its pixels of the window, (1, pixel)."""
