@@ -145,10 +145,13 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
     return slopes_of_shifts(change, spectra, shifts) * factor
 
 
-@torch.library.custom_op("ptynb::select_places", mutates_args=())
-def select_places(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+def places_of(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
     """Return window origins and subpixel shifts, (pattern, yx) each, of these patterns (pattern,), int64."""
     return origins[patterns], shifts[patterns]
+
+
+# On a CPU `places_of` is called itself: dispatching an operation takes longer than the selection of a batch.
+select_places = torch.library.custom_op("ptynb::select_places", places_of, mutates_args=())
 
 
 @torch.library.custom_op("ptynb::step_rows_", mutates_args=("values", "means", "squares", "steps"))
