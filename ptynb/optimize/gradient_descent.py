@@ -37,9 +37,6 @@ from ptynb.physics.regularizers import object_terms
 ALONE_BELOW = 2**22
 """Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
 
-RATES_AND_EPOCHS = ("learning_rate", "amplitude_learning_rate", "start_epoch", "end_epoch")
-"""Settings of a part that are not part of a recorded update."""
-
 
 @final
 class Gradient(Algorithm):
@@ -59,7 +56,6 @@ class Gradient(Algorithm):
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
         self._graphs = UpdateGraphs(problem.group.device)
-        self._recorded_for: tuple[Any, ...] | None = None
         self._distributed: nn.Module = problem.model
 
     @property
@@ -94,7 +90,8 @@ class Gradient(Algorithm):
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
         if self._graphs.possible:
-            self._check_graphs(moving)
+            gradients = [parameter.requires_grad for parameter in self._parameters]
+            self._graphs.clear_if_changed(self.problem, moving, gradients)
         if wrapped_for == self._prepared:
             return
         self._prepared = wrapped_for
@@ -107,21 +104,6 @@ class Gradient(Algorithm):
         )
         if self._distributed is not self.problem.model:
             self._rehearse()
-
-    def _check_graphs(self, moving: frozenset[str]) -> None:
-        """Forget recorded updates if a number that is part of them has changed; rates are read from the device."""
-        problem, exclude = self.problem, {"schedule", "stop", "constraints"}
-        settings = problem.settings.model_dump(exclude=exclude)
-        for part in settings.values():
-            if isinstance(part, dict):
-                for name in RATES_AND_EPOCHS:
-                    part.pop(name, None)
-        active = [name for name, component in problem.model.parts.items() if component.active]
-        gradients = [parameter.requires_grad for parameter in self._parameters]
-        recorded_for = moving, active, gradients, settings, problem.normaliser
-        if recorded_for != self._recorded_for:
-            self._recorded_for = recorded_for
-            self._graphs.clear()
 
     def _rehearse(self) -> None:
         """Run the wrapped model once with an empty pattern, without effect.
@@ -218,9 +200,11 @@ class Gradient(Algorithm):
         which the step is made. indices: these on the device, if they are there already.
         """
         problem = self.problem
-        for optimiser in self.optimisers:
-            if isinstance(optimiser, RowAdam):
-                optimiser.batch = problem.shard.on_device(stepping) if indices is None else indices
+        by_rows = [one for one in self.optimisers if isinstance(one, RowAdam) and _has_gradients(one)]
+        if by_rows:  # else the indices are not copied to the device
+            rows = problem.shard.on_device(stepping) if indices is None else indices
+            for optimiser in by_rows:
+                optimiser.batch = rows
         if problem.settings.regularizers:
             total = total + (
                 self._add_regularizers() * problem.normaliser * members / problem.order.count / problem.group.world
@@ -234,7 +218,7 @@ class Gradient(Algorithm):
         """Make the steps of all optimisers."""
         with torch_alone(self.problem.model.compiled and self._small):
             for optimiser in self.optimisers:
-                if any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"]):
+                if _has_gradients(optimiser):
                     optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
 
     def settle(self) -> None:
@@ -363,6 +347,10 @@ class Gradient(Algorithm):
         divide_by_illumination(
             model, illumination, object_power, problem.scale / global_batch_size, problem.settings.rpie_alpha
         )
+
+
+def _has_gradients(optimiser: torch.optim.Optimizer) -> bool:
+    return any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"])
 
 
 def _unchanged(tensor: Tensor) -> Tensor:

@@ -47,8 +47,9 @@ Every sum over j is one over all engines, so the result does not depend on their
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -58,16 +59,37 @@ from torch import Tensor, nn
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.optimize.algorithm import Algorithm, Problem
-from ptynb.optimize.lsqml_parts import PositionSteps, parts_of
+from ptynb.optimize.lsqml_parts import PartOfModel, PositionSteps, parts_of
+from ptynb.optimize.optimizers import rate_on_device
 from ptynb.optimize.scatter_sums import over_engines
+from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import copied_to
 from ptynb.physics.exit_wave_corrections import Corrections, corrections
+from ptynb.physics.gpu_operations import best_lengths, fit_steps
 from ptynb.physics.model import Model
 
 DAMPING = 0.1
 """δ, relative to the largest illumination; weakly illuminated pixels change less."""
 MEMORY = 1 / 32
 """κ, the part of all patterns that counts as fitted by earlier batches."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """What an engine knows of its patterns of a batch: their corrections, and its part of the sums over the batch.
+
+    found: of the patterns of each probe; None without any. object: Σ A* χ, and illumination: Σ |A|², (slice, y, x).
+    probes: Σ √w S⁻¹[G], (probe, mode, y, x). powers: Σ w Π |O|², (probe, y, x). values: of the patterns of each probe,
+    by part. of_parts: sums by part.
+    """
+
+    found: list[Corrections | None]
+    object: Tensor
+    illumination: Tensor
+    probes: Tensor
+    powers: Tensor
+    values: dict[str, list[Tensor | None]]
+    of_parts: dict[str, Tensor]
 
 
 @final
@@ -82,6 +104,11 @@ class LeastSquares(Algorithm):
         self._probe_of_pattern = None if of_pattern is None else of_pattern.cpu().numpy()
         self._illumination: Tensor | None = None
         """L, of this epoch (y, x); None before the first."""
+        self._damped: Tensor | None = None
+        """L + δ max."""
+        self._graphs = UpdateGraphs(problem.group.device)
+        self._rates = dict[str, dict[str, Any]]()
+        """The rates on a GPU, as of a parameter group."""
 
     @property
     def updates(self) -> int:
@@ -95,21 +122,25 @@ class LeastSquares(Algorithm):
 
     def prepare(self) -> None:
         """Activate the components that are optimised now."""
-        self.problem.free(self.rates())
+        rates = self.rates()
+        self.problem.free(rates)
+        if self._graphs.possible:
+            self._graphs.clear_if_changed(self.problem, [*rates])
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """Update all parts with one batch."""
-        problem, rates = self.problem, self.rates()
+        problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         group = problem.group
         own = members if group.world == 1 else problem.order.part(table, update, group.rank, group.world)
+        rates = self._present_rates()
         with torch_alone(problem.model.compiled):
             if update == 0:
                 self._momentum.begin_epoch()
             if update == 0 or self._illumination is None:
-                self._illumination = illumination_of_all(problem.model)
-            loss = self._step(self._by_probe(own), members, rates)
+                self._set_illumination(illumination_of_all(problem.model))
+            loss = self._step(own, members, rates)
             if update == self.updates - 1:
                 self._momentum.end_epoch(rates)
         return loss
@@ -127,9 +158,12 @@ class LeastSquares(Algorithm):
 
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
         """Restore them. Parts that are not in the state start without momentum."""
+        self._graphs.clear()  # they are other tensors now
         device = self.problem.group.device
+        self._illumination = self._damped = None
         stored = state.get("algorithm/illumination")
-        self._illumination = stored.to(device, copy=True) if isinstance(stored, Tensor) else None
+        if isinstance(stored, Tensor):
+            self._set_illumination(stored.to(device, copy=True))
         tensors = {
             name.removeprefix("optimiser/"): one.to(device, copy=True)
             for name, one in state.items()
@@ -140,6 +174,7 @@ class LeastSquares(Algorithm):
 
     def disconnect(self) -> None:
         """Release the buffers."""
+        self._graphs.clear()
         buffers.forget()
 
     @property
@@ -148,6 +183,25 @@ class LeastSquares(Algorithm):
         assert isinstance(steps, PositionSteps)
         return steps
 
+    def _present_rates(self) -> Mapping[str, float | Tensor]:
+        """Return `rates`, on a GPU as scalars there, which recorded updates read."""
+        rates, parameter = self.rates(), self.problem.model.probe.parts
+        if parameter.device.type == "cpu":
+            return rates
+        groups = {name: self._rates.setdefault(name, {}) for name in rates}
+        for name, group in groups.items():
+            group["lr"] = rates[name]
+        return {name: rate_on_device(group, parameter) for name, group in groups.items()}
+
+    def _set_illumination(self, illumination: Tensor) -> None:
+        """Set L, in the same memory every time, which recorded updates read."""
+        damped = illumination + DAMPING * illumination.max()
+        if self._illumination is None or self._damped is None:
+            self._illumination, self._damped = illumination, damped
+        else:
+            self._illumination.copy_(illumination)
+            self._damped.copy_(damped)
+
     def _by_probe(self, patterns: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return those of these patterns that each of the probes illuminates, in their order."""
         if self._probe_of_pattern is None:
@@ -155,65 +209,127 @@ class LeastSquares(Algorithm):
         numbers = self._probe_of_pattern[patterns]
         return [patterns[numbers == number] for number in range(self.problem.model.probe.count)]
 
-    def _step(self, own: Sequence[NDArray[np.int64]], members: NDArray[np.int64], rates: Mapping[str, float]) -> Tensor:
+    def _step(self, own: NDArray[np.int64], members: NDArray[np.int64], rates: Mapping[str, float | Tensor]) -> Tensor:
         """Make the step of a batch, and return the sum of this engine's losses.
 
-        own: this engine's patterns, those of each probe. members: patterns of the batch on all engines.
+        On a GPU it is recorded: of several engines the part before their first sum. Where there are several probes, it
+        is not, since each batch has other numbers of patterns of each.
+
+        own: this engine's patterns. members: patterns of the batch on all engines.
+        """
+        problem, graphs, sizes = self.problem, self._graphs, (len(own), len(members))
+        possible = len(own) > 0 and graphs.possible and problem.shard.in_place and self._probe_of_pattern is None
+        if not possible:
+            return self._move(self._measure(own, sizes[1], rates, None), own, members, rates, None)
+        if problem.group.world == 1:
+
+            def whole(indices: Tensor) -> Tensor:
+                sums = self._measure(own, sizes[1], rates, indices)
+                return self._move(sums, own, members, rates, indices)
+
+            return graphs.run(sizes, own, whole)
+        sums = graphs.run(sizes, own, lambda indices: self._measure(own, sizes[1], rates, indices))
+        return self._move(sums, own, members, rates, None, release=False)
+
+    def _measure(
+        self, own: NDArray[np.int64], members: int, rates: Mapping[str, float | Tensor], indices: Tensor | None
+    ) -> _Sums:
+        """Return the corrections of this engine's patterns, and its sums.
+
+        members: number of patterns of the batch on all engines. indices: `own` on the device, if they are there.
         """
         problem, model = self.problem, self.problem.model
-        batches = [problem.shard.batch(patterns, len(members)) for patterns in own]
+        batches = [problem.shard.batch(patterns, members, indices) for patterns in self._by_probe(own)]
         further = {"shifts": "positions" in rates, "first": "variations" in rates}
         found = [
             corrections(model.illumination(batch), model.detection(batch), **further) if len(batch) else None
             for batch in batches
         ]
-        moving = {name: part for name, part in self._parts.items() if name in rates}
-        messages = [*self._sums(found)]
-        rows = self._rows_of(own, members) if moving else []
-        for part in moving.values():
-            values = model.probe.parts.new_zeros((len(members), part.width))
-            for one, batch, row in zip(found, batches, rows, strict=True):
-                if one is not None:
-                    values[row] = part.values(one, batch).to(values)
-            sums = [part.sums(one, batch) for one, batch in zip(found, batches, strict=True)]
-            messages += [values, total(sums)]
+        pairs, moving = [*zip(found, batches, strict=True)], self._moving(rates)
+        values = {
+            name: [None if one is None else part.values(one, batch) for one, batch in pairs]
+            for name, part in moving.items()
+        }
+        of_parts = {name: total([part.sums(one, batch) for one, batch in pairs]) for name, part in moving.items()}
+        return _Sums(found, *self._sums(found), values, of_parts)
+
+    def _moving(self, rates: Mapping[str, float | Tensor]) -> dict[str, PartOfModel]:
+        """Return the parts beside object and probe that are optimised now."""
+        return {name: part for name, part in self._parts.items() if name in rates}
+
+    def _move(
+        self,
+        own: _Sums,
+        patterns: NDArray[np.int64],
+        members: NDArray[np.int64],
+        rates: Mapping[str, float | Tensor],
+        indices: Tensor | None,
+        release: bool = True,
+    ) -> Tensor:
+        """Make the step from the sums of all engines, and return the sum of this engine's losses.
+
+        own: this engine's sums, of these patterns. indices: `members` on the device, if they are there already.
+        release: whether to release the corrections; not those of a graph, which has the memory for its next execution.
+        """
+        problem, model, moving = self.problem, self.problem.model, self._moving(rates)
+        messages = [own.object, own.illumination, own.probes, own.powers]
+        for name, values in self._values(own, patterns, members, moving).items():
+            messages += [values, own.of_parts[name]]
         of_object, illumination, of_probe, power, *others = over_engines(problem.group, *messages)
 
-        assert self._illumination is not None
-        object_step = ("object" in rates) * of_object / (self._illumination + DAMPING * self._illumination.max())
+        assert self._damped is not None
+        object_step = of_object.div_(self._damped) if "object" in rates else torch.zeros_like(of_object)
         # A probe none of whose patterns is in the batch has no power, and no step.
         damped = power + (DAMPING * power.amax((-2, -1), keepdim=True)).clamp(min=torch.finfo(power.dtype).tiny)
-        probe_steps = ("probe" in rates) * of_probe / damped[:, None]
-        mean, lengths = self._lengths(found, object_step, probe_steps, illumination, members)
-        for one in found:
-            if one is not None:
-                one.release()
-        patterns = problem.shard.on_device(members)
-        power = power.sum(0)
-        for index, (name, part) in enumerate(moving.items()):
-            part.step(rates[name], patterns, others[2 * index], others[2 * index + 1], power + DAMPING * power.max())
+        probe_steps = of_probe.div_(damped[:, None]) if "probe" in rates else torch.zeros_like(of_probe)
+        mean, lengths = self._lengths(own.found, object_step, probe_steps, illumination, members)
+        losses = [illumination.new_zeros((), dtype=torch.float64) if one is None else one.loss for one in own.found]
+        for found in own.found if release else ():
+            if found is not None:
+                found.release()
+        if moving:
+            indices = problem.shard.on_device(members) if indices is None else indices
+            of_all = power.sum(0)
+            of_all = of_all + DAMPING * of_all.max()
+            for index, (name, part) in enumerate(moving.items()):
+                part.step(rates[name], indices, others[2 * index], others[2 * index + 1], of_all)
         if "object" in rates:
-            factor = rates["object"] * len(members) / (len(members) + MEMORY * problem.order.count)
-            model.object.set(model.object.values + (factor * mean * object_step)[None])
+            factor = len(members) / (len(members) + MEMORY * problem.order.count)
+            step = object_step.mul_(mean.mul_(rates["object"]))
+            model.object.parts.add_(torch.view_as_real(step)[None], alpha=factor)
         if "probe" in rates:
-            steps = rates["probe"] * lengths[:, None, None, None] * probe_steps
-            model.probe.set(model.probe.values + steps.flatten(0, 1))
-        losses = [illumination.new_zeros((), dtype=torch.float64) if one is None else one.loss for one in found]
+            lengths = lengths * rates["probe"] / model.probe.scale
+            steps = probe_steps.mul_(lengths[:, None, None, None])
+            model.probe.parts.add_(torch.view_as_real(steps.flatten(0, 1)))
         return total(losses)
 
-    def _rows_of(
-        self, own: Sequence[NDArray[np.int64]], members: NDArray[np.int64]
-    ) -> list[Tensor | slice[None, None, None]]:
-        """Return where each of these groups of patterns is among the members of the batch."""
-        if len(own) == 1 and len(own[0]) == len(members):
-            return [slice(None)]
-        rows = [torch.from_numpy(np.flatnonzero(np.isin(members, patterns))) for patterns in own]
-        return [copied_to(row, self.problem.group.device) for row in rows]
+    def _values(
+        self,
+        own: _Sums,
+        patterns: NDArray[np.int64],
+        members: NDArray[np.int64],
+        moving: Mapping[str, PartOfModel],
+    ) -> dict[str, Tensor]:
+        """Return the values of each part (member, `width`), 0 for patterns of other engines."""
+        parameter = self.problem.model.probe.parts
+        if len(own.found) == 1 and len(patterns) == len(members):
+            return {name: values.to(parameter.dtype) for name, (values,) in own.values.items() if values is not None}
+        rows = [torch.from_numpy(np.flatnonzero(np.isin(members, one))) for one in self._by_probe(patterns)]
+        on_device = [copied_to(row, parameter.device) for row in rows] if moving else []
+        found = dict[str, Tensor]()
+        for name, part in moving.items():
+            found[name] = parameter.new_zeros((len(members), part.width))
+            for values, row in zip(own.values[name], on_device, strict=True):
+                if values is not None:
+                    found[name][row] = values.to(parameter.dtype)
+        return found
 
-    def _sums(self, found: Sequence[Corrections | None]) -> tuple[Tensor, ...]:
+    def _sums(self, found: Sequence[Corrections | None]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return this engine's sums for object and probes (probe, mode, y, x): numerator and power of each."""
-        object, probe = self.problem.model.object.values[0], self.problem.model.probe.values
         own = [one for one in found if one is not None]
+        if len(own) == len(found) == 1:
+            return own[0].object, own[0].illumination, own[0].probe[None], own[0].power[None]
+        object, probe = self.problem.model.object.values[0], self.problem.model.probe.values
         of_probes = torch.zeros_like(probe).unflatten(0, (len(found), -1))
         powers = torch.zeros_like(of_probes[:, 0].real)
         for number, one in enumerate(found):
@@ -231,17 +347,23 @@ class LeastSquares(Algorithm):
         illumination: Tensor,
         members: NDArray[np.int64],
     ) -> tuple[Tensor, Tensor]:
-        """Return Σ_jm a_j |A_k|² / Σ_jm |A_k|² (slice, y, x) and Σ_j b_j / J of each probe, over all engines."""
-        weighted, of_probes = list[Tensor](), illumination.new_zeros(len(found))
-        for number, one in enumerate(found):
-            if one is not None:
-                lengths = step_lengths(one.products(object_step, probe_steps[number])).to(illumination)
-                weighted.append(one.weighted_illumination(lengths[:, 0]))
-                of_probes[number] = lengths[:, 1].sum()
+        """Return Σ_jm a_j |A_k|² / Σ_jm |A_k|² (slice, y, x) and Σ_j b_j / J of each probe, over all engines.
+
+        Overwrites `illumination`.
+        """
+        weighted, of_probes = list[Tensor](), list[Tensor]()
+        for one, probe_step in zip(found, probe_steps, strict=True):
+            if one is None:
+                of_probes.append(illumination.new_zeros(()))
+                continue
+            lengths = step_lengths(one.products(object_step, probe_step)).to(illumination)
+            weighted.append(one.weighted_illumination(lengths[:, 0]))
+            of_probes.append(lengths[:, 1].sum())
         own = total(weighted) if weighted else torch.zeros_like(illumination)
-        of_object, of_probes = over_engines(self.problem.group, own, of_probes)
-        means = [one / max(len(of), 1) for one, of in zip(of_probes, self._by_probe(members), strict=True)]
-        return of_object / illumination.clamp(min=1e-6 * illumination.max()), torch.stack(means)
+        of_object, sums = over_engines(self.problem.group, own, torch.stack(of_probes))
+        means = [one / max(len(of), 1) for one, of in zip(sums, self._by_probe(members), strict=True)]
+        least = 1e-6 * illumination.max()
+        return of_object.div_(illumination.clamp_(min=least)), torch.stack(means)
 
 
 def total(tensors: Sequence[Tensor]) -> Tensor:
@@ -274,11 +396,7 @@ def step_lengths(products: Tensor) -> Tensor:
 
     products: xx, xy, yy, χx, χy (pattern, 5), in double precision, as of `Corrections.products`.
     """
-    xx, xy, yy, cx, cy = products.unbind(1)
-    # A millionth more on the diagonal, so that the solution is unique if the changes are parallel or one is 0.
-    more = 1e-6 * (xx + yy) + 1e-100
-    xx, yy = xx + more, yy + more
-    return torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
+    return best_lengths(products) if products.device.type == "cpu" else fit_steps(products)
 
 
 class _Momentum:
@@ -295,8 +413,8 @@ class _Momentum:
         if self._problem.settings.momentum > 0:
             self._starts = {path: parameter.detach().clone() for path, parameter in self._parameters()}
 
-    def end_epoch(self, rates: Mapping[str, float]) -> None:
-        """Add the velocity to where the epoch began. Parts that are frozen now lose theirs."""
+    def end_epoch(self, rates: Collection[str]) -> None:
+        """Add the velocity to where the epoch began. Parts that are not among the rates, frozen now, lose theirs."""
         momentum = self._problem.settings.momentum
         for path, parameter in self._parameters():
             start, velocity = self._starts.pop(path, None), self._velocities.pop(path, None)

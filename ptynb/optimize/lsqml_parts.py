@@ -43,10 +43,11 @@ class PartOfModel(ABC):
         """Return values of this engine's patterns (pattern, `width`), real."""
 
     @abstractmethod
-    def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
+    def step(self, rate: float | Tensor, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Update the component. members: the batch's patterns, of all engines, with their values (pattern, `width`).
 
-        sums: over all engines. power: Σ_j w_j Π_k |O_k|² + δ max, (y, x).
+        rate: a scalar on a GPU, so that a recorded update reads it. sums: over all engines. power: Σ_j w_j Π_k |O_k|² +
+        δ max, (y, x).
         """
 
     @property
@@ -71,10 +72,11 @@ class IntensitySteps(PartOfModel):
 
     def values(self, found: Corrections, batch: Batch) -> Tensor:
         """Return Re Σ ψ* χ / Σ |Ψ|²."""
+        assert found.brightness is not None
         product, square = found.brightness.unbind(1)
         return (product / square.clamp(min=torch.finfo(torch.float32).tiny))[:, None]
 
-    def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
+    def step(self, rate: float | Tensor, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Multiply the amplitudes."""
         factor = (1 + rate * values[:, 0]).clamp(1 / BRIGHTEST, BRIGHTEST)
         self._weights[members] *= factor.square().to(self._weights.dtype)
@@ -95,10 +97,12 @@ class PositionSteps(PartOfModel):
     def values(self, found: Corrections, batch: Batch) -> Tensor:
         """Return the shifts of least squares [pixels]."""
         assert found.shifts is not None
-        curvatures = found.curvatures(self.problem.model.object.values[0].prod(0))
+        assert found.brightness is not None
+        slices = self.problem.model.object.values[0]
+        curvatures = found.curvatures(slices[0] if len(slices) == 1 else slices.prod(0))
         return position_steps(found.shifts, curvatures, FLATTEST * found.brightness[:, 1])
 
-    def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
+    def step(self, rate: float | Tensor, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Move the positions of the batch."""
         momentum = self.problem.settings.positions.momentum
         if self.velocity is None:
@@ -140,12 +144,12 @@ class ProbeVariationSteps(PartOfModel):
             return torch.zeros_like(self._modes())
         return torch.einsum("pr,pyx->ryx", self._coefficients()[batch.patterns].conj(), found.first)
 
-    def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
+    def step(self, rate: float | Tensor, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Change both. Modes whose coefficients are all 0 remain as they are."""
         squares = self._part.coefficients.detach().square().sum(2).mean(0)[:, None, None]
         steps = sums / (squares * power).clamp(min=torch.finfo(torch.float32).tiny)
         fraction = math.sqrt(len(members) / self.problem.order.count)
-        self._part.ways.add_(torch.view_as_real(steps / self._part.scale), alpha=rate * fraction)
+        self._part.ways.add_(torch.view_as_real(steps * (rate * fraction / self._part.scale)))
         self._part.coefficients[members, :, 0] += (rate * values).to(self._part.coefficients.dtype)
 
     def _modes(self) -> Tensor:
@@ -167,7 +171,7 @@ class BackgroundSteps(PartOfModel):
 
     def values(self, found: Corrections, batch: Batch) -> Tensor:
         """Return nothing."""
-        return found.brightness[:, :0]
+        return self._part.background.new_zeros((len(batch), 0))
 
     def sums(self, found: Corrections | None, batch: Batch) -> Tensor:
         """Return Σ_j (√(I / D) - 1) and Σ_j 1 / D (2, y, x)."""
@@ -175,7 +179,7 @@ class BackgroundSteps(PartOfModel):
             return self._part.background.new_zeros((2, *self._part.background.shape))
         return found.background
 
-    def step(self, rate: float, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
+    def step(self, rate: float | Tensor, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Change the background; bad pixels, of which nothing is known, keep it."""
         lacking, curvature = sums
         change = 2 * len(members) / self.problem.order.count * lacking / torch.where(curvature > 0, curvature, 1)
@@ -214,5 +218,20 @@ def solved(matrices: Tensor, right: Tensor) -> Tensor:
     """Return the solutions (pattern, r) of symmetric, positive semidefinite systems (pattern, r, r)."""
     mean = matrices.diagonal(dim1=1, dim2=2).mean(1).clamp(min=torch.finfo(torch.float32).tiny)
     ridge = RIDGE * mean[:, None, None] * torch.eye(matrices.shape[1], dtype=matrices.dtype, device=matrices.device)
-    # Not torch.linalg.solve, which waits for a GPU to find out whether a matrix is singular; none is.
-    return torch.linalg.solve_ex(matrices + ridge, right)[0]
+    if matrices.device.type == "cpu":
+        return torch.linalg.solve_ex(matrices + ridge, right)[0]
+    return _eliminated((matrices + ridge).double(), right.double()).to(right.dtype)
+
+
+def _eliminated(matrices: Tensor, right: Tensor) -> Tensor:
+    """Return the solutions by Gauss and Jordan, without pivots, which positive definite matrices do not need.
+
+    By torch's simple operations: its solvers of many small matrices belong to libraries that wait for the GPU, or
+    allocate memory there, which an update that is recorded as a graph must not do.
+    """
+    system = torch.cat([matrices, right[:, :, None]], 2)
+    for column in range(matrices.shape[1]):
+        pivot = system[:, column] / system[:, column, column, None]
+        system = torch.baddbmm(system, system[:, :, column, None], pivot[:, None], alpha=-1)
+        system[:, column] = pivot
+    return system[:, :, -1]

@@ -77,14 +77,18 @@ class Adam(Light, torch.optim.Adam):
         torch._foreach_add_([self.state[parameter]["step"] for parameter, _, _ in moving], 1)
         for parameter, gradient, group in moving:
             state, (beta, beta_of_squares) = self.state[parameter], group["betas"]
+            rate, target = rate_on_device(group, parameter), parameter
+            if parameter.dtype != torch.float32:
+                # On CUDA the fused operation reads rates in single precision only: it makes a step of the rate 1.
+                target, rate = torch.zeros_like(parameter), torch.ones((), device=parameter.device)
             torch._fused_adam_(
-                [parameter],
+                [target],
                 [gradient],
                 [state["exp_avg"]],
                 [state["exp_avg_sq"]],
                 [],
                 [state["step"]],
-                lr=rate_on_device(group, parameter.device),
+                lr=rate,
                 beta1=beta,
                 beta2=beta_of_squares,
                 weight_decay=0.0,
@@ -92,6 +96,8 @@ class Adam(Light, torch.optim.Adam):
                 amsgrad=False,
                 maximize=False,
             )
+            if target is not parameter:
+                parameter.addcmul_(target, rate_on_device(group, parameter))
 
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
@@ -148,21 +154,22 @@ class RowAdam(Light):
                 state["square"],
                 state["steps"],
                 self.batch,
-                rate_on_device(group, parameter.device),
+                rate_on_device(group, parameter),
                 group["momentum"],
                 BETAS[1],
                 ROW_EPSILON,
             )
 
 
-def rate_on_device(group: dict[str, Any], device: torch.device) -> Tensor:
+def rate_on_device(group: dict[str, Any], parameter: Tensor) -> Tensor:
     """Return the learning rate of a parameter group as a scalar on a GPU, the same tensor after each change.
 
-    A CUDA graph reads it at every replay, so that a change of the rate needs no other graph.
+    A CUDA graph reads it at every replay, so that a change of the rate needs no other graph. parameter: of the group,
+    whose precision the scalar has.
     """
     kept: Tensor | None = group.get("rate")
     if kept is None:
-        kept = group["rate"] = torch.empty((), device=device)
+        kept = group["rate"] = torch.empty((), device=parameter.device, dtype=parameter.dtype)
     if group.get("rate_of") != group["lr"]:
         kept.fill_(group["lr"])
         group["rate_of"] = group["lr"]
@@ -235,7 +242,7 @@ def set_rates(optimisers: list[torch.optim.Optimizer], rate: Callable[[str, str]
         for group in optimiser.param_groups:
             group["lr"] = rate(group["name"], group["parameter"])
             if "rate" in group:
-                rate_on_device(group, group["rate"].device)
+                rate_on_device(group, group["rate"])
             if group["name"] == "positions" and isinstance(optimiser, RowAdam):
                 group["momentum"] = settings.positions.momentum
 

@@ -14,8 +14,8 @@ H the propagator between two slices,
 In the near field F⁻¹ includes the adjoint of the propagation and the shift of the detector. Every product with a
 correction is that with the gradient of the loss, up to a factor: the sums are exact for any number of slices.
 
-Both implementations have the same interface: torch operations for any device, and `kernels.fused_corrections`, compiled
-for a CPU.
+All implementations have the same interface: torch operations for any device, `kernels.fused_corrections`, compiled for
+a CPU, and `gpu_corrections`, few operations for a GPU.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.component import selected
+from ptynb.physics.gpu_corrections import GPUCorrections
 from ptynb.physics.hotpath import compiled_for, intensity_of, moved_probes
 from ptynb.physics.losses import AmplitudeLoss
 from ptynb.physics.patches import add_windows, check_inside, read_windows
@@ -42,7 +43,7 @@ class Corrections(Protocol):
     loss: the sum of losses. object: Σ_jm A_k* χ_k (slice, y, x), complex. illumination: Σ_jm |A_k|² (slice, y, x).
     probe: Σ_j √w_j S_j⁻¹[G_jm] (mode, y, x), complex, with S_j the subpixel shift. power: Σ_j w_j Π_k |O_k|² (y, x).
     background: Σ_j (√(I / D) - 1) and Σ_j 1 / D, (2, y, x), if there is a background.
-    brightness: Re Σ ψ* χ and Σ |Ψ|² of each pattern, (pattern, 2).
+    brightness: Re Σ ψ* χ and Σ |Ψ|² of each pattern, (pattern, 2); there if weights, background or shifts are.
     shifts: Re Σ (dψ/ds)* χ, with s the shift of the position, (pattern, yx); if requested.
     first: √w_j S_j⁻¹[G_j0] of the first mode, (pattern, y, x); if requested.
     """
@@ -52,7 +53,7 @@ class Corrections(Protocol):
     illumination: Tensor
     probe: Tensor
     power: Tensor
-    brightness: Tensor
+    brightness: Tensor | None
     background: Tensor | None
     shifts: Tensor | None
     first: Tensor | None
@@ -81,6 +82,8 @@ def corrections(illumination: Illumination, detection: Detection, *, shifts: boo
     """Return the corrections of a batch of at least one pattern. shifts, first: which further products to compute."""
     object, origins, probes, *_ = illumination
     window = probes.shape[-2], probes.shape[-1]
+    if probes.device.type != "cpu":
+        return GPUCorrections(illumination, detection, shifts=shifts, first=first)
     check_inside(object, origins, window)
     if compiled_for(probes.device, window):
         found: Corrections = _compiled().CompiledCorrections(illumination, detection, shifts=shifts, first=first)
@@ -94,6 +97,7 @@ class TorchCorrections:
 
     def __init__(self, illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> None:
         self.background: Tensor | None = None
+        self.brightness: Tensor | None = None
         self.shifts: Tensor | None = None
         self.first: Tensor | None = None
         object, self._origins, probes, self._subpixel, self._kernel, propagator = illumination

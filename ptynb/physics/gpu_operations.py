@@ -5,6 +5,9 @@
     set_object_gradient_         Σ_jm A_jm* g_jm at c_j         return_to_probe_   g_jm ← O_k[c_j]* g_jm
     gather_probe_gradient        Σ_j R_j* Q_jm a                shift_gradient     2 Re Σ_km Q_jm* (dR_j/ds) F[P_m]
     select_places                c_j and s_j of a batch         step_rows_         Adam for the patterns of a batch
+    return_to_probe              O_k[c_j]* g_jm                 set_intensity_     Σ_jm a_j |A_jm|² at c_j
+    sum_object_power             Σ_j a_j Π_k |O_k[c_j]|²        compare_steps      products of χ, x and y of LSQML
+    sum_curvatures               Σ_m |A_jm|² Re ∂_a O* ∂_b O    fit_steps          a_j and b_j of LSQML
 
 Symbols are those of `hotpath`; a is a number into which the factors of transforms are combined, since torch's scaled
 transforms take one more pass. Between these steps torch's transforms run, without factors. An update of one mode is 25
@@ -14,7 +17,8 @@ Sums over patterns run in the order of the patterns, never by atomic additions o
 equal to the bit when an update is repeated. An argument whose operation ends in an underscore is overwritten.
 
 Each operation is defined here with torch's operations, for every device, and in `kernels.gpu` for CUDA;
-none has a gradient of its own: `gpu_gradient` combines them to the gradients of the loss.
+none has a gradient of its own: `gpu_gradient` combines them to the gradients of the loss, `gpu_corrections` to what
+LSQML needs.
 """
 
 from __future__ import annotations
@@ -145,10 +149,13 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
     return slopes_of_shifts(change, spectra, shifts) * factor
 
 
-@torch.library.custom_op("ptynb::select_places", mutates_args=())
-def select_places(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
+def places_of(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
     """Return window origins and subpixel shifts, (pattern, yx) each, of these patterns (pattern,), int64."""
     return origins[patterns], shifts[patterns]
+
+
+# On a CPU `places_of` is called itself: dispatching an operation takes longer than the selection of a batch.
+select_places = torch.library.custom_op("ptynb::select_places", places_of, mutates_args=())
 
 
 @torch.library.custom_op("ptynb::step_rows_", mutates_args=("values", "means", "squares", "steps"))
@@ -178,6 +185,94 @@ def step_rows_(
     values[rows] -= rate * mean / (1 - beta**number) / unbiased
 
 
+@torch.library.custom_op("ptynb::return_to_probe", mutates_args=())
+def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
+    """Return O[c_j]* g_jm, (pattern, mode, y, x), with the arguments of `return_to_probe_`."""
+    return change * read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None]
+
+
+@torch.library.custom_op("ptynb::set_intensity_", mutates_args=("sums",))
+def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
+    """Set sums (y, x), of the object's size, to Σ_jm a_j |A_jm|², added at c_j; 0 outside the windows.
+
+    waves: A (pattern, mode, y, x). origins: c (pattern, yx), int64. weights: a (pattern,); None: 1.
+    """
+    intensity = torch.view_as_real(waves).square().sum((1, 4))
+    add_windows(sums.zero_(), origins, intensity if weights is None else intensity * weights[:, None, None])
+
+
+@torch.library.custom_op("ptynb::sum_object_power", mutates_args=())
+def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
+    """Return Σ_j a_j Π_k |O_k[c_j]|², (height, width).
+
+    object: (slice, y, x). origins: c (pattern, yx), int64. weights: a (pattern,); None: 1.
+    """
+    power = torch.view_as_real(read_windows(object, origins, (height, width))).square().sum(-1).prod(1)
+    return (power if weights is None else power * weights[:, None, None]).sum(0)
+
+
+@torch.library.custom_op("ptynb::compare_steps", mutates_args=())
+def compare_steps(
+    change: Tensor,
+    waves: Tensor,
+    steps: Tensor,
+    before: Tensor | None,
+    object: Tensor,
+    object_step: Tensor,
+    origins: Tensor,
+) -> Tensor:
+    """Return real products xx, xy, yy, χx, χy of waves behind a slice, sums over parts of a pattern.
+
+    With x_jm = O[c_j] x'_jm + ΔO[c_j] A_jm and y_jm = O[c_j] y'_jm, the product xy of a pattern is Re Σ_m x_jm* y_jm.
+
+    change: χ, waves: A, and steps: y', (pattern, mode, y, x). before: x', likewise; None: 0. object: O, and
+    object_step: ΔO, (y, x). origins: c (pattern, yx), int64.
+
+    Returns (pattern, part, 5), float64.
+    """
+    window = change.shape[-2], change.shape[-1]
+    here = read_windows(object, origins, window)[:, None]
+    x, y = read_windows(object_step, origins, window)[:, None] * waves, here * steps
+    if before is not None:
+        x = x + here * before
+    rows = [torch.view_as_real(one.resolve_conj()).flatten(3).flatten(1, 2) for one in (change, x, y)]
+    pairs = (1, 1), (1, 2), (2, 2), (0, 1), (0, 2)
+    return torch.stack([torch.linalg.vecdot(rows[one], rows[other]) for one, other in pairs], 2).double()
+
+
+@torch.library.custom_op("ptynb::sum_curvatures", mutates_args=())
+def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
+    """Return Σ_m |A_jm|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, sums over parts of a pattern.
+
+    field: O (y, x); its derivatives are differences to the next pixel, 0 at the end of a window. waves: A (pattern,
+    mode, y, x). origins: of the windows (pattern, yx), int64.
+
+    Returns (pattern, part, 3), float64.
+    """
+    windows = read_windows(field, origins, (waves.shape[-2], waves.shape[-1]))
+    y, x = (torch.nn.functional.pad(windows.diff(dim=axis), pad) for axis, pad in ((1, (0, 0, 0, 1)), (2, (0, 1))))
+    products = torch.stack([y * y.conj(), y * x.conj(), x * x.conj()], -1).real
+    return (products * torch.view_as_real(waves).square().sum((1, 4))[..., None]).sum(2).double()
+
+
+@torch.library.custom_op("ptynb::fit_steps", mutates_args=())
+def fit_steps(products: Tensor) -> Tensor:
+    """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
+
+    products: xx, xy, yy, χx, χy (pattern, 5), float64, as of `compare_steps`.
+    """
+    return best_lengths(products)
+
+
+def best_lengths(products: Tensor) -> Tensor:
+    """Return `fit_steps` by torch's operations."""
+    xx, xy, yy, cx, cy = products.unbind(1)
+    # A millionth more on the diagonal, so that the solution is unique if the changes are parallel or one is 0.
+    more = 1e-6 * (xx + yy) + 1e-100
+    xx, yy = xx + more, yy + more
+    return torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
+
+
 run_by_triton(
     shift_spectra,
     illuminate,
@@ -189,4 +284,10 @@ run_by_triton(
     shift_gradient,
     select_places,
     step_rows_,
+    return_to_probe,
+    set_intensity_,
+    sum_object_power,
+    compare_steps,
+    sum_curvatures,
+    fit_steps,
 )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
-from ptynb.physics.gpu_operations import select_places
+from ptynb.physics.gpu_operations import places_of, select_places
 from ptynb.physics.hotpath import (
     compiled_for,
     descent,
@@ -335,7 +335,7 @@ class Model(nn.Module):
     def window_origins_and_shifts(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return window origins (pattern, yx), int64, and subpixel shifts (pattern, yx), differentiable."""
         if not self.movers:
-            select = select_places if self._device.type != "cpu" else _selected
+            select = places_of if self._device.type == "cpu" else select_places
             return select(batch.patterns, self._window_origins, self._subpixel_shifts)
         positions = self.positions_of(batch)
         whole = positions.detach().round().clamp(*self._limits)
@@ -379,7 +379,3 @@ class Model(nn.Module):
         """Return patterns (0, y, x) with zero gradients for every parameter, which the other engines wait for."""
         zero = sum((parameter.sum() * 0 for parameter in self.parameters() if parameter.requires_grad), torch.zeros(()))
         return batch.counts + zero.to(batch.counts)
-
-
-def _selected(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
-    return origins[patterns], shifts[patterns]

@@ -28,6 +28,7 @@ from tests.gpu.pretended import GPU, LOG, Mode, Pretended
 Change = Callable[[pt.Settings], pt.Settings]
 S = pt.Settings
 SMALL = {"batch": 8, "precision": "double"}
+THIN = {"count": 2, "thickness": 2e-6}
 CASES: dict[str, tuple[pt.Settings, dict[int, Change]]] = {
     "plain": (S(**SMALL), {}),
     "schedule": (S(**SMALL, schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1}), {}),
@@ -57,6 +58,25 @@ CASES: dict[str, tuple[pt.Settings, dict[int, Change]]] = {
     "regularizers": (
         S(**SMALL, regularizers=[{"kind": "total_variation", "weight": 0.1}]),
         {1: lambda now: now.replace(regularizers=[{"kind": "total_variation", "weight": 0.01}])},
+    ),
+    "lsqml": (
+        S(**SMALL, optimiser="lsqml", momentum=0.5, schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1}),
+        {1: lambda now: now.replace(object={"learning_rate": 0.5})},
+    ),
+    "lsqml, compact": (S(**SMALL, optimiser="lsqml", batch_sampling="compact", slices=THIN), {}),
+    "lsqml, frozen": (S(**SMALL, optimiser="lsqml"), {1: lambda now: now.replace(probe={"learning_rate": 0.0})}),
+    "lsqml, parts": (
+        S(
+            **SMALL,
+            optimiser="lsqml",
+            probe={"modes": 2},
+            positions={"learning_rate": 0.5, "momentum": 0.5},
+            opr={"modes": 2, "learning_rate": 0.1},
+            pattern_intensities={"learning_rate": 0.3},
+            background={"learning_rate": 0.3},
+            schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1},
+        ),
+        {2: lambda now: now.replace(positions={"momentum": 0.1})},
     ),
     "constraints": (
         S(
@@ -143,13 +163,21 @@ def _recorded(operation: Any, args: Any, kwargs: Any) -> Any:
     return recorder.note(operation, args, kwargs, lambda: _carry_out(operation, args, kwargs))
 
 
-def run(settings: pt.Settings, changes: dict[int, Change], graphs: bool, resume_after: int = 9) -> dict[str, Any]:
-    """Return what three epochs end with. resume_after: epochs after which another loop continues from the state."""
+def run(
+    settings: pt.Settings, changes: dict[int, Change], graphs: bool, resume_after: int = 9, engines: int = 1
+) -> dict[str, Any]:
+    """Return what three epochs end with.
+
+    resume_after: epochs after which another loop continues from the state. engines: this is the first of so many, of
+    which the others contribute nothing to sums.
+    """
     update_graphs.RECORDERS.pop("gpu", None)
     if graphs:
         update_graphs.RECORDERS["gpu"] = Recorder
     scan = pt.simulate(patterns=70, window=32, seed=0)
-    loop = Loop(scan, settings, SingleGroup(GPU))
+    group = SingleGroup(GPU)
+    group.world = engines
+    loop = Loop(scan, settings, group)
     for epoch in range(3):
         if epoch in changes:
             loop.change(changes[epoch](loop.settings))
@@ -162,11 +190,13 @@ def run(settings: pt.Settings, changes: dict[int, Change], graphs: bool, resume_
     return found | {"losses": np.array([epoch.loss for epoch in loop.epochs])}
 
 
-def compare(settings: pt.Settings, changes: dict[int, Change], resume_after: int = 9) -> dict[str, Any]:
+def compare(
+    settings: pt.Settings, changes: dict[int, Change], resume_after: int = 9, engines: int = 1
+) -> dict[str, Any]:
     """Return how many graphs were recorded, and what differs from the run without any."""
-    plain = run(settings, changes, graphs=False)
+    plain = run(settings, changes, graphs=False, engines=engines)
     Recorder.made = 0
-    other = run(settings, changes, graphs=True, resume_after=resume_after)
+    other = run(settings, changes, graphs=True, resume_after=resume_after, engines=engines)
     return {
         "graphs": Recorder.made,
         "differ": [name for name in plain if not np.array_equal(plain[name], other[name])],
@@ -181,6 +211,9 @@ def main() -> None:
     with Mode():
         found = {name: compare(*case) for name, case in CASES.items()}
         found["restored"] = compare(*CASES["rates"], resume_after=2)
+        found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=2)
+        found["one of two"] = compare(*CASES["detector"], engines=2)
+        found["lsqml, one of two"] = compare(*CASES["lsqml, parts"], engines=2)
     print(json.dumps(found))
 
 

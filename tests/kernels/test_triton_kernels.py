@@ -84,6 +84,12 @@ OPERATIONS = (
     operations.shift_gradient,
     operations.select_places,
     operations.step_rows_,
+    operations.return_to_probe,
+    operations.set_intensity_,
+    operations.sum_object_power,
+    operations.compare_steps,
+    operations.sum_curvatures,
+    operations.fit_steps,
     patches.copy_windows,
     patches.add_windows_,
 )
@@ -119,7 +125,7 @@ def compare(operation: Any, precise: float, *arguments: Any, other_strides: bool
         outputs += [("result", *pair) for pair in zip(results, wanted, strict=True)]
     for name, found, other in outputs:
         if found.ndim and found.shape != other.shape:  # sums of the loss over other parts of a pattern
-            assert operation is operations.compare_
+            assert operation in (operations.compare_, operations.compare_steps, operations.sum_curvatures)
             found, other = found.sum(1), other.sum(1)
         assert found.shape == other.shape, name
         values, correct = found.resolve_conj().numpy(), other.numpy()
@@ -159,7 +165,15 @@ PROBLEMS = all_pairs((SINGLE, DOUBLE), ((13, 20), (16, 16), (6, 7)), (1, 3, 9), 
 
 
 @pytest.mark.parametrize(
-    "check", ["check_probes", "check_waves", "check_windows", "check_object_gradient", "check_shift_gradient"]
+    "check",
+    [
+        "check_probes",
+        "check_waves",
+        "check_windows",
+        "check_object_gradient",
+        "check_shift_gradient",
+        "check_corrections",
+    ],
 )
 def test_results_are_those_of_torch(check: str, interpreter: Apart):
     interpreter.run(check_all, check)
@@ -216,6 +230,26 @@ def check_shift_gradient(problem: Problem, precise: float, other_strides: bool) 
         compare(operations.shift_gradient, precise, *arguments, other_strides=other_strides)
 
 
+def check_corrections(problem: Problem, precise: float, other_strides: bool) -> None:
+    waves, change, object, origins = problem.waves, problem.change, problem.object, problem.origins
+    compare(operations.return_to_probe, precise, change, object, origins, other_strides=other_strides)
+    weights, layers = problem.uniform(problem.patterns), torch.stack([object, problem.normal(*OBJECT)])
+    sums = torch.full_like(object.real, torch.nan)  # what it holds before has no effect
+    for factors in (None, weights):
+        compare(operations.set_intensity_, precise, sums.clone(), waves, origins, factors, other_strides=other_strides)
+        for field in (layers, layers[:1]):
+            arguments = field, origins, factors, *problem.window
+            compare(operations.sum_object_power, precise, *arguments, other_strides=other_strides)
+    steps, before = problem.normal(*waves.shape), problem.normal(*waves.shape)
+    for wave in (None, before):
+        arguments = change, waves, steps, wave, *layers, origins
+        compare(operations.compare_steps, precise, *arguments, other_strides=other_strides)
+    compare(operations.sum_curvatures, precise, object, waves, origins, other_strides=other_strides)
+    products = torch.rand(150, 5, dtype=torch.float64, generator=problem.generator) + torch.tensor([1, 0, 1, 0, 0])
+    products[::7, :] = 0
+    compare(operations.fit_steps, 1e-14, products.to(torch.float64), other_strides=other_strides)
+
+
 COMPARISONS = all_pairs(
     (SINGLE, DOUBLE),
     ((13, 20), (16, 16)),
@@ -269,6 +303,7 @@ def check_batches() -> None:
         options = None, None, None, None, 0.3, 0.1, 0.0, 0.7, True
         for check in (check_probes, check_object_gradient, check_shift_gradient):
             check(problem, 1e-6, False)
+        check_corrections(problem, 1e-6, False)
         compare(operations.compare_, 1e-6, problem.waves, held, *options)
         compare(patches.copy_windows, 0, problem.object, problem.origins, 6, 7)
         compare(patches.add_windows_, 1e-6, problem.object, problem.origins, problem.waves[:, 0])
@@ -385,6 +420,11 @@ LIMITS = {
     "add_windows": (48, 56, 0, 0),
     "select_places": (24, 24, 0, 0),
     "step_rows": (40, 64, 0, 17),
+    "set_intensity": (48, 40, 2048, 2),
+    "sum_object_power": (40, 48, 1024, 5),
+    "compare_steps": (64, 64, 32, 0),
+    "sum_curvatures": (40, 40, 32, 0),
+    "fit_steps": (40, 40, 0, 0),
 }
 """What a thread and a program use at most on an A100 and an H100, for 1, 4 and 12 modes (double precision: 4).
 
@@ -476,6 +516,11 @@ def compile_all() -> list[Any]:
         launches.copy_windows(problem.object, origins, window, window)
         launches.add_windows_(problem.object, origins, waves[:, 0])
         launches.select_places(rows, origins, shifts)
+        launches.set_intensity_(real, waves, origins, shifts[:, 0])
+        launches.sum_object_power(problem.object[None], origins, shifts[:, 0], window, window)
+        launches.compare_steps(problem.change, waves, waves, waves, problem.object, problem.object, origins)
+        launches.sum_curvatures(problem.object, waves, origins)
+        launches.fit_steps(torch.ones(3, 5, dtype=torch.float64))
         launches.step_rows_(*(shifts.clone() for _ in range(4)), torch.zeros(3), rows, real[0, 0], 0.9, 0.999, 1e-8)
     return used
 

@@ -13,11 +13,12 @@ from torch import Tensor
 from ptynb.kernels.fused_corrections import CompiledCorrections
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.exit_wave_corrections import Corrections, TorchCorrections
+from ptynb.physics.gpu_corrections import GPUCorrections
 from ptynb.physics.hotpath import exit_waves, moved_probes, patterns
 from ptynb.physics.losses import AmplitudeLoss, loss_of
 
 PATTERNS, WINDOW, OBJECT = 4, (12, 16), (25, 30)
-VERSIONS = TorchCorrections, CompiledCorrections
+VERSIONS = TorchCorrections, CompiledCorrections, GPUCorrections
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The operations of `physics.gpu_operations` and `physics.patches` on CUDA: one kernel of `triton_kernels` each.
 
-These are functions on tensors with the arguments and results that are described there. All sizes come from shapes, so
-nothing waits for the GPU.
+Arguments and results of these functions are those of the operations, and described there. All sizes come from shapes,
+so nothing waits for the GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ SUMMED = 16
 
 
 def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
-    """Return R_j F[P_m] times `factor`."""
     modes, height, width = spectra.shape[1:]
     out = spectra.new_empty((len(shifts), modes, height, width))
     tile = _tile(modes, height, width)
@@ -52,14 +51,12 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
 
 
 def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    """Return A_jm O[c_j]."""
     out = torch.empty_like(waves, memory_format=torch.contiguous_format)
     _multiply_by_windows(_pairs(waves), object, origins, _pairs(out), conjugate=False)
     return out
 
 
 def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
-    """Multiply g_jm by O[c_j]*."""
     with _overwritten(change) as pairs:
         _multiply_by_windows(pairs, object, origins, pairs, conjugate=True)
 
@@ -80,7 +77,6 @@ def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Te
 
 
 def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
-    """Multiply spectra by H_j times `factor`, or by its conjugate if `adjoint`."""
     tile = _tile(*spectra.shape[1:])
     with _overwritten(spectra) as pairs:
         _launch(
@@ -109,7 +105,6 @@ def compare_(
     factor: float,
     slopes_wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of parts of each pattern, and its slopes if wanted; replace waves by their gradient."""
     patterns, modes, height, width = waves.shape
     tile = _tile(modes, height, width)
     losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
@@ -135,7 +130,6 @@ def compare_(
 
 
 def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
-    """Set a gradient of the object to `factor` Σ_jm A_jm* g_jm, added at c_j."""
     tile, (rows, columns) = _tile(*waves.shape[1:]), gradient.shape
     with _overwritten(gradient) as pairs:
         _launch(
@@ -155,7 +149,6 @@ def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origin
 
 
 def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
-    """Return Σ_j R_j* Q_jm times `factor`."""
     patterns, modes, height, width = spectra.shape
     out = spectra.new_empty((modes, height, width))
     _launch(
@@ -176,7 +169,6 @@ def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Ten
 
 
 def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
-    """Return dL/ds times `factor`."""
     patterns, modes, height, width = change.shape
     tile = _tile(modes, height, width)
     parts = shifts.new_empty((patterns, _blocks(tile), 2))
@@ -195,7 +187,6 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
 
 
 def select_places(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return window origins and subpixel shifts of these patterns."""
     chosen = origins.new_empty((len(patterns), 2)), shifts.new_empty((len(patterns), 2))
     _launch(
         triton_kernels.select_places,
@@ -222,7 +213,7 @@ def step_rows_(
     beta_of_squares: float,
     epsilon: float,
 ) -> None:
-    """Change these rows of `values` by a step of Adam: a program, of one warp, for each row, which counts its step."""
+    # A program, of one warp, for each row, which counts its step.
     with (
         _overwritten(values) as own,
         _overwritten(means) as own_means,
@@ -251,7 +242,6 @@ def step_rows_(
 
 
 def copy_windows(field: Tensor, window_origins: Tensor, height: int, width: int) -> Tensor:
-    """Return windows of a field (…, y, x)."""
     out = field.new_empty((len(window_origins), *field.shape[:-2], height, width))
     source = _components(field)
     layers, rows, columns, components = source.shape
@@ -273,7 +263,6 @@ def copy_windows(field: Tensor, window_origins: Tensor, height: int, width: int)
 
 
 def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
-    """Add windows to a field (…, y, x)."""
     sums = field.contiguous()
     target = _components(sums)
     layers, rows, columns, components = target.shape
@@ -295,6 +284,107 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
     )
     if sums is not field:
         field.copy_(sums)
+
+
+def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
+    """Return O[c_j]* g_jm."""
+    out = torch.empty_like(change, memory_format=torch.contiguous_format)
+    _multiply_by_windows(_pairs(change), object, origins, _pairs(out), conjugate=True)
+    return out
+
+
+def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
+    """Set sums to Σ_jm a_j |A_jm|², added at c_j."""
+    tile, (rows, columns) = _tile(*waves.shape[1:]), sums.shape
+    with _overwritten(sums) as numbers:
+        _launch(
+            triton_kernels.set_intensity,
+            _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
+            numbers,
+            _pairs(waves),
+            origins.contiguous(),
+            None if weights is None else weights.contiguous(),
+            len(waves),
+            rows,
+            columns,
+            row=ROW,
+            **tile,
+        )
+
+
+def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
+    """Return Σ_j a_j Π_k |O_k[c_j]|²."""
+    source = _pairs(object)
+    out = source.new_empty((height, width))
+    _launch(
+        triton_kernels.sum_object_power,
+        _divided(height * width, TILE // SUMMED),
+        source,
+        origins.contiguous(),
+        None if weights is None else weights.contiguous(),
+        out,
+        len(origins),
+        *object.shape,
+        height=height,
+        width=width,
+        summed=SUMMED,
+        block=TILE // SUMMED,
+    )
+    return out
+
+
+def compare_steps(
+    change: Tensor,
+    waves: Tensor,
+    steps: Tensor,
+    before: Tensor | None,
+    object: Tensor,
+    object_step: Tensor,
+    origins: Tensor,
+) -> Tensor:
+    """Return products of χ, x and y, sums over parts of each pattern."""
+    tile = _tile(*waves.shape[1:])
+    out = waves.new_empty((len(waves), _blocks(tile), 5), dtype=torch.float64)
+    _launch(
+        triton_kernels.compare_steps,
+        len(waves) * _blocks(tile),
+        _pairs(change),
+        _pairs(waves),
+        _pairs(steps),
+        None if before is None else _pairs(before),
+        _pairs(object),
+        _pairs(object_step),
+        origins.contiguous(),
+        out,
+        object.shape[-1],
+        **tile,
+    )
+    return out
+
+
+def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
+    """Return Σ_m |A_jm|² Re(∂_a O* ∂_b O), sums over parts of each pattern."""
+    tile = _tile(*waves.shape[1:])
+    out = waves.new_empty((len(waves), _blocks(tile), 3), dtype=torch.float64)
+    _launch(
+        triton_kernels.sum_curvatures,
+        len(waves) * _blocks(tile),
+        _pairs(field),
+        _pairs(waves),
+        origins.contiguous(),
+        out,
+        field.shape[-1],
+        **tile,
+    )
+    return out
+
+
+def fit_steps(products: Tensor) -> Tensor:
+    """Return a_j and b_j."""
+    out = products.new_empty((len(products), 2))
+    programs = _divided(len(products), 32 * WARPS)
+    _launch(triton_kernels.fit_steps, programs, products.contiguous(), out, len(products), block=32 * WARPS)
+    return out
 
 
 def _launch(kernel: Any, programs: int, *arguments: Any, warps: int = WARPS, **constants: Any) -> None:

@@ -38,16 +38,11 @@ def shift_spectra(
     block: tl.constexpr,
 ):
     """out[j, m] = R_j spectra[0 if shared else j, m] factor."""
-    pattern, pixel = _pattern_and_pixels(height, width, block)
-    re, im = _ramp(pixel, tl.load(shifts + 2 * pattern), tl.load(shifts + 2 * pattern + 1), height, width, True)
-    number = tl.full((), factor, re.dtype)
-    re, im = re * number, im * number
-    for first in range(0, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        target = _start(pattern, first, modes, height, width)
-        source = _start(0, first, modes, height, width) if shared else target
-        wave_re, wave_im = _load(spectra + source, at, keep)
-        _store(out + target, at, keep, wave_re * re - wave_im * im, wave_re * im + wave_im * re)
+    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
+    shift_y, shift_x = _of_pattern(shifts, pattern)
+    re, im = _scaled(_ramp(pixel, shift_y, shift_x, height, width, True), factor)
+    source = 0 if shared else pattern
+    _multiply_modes(spectra, source, out, pattern, re, im, pixel, inside, modes, height, width, chunk)
 
 
 @triton.jit
@@ -65,17 +60,14 @@ def multiply_by_windows(
     block: tl.constexpr,
 ):
     """out[j, m] = waves[j, m] O[c_j], or O[c_j]*; `out` may be `waves`. columns: width of the object."""
-    pattern, pixel = _pattern_and_pixels(height, width, block)
-    corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
+    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
+    top, left = _of_pattern(origins, pattern)
     row = pixel // width
-    re, im = _load(object + 2 * corner, row.to(tl.int64) * columns + (pixel - row * width), pixel < height * width)
+    at = row.to(tl.int64) * columns + (pixel - row * width)
+    re, im = _load(object + 2 * (top * columns + left), at, inside)
     if conjugate:
         im = -im
-    for first in range(0, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        start = _start(pattern, first, modes, height, width)
-        wave_re, wave_im = _load(waves + start, at, keep)
-        _store(out + start, at, keep, wave_re * re - wave_im * im, wave_re * im + wave_im * re)
+    _multiply_modes(waves, pattern, out, pattern, re, im, pixel, inside, modes, height, width, chunk)
 
 
 @triton.jit
@@ -93,22 +85,16 @@ def multiply_spectra(
     block: tl.constexpr,
 ):
     """spectra[j, m] *= R_j* H factor, or its conjugate if `adjoint`. H is `kernel`, one for all patterns if shared."""
-    pattern, pixel = _pattern_and_pixels(height, width, block)
-    source = _start(0 if shared else pattern, 0, 1, height, width)
-    re, im = _load(kernel + source, pixel, pixel < height * width)
+    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
+    re, im = _load(kernel + _start(0 if shared else pattern, 0, 1, height, width), pixel, inside)
     if shifts is not None:
-        shift_y, shift_x = tl.load(shifts + 2 * pattern), tl.load(shifts + 2 * pattern + 1)
+        shift_y, shift_x = _of_pattern(shifts, pattern)
         turn_re, turn_im = _ramp(pixel, shift_y, shift_x, height, width, True)
         re, im = re * turn_re + im * turn_im, im * turn_re - re * turn_im
-    number = tl.full((), factor, re.dtype)
-    re, im = re * number, im * number
+    re, im = _scaled((re, im), factor)
     if adjoint:
         im = -im
-    for first in range(0, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        start = _start(pattern, first, modes, height, width)
-        wave_re, wave_im = _load(spectra + start, at, keep)
-        _store(spectra + start, at, keep, wave_re * re - wave_im * im, wave_re * im + wave_im * re)
+    _multiply_modes(spectra, pattern, spectra, pattern, re, im, pixel, inside, modes, height, width, chunk)
 
 
 @triton.jit(do_not_specialize=["patterns"])
@@ -138,14 +124,11 @@ def compare(
     slopes: dL/dM_j and M_j before weight and background, (2, pattern, y, x). rows, mask, weights, background and slopes
     may be None.
     """
-    pattern, pixel = _pattern_and_pixels(height, width, block)
-    inside = pixel < height * width
-    at, keep = _modes_from(0, pixel, modes, height, width, chunk)
-    wave_re, wave_im = _load(waves + _start(pattern, 0, modes, height, width), at, keep)
+    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
+    wave_re, wave_im = _load_modes(waves, pattern, 0, pixel, inside, modes, height, width, chunk)
     intensity = tl.sum(wave_re * wave_re + wave_im * wave_im, 0, keep_dims=True)
     for first in range(chunk, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        more_re, more_im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
+        more_re, more_im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
         intensity += tl.sum(more_re * more_re + more_im * more_im, 0, keep_dims=True)
     intensity *= tl.full((), scale, intensity.dtype)
     modelled = intensity
@@ -173,12 +156,12 @@ def compare(
     if weights is not None:
         slope *= weight
     slope *= tl.full((), 2 * factor, intensity.dtype)
-    at, keep = _modes_from(0, pixel, modes, height, width, chunk)
-    _store(waves + _start(pattern, 0, modes, height, width), at, keep, wave_re * slope, wave_im * slope)
+    wave_re, wave_im = wave_re * slope, wave_im * slope
+    _store_modes(waves, pattern, 0, pixel, inside, modes, height, width, chunk, wave_re, wave_im)
     for first in range(chunk, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        more_re, more_im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
-        _store(waves + _start(pattern, first, modes, height, width), at, keep, more_re * slope, more_im * slope)
+        more_re, more_im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
+        more_re, more_im = more_re * slope, more_im * slope
+        _store_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk, more_re, more_im)
 
 
 @triton.jit(do_not_specialize=["patterns"])
@@ -211,15 +194,14 @@ def set_object_gradient(
                     pattern = first + lane
                     pixel, inside = _pixels_in_window(origins, pattern, y[None, :], x[None, :], height, width)
                     for mode in range(0, modes, chunk):
-                        at, keep = _modes_from(mode, pixel, modes, height, width, chunk)
-                        start = _start(pattern, mode, modes, height, width)
-                        wave_re, wave_im = _load(waves + start, at, keep & inside)
-                        change_re, change_im = _load(change + start, at, keep & inside)
+                        wave_re, wave_im = _load_modes(waves, pattern, mode, pixel, inside, modes, height, width, chunk)
+                        change_re, change_im = _load_modes(
+                            change, pattern, mode, pixel, inside, modes, height, width, chunk
+                        )
                         re += tl.sum(wave_re * change_re + wave_im * change_im, 0, keep_dims=True)
                         im += tl.sum(wave_re * change_im - wave_im * change_re, 0, keep_dims=True)
-    number = tl.full((), factor, re.dtype)
-    at, keep = (y.to(tl.int64) * columns + x)[None, :], ((y < rows) & (x < columns))[None, :]
-    _store(gradient, at, keep, re * number, im * number)
+    re, im = _scaled((re, im), factor)
+    _store(gradient, (y.to(tl.int64) * columns + x)[None, :], ((y < rows) & (x < columns))[None, :], re, im)
 
 
 @triton.jit(do_not_specialize=["patterns"])
@@ -236,7 +218,7 @@ def gather_probe_gradient(
     block: tl.constexpr,
 ):
     """out[m] = Σ_j R_j* spectra[j, m] factor: sums over every `summed`-th pattern, then the sum of these."""
-    mode, pixel = _pattern_and_pixels(height, width, block)
+    mode, pixel, inside = _pattern_and_pixels(height, width, block)
     re = tl.zeros((summed, block), out.dtype.element_ty)
     im = tl.zeros((summed, block), out.dtype.element_ty)
     one = tl.arange(0, summed)[:, None]
@@ -247,12 +229,11 @@ def gather_probe_gradient(
         shift_x = tl.load(shifts + 2 * (first + one) + 1, there, 0.0)
         turn_re, turn_im = _ramp(pixel, shift_y, shift_x, height, width, _meets_nyquist(height, width, block))
         start = _start(first, mode, modes, height, width)
-        wave_re, wave_im = _load(spectra + start, at, there & (pixel < height * width))
+        wave_re, wave_im = _load(spectra + start, at, there & inside)
         re += wave_re * turn_re + wave_im * turn_im
         im += wave_im * turn_re - wave_re * turn_im
-    number = tl.full((), factor, re.dtype)
-    re, im = tl.sum(re, 0, keep_dims=True) * number, tl.sum(im, 0, keep_dims=True) * number
-    _store(out + _start(0, mode, modes, height, width), pixel, pixel < height * width, re, im)
+    re, im = _scaled((tl.sum(re, 0, keep_dims=True), tl.sum(im, 0, keep_dims=True)), factor)
+    _store(out + _start(0, mode, modes, height, width), pixel, inside, re, im)
 
 
 @triton.jit
@@ -270,18 +251,16 @@ def shift_gradient(
     block: tl.constexpr,
 ):
     """out[j, part] (yx) = Re Σ_mk change[j, m] spectra[0 if shared else j, m]* (dR_j/ds)* factor, for parts of Σ_k."""
-    pattern, pixel = _pattern_and_pixels(height, width, block)
-    shift_y, shift_x = tl.load(shifts + 2 * pattern), tl.load(shifts + 2 * pattern + 1)
+    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
+    shift_y, shift_x = _of_pattern(shifts, pattern)
     y, x, frequency_y, frequency_x = _frequencies(pixel, height, width, shift_y.dtype)
     turn_re, turn_im = _rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
     re = tl.zeros((1, block), turn_re.dtype)
     im = tl.zeros((1, block), turn_re.dtype)
     for first in range(0, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        start = _start(pattern, first, modes, height, width)
-        source = _start(0, first, modes, height, width) if shared else start
-        change_re, change_im = _load(change + start, at, keep)
-        wave_re, wave_im = _load(spectra + source, at, keep)
+        change_re, change_im = _load_modes(change, pattern, first, pixel, inside, modes, height, width, chunk)
+        source = 0 if shared else pattern
+        wave_re, wave_im = _load_modes(spectra, source, first, pixel, inside, modes, height, width, chunk)
         re += tl.sum(change_re * wave_re + change_im * wave_im, 0, keep_dims=True)
         im += tl.sum(change_im * wave_re - change_re * wave_im, 0, keep_dims=True)
     # With R = exp(-2πi k·s) the sum is -2πk Im(…R*); where R is cos πs, Re(…) times -π sin πs.
@@ -377,7 +356,7 @@ def copy_windows(
     window = tl.program_id(0) // blocks
     pattern, layer = window // layers, window % layers
     pixel = (tl.program_id(0) % blocks) * block + tl.arange(0, block)
-    corner_y, corner_x = tl.load(origins + 2 * pattern), tl.load(origins + 2 * pattern + 1)
+    corner_y, corner_x = _of_pattern(origins, pattern)
     source = field + ((layer.to(tl.int64) * rows + corner_y) * columns + corner_x) * components
     target = out + window.to(tl.int64) * (height * width * components)
     part = tl.arange(0, components)[None, :]
@@ -428,12 +407,229 @@ def add_windows(
         tl.store(target, tl.load(target, keep) + sums, keep)
 
 
+@triton.jit(do_not_specialize=["patterns"])
+def set_intensity(
+    sums,
+    waves,
+    origins,
+    weights,
+    patterns,
+    rows,
+    columns,
+    row: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """sums (rows, columns) = Σ_jm weights[j] |waves[j, m]|² at c_j, for a tile. weights may be None."""
+    top, left = _tile(tl.program_id(0), columns, row, block)
+    y, x = _pixels_of_tile(top, left, row, block)
+    total = tl.zeros((1, block), sums.dtype.element_ty)
+    for first in range(0, patterns, LANES):
+        touching = _touching(origins, first, patterns, top, left, height, width, row, block)
+        if touching != 0:
+            for lane in range(LANES):
+                if (touching >> lane) & 1 != 0:
+                    pattern = first + lane
+                    pixel, inside = _pixels_in_window(origins, pattern, y[None, :], x[None, :], height, width)
+                    intensity = tl.zeros((1, block), total.dtype)
+                    for mode in range(0, modes, chunk):
+                        at, keep = _modes_from(mode, pixel, modes, height, width, chunk)
+                        re, im = _load(waves + _start(pattern, mode, modes, height, width), at, keep & inside)
+                        intensity += tl.sum(re * re + im * im, 0, keep_dims=True)
+                    if weights is not None:
+                        intensity *= tl.load(weights + pattern).to(total.dtype)
+                    total += intensity
+    tl.store(sums + (y.to(tl.int64) * columns + x)[None, :], total, ((y < rows) & (x < columns))[None, :])
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def sum_object_power(
+    object,
+    origins,
+    weights,
+    out,
+    patterns,
+    layers,
+    rows,
+    columns,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    summed: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out = Σ_j weights[j] Π_k |O_k[c_j]|²: sums over every `summed`-th pattern, then the sum of these."""
+    pixel = tl.program_id(0) * block + tl.arange(0, block)[None, :]
+    one = tl.arange(0, summed)[:, None]
+    row = pixel // width
+    at = row.to(tl.int64) * columns + (pixel - row * width)
+    total = tl.zeros((summed, block), out.dtype.element_ty)
+    for first in range(0, patterns, summed):
+        there = first + one < patterns
+        corner_y = tl.load(origins + 2 * (first + one), there, 0)
+        corner_x = tl.load(origins + 2 * (first + one) + 1, there, 0)
+        start = corner_y * columns + corner_x + at
+        power = tl.full((summed, block), 1.0, total.dtype)
+        if weights is not None:
+            power *= tl.load(weights + first + one, there, 0.0).to(total.dtype)
+        for layer in range(layers):
+            plane = tl.cast(layer, tl.int64) * rows * columns
+            re, im = _load(object, start + plane, there & (pixel < height * width))
+            power *= re * re + im * im
+        total += power
+    tl.store(out + pixel, tl.sum(total, 0, keep_dims=True), pixel < height * width)
+
+
+@triton.jit
+def compare_steps(
+    change,
+    waves,
+    steps,
+    before,
+    object,
+    object_step,
+    origins,
+    out,
+    columns,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, part] = xx, xy, yy, χx, χy with x = O before + ΔO waves and y = O steps, χ = change, for parts of Σ_x.
+
+    columns: width of the object. before may be None.
+    """
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
+    row = pixel // width
+    place = row.to(tl.int64) * columns + (pixel - row * width)
+    here_re, here_im = _load(object + 2 * corner, place, pixel < height * width)
+    step_re, step_im = _load(object_step + 2 * corner, place, pixel < height * width)
+    xx = tl.zeros((1, block), here_re.dtype)
+    xy, yy, cx, cy = xx, xx, xx, xx
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        start = _start(pattern, first, modes, height, width)
+        re, im = _load(waves + start, at, keep)
+        x_re, x_im = re * step_re - im * step_im, re * step_im + im * step_re
+        if before is not None:
+            re, im = _load(before + start, at, keep)
+            x_re += re * here_re - im * here_im
+            x_im += re * here_im + im * here_re
+        re, im = _load(steps + start, at, keep)
+        y_re, y_im = re * here_re - im * here_im, re * here_im + im * here_re
+        re, im = _load(change + start, at, keep)
+        xx += tl.sum(x_re * x_re + x_im * x_im, 0, keep_dims=True)
+        xy += tl.sum(x_re * y_re + x_im * y_im, 0, keep_dims=True)
+        yy += tl.sum(y_re * y_re + y_im * y_im, 0, keep_dims=True)
+        cx += tl.sum(re * x_re + im * x_im, 0, keep_dims=True)
+        cy += tl.sum(re * y_re + im * y_im, 0, keep_dims=True)
+    target = out + 5 * tl.program_id(0)
+    tl.store(target, tl.sum(xx).to(tl.float64))
+    tl.store(target + 1, tl.sum(xy).to(tl.float64))
+    tl.store(target + 2, tl.sum(yy).to(tl.float64))
+    tl.store(target + 3, tl.sum(cx).to(tl.float64))
+    tl.store(target + 4, tl.sum(cy).to(tl.float64))
+
+
+@triton.jit
+def sum_curvatures(
+    field,
+    waves,
+    origins,
+    out,
+    columns,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """out[j, part] = Σ_m |waves[j, m]|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, for parts of Σ_x. columns: of `field`."""
+    pattern, pixel = _pattern_and_pixels(height, width, block)
+    corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
+    row = pixel // width
+    column = pixel - row * width
+    place = row.to(tl.int64) * columns + column
+    here_re, here_im = _load(field + 2 * corner, place, pixel < height * width)
+    has_below, has_right = row < height - 1, (column < width - 1) & (row < height)
+    y_re, y_im = _load(field + 2 * corner, place + columns, has_below)
+    x_re, x_im = _load(field + 2 * corner, place + 1, has_right)
+    y_re, y_im = tl.where(has_below, y_re - here_re, 0.0), tl.where(has_below, y_im - here_im, 0.0)
+    x_re, x_im = tl.where(has_right, x_re - here_re, 0.0), tl.where(has_right, x_im - here_im, 0.0)
+    power = tl.zeros((1, block), here_re.dtype)
+    for first in range(0, modes, chunk):
+        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
+        re, im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
+        power += tl.sum(re * re + im * im, 0, keep_dims=True)
+    target = out + 3 * tl.program_id(0)
+    tl.store(target, tl.sum(power * (y_re * y_re + y_im * y_im)).to(tl.float64))
+    tl.store(target + 1, tl.sum(power * (y_re * x_re + y_im * x_im)).to(tl.float64))
+    tl.store(target + 2, tl.sum(power * (x_re * x_re + x_im * x_im)).to(tl.float64))
+
+
+@triton.jit(do_not_specialize=["patterns"])
+def fit_steps(products, out, patterns, block: tl.constexpr):
+    """out[j] = a, b that minimise Σ |χ - a x - b y|², from products[j] = xx, xy, yy, χx, χy."""
+    number = tl.program_id(0) * block + tl.arange(0, block)
+    keep = number < patterns
+    source = products + 5 * number
+    xx, xy, yy = tl.load(source, keep, 1.0), tl.load(source + 1, keep, 0.0), tl.load(source + 2, keep, 1.0)
+    cx, cy = tl.load(source + 3, keep, 0.0), tl.load(source + 4, keep, 0.0)
+    more = (xx + yy) * tl.full((), 1e-6, tl.float64) + tl.full((), 1e-100, tl.float64)
+    xx, yy = xx + more, yy + more
+    determinant = xx * yy - xy * xy
+    tl.store(out + 2 * number, (yy * cx - xy * cy) / determinant, keep)
+    tl.store(out + 2 * number + 1, (xx * cy - xy * cx) / determinant, keep)
+
+
 @triton.jit
 def _pattern_and_pixels(height: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
-    """Return the pattern of this program, and its pixels of the window, (1, pixel)."""
+    """Return the pattern of this program, its pixels of the window, (1, pixel), and which of them exist."""
     blocks: tl.constexpr = (height * width + block - 1) // block
     program = tl.program_id(0)
-    return program // blocks, (program % blocks) * block + tl.arange(0, block)[None, :]
+    pixel = (program % blocks) * block + tl.arange(0, block)[None, :]
+    return program // blocks, pixel, pixel < height * width
+
+
+@triton.jit
+def _of_pattern(places, pattern):
+    """Return y and x of a pattern: its shift, or the origin of its window."""
+    return tl.load(places + 2 * pattern), tl.load(places + 2 * pattern + 1)
+
+
+@triton.jit
+def _scaled(number, factor):
+    """Return real and imaginary parts times a factor, in their precision."""
+    re, im = number
+    same = tl.full((), factor, re.dtype)
+    return re * same, im * same
+
+
+@triton.jit
+def _multiply_modes(
+    waves,
+    source,
+    out,
+    target,
+    re,
+    im,
+    pixel,
+    inside,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+):
+    """out[target, m] = waves[source, m] (re + i im) at pixels (1, pixel); source, target: numbers of patterns."""
+    for first in range(0, modes, chunk):
+        wave_re, wave_im = _load_modes(waves, source, first, pixel, inside, modes, height, width, chunk)
+        out_re, out_im = wave_re * re - wave_im * im, wave_re * im + wave_im * re
+        _store_modes(out, target, first, pixel, inside, modes, height, width, chunk, out_re, out_im)
 
 
 @triton.jit
@@ -443,10 +639,41 @@ def _start(pattern, mode, modes: tl.constexpr, height: tl.constexpr, width: tl.c
 
 
 @triton.jit
-def _modes_from(first, pixel, modes: tl.constexpr, height: tl.constexpr, width: tl.constexpr, chunk: tl.constexpr):
-    """Return where pixels of modes are, (mode, pixel), counted from the window of the first mode; and which exist."""
+def _load_modes(
+    waves,
+    pattern,
+    first,
+    pixel,
+    inside,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+):
+    """Return real and imaginary parts of `chunk` modes of a pattern, (mode, pixel), at pixels (1, pixel)."""
     mode = tl.arange(0, chunk)[:, None]
-    return mode * (height * width) + pixel, (first + mode < modes) & (pixel < height * width)
+    at, keep = mode * (height * width) + pixel, (first + mode < modes) & inside
+    return _load(waves + _start(pattern, first, modes, height, width), at, keep)
+
+
+@triton.jit
+def _store_modes(
+    waves,
+    pattern,
+    first,
+    pixel,
+    inside,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    re,
+    im,
+):
+    """Write what `_load_modes` reads."""
+    mode = tl.arange(0, chunk)[:, None]
+    at, keep = mode * (height * width) + pixel, (first + mode < modes) & inside
+    _store(waves + _start(pattern, first, modes, height, width), at, keep, re, im)
 
 
 @triton.jit
@@ -596,6 +823,7 @@ def _touching(
 @triton.jit
 def _pixels_in_window(origins, pattern, y, x, height: tl.constexpr, width: tl.constexpr):
     """Return where pixels (y, x) of the object are in the window of a pattern, and which are inside."""
-    y -= tl.load(origins + 2 * pattern).to(tl.int32)
-    x -= tl.load(origins + 2 * pattern + 1).to(tl.int32)
+    corner_y, corner_x = _of_pattern(origins, pattern)
+    y -= corner_y.to(tl.int32)
+    x -= corner_x.to(tl.int32)
     return y * width + x, (y >= 0) & (y < height) & (x >= 0) & (x < width)
