@@ -118,6 +118,7 @@ class Loop:
             settings,
             normaliser,
             imposed=tuple(self._custom_constraints),
+            custom_components=tuple(components),
             initial_object=self.model.object.values.detach().clone() if restarts else None,
         )
         self.algorithm: Algorithm = make_algorithm(self.problem)

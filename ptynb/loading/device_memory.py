@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import threading
 
 import torch
+
+WHOLE_GPU = threading.Lock()
+"""Held where memory of the whole GPU is released or all its work is waited for, which CUDA refuses while another thread
+records an update: two reconstructions in one process."""
 
 
 def free_on_device(device: torch.device, engines: int = 1) -> int:
@@ -26,4 +32,6 @@ def release_unused() -> None:
     gc.collect()
     for backend in (torch.cuda, torch.xpu):
         if backend.is_initialized():
-            backend.empty_cache()
+            # A GPU that is lost repeats its error here; the caller has more to release.
+            with WHOLE_GPU, contextlib.suppress(RuntimeError):
+                backend.empty_cache()

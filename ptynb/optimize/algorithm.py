@@ -13,7 +13,7 @@ from torch import Tensor
 from ptynb.distributed.group import Group
 from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.optimize.sampler import BatchSampler
-from ptynb.physics.components.component import Batch
+from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model import Model
 from ptynb.settings import PART_OF_COMPONENT, Settings
@@ -23,8 +23,8 @@ from ptynb.settings import PART_OF_COMPONENT, Settings
 class Problem:
     """The optimisation problem of an algorithm; the loop updates `settings` and `epoch` (1 for the first).
 
-    normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints. initial_object: (state,
-    slice, y, x), kept if the settings restart the object.
+    normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints. custom_components: the
+    user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
     model: Model
@@ -35,6 +35,7 @@ class Problem:
     normaliser: float
     epoch: int = 1
     imposed: tuple[CustomConstraint, ...] = ()
+    custom_components: tuple[ModelComponent, ...] = ()
     initial_object: Tensor | None = None
 
     @property

@@ -55,7 +55,7 @@ class Gradient(Algorithm):
         self._parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
         self._prepared: tuple[Any, ...] | None = None
-        self._graphs = UpdateGraphs(problem.group.device)
+        self._graphs = UpdateGraphs(problem)
         self._distributed: nn.Module = problem.model
 
     @property
@@ -91,7 +91,7 @@ class Gradient(Algorithm):
         self.problem.free(moving)
         if self._graphs.possible:
             gradients = [parameter.requires_grad for parameter in self._parameters]
-            self._graphs.clear_if_changed(self.problem, moving, gradients)
+            self._graphs.clear_if_changed(moving, gradients)
         if wrapped_for == self._prepared:
             return
         self._prepared = wrapped_for

@@ -106,7 +106,7 @@ class LeastSquares(Algorithm):
         """L, of this epoch (y, x); None before the first."""
         self._damped: Tensor | None = None
         """L + δ max."""
-        self._graphs = UpdateGraphs(problem.group.device)
+        self._graphs = UpdateGraphs(problem)
         self._rates = dict[str, dict[str, Any]]()
         """The rates on a GPU, as of a parameter group."""
 
@@ -125,7 +125,7 @@ class LeastSquares(Algorithm):
         rates = self.rates()
         self.problem.free(rates)
         if self._graphs.possible:
-            self._graphs.clear_if_changed(self.problem, [*rates])
+            self._graphs.clear_if_changed([*rates])
 
     @torch.no_grad()
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:

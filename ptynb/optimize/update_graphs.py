@@ -10,6 +10,7 @@ settings, and `clear` has to be called when other tensors take the place of thos
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,25 +22,37 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.exceptions import PtynbWarning
+from ptynb.loading.device_memory import WHOLE_GPU
 from ptynb.optimize.algorithm import Problem
 from ptynb.physics.components.component import pinned
+from ptynb.settings import Settings
+
+Result = TypeVar("Result")
 
 WARM_UP = 3
 """Updates without a graph before one is recorded: they create moments, transforms' plans and compiled kernels."""
 RATES_AND_EPOCHS = ("learning_rate", "amplitude_learning_rate", "start_epoch", "end_epoch")
 """Settings of a part that are not part of a recorded update."""
-Result = TypeVar("Result")
+MOST_GRAPHS = 4
+"""Sizes of batches whose updates are recorded. Several engines with random batches have dozens of sizes, and each graph
+keeps its gradients."""
+MOST_RECORDED = 2**25
+"""Numbers of all waves of a batch above which its update is not recorded: it takes the GPU longer than the launches,
+and a graph keeps the memory of all its arrays."""
 RECORDERS: dict[str, Callable[[torch.device], Any]] = {}
 """Makes a recorder of graphs for a type of device, with the interface of `CudaRecorder`; tests add one."""
 
 
 @final
 class CudaRecorder:
-    """Records and replays work on a GPU."""
+    """Records work on a GPU as graphs, all on one stream and in one pool of memory.
+
+    Graphs that are replayed one after the other can share the memory of what they need only meanwhile.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._side = torch.cuda.Stream(device)
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._pool: Any = None
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -50,30 +63,58 @@ class CudaRecorder:
         torch.cuda.current_stream().wait_stream(self._side)
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record what is inside, without executing it."""
-        self._graph = torch.cuda.CUDAGraph()
-        # Other threads read events of the GPU meanwhile (time limits of the process group, batches read ahead).
-        with torch.cuda.graph(self._graph, stream=self._side, capture_error_mode="thread_local"):
-            yield
+    def recording(self) -> Iterator[torch.cuda.CUDAGraph]:
+        """Record what is inside, without executing it, in the graph that is given; its `replay` executes it.
 
-    def replay(self) -> None:
-        """Execute what was recorded."""
-        assert self._graph is not None
-        self._graph.replay()
+        Like `torch.cuda.graph`, but after an error the stream is that of before, and torch's memory can be used.
+        """
+        graph = torch.cuda.CUDAGraph()
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with WHOLE_GPU:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            with torch.cuda.stream(self._side):
+                # Other threads read events of the GPU meanwhile (time limits of the process group, batches read ahead).
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    yield graph
+                finally:
+                    self._end(graph, self._pool)
+
+    def _end(self, graph: torch.cuda.CUDAGraph, pool: Any) -> None:
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            # torch 2.11 goes on to allocate for the recording, and empty_cache() then fails: pytorch issue 180395.
+            device, functions = self._side.device_index, torch._C
+            with contextlib.suppress(RuntimeError, AttributeError):
+                functions._cuda_endAllocateToPool(device, pool)
+                functions._cuda_releasePool(device, pool)
+            raise
+
+    def forget(self) -> None:
+        """Use other memory from now on, after all graphs were deleted: torch deletes a pool with the last of them."""
+        self._pool = None
 
 
 RECORDERS["cuda"] = CudaRecorder
 
 
+def can_be_recorded(settings: Settings, window: tuple[int, int], patterns: int) -> bool:
+    """Whether the update of a batch of so many patterns is small enough to be recorded. window: (y, x) [pixels]."""
+    modes = settings.probe.modes * settings.object.modes * settings.slices.count * settings.fly_scan.steps
+    return patterns * math.prod(window) * modes <= MOST_RECORDED
+
+
 @dataclass
 class _Update:
-    """The update of batches of one size: number of executions without a graph, and the graph's tensors."""
+    """The update of batches of one size: number of executions without a graph, and the graph with its tensors."""
 
-    recorder: Any
     executed: int = 0
+    graph: Any = None
+    """What `recording` gave; None: not recorded."""
     patterns: Tensor | None = None
-    """Indices of the batch, which the graph reads; None: not recorded."""
+    """Indices of the batch, which the graph reads."""
     result: Any = None
     gradients: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
@@ -82,27 +123,37 @@ class _Update:
 class UpdateGraphs:
     """The graphs of the updates of a run, one for each size of a batch: the last batch of an epoch may be smaller."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._make_recorder = device, RECORDERS.get(device.type)
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self._device = problem, problem.group.device
+        make = RECORDERS.get(self._device.type)
+        self._recorder = None if make is None else make(self._device)
         self._updates = dict[tuple[int, ...], _Update]()
         self._failed = False
         self._recorded_for: tuple[Any, ...] | None = None
 
     @property
     def possible(self) -> bool:
-        """Whether updates on this device can be recorded, and none failed to be."""
-        return self._make_recorder is not None and not self._failed
+        """Whether updates on this device can be recorded, and none failed to be.
+
+        Those of a component of the user's are only if it says so: what it reads from Python would be part of the graph.
+        """
+        if self._recorder is None or self._failed:
+            return False
+        return all(component.recordable for component in self._problem.custom_components if component.active)
 
     def clear(self) -> None:
         """Forget all graphs, before updates whose recording would differ."""
         self._updates.clear()
+        if self._recorder is not None:
+            self._recorder.forget()
 
-    def clear_if_changed(self, problem: Problem, *further: Any) -> None:
+    def clear_if_changed(self, *further: Any) -> None:
         """Forget all graphs if a number that is part of them has changed since the last call.
 
         These are the settings, but for rates, which are read from the device, and for what acts between updates; which
         components are active; and whatever else a recording depends on: `further`.
         """
+        problem = self._problem
         settings = problem.settings.model_dump(exclude={"schedule", "stop", "constraints"})
         for part in settings.values():
             if isinstance(part, dict):
@@ -129,44 +180,57 @@ class UpdateGraphs:
         other numbers.
         parameters: those whose `grad` the update sets.
         """
-        assert self._make_recorder is not None
-        update = self._updates.get(sizes)
-        if update is None:
-            update = self._updates[sizes] = _Update(self._make_recorder(self._device))
+        recorder = self._recorder
+        assert recorder is not None
         indices = pinned(torch.from_numpy(patterns), self._device)
-        if update.patterns is None and update.executed == WARM_UP:
-            self._record(update, indices, compute, parameters)
-        if update.patterns is None:
+        update = self._updates.setdefault(sizes, _Update())
+        if update.graph is None and update.executed == WARM_UP and self._worth_recording(len(patterns)):
+            self._record(recorder, update, indices, compute, parameters)
+        if update.graph is None or update.patterns is None:
             update.executed += 1
-            with update.recorder.aside():
+            with recorder.aside():
                 return compute(indices.to(self._device, non_blocking=True))
         update.patterns.copy_(indices, non_blocking=True)
-        update.recorder.replay()
+        update.graph.replay()
         for parameter, gradient in update.gradients:
             parameter.grad = gradient
         result: Result = update.result
         return result
 
+    def _worth_recording(self, patterns: int) -> bool:
+        """Whether another update of so many patterns is to be recorded."""
+        recorded = sum(update.graph is not None for update in self._updates.values())
+        return recorded < MOST_GRAPHS and can_be_recorded(self._problem.settings, self._problem.shard.window, patterns)
+
     def _record(
-        self, update: _Update, indices: Tensor, compute: Callable[[Tensor], Any], parameters: Iterable[Tensor]
+        self,
+        recorder: Any,
+        update: _Update,
+        indices: Tensor,
+        compute: Callable[[Tensor], Any],
+        parameters: Iterable[Tensor],
     ) -> None:
         """Record an update; if this is impossible, warn once, and execute it and all others without graphs."""
         patterns = indices.to(self._device)
         try:
-            with update.recorder.recording():
+            with recorder.recording() as graph:
                 result = compute(patterns)
         except RuntimeError as error:
             self._failed = True
-            self._updates.clear()
-            update.executed = 0
+            self.clear()
             reason = str(error).splitlines()[0].rstrip(".")
+            advice = (
+                ""
+                if isinstance(error, torch.OutOfMemoryError)
+                else " A component of your own that reads a tensor on the host (.item(), .cpu(), float(...), a mask as "
+                "an index) is the usual reason."
+            )
             warnings.warn(
-                f"The update cannot be recorded as a CUDA graph and runs without one, more slowly for small batches: "
-                f"{reason}. A component or constraint of your own that reads a tensor on the host (.item(), .cpu(), "
-                "float(...), a mask as an index) is the usual reason.",
+                "The update cannot be recorded as a CUDA graph and runs without one, more slowly for small batches: "
+                f"{reason}.{advice}",
                 PtynbWarning,
                 stacklevel=2,
             )
             return
-        update.patterns, update.result = patterns, result
+        update.graph, update.patterns, update.result = graph, patterns, result
         update.gradients = [(parameter, parameter.grad) for parameter in parameters]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,13 +37,14 @@ class Resampling:
     """Precomputed interpolation of spectra at fixed frequencies, from `resampling`.
 
     weights: (y, x) real, factors of the field that compensate for the interpolation window.
-    matrix: (point, sample of the oversampled spectrum), sparse, real.
+    matrix: (point, sample of the oversampled spectrum), sparse, real; transposed: for gradients.
     factor: (…) complex, factor of the value at each point; its shape is that of the result.
     covered: (…) bool, whether the frequency is within the grid of the field (|f| ≤ n / 2); elsewhere the result is 0.
     """
 
     weights: Tensor
     matrix: Tensor
+    transposed: Tensor
     factor: Tensor
     covered: Tensor
 
@@ -76,9 +78,11 @@ def resampling(
     turns = points @ (centre / np.array(window))
     factor = np.where(inside[..., 0], scale, 0.0) * np.exp(-2j * np.pi * turns) / math.sqrt(window[0] * window[1])
     weights = [_inverse_transform(side) for side in window]
+    matrix = _matrix(window, points.reshape(-1, 2))
     return Resampling(
         weights=torch.from_numpy(np.outer(*weights)).to(device, real),
-        matrix=_matrix(window, points.reshape(-1, 2)).to(device, real),
+        matrix=matrix.to(device, real),
+        transposed=matrix.t().coalesce().to(device, real),
         factor=torch.from_numpy(factor).to(device, dtype),
         covered=torch.from_numpy(inside[..., 0]).to(device),
     )
@@ -92,9 +96,25 @@ def spectrum_at(fields: Tensor, points: Resampling) -> Tensor:
     fine = torch.fft.fft2(padded.roll((-(height // 2), -(width // 2)), (-2, -1)))
     batch = fine.shape[:-2]
     columns = torch.view_as_real(fine.reshape(-1, fine.shape[-2] * fine.shape[-1])).movedim(0, 1).flatten(1)
-    values = torch.sparse.mm(points.matrix, columns).unflatten(1, (-1, 2)).movedim(0, 1)
+    values = _Interpolated.apply(columns, points).unflatten(1, (-1, 2)).movedim(0, 1)
     spectra = torch.view_as_complex(values.contiguous())
     return spectra.reshape(*batch, *points.factor.shape) * points.factor
+
+
+class _Interpolated(torch.autograd.Function):
+    """The product of the matrix with columns (sample, column).
+
+    That of torch transposes the matrix for the gradient, and then sorts its numbers and waits for a GPU every time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, columns: Tensor, points: Resampling) -> Tensor:
+        ctx.transposed = points.transposed
+        return torch.sparse.mm(points.matrix, columns)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        return torch.sparse.mm(ctx.transposed, outer[0].contiguous()), None
 
 
 def _matrix(window: tuple[int, int], points: Reals) -> Tensor:

@@ -20,6 +20,7 @@ test_update_peaks.py`); what CUDA, cuFFT, cuBLAS and NCCL take besides is not me
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -39,6 +40,7 @@ from ptynb.optimize.batching import can_share
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.update_graphs import can_be_recorded
 from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame
 from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
@@ -283,7 +285,9 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         coming = (1 + AHEAD) * patterns_bytes(scan, settings, at_once)
         yield Item("patterns on their way", where, coming)
         if on_gpu:
-            yield Item("buffers of patterns on their way", "host", coming)
+            # torch allocates powers of two of page-locked memory.
+            buffer = 2.0 ** math.ceil(math.log2(patterns_bytes(scan, settings, at_once)))
+            yield Item("buffers of patterns on their way", "host", (1 + AHEAD) * buffer)
     if place != "disk":
         yield Item("patterns", where if place == "device" else "host", patterns_bytes(scan, settings, own))
     if asked.cluster and not scan.frames.in_file:
@@ -316,6 +320,10 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         of_batch = share * (2 * wave + (1.5 * states * settings.slices.count + 0.5 + on_gpu) * window)
         waves = max(waves, of_batch * (1 if on_gpu else HEAP))
     yield Item("waves of a batch", where, waves)
+    recorded = settings.optimiser not in WHOLE_PASSES and place == "device"
+    if on_gpu and recorded and can_be_recorded(settings, (height, width), at_once):
+        # The last, smaller batch of an epoch is computed while the graph of the others has its memory.
+        yield Item("recorded updates", where, waves)
     if on_gpu:
         # Here arrays of an update, of a step, and of a comparison of epochs take the same memory one after the other.
         parameters = object + probes + ways

@@ -92,36 +92,15 @@ CASES: dict[str, tuple[pt.Settings, dict[int, Change]]] = {
 }
 
 
-@final
-class Recorder:
-    """`update_graphs.CudaRecorder` for the pretended GPU."""
+class Recording:
+    """The operations of an update, as `torch.cuda.CUDAGraph`."""
 
-    recording_now: Recorder | None = None
+    now: Recording | None = None
     made = 0
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self) -> None:
         self._steps = list[tuple[Any, Any, Any, list[Tensor]]]()
         self._before = list[tuple[Tensor, Tensor]]()
-
-    @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """Nothing: there is one stream."""
-        yield
-
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """Record what is inside; what it changed is undone, since a GPU does not execute while it records."""
-        waits = len(LOG.waits)
-        Recorder.recording_now = self
-        Recorder.made += 1
-        try:
-            yield
-        finally:
-            Recorder.recording_now = None
-            for memory, values in reversed(self._before):
-                memory.copy_(values)
-        if LOG.waits[waits:]:
-            raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({LOG.waits[waits]})")
 
     def replay(self) -> None:
         """Repeat the operations."""
@@ -144,6 +123,41 @@ class Recorder:
         self._steps.append((operation, values, named, [_plain(one) for one in tree_leaves(result) if _tensor(one)]))
         return result
 
+    def undo(self) -> None:
+        """Undo what the operations have changed, since a GPU does not execute while it records."""
+        for memory, values in reversed(self._before):
+            memory.copy_(values)
+
+
+@final
+class Recorder:
+    """`update_graphs.CudaRecorder` for the pretended GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Nothing: there is one stream."""
+        yield
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """Record what is inside."""
+        waits = len(LOG.waits)
+        Recording.now = recording = Recording()
+        Recording.made += 1
+        try:
+            yield recording
+        finally:
+            Recording.now = None
+            recording.undo()
+        if LOG.waits[waits:]:
+            raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({LOG.waits[waits]})")
+
+    def forget(self) -> None:
+        """Nothing: each recording has memory of its own."""
+
 
 def _plain(one: Any) -> Any:
     return one.elem if isinstance(one, Pretended) else one
@@ -157,10 +171,10 @@ _carry_out = pretended._run
 
 
 def _recorded(operation: Any, args: Any, kwargs: Any) -> Any:
-    recorder = Recorder.recording_now
-    if recorder is None:
+    recording = Recording.now
+    if recording is None:
         return _carry_out(operation, args, kwargs)
-    return recorder.note(operation, args, kwargs, lambda: _carry_out(operation, args, kwargs))
+    return recording.note(operation, args, kwargs, lambda: _carry_out(operation, args, kwargs))
 
 
 def run(
@@ -195,10 +209,10 @@ def compare(
 ) -> dict[str, Any]:
     """Return how many graphs were recorded, and what differs from the run without any."""
     plain = run(settings, changes, graphs=False, engines=engines)
-    Recorder.made = 0
+    Recording.made = 0
     other = run(settings, changes, graphs=True, resume_after=resume_after, engines=engines)
     return {
-        "graphs": Recorder.made,
+        "graphs": Recording.made,
         "differ": [name for name in plain if not np.array_equal(plain[name], other[name])],
     }
 

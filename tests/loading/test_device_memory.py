@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from ptynb.loading.device_memory import free_on_device, release_unused
+from ptynb.loading.device_memory import WHOLE_GPU, free_on_device, release_unused
 
 GPU = torch.device("cuda", 0)
 TOTAL = 1000
@@ -56,3 +56,13 @@ def test_memory_is_released_of_cycles_too_and_without_a_gpu_cuda_is_left_alone(m
     finally:
         gc.enable()
     assert asked == [True]
+
+
+def test_a_gpu_that_is_lost_stops_no_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lost)
+    release_unused()
+    assert not WHOLE_GPU.locked()

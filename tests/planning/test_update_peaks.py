@@ -1,6 +1,7 @@
 """Memory of a GPU that is foreseen, against the peak of the same torch operations on a CPU.
 
-What only a GPU takes is left out: CUDA, the work space of cuFFT, and indices of the pixels of windows.
+What only a GPU takes is left out: CUDA, the work space of cuFFT, memory of recorded updates, and indices of the pixels
+of windows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ THICK = {"count": 4, "thickness": 1e-5}
 MODES = {"probe": {"modes": 3}}
 LEARNED = {"learning_rate": 0.01}
 BATCH = 16
-ONLY_ON_GPU = {"CUDA", "patterns", "work space of Fourier transforms"}
+ONLY_ON_GPU = {"CUDA", "patterns", "recorded updates", "work space of Fourier transforms"}
 
 OF_WAVES: dict[str, dict[str, Any]] = {
     "Adam": {},

@@ -91,12 +91,17 @@ class ModelComponent(nn.Module):
         Names of parameters whose first axis is the pattern; an update changes only the rows of its batch.
     active : bool
         Whether it takes part. A built-in component is inactive until it is first updated.
+    recordable : bool
+        Whether an update that contains it may be recorded as a CUDA graph, which is faster for small batches: its steps
+        never read a tensor on the host, and depend on nothing that changes but tensors on the device that are changed
+        in place. Numbers and other attributes that they read would stay as they were.
     """
 
     name: str = "piece"
     rate: float = 0.0
     rows: frozenset[str] = frozenset()
     active: bool = True
+    recordable: bool = False
 
     def __init__(self) -> None:
         super().__init__()
