@@ -246,6 +246,11 @@ class Gradient(Algorithm):
         """Whether all engines have the same parameters; False between two averages of local SGD."""
         return self.averages.equal
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Why updates are not recorded as a CUDA graph, if that failed."""
+        return self._graphs.notices
+
     def state(self) -> dict[str, Tensor | float]:
         """Return the optimisers' moments."""
         return moments_of(self.optimisers)

@@ -10,7 +10,6 @@ it changes.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -20,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.exceptions import PtynbWarning
 from ptynb.physics.components.component import pinned
 
 WARM_UP = 3
@@ -80,12 +78,13 @@ class UpdateGraphs:
     def __init__(self, device: torch.device) -> None:
         self._device, self._make_recorder = device, RECORDERS.get(device.type)
         self._updates = dict[tuple[int, ...], _Update]()
-        self._failed = False
+        self.notices: tuple[str, ...] = ()
+        """Why updates are not recorded, once it failed."""
 
     @property
     def possible(self) -> bool:
         """Whether updates on this device can be recorded, and none failed to be."""
-        return self._make_recorder is not None and not self._failed
+        return self._make_recorder is not None and not self.notices
 
     def clear(self) -> None:
         """Forget all graphs, before updates whose recording would differ."""
@@ -125,22 +124,19 @@ class UpdateGraphs:
     def _record(
         self, update: _Update, indices: Tensor, compute: Callable[[Tensor], Tensor], parameters: Iterable[Tensor]
     ) -> None:
-        """Record an update; if this is impossible, warn once, and execute it and all others without graphs."""
+        """Record an update; if this is impossible, note why, and execute it and all others without graphs."""
         update.patterns = indices.to(self._device)
         try:
             with update.recorder.recording():
                 loss = compute(update.patterns)
         except RuntimeError as error:
-            self._failed = True
             self._updates.clear()
             update.executed = 0
             reason = str(error).splitlines()[0].rstrip(".")
-            warnings.warn(
+            self.notices = (
                 f"The update cannot be recorded as a CUDA graph and runs without one, more slowly for small batches: "
                 f"{reason}. A component or constraint of your own that reads a tensor on the host (.item(), .cpu(), "
                 "float(...), a mask as an index) is the usual reason.",
-                PtynbWarning,
-                stacklevel=2,
             )
             return
         update.loss = loss
