@@ -86,17 +86,19 @@ class News:
 
     def __init__(self, recon: Reconstruction, console: Console) -> None:
         self._recon, self._console = recon, console
-        self._notices, self._changes = 0, len(recon.changes)
+        self._told, self._changes = set[str](), len(recon.changes)
 
     def tell(self) -> None:
         """Report what is new."""
         notices, changes = self._recon.notices, self._recon.changes
-        for notice in notices[self._notices :]:
-            log(self._console, notice)
+        for notice in notices:
+            if notice not in self._told:
+                self._told.add(notice)
+                log(self._console, notice)
         for change in changes[self._changes :]:
             if change.name != STOPPED:  # reported at the end of the run
                 log(self._console, f"After epoch {change.epoch}: {change.name}: {change.old} -> {change.new}")
-        self._notices, self._changes = len(notices), len(changes)
+        self._changes = len(changes)
 
 
 def _save_checkpoint(recon: Reconstruction) -> None:

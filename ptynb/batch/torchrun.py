@@ -95,7 +95,8 @@ class Rank:
         self._asked, self._again = asked, again
         self._console = Console()
         self._worker: Worker | None = None
-        self._sent = self._noticed = 0
+        self._sent = 0
+        self._told = set[str]()
 
     def lead(self, resume: bool) -> int:
         """Run rank 0: control all ranks until the last epoch and write the result."""
@@ -183,9 +184,10 @@ class Rank:
             log(self._console, go_on(standing.checkpoint, standing.checkpoint_epoch, self._again))
 
     def _tell_notices(self, standing: Status) -> None:
-        for notice in standing.notices[self._noticed :]:
-            log(self._console, notice)
-        self._noticed = len(standing.notices)
+        for notice in standing.notices:
+            if notice not in self._told:
+                self._told.add(notice)
+                log(self._console, notice)
 
     def _open(self, scan: Scan, start: Path | None) -> None:
         place, seat, plan = self._place, self._seat, self._plan

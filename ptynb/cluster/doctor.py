@@ -8,6 +8,7 @@ import socket
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -50,7 +51,8 @@ def examine_cluster(n: int | None, device: Device) -> Examination:
     )  # for the logs of the engines: errors of torch omit most messages of NCCL
     try:
         with Cluster(n, device=device) as cluster:
-            return Examination(run_selftest(cluster).facts, (), cluster.plan.notes)
+            found = run_selftest(cluster)
+            return Examination(found.facts, (), (*cluster.plan.notes, *found.notes))
     except ClusterError as error:
         return Examination((), (explained(str(error)),))
     finally:
@@ -93,7 +95,8 @@ def examine(n: int | None, device: str) -> Examination:
         problems += _memory_problems(plan, free)
     facts.append(("Packages", ", ".join(_version(name) for name in PACKAGES)))
     problems += [*_package_problems(), *_gpu_problems(gpus), *_backend_problems(plan), *_system_problems()]
-    return Examination(tuple(facts), tuple(problems), plan.notes if plan is not None else ())
+    notes = (*(plan.notes if plan is not None else ()), *_triton_notes(gpus))
+    return Examination(tuple(facts), tuple(problems), notes)
 
 
 def _gpu(gpu: GPU) -> str:
@@ -153,6 +156,16 @@ def _gpu_problems(gpus: tuple[GPU, ...]) -> list[str]:
     if torch.version.cuda is None:
         return ["There are GPUs, and the installed torch is a CPU build; install a CUDA build (pytorch.org)."]
     return []
+
+
+def _triton_notes(gpus: tuple[GPU, ...]) -> tuple[str, ...]:
+    """Return whether Triton is missing; whether it works is tested on the engines, by `examine_cluster`."""
+    if not gpus or torch.version.cuda is None or find_spec("triton") is not None:
+        return ()
+    return (
+        "Triton is not installed, so updates on a GPU take several times as long: it comes with torch's builds for "
+        "CUDA on Linux.",
+    )
 
 
 def _backend_problems(plan: ClusterPlan | None) -> list[str]:

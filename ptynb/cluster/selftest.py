@@ -22,7 +22,8 @@ class SelfTest:
     """Result of the self-test.
 
     devices: by rank. backend: "none" for one engine; reason: for its choice. bandwidth: of a ring all-reduce on the
-    slowest rank [bytes/s], latency: of a small one [s]; None for one engine. seconds: duration.
+    slowest rank [bytes/s], latency: of a small one [s]; None for one engine. seconds: duration. notes: messages on
+    engines that compute more slowly than they could, with remedies.
     """
 
     world: int
@@ -32,6 +33,7 @@ class SelfTest:
     bandwidth: float | None
     latency: float | None
     seconds: float
+    notes: tuple[str, ...] = ()
 
     @property
     def facts(self) -> tuple[tuple[str, str], ...]:
@@ -67,6 +69,15 @@ def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
         bandwidth=min((one.bandwidth for one in found if one.bandwidth is not None), default=None),
         latency=max((one.latency for one in found if one.latency is not None), default=None),
         seconds=max(one.seconds for one in found),
+        notes=_notes({rank: one.slow for rank, one in enumerate(found) if one.slow}),
+    )
+
+
+def _notes(slow: dict[int, str]) -> tuple[str, ...]:
+    """Return each sentence once, with the ranks that it is about."""
+    return tuple(
+        f"{sentence} (rank {', '.join(str(rank) for rank, own in slow.items() if own == sentence)})"
+        for sentence in dict.fromkeys(slow.values())
     )
 
 

@@ -49,7 +49,8 @@ class Status(RunRecord):
     checkpoint: path of the newest checkpoint, in which `checkpoint_epoch` epochs are completed (rank 0 only).
     checkpoint_folder: the folder of checkpoints. checkpoint_counts: numbers of checkpoints that this engine has
     written, and failed to write. notices: messages about problems that did not stop the run, such as a full disk; each
-    once. r_factors: the last ones measured, and those of the requested epochs, (epochs completed, amplitude R-factor).
+    once, and those about checkpoints last. r_factors: the last ones measured, and those of the requested epochs,
+    (epochs completed, amplitude R-factor).
     """
 
     rank: int

@@ -22,6 +22,7 @@ from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.engine.update_timing import refuse_where_open, time_sums
 from ptynb.exceptions import ClusterError
+from ptynb.physics.triton_dispatch import check_triton
 
 LARGE, SMALL = 2**25, 2**12
 """Sizes of messages [bytes] whose time is determined by the bandwidth, and by the latency."""
@@ -34,10 +35,11 @@ ROOM = 512
 
 @dataclass(frozen=True)
 class Findings:
-    """Result of the self-test on one rank; all but the times are the same on every rank.
+    """Result of the self-test on one rank; all but the times and `slow` are the same on every rank.
 
     devices: by rank. backend: that which sums gradients, "none" for one engine. bandwidth: of an all-reduce in a ring
-    [bytes/s], latency [s]; None for one engine. seconds: duration of the test.
+    [bytes/s], latency [s]; None for one engine. seconds: duration of the test. slow: why this rank's GPU computes more
+    slowly than it could; empty if nothing is known.
     """
 
     world: int
@@ -46,6 +48,7 @@ class Findings:
     bandwidth: float | None
     latency: float | None
     seconds: float
+    slow: str = ""
 
 
 def attempt(membership: Membership) -> tuple[Findings | None, str]:
@@ -79,7 +82,9 @@ def examine(membership: Membership) -> Findings:
             latency = min(time_sums(group, SMALL, SMALL_ROUNDS, warm_ups=2))
     finally:
         group.close()
-    return Findings(group.world, group.backend, devices, bandwidth, latency, time.perf_counter() - started)
+    # Without the group: a compilation of some seconds makes no other rank wait.
+    slow = check_triton() if group.device.type == "cuda" else ""
+    return Findings(group.world, group.backend, devices, bandwidth, latency, time.perf_counter() - started, slow)
 
 
 def check_device(device: torch.device) -> None:

@@ -52,6 +52,7 @@ from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
 from ptynb.loading.device_memory import release_unused
+from ptynb.physics.triton_dispatch import found_problems
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -146,7 +147,8 @@ class Worker:
         """The scan, as long as a stage follows, which may need its patterns again."""
         self._between: RunRecord | None = None
         """The record between two stages, while the model of the next one is made."""
-        self._refused: tuple[str, ...] = ()
+        self._notices: tuple[str, ...] = ()
+        """Messages for the user, besides those about checkpoints; each once."""
         self._connections: Connections | None = None
         self._abandoned = False
         self._writer = (
@@ -229,7 +231,7 @@ class Worker:
             checkpoint=writer.checkpoint if writer else None,
             checkpoint_epoch=writer.checkpoint_epoch if writer else None,
             checkpoint_folder=writer.checkpoint_folder if writer else None,
-            notices=(*(writer.notices if writer else ()), *self._refused),
+            notices=(*self._notices, *(writer.notices if writer else ())),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
         )
@@ -485,6 +487,7 @@ class Worker:
         idle = self._state != "running"
         if self._state == "running":
             loop.step()
+            self._notify(*found_problems(), *loop.algorithm.notices)
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
             if loop.update == 0 and self._reach is None and loop.stop_if_done(self._last_epoch):
@@ -563,12 +566,16 @@ class Worker:
             case "close":
                 self._state = "closed"
 
+    def _notify(self, *sentences: str) -> None:
+        """Add notices that are new to the status."""
+        self._notices += tuple(sentence for sentence in sentences if sentence not in self._notices)
+
     def _change(self, loop: Loop, values: dict[str, Any]) -> None:
         """Change settings, unless a stage has begun meanwhile with which they are not supported."""
         try:
             settings = loop.settings.replace(**values)
         except SettingsError as error:
-            self._refused = (*self._refused, f"A change of settings was not made: {error}")
+            self._notify(f"A change of settings was not made: {error}")
         else:
             loop.change(settings)
 

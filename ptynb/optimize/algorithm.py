@@ -99,6 +99,11 @@ class Algorithm(ABC):
     def rates(self) -> dict[str, float]:
         """Return the step size of every component that is optimised now."""
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Messages for the user about updates that run, but more slowly than they could."""
+        return ()
+
     def settle(self) -> None:
         """Average parameters over engines if updates have let them differ."""
         return

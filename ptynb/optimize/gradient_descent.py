@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -28,14 +28,25 @@ from ptynb.optimize.optimizers import (
     restore_moments,
     set_rates,
 )
+from ptynb.optimize.scatter_sums import illumination_sums
 from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import Batch
-from ptynb.physics.hotpath import intensity_of
-from ptynb.physics.patches import add_windows
 from ptynb.physics.regularizers import object_terms
 
 ALONE_BELOW = 2**22
 """Size of the object below which torch's optimisers are faster with one thread than with threads that must be woken."""
+
+
+class _Sums(NamedTuple):
+    """Sums over this engine's patterns of an update.
+
+    losses: a scalar. For rPIE, if there are patterns, illumination: Σ_jm |P_jm|² (y, x), and power: Σ_j |O_j|² (probe,
+    y, x), of `illumination_sums`.
+    """
+
+    losses: Tensor
+    illumination: Tensor | None = None
+    power: Tensor | None = None
 
 
 @final
@@ -130,11 +141,9 @@ class Gradient(Algorithm):
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the portions of an update; with rPIE then all of its patterns at once."""
+        """Yield the portions of an update."""
         for own in super().asks(table, update):
             yield from self._portions(own)
-            if self.problem.settings.optimiser == "rpie" and self.problem.settings.gradient_accumulation > 1:
-                yield own
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """Perform one step: with the whole batch over all engines, or with this engine's part of it (local SGD)."""
@@ -148,20 +157,20 @@ class Gradient(Algorithm):
         else:
             self.exchange.region = self._region(members, update)
         gradients = functools.partial(self._gradients, own, len(stepping))
-        step = functools.partial(self._step, own, len(members), stepping)
+        step = functools.partial(self._step, len(members), stepping)
         if not (len(own) and self._graphs.possible and problem.shard.in_place and self._recordable):
-            total = gradients(None)
+            found = gradients(None)
             if self._sums_apart:
                 self.exchange.sum_gradients(self._parameters)
-            total = step(total, None)
+            total = step(found, None)
         elif own is stepping and self._steps_recorded:
             sizes = len(own), len(members)
             total = self._graphs.run(sizes, own, lambda indices: step(gradients(indices), indices), self._parameters)
         else:
-            total = self._graphs.run((len(own), len(stepping)), own, gradients, self._parameters)
+            found = self._graphs.run((len(own), len(stepping)), own, gradients, self._parameters)
             if self._sums_apart:
                 self.exchange.sum_gradients(self._parameters)
-            total = step(total, None)
+            total = step(found, None)
         if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
             self.settle()
         return total
@@ -176,8 +185,8 @@ class Gradient(Algorithm):
         """Whether steps of all optimisers read their rates from the device; those of torch have them as numbers."""
         return all(isinstance(optimiser, Light) for optimiser in self.optimisers)
 
-    def _gradients(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> Tensor:
-        """Compute the gradients of these patterns of this engine; return the sum of their losses.
+    def _gradients(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> _Sums:
+        """Compute the gradients of these patterns of this engine, and their sums.
 
         indices: `own` on the device, if they are there already.
         """
@@ -188,18 +197,17 @@ class Gradient(Algorithm):
 
     def _step(
         self,
-        own: NDArray[np.int64],
         members: int,
         stepping: NDArray[np.int64],
-        total: Tensor,
+        found: _Sums,
         indices: Tensor | None,
     ) -> Tensor:
-        """Make a step along the gradients and those of the regularizers; return `total` and the regularizers' value.
+        """Make a step along the gradients and those of the regularizers; return the losses and the regularizers' value.
 
-        own: this engine's patterns. members: number of patterns of the batch on all engines. stepping: patterns for
-        which the step is made. indices: these on the device, if they are there already.
+        members: number of patterns of the batch on all engines. stepping: patterns for which the step is made. found:
+        sums of this engine. indices: `stepping` on the device, if they are there already.
         """
-        problem = self.problem
+        problem, total = self.problem, found.losses
         by_rows = [one for one in self.optimisers if isinstance(one, RowAdam) and _has_gradients(one)]
         if by_rows:  # else the indices are not copied to the device
             rows = problem.shard.on_device(stepping) if indices is None else indices
@@ -210,7 +218,7 @@ class Gradient(Algorithm):
                 self._add_regularizers() * problem.normaliser * members / problem.order.count / problem.group.world
             )
         if problem.settings.optimiser == "rpie" and len(stepping):
-            self._precondition(own, len(stepping), indices)
+            self._precondition(found, len(stepping))
         self._move()
         return total
 
@@ -230,6 +238,11 @@ class Gradient(Algorithm):
         """Whether all engines have the same parameters; False between two averages of local SGD."""
         return self.averages.equal
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Why updates are not recorded as a CUDA graph, if that failed."""
+        return self._graphs.notices
+
     def state(self) -> dict[str, Tensor | float]:
         """Return the optimisers' moments."""
         return moments_of(self.optimisers)
@@ -245,13 +258,13 @@ class Gradient(Algorithm):
         self._graphs.clear()
         buffers.forget()
 
-    def _backward(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> Tensor:
+    def _backward(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> _Sums:
         """Compute gradients, accumulated over portions, and reduce them over engines with the last portion.
 
-        Returns the sum of this engine's losses. Without patterns the gradients are 0.
+        Returns this engine's sums. Without patterns the gradients are 0.
         """
         problem = self.problem
-        values, first = list[Tensor](), 0
+        values, lit, powers, first = list[Tensor](), list[Tensor](), list[Tensor](), 0
         portions = self._portions(own)
         for number, patterns in enumerate(portions):
             last = number == len(portions) - 1
@@ -262,7 +275,11 @@ class Gradient(Algorithm):
                 batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
                 values.append(self._descend(batch, problem.scale / max(global_batch_size, 1)).double())
-        return sum(values[1:], values[0])
+            if problem.settings.optimiser == "rpie" and len(batch):
+                illumination, power = illumination_sums(problem.model, batch)
+                lit = [illumination if not lit else lit[0].add_(illumination)]
+                powers = [power if not powers else powers[0].add_(power)]
+        return _Sums(sum(values[1:], values[0]), *lit, *powers)
 
     def _portions(self, own: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return this engine's patterns of an update, split for gradient accumulation."""
@@ -326,26 +343,17 @@ class Gradient(Algorithm):
         return rate
 
     @torch.no_grad()
-    def _precondition(self, own: NDArray[np.int64], global_batch_size: int, indices: Tensor | None) -> None:
+    def _precondition(self, found: _Sums, global_batch_size: int) -> None:
+        """Convert gradients to steps of rPIE. found: this engine's sums."""
         problem, model = self.problem, self.problem.model
-        illumination = torch.zeros(
-            model.object.values.shape[-2:], dtype=model.probe.parts.dtype, device=problem.group.device
-        )
-        object_power = illumination.new_zeros((model.probe.count, *model.window))
-        if len(own):
-            batch: Batch = problem.shard.batch(own, global_batch_size, indices)
-            probes, windows = model.illuminated(batch)
-            corners, _ = model.window_origins_and_shifts(batch)
-            illumination = add_windows(illumination, corners, intensity_of(probes))
-            of_pattern = model.probe.of_pattern
-            probe_of_each = torch.zeros_like(batch.patterns) if of_pattern is None else of_pattern[batch.patterns]
-            # The planes of the probes as one plane, to which windows are added in a fixed order.
-            planes = torch.stack([probe_of_each * model.window[0], torch.zeros_like(probe_of_each)], 1)
-            add_windows(object_power.view(-1, model.window[1]), planes, windows.abs().square().mean((1, 2)))
+        illumination, power = found.illumination, found.power
+        if illumination is None or power is None:  # no patterns
+            illumination = model.probe.parts.new_zeros(model.object.values.shape[-2:])
+            power = illumination.new_zeros((model.probe.count, *model.window))
         if not self.alone:
-            illumination, object_power = self.exchange.sum(illumination), problem.group.sum(object_power)
+            illumination, power = self.exchange.sum(illumination), problem.group.sum(power)
         divide_by_illumination(
-            model, illumination, object_power, problem.scale / global_batch_size, problem.settings.rpie_alpha
+            model, illumination, power, problem.scale / global_batch_size, problem.settings.rpie_alpha
         )
 
 

@@ -115,6 +115,11 @@ class LeastSquares(Algorithm):
         """One update per batch."""
         return self.problem.order.updates
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Why updates are not recorded as a CUDA graph, if that failed."""
+        return self._graphs.notices
+
     def rates(self) -> dict[str, float]:
         """Return the factors of the steps of the components that are optimised now."""
         rates = {name: self.problem.rate(name) for name in ("object", "probe", *self._parts)}

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from ptynb.distributed.group import Group
+from ptynb.physics.components.component import Batch
+from ptynb.physics.gpu_operations import set_intensity_, shift_spectra, sum_object_power
 from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.model import Model
 from ptynb.physics.patches import add_windows
@@ -44,6 +46,44 @@ def probe_sums(model: Model, subpixel_shifts: Tensor, windows: Tensor, waves: Te
     ramps = shift_ramps(subpixel_shifts, model.window)
     spectra = torch.fft.fft2(windows.conj()[:, None] * waves).mul_(ramps.conj()[:, None]).sum(0)
     return torch.fft.ifft2(spectra), windows.abs().square().sum(0)
+
+
+@torch.no_grad()
+def illumination_sums(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return Σ_jm |P_jm|², (y, x) of the object, and Σ_j |O_j|² of the patterns of each probe, (probe, y, x).
+
+    Over these patterns; the second is the mean of all states and slices.
+    """
+    on_gpu = batch.patterns.device.type != "cpu"
+    return (_illumination_sums_on_gpu if on_gpu else _illumination_sums)(model, batch)
+
+
+def _illumination_sums(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+    probes, windows = model.illuminated(batch)
+    origins, _ = model.window_origins_and_shifts(batch)
+    illumination = add_windows(probes.real.new_zeros(model.object.values.shape[-2:]), origins, intensity_of(probes))
+    powers = illumination.new_zeros((model.probe.count, *model.window))
+    of_pattern = model.probe.of_pattern
+    probe_of_each = torch.zeros_like(batch.patterns) if of_pattern is None else of_pattern[batch.patterns]
+    # The planes of the probes as one plane, to which windows are added in a fixed order.
+    planes = torch.stack([probe_of_each * model.window[0], torch.zeros_like(probe_of_each)], 1)
+    add_windows(powers.view(-1, model.window[1]), planes, windows.abs().square().mean((1, 2)))
+    return illumination, powers
+
+
+def _illumination_sums_on_gpu(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the same by few operations."""
+    object, origins, probes, shifts, *_ = model.illumination(batch)
+    height, width = model.window
+    spectra = shift_spectra(torch.fft.fft2(probes), shifts, 1 / (height * width))
+    illumination = probes.real.new_empty(object.shape[-2:])
+    set_intensity_(illumination, torch.fft.ifft2(spectra, norm="forward"), origins, None)
+    of_pattern, powers, planes = model.probe.of_pattern, list[Tensor](), object.flatten(0, 1)
+    for number in range(model.probe.count):
+        own = None if of_pattern is None else (of_pattern[batch.patterns] == number).to(illumination.dtype)
+        sums = [sum_object_power(plane[None], origins, own, height, width) for plane in planes]
+        powers.append(sum(sums[1:], sums[0]) / len(planes))
+    return illumination, torch.stack(powers)
 
 
 def over_engines(group: Group, *tensors: Tensor) -> list[Tensor]:

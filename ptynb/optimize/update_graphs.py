@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, final
@@ -21,7 +20,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.exceptions import PtynbWarning
 from ptynb.loading.device_memory import WHOLE_GPU
 from ptynb.optimize.algorithm import Problem
 from ptynb.physics.components.component import pinned
@@ -128,8 +126,9 @@ class UpdateGraphs:
         make = RECORDERS.get(self._device.type)
         self._recorder = None if make is None else make(self._device)
         self._updates = dict[tuple[int, ...], _Update]()
-        self._failed = False
         self._recorded_for: tuple[Any, ...] | None = None
+        self.notices: tuple[str, ...] = ()
+        """Why updates are not recorded, once it failed."""
 
     @property
     def possible(self) -> bool:
@@ -137,7 +136,7 @@ class UpdateGraphs:
 
         Those of a component of the user's are only if it says so: what it reads from Python would be part of the graph.
         """
-        if self._recorder is None or self._failed:
+        if self._recorder is None or self.notices:
             return False
         return all(component.recordable for component in self._problem.custom_components if component.active)
 
@@ -210,13 +209,12 @@ class UpdateGraphs:
         compute: Callable[[Tensor], Any],
         parameters: Iterable[Tensor],
     ) -> None:
-        """Record an update; if this is impossible, warn once, and execute it and all others without graphs."""
+        """Record an update; if this is impossible, note why, and execute it and all others without graphs."""
         patterns = indices.to(self._device)
         try:
             with recorder.recording() as graph:
                 result = compute(patterns)
         except RuntimeError as error:
-            self._failed = True
             self.clear()
             reason = str(error).splitlines()[0].rstrip(".")
             advice = (
@@ -225,11 +223,9 @@ class UpdateGraphs:
                 else " A component of your own that reads a tensor on the host (.item(), .cpu(), float(...), a mask as "
                 "an index) is the usual reason."
             )
-            warnings.warn(
+            self.notices = (
                 "The update cannot be recorded as a CUDA graph and runs without one, more slowly for small batches: "
                 f"{reason}.{advice}",
-                PtynbWarning,
-                stacklevel=2,
             )
             return
         update.graph, update.patterns, update.result = graph, patterns, result

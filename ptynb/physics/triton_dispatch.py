@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import functools
 import importlib
-import warnings
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from ptynb.exceptions import PtynbWarning
-
 OLDEST = (7, 0)
 """Compute capability of the oldest GPUs that Triton supports; for others its compiler may end the process."""
+_problems: dict[str, str] = {}
+"""Why Triton cannot be used, by type of device."""
 
 
 def run_by_triton(*operations: CustomOpDef, device: str = "cuda") -> None:
     """Run operations on CUDA by the functions of their names in `kernels.gpu.launches`.
 
     Triton is imported by the first of them that runs. If it is missing or does not work, they run as on other devices,
-    and a warning says why, once.
+    and `found_problems` says why.
     """
     for operation in operations:
         operation.register_kernel(device)(functools.partial(_run, operation._name, operation._init_fn, device))
@@ -32,9 +31,20 @@ def _run(name: str, by_torch: Any, device: str, *arguments: Any) -> Any:
     return (by_torch if launches is None else getattr(launches, name))(*arguments)
 
 
+def check_triton(device: str = "cuda") -> str:
+    """Compile and run a kernel; return a sentence for the user if that fails, else an empty text."""
+    _working_launches(device)
+    return _problems.get(device, "")
+
+
+def found_problems() -> tuple[str, ...]:
+    """Return the sentences of `check_triton` about devices that this process has computed on."""
+    return tuple(_problems.values())
+
+
 @functools.cache
 def _working_launches(device: str) -> ModuleType | None:
-    """Return `kernels.gpu.launches` if its kernels can be compiled and run here; else None, with a warning."""
+    """Return `kernels.gpu.launches` if its kernels can be compiled and run here; else None, with a problem noted."""
     spectra = torch.ones(1, 1, 2, 2, dtype=torch.complex64, device=device)
     shifts = torch.zeros(1, 2, device=device)
     reason, remedy = "its results are wrong", "please report this"
@@ -52,9 +62,5 @@ def _working_launches(device: str) -> ModuleType | None:
         except launches.FAILURES as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             remedy = "it needs a C compiler (gcc), Python's headers, and a writable folder (TRITON_CACHE_DIR)"
-    warnings.warn(
-        f"Triton does not work ({reason}), so updates on this GPU take several times as long: {remedy}.",
-        PtynbWarning,
-        stacklevel=2,
-    )
+    _problems[device] = f"Triton does not work ({reason}), so updates on this GPU take several times as long: {remedy}."
     return None

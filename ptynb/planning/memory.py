@@ -124,9 +124,13 @@ def copies_of_parameters(settings: Settings, engines: int, on_gpu: bool) -> Copi
     moving = moments(settings)
     if settings.optimiser in BY_EXIT_WAVES:
         # Sums (numerator and denominator), the step, and its mean length; then what they are multiplied to, and the new
-        # values. A message has all sums again. The illumination by all patterns, of LSQML, is real.
+        # values. A message has all sums again.
         message = 2 * (engines > 1 or not on_gpu)
-        return Copies(1 + moving + 0.5 * (settings.optimiser == "lsqml"), 3 + message, 5 + message)
+        if settings.optimiser == "lsqml":
+            # The illumination by all patterns is real, and there with and without its damping; the numerator becomes
+            # the step. Later the transforms that the illumination of the next epoch is computed by, or a velocity.
+            return Copies(2 + moving, 2.5 + message, 2.5 + message)
+        return Copies(1 + moving, 3 + message, 5 + message)
     if settings.optimiser == "lbfgs":
         # A step and a change of the gradient each, the direction, and the last gradient, evaluation and parameters.
         moving = 2 * HISTORY + 4
@@ -134,7 +138,9 @@ def copies_of_parameters(settings: Settings, engines: int, on_gpu: bool) -> Copi
     polar = 3 if settings.object.parametrization == "amplitude_phase" else 0
     # Temporary arrays of a step; on a CPU also copies for a result and for a picture.
     stepping = 5 if settings.optimiser == "radam" and not on_gpu else 2
-    return Copies(2 + moving + (engines > 1), polar, polar + stepping)
+    # The gradient of a portion beside that of those before; of rPIE two real illuminations likewise.
+    accumulated = (settings.gradient_accumulation > 1) * (1 + (settings.optimiser == "rpie"))
+    return Copies(2 + moving + (engines > 1), polar + accumulated, polar + stepping)
 
 
 @dataclass(frozen=True)
@@ -315,10 +321,9 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         + _taken(arrays.patterns, at_once * window / 2, on_gpu)
     )
     if settings.optimiser == "rpie":
-        # The illumination by the whole batch: moved probes twice, windows with their squares, and one array of indices.
-        share = BatchSampler.of(scan, settings, asked.engines).share(asked.engines)
-        of_batch = share * (2 * wave + (1.5 * states * settings.slices.count + 0.5 + on_gpu) * window)
-        waves = max(waves, of_batch * (1 if on_gpu else HEAP))
+        # The illumination: moved probes twice, windows with their squares, and one array of indices.
+        lit = at_once * (2 * wave + (1.5 * states * settings.slices.count + 0.5 + on_gpu) * window)
+        waves = max(waves, lit * (1 if on_gpu else HEAP))
     yield Item("waves of a batch", where, waves)
     recorded = settings.optimiser not in WHOLE_PASSES and place == "device"
     if on_gpu and recorded and can_be_recorded(settings, (height, width), at_once):

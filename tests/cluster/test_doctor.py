@@ -8,10 +8,12 @@ import pytest
 
 from ptynb.cli import main
 from ptynb.cluster import doctor
-from ptynb.cluster.devices import GPU
+from ptynb.cluster.devices import GPU, ClusterPlan
 from ptynb.cluster.doctor import PACKAGES, examine, examine_cluster
 from ptynb.cluster.error_explanations import PEER_TO_PEER
+from ptynb.cluster.selftest import SelfTest
 from ptynb.exceptions import ClusterError
+from tests.engine.printed_gpu import BY_NVIDIA_SMI
 
 GPUS = (GPU(0, "GPU-1111", "NVIDIA H200", 143771), GPU(1, "GPU-2222", "NVIDIA H200", 143771))
 
@@ -170,6 +172,41 @@ def test_what_a_cluster_fails_of_is_explained_with_status_1(capsys, monkeypatch)
 
 def test_more_engines_than_can_be_had_are_a_problem():
     assert "1000 CPU engines were requested" in examine_cluster(1000, "cpu").problems[0]
+
+
+class Ready:
+    """A cluster whose engines pass the self-test."""
+
+    def __init__(self, n, device):
+        self.plan = ClusterPlan((), "none", notes=("The load of GPU 0 is 98 %.",))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_engines_on_which_triton_does_not_work_are_told_as_a_note(monkeypatch):
+    found = SelfTest(1, "none", "one engine, no group", (BY_NVIDIA_SMI,), None, None, 1.0, ("Triton does not work",))
+    monkeypatch.setattr(doctor, "Cluster", Ready)
+    monkeypatch.setattr(doctor, "run_selftest", lambda cluster: found)
+    report = examine_cluster(1, "cuda")
+    assert report.problems == ()
+    assert report.notes == ("The load of GPU 0 is 98 %.", "Triton does not work")
+
+
+def test_a_build_for_cuda_without_triton_is_told_as_a_note(monkeypatch):
+    monkeypatch.setattr(doctor, "find_gpus", lambda: GPUS[:1])
+    monkeypatch.setattr(doctor.torch.version, "cuda", "12.8")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: object())
+    assert examine(None, "auto").notes == ()
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    report = examine(None, "auto")
+    assert report.problems == ()
+    (note,) = report.notes
+    assert note.startswith("Triton is not installed")
+    assert examine(1, "cpu").notes == ()
 
 
 def test_a_remark_is_printed_and_no_problem(capsys, monkeypatch):

@@ -83,6 +83,14 @@ def test_beside_a_reconstruction_it_is_refused(cluster: pt.Cluster) -> None:
         run_selftest(cluster)
 
 
+def test_a_note_of_several_engines_is_told_once_with_their_ranks() -> None:
+    assert selftest._notes({}) == ()
+    assert selftest._notes({0: "Triton is missing.", 2: "No compiler.", 3: "Triton is missing."}) == (
+        "Triton is missing. (rank 0, 3)",
+        "No compiler. (rank 2)",
+    )
+
+
 ECHO = (
     "RuntimeError: [pair.cc:598] Connection closed by peer [127.0.0.1]:30872\nTraceback (most recent call last):\n  x"
 )

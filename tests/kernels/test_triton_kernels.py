@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from ptynb.exceptions import PtynbWarning
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_gradient, patches, triton_dispatch
 from ptynb.physics import gpu_operations as operations
@@ -379,7 +377,7 @@ def check_descent() -> None:
 
 
 @each("missing", [True, False])
-def test_without_triton_the_operations_are_those_of_torch_and_one_warning_says_why(missing):
+def test_without_triton_the_operations_are_those_of_torch_and_one_sentence_says_why(missing):
     process = Apart(start_without_triton, missing)
     try:
         texts = process.run(check_without_triton)
@@ -398,13 +396,13 @@ def start_without_triton(missing: bool) -> None:
     run_by_triton(*OPERATIONS, device="cpu")
 
 
-def check_without_triton() -> list[str]:
+def check_without_triton() -> tuple[str, ...]:
     problem = Problem(DOUBLE, (6, 7), 2)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for check in (check_waves, check_object_gradient):
-            check(problem, 1e-14, False)
-    return [str(warning.message) for warning in caught if warning.category is PtynbWarning]
+    assert triton_dispatch.found_problems() == ()
+    for check in (check_waves, check_object_gradient):
+        check(problem, 1e-14, False)
+    assert triton_dispatch.check_triton("cpu") == triton_dispatch.found_problems()[0]
+    return triton_dispatch.found_problems()
 
 
 LIMITS = {

@@ -90,7 +90,7 @@ def ratio(scan: Scan, settings: pt.Settings, updates: int = 3) -> float:
     asked = Workload(settings, 1, cluster=False, keep=False)
     items = [one for one in memory_of(scan, asked, "device", on_gpu=True) if one.where == "device"]
     foreseen = sum(one.bytes for one in items if one.name not in ONLY_ON_GPU)
-    indices = {"lsqml": portion(scan, asked), "rpie": settings.batch}.get(settings.optimiser, 0)
+    indices = portion(scan, asked) if settings.optimiser == "lsqml" else 0
     return (foreseen - indices * 8 * scan.pattern_shape[0] * scan.pattern_shape[1]) / memory.peak
 
 

@@ -22,6 +22,8 @@ from ptynb.data.engine_records import RenderRequest, Status
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
 from ptynb.engine.worker import IDLE_SECONDS
+from ptynb.optimize.gradient_descent import Gradient
+from ptynb.physics import triton_dispatch
 from ptynb.planning import memory as rooms
 from tests.cluster.test_error_messages import file_of
 from tests.planning.peak import scan_of
@@ -199,6 +201,20 @@ def test_epochs_are_whole_numbers_that_engines_can_count(scan: Scan) -> None:
         recon.start(np.int64(1))
         recon.wait(30)
         assert recon.epoch == 1
+
+
+def test_what_slows_the_updates_of_a_gpu_is_a_warning_once(scan: Scan, monkeypatch: pytest.MonkeyPatch) -> None:
+    triton, graphs = "Triton does not work.", "The update cannot be recorded as a CUDA graph."
+    monkeypatch.setitem(triton_dispatch._problems, "cuda", triton)
+    monkeypatch.setattr(Gradient, "notices", (graphs,))
+    with pt.Reconstruction(scan, checkpointing=None) as recon:
+        with pytest.warns(pt.PtynbWarning) as caught:
+            for _ in recon.run(2):
+                pass
+        assert [str(one.message) for one in caught] == [triton, graphs]
+        assert recon.notices == (triton, graphs)
+        for _ in recon.run(1):  # a warning would be an error here
+            pass
 
 
 def test_an_interrupted_loop_stops_the_engines_and_goes_on_where_it_stopped(recon: pt.Reconstruction) -> None:
