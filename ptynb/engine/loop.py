@@ -33,6 +33,7 @@ from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.position_search import search_positions
 from ptynb.optimize.sampler import BatchSampler
+from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import ModelComponent, copied_to, overrides
 from ptynb.physics.components.descan import plane_through
@@ -64,6 +65,16 @@ SCAN_FACTS = {
 """Entries of a scan's identity that a checkpoint must match, and how an error message names them."""
 
 
+def agree_on_triton(group: Group) -> None:
+    """Use Triton on all engines or on none, whose results differ in the last digits; all ranks call it."""
+    problem = triton_dispatch.check_triton(group.device.type)
+    without = int(group.sum(torch.tensor(float(bool(problem)), dtype=torch.float64, device=group.device)))
+    if without and not problem:
+        triton_dispatch.avoid_triton(
+            f"it does not work on {without} of {group.world} engines", "`ptynb doctor` says why", group.device.type
+        )
+
+
 class Loop:
     """Model, patterns and update algorithm of one engine. All ranks call every method in the same order."""
 
@@ -80,6 +91,8 @@ class Loop:
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
         """
         self.settings, self.begun, self.group = settings, settings, group
+        if group.device.type == "cuda":
+            agree_on_triton(group)
         self.plan, self.pattern_size = plan, plan.pattern_size
         dtype = torch.float64 if settings.precision == "double" else torch.float32
         self.order = BatchSampler.of(scan, settings, group.world)

@@ -29,10 +29,10 @@ from torch import Tensor
 from ptynb.physics.components.component import selected
 from ptynb.physics.patches import add_windows, read_windows
 from ptynb.physics.torch_steps import shift_ramps, slopes_of_shifts
-from ptynb.physics.triton_dispatch import run_by_triton
+from ptynb.physics.triton_dispatch import operation, run_by_triton
 
 
-@torch.library.custom_op("ptynb::shift_spectra", mutates_args=())
+@operation()
 def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     """Return R_j F[P_m] times `factor`, (pattern, mode, y, x).
 
@@ -42,7 +42,7 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     return spectra * (shift_ramps(shifts, window) * factor)[:, None]
 
 
-@torch.library.custom_op("ptynb::illuminate", mutates_args=())
+@operation()
 def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     """Return A_jm O[c_j], (pattern, mode, y, x).
 
@@ -51,7 +51,7 @@ def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     return waves * read_windows(object, origins, (waves.shape[-2], waves.shape[-1]))[:, None]
 
 
-@torch.library.custom_op("ptynb::multiply_spectra_", mutates_args=("spectra",))
+@operation(mutates_args=("spectra",))
 def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
     """Multiply spectra (pattern, mode, y, x) by the propagator H times `factor`, or by its conjugate if `adjoint`.
 
@@ -64,7 +64,7 @@ def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, fa
     spectra.mul_((each.conj() if adjoint else each)[:, None] * factor)
 
 
-@torch.library.custom_op("ptynb::compare_", mutates_args=("waves",))
+@operation(mutates_args=("waves",))
 def compare_(
     waves: Tensor,
     stored: Tensor,
@@ -114,7 +114,7 @@ def compare_(
     return losses, torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
 
 
-@torch.library.custom_op("ptynb::set_object_gradient_", mutates_args=("gradient",))
+@operation(mutates_args=("gradient",))
 def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
     """Set a gradient of the object (y, x) to `factor` Σ_jm A_jm* g_jm, added at c_j; 0 outside the windows.
 
@@ -123,13 +123,13 @@ def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origin
     add_windows(gradient.zero_(), origins, (waves.conj() * change).sum(1) * factor)
 
 
-@torch.library.custom_op("ptynb::return_to_probe_", mutates_args=("change",))
+@operation(mutates_args=("change",))
 def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
     """Multiply g (pattern, mode, y, x) by O[c_j]*. object: (y, x). origins: c (pattern, yx), int64."""
     change.mul_(read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None])
 
 
-@torch.library.custom_op("ptynb::gather_probe_gradient", mutates_args=())
+@operation()
 def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     """Return Σ_j R_j* Q_jm times `factor`, (mode, y, x).
 
@@ -139,7 +139,7 @@ def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Ten
     return (spectra * ramps.conj()[:, None]).sum(0) * factor
 
 
-@torch.library.custom_op("ptynb::shift_gradient", mutates_args=())
+@operation()
 def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     """Return dL/ds times `factor`, (pattern, yx).
 
@@ -155,10 +155,10 @@ def places_of(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor
 
 
 # On a CPU `places_of` is called itself: dispatching an operation takes longer than the selection of a batch.
-select_places = torch.library.custom_op("ptynb::select_places", places_of, mutates_args=())
+select_places = operation(name="select_places")(places_of)
 
 
-@torch.library.custom_op("ptynb::step_rows_", mutates_args=("values", "means", "squares", "steps"))
+@operation(mutates_args=("values", "means", "squares", "steps"))
 def step_rows_(
     values: Tensor,
     gradient: Tensor,
@@ -185,13 +185,13 @@ def step_rows_(
     values[rows] -= rate * mean / (1 - beta**number) / unbiased
 
 
-@torch.library.custom_op("ptynb::return_to_probe", mutates_args=())
+@operation()
 def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     """Return O[c_j]* g_jm, (pattern, mode, y, x), with the arguments of `return_to_probe_`."""
     return change * read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None]
 
 
-@torch.library.custom_op("ptynb::set_intensity_", mutates_args=("sums",))
+@operation(mutates_args=("sums",))
 def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
     """Set sums (y, x), of the object's size, to Σ_jm a_j |A_jm|², added at c_j; 0 outside the windows.
 
@@ -201,7 +201,7 @@ def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor
     add_windows(sums.zero_(), origins, intensity if weights is None else intensity * weights[:, None, None])
 
 
-@torch.library.custom_op("ptynb::sum_object_power", mutates_args=())
+@operation()
 def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
     """Return Σ_j a_j Π_k |O_k[c_j]|², (height, width).
 
@@ -211,7 +211,7 @@ def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, he
     return (power if weights is None else power * weights[:, None, None]).sum(0)
 
 
-@torch.library.custom_op("ptynb::compare_steps", mutates_args=())
+@operation()
 def compare_steps(
     change: Tensor,
     waves: Tensor,
@@ -240,7 +240,7 @@ def compare_steps(
     return torch.stack([torch.linalg.vecdot(rows[one], rows[other]) for one, other in pairs], 2).double()
 
 
-@torch.library.custom_op("ptynb::sum_curvatures", mutates_args=())
+@operation()
 def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
     """Return Σ_m |A_jm|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, sums over parts of a pattern.
 
@@ -255,7 +255,7 @@ def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
     return (products * torch.view_as_real(waves).square().sum((1, 4))[..., None]).sum(2).double()
 
 
-@torch.library.custom_op("ptynb::fit_steps", mutates_args=())
+@operation()
 def fit_steps(products: Tensor) -> Tensor:
     """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
 

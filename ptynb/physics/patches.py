@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.physics.triton_dispatch import run_by_triton
+from ptynb.physics.triton_dispatch import operation, run_by_triton
 
 
 def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int]) -> Tensor:
@@ -28,7 +28,7 @@ def read_windows(field: Tensor, window_origins: Tensor, window: tuple[int, int])
     return _copied(field, window_origins, height, width)
 
 
-@torch.library.custom_op("ptynb::copy_windows", mutates_args=())
+@operation()
 def copy_windows(field: Tensor, window_origins: Tensor, height: int, width: int) -> Tensor:
     """`read_windows` on a GPU."""
     return _copied(field, window_origins, height, width)
@@ -51,7 +51,7 @@ def add_windows(field: Tensor, window_origins: Tensor, windows: Tensor) -> Tenso
     return field
 
 
-@torch.library.custom_op("ptynb::add_windows_", mutates_args=("field",))
+@operation(mutates_args=("field",))
 def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
     """`add_windows` on a GPU."""
     add = _add_in_order if field.device.type == "cpu" else _add_as_integers

@@ -2,7 +2,7 @@
 
 It is torch's PrivateUse1 backend. What CUDA refuses (operations on tensors of two devices, `numpy` of a tensor on the
 device) is refused; launches of kernels, bytes, copies, waits of the host and the peak of memory are counted. Automatic
-differentiation works. An operation of the package (`torch.library.custom_op`) is one launch.
+differentiation works. An operation of the package (`triton_dispatch.operation`) is one launch.
 
 Additions of floating-point numbers at places that may repeat, which CUDA does in no fixed order, are done in a random
 one: whoever needs equal results must not use them.

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ptynb.engine.loop import agree_on_triton
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_gradient, patches, triton_dispatch
 from ptynb.physics import gpu_operations as operations
@@ -34,6 +36,7 @@ SINGLE, DOUBLE = (torch.float32, torch.complex64), (torch.float64, torch.complex
 OBJECT = 40, 37
 """Sides of the object: some tiles of 16 x 32 pixels are cut."""
 PATTERNS = 5
+CPU = torch.device("cpu")
 
 
 class Apart:
@@ -55,7 +58,7 @@ def start_interpreter() -> None:
     os.environ["TRITON_INTERPRET"] = "1"
     torch.set_num_threads(1)
     run_by_triton(*OPERATIONS, device="cpu")
-    assert triton_dispatch._working_launches("cpu") is not None
+    assert triton_dispatch._works("cpu")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -95,7 +98,7 @@ OPERATIONS = (
 
 def torch_of(operation: Any) -> Callable[..., Any]:
     """The operation by torch, also where it is registered to run by Triton."""
-    return operation._init_fn
+    return operation.by_torch
 
 
 def double(value: Any) -> Any:
@@ -403,6 +406,58 @@ def check_without_triton() -> tuple[str, ...]:
         check(problem, 1e-14, False)
     assert triton_dispatch.check_triton("cpu") == triton_dispatch.found_problems()[0]
     return triton_dispatch.found_problems()
+
+
+@each(("problem", "without", "used"), [("", 0, True), ("", 1, False), ("no compiler", 1, False)])
+def test_triton_is_used_on_all_engines_or_on_none(monkeypatch, problem, without, used):
+    """An engine of two; the sum over both says on how many it does not work."""
+    group = SimpleNamespace(device=CPU, world=2, sum=lambda own: own + (without - bool(problem)))
+    monkeypatch.setattr(triton_dispatch, "_problems", {"cpu": problem} if problem else {})
+    monkeypatch.setattr(triton_dispatch, "_works", lambda device: not problem)
+    agree_on_triton(group)
+    assert (triton_dispatch.found_problems() == ()) is used
+    if not used:
+        (sentence,) = triton_dispatch.found_problems()
+        assert (problem or "1 of 2 engines") in sentence
+
+
+class UnexpectedError(Exception):
+    pass
+
+
+@each(
+    ("error", "advice"), [(AssertionError("libcuda.so cannot found!"), "ldconfig"), (UnexpectedError("x"), "compiler")]
+)
+def test_whatever_fails_in_triton_torch_takes_its_place(monkeypatch, error, advice):
+    def fails(*arguments):
+        raise error
+
+    monkeypatch.setattr(triton_dispatch, "_problems", {})
+    monkeypatch.setitem(sys.modules, "ptynb.kernels.gpu.launches", SimpleNamespace(gather_probe_gradient=fails))
+    assert not triton_dispatch._works.__wrapped__("cpu")
+    (sentence,) = triton_dispatch.found_problems()
+    assert str(error) in sentence
+    assert advice in sentence
+
+
+def test_an_error_of_the_gpu_itself_is_raised(monkeypatch):
+    def fails(*arguments):
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setitem(sys.modules, "ptynb.kernels.gpu.launches", SimpleNamespace(gather_probe_gradient=fails))
+    with pytest.raises(torch.AcceleratorError):
+        triton_dispatch._works.__wrapped__("cpu")
+
+
+def test_an_operation_needs_no_compiler_of_torch():
+    """Its import, by the first call of a `torch.library.custom_op`, takes seconds."""
+    line = (
+        "import sys, torch; from ptynb.physics import gpu_operations; "
+        "gpu_operations.shift_spectra(torch.ones(1, 1, 4, 4, dtype=torch.complex64), torch.zeros(2, 2), 1.0); "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout.strip() == "False"
 
 
 LIMITS = {

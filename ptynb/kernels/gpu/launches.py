@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +16,6 @@ from torch import Tensor
 
 from ptynb.kernels.gpu import triton_kernels
 
-FAILURES = (RuntimeError, OSError, subprocess.SubprocessError, triton_kernels.TritonError)
-"""What Triton raises where it cannot compile or run a kernel."""
 WARPS = 4
 """Warps of 32 threads of a program."""
 TILE = 512

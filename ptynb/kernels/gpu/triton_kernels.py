@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.errors import TritonError as TritonError
 
 LANES = tl.constexpr(32)
 """Patterns of which a tile of the object finds at once those whose windows touch it."""
