@@ -56,6 +56,11 @@ def test_every_problem_has_the_cpus_answer(found: Found) -> None:
     assert least[len(least) // 2] < 1e-10, "most differ by rounding only"
 
 
+def test_steps_of_adam_in_double_precision_have_rates_in_double_precision(found: Found) -> None:
+    for name in ("plain adam, far field", "plain adam, near field", "adam, everything"):
+        assert found["problems"][name]["difference"][0] < 1e-11, name
+
+
 def test_a_restored_state_is_equal(found: Found) -> None:
     assert not {name: one["restored"] for name, one in found["problems"].items() if one["restored"][0] != 0}
 

@@ -40,7 +40,8 @@ def test_runs_with_graphs_are_equal_to_the_bit_to_those_without() -> None:
     }
     assert graphs["plain"] >= 1
     assert all(graphs[name] > graphs["plain"] for name in CHANGED)
-    assert graphs["one of two"] == graphs["lsqml, one of two"] - 1
+    assert graphs["one of two"] >= 1
+    assert graphs["lsqml, one of two"] > graphs["one of two"], "one more after a change"
 
 
 class Recorder:
