@@ -37,6 +37,7 @@ class Properties:
 
     name: str
     has_fp64: bool
+    total_memory: int = 4 * 2**30
 
 
 @dataclass
