@@ -22,11 +22,15 @@ MAKERS = {"xpu": "Intel", "mps": "Apple"}
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A GPU of Intel or Apple. device: as torch names it. problem: why it cannot be used; empty if it can."""
+    """A GPU of Intel or Apple.
+
+    device: as torch names it. problem: why it cannot be used; empty if it can. memory: all of it [bytes]; 0: unknown.
+    """
 
     device: str
     name: str
     problem: str = ""
+    memory: int = 0
 
     @property
     def kind(self) -> str:
@@ -39,8 +43,9 @@ def find_accelerators() -> tuple[Accelerator, ...]:
     found = []
     for number in range(torch.xpu.device_count() if torch.xpu.is_available() else 0):
         name = torch.xpu.get_device_name(number)
-        capable = torch.xpu.get_device_properties(number).has_fp64
-        found.append(Accelerator(f"xpu:{number}", name, "" if capable else _problem(name)))
+        properties = torch.xpu.get_device_properties(number)
+        problem = "" if properties.has_fp64 else _problem(name)
+        found.append(Accelerator(f"xpu:{number}", name, problem, properties.total_memory))
     if torch.backends.mps.is_available():
         found.append(Accelerator("mps:0", "Apple GPU", _problem(AN_APPLE_GPU)))
     return tuple(found)

@@ -96,8 +96,8 @@ def plan_of(answers: list[dict[str, Any]]) -> ClusterPlan:
         )
         for answer, identity in zip(answers, identities, strict=True)
     )
-    backend = "gloo" if "CPU" in kinds else "nccl"
-    return ClusterPlan(engines, backend if len(engines) > 1 else "none")
+    gpus, nccl = 0 if "CPU" in kinds else len({*identities}), all(answer["nccl"] for answer in answers)
+    return ClusterPlan(engines, *choose_backend(len(engines), gpus, sys.platform, nccl))
 
 
 def _identity(answer: dict[str, Any]) -> str:
@@ -173,7 +173,8 @@ def _plan_accelerator(n: int | None, device: str, accelerators: Sequence[Acceler
             "Use n=1, or device='cpu'.",
             code="gpu.too-few",
         )
-    engine = EnginePlan(0, gpu.device, gpu.name, gpu.name, threads, _environment(0, threads, ""))
+    environment = {**_environment(0, threads, ""), "PTYNB_DEVICE": gpu.device}
+    engine = EnginePlan(0, gpu.device, gpu.name, gpu.name, threads, environment)
     return ClusterPlan((engine,), *choose_backend(1, 1, sys.platform, nccl=False))
 
 

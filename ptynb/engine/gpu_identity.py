@@ -23,6 +23,7 @@ def gpu_uuid(device: torch.device = OWN_GPU) -> str:
     return PREFIX + uuid.removeprefix(PREFIX) if uuid else ""
 
 
-def gpu_identity() -> str:
-    """Return name and UUID of the engine's GPU, as in the plan of a cluster on one machine."""
-    return f"{torch.cuda.get_device_name(OWN_GPU)} {gpu_uuid()}"
+def gpu_identity(device: torch.device = OWN_GPU) -> str:
+    """Return name and UUID of the engine's GPU, as in the plan of a cluster on one machine; of Intel's the name."""
+    name: str = torch.get_device_module(device).get_device_name(device)
+    return f"{name} {gpu_uuid(device)}".rstrip()

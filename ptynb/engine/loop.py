@@ -35,7 +35,7 @@ from ptynb.optimize.position_search import search_positions
 from ptynb.optimize.sampler import BatchSampler
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
-from ptynb.physics.components.component import ModelComponent, copied_to, overrides
+from ptynb.physics.components.component import ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
@@ -266,9 +266,8 @@ class Loop:
 
     def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:
         """Return the loss of the epoch and the changes of object, probe and positions, bitwise equal on all ranks."""
-        changes = (0.0, 0.0, 0.0) if self._changes is None else self._changes.take()
-        on_device = copied_to(torch.tensor(changes, dtype=torch.float64), self.group.device)
-        own = torch.cat([self._loss_sum[None], on_device])
+        changes = self._loss_sum.new_zeros(3) if self._changes is None else self._changes.take()
+        own = torch.cat([self._loss_sum[None], changes])
         loss, *known = (None if math.isnan(value) else value for value in self.group.sum(own).tolist())
         return math.nan if loss is None else loss / self.problem.normaliser, known[0], known[1], known[2]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from ptynb.data.engine_records import Status
 from ptynb.data.scan import Scan
@@ -125,18 +126,25 @@ def leave(seconds: float) -> None:
         worker.leave(seconds)
 
 
+def own_device() -> torch.device:
+    """Return the device of this engine: the GPU of Intel that its plan names, else the only visible one of NVIDIA."""
+    return torch.device(os.environ.get("PTYNB_DEVICE") or ("cuda:0" if torch.cuda.is_available() else "cpu"))
+
+
 def describe() -> dict[str, Any]:
     """Describe this engine process, for the cluster's plan and status, and the doctor; start `precompilation`."""
-    precompilation.start()
-    cuda = torch.cuda.is_available()
+    device = own_device()
+    precompilation.start(device)
+    on_gpu, backend = device.type != "cpu", torch.get_device_module(device)
     return {
         "pid": os.getpid(),
         "rank": int(os.environ.get("PTYNB_RANK", "0")),
         "host": platform.node(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(0) if cuda else "CPU",
-        "identity": gpu_identity() if cuda else "CPU",
-        "memory": torch.cuda.get_device_properties(0).total_memory if cuda else None,
+        "nccl": dist.is_nccl_available(),
+        "device": backend.get_device_name(device) if on_gpu else "CPU",
+        "identity": gpu_identity(device) if on_gpu else "CPU",
+        "memory": backend.get_device_properties(device).total_memory if on_gpu else None,
         "open": open_names(),
     }

@@ -1,4 +1,7 @@
-"""How much object, probe and positions changed in an epoch; computed on rank 0 between two epochs."""
+"""How much object, probe and positions changed in an epoch; computed on rank 0 between two epochs.
+
+All of it is computed on the device, so that the host waits for a GPU only once, when it reads the record of the epoch.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,17 @@ class StateChanges:
         self._before = self._now()
 
     @torch.no_grad()
-    def take(self) -> tuple[float, float, float]:
-        """Return `object_change`, `probe_change` and `position_change` of `Epoch`; NaN where one is not known."""
+    def take(self) -> Tensor:
+        """Return `object_change`, `probe_change` and `position_change` of `Epoch`; NaN where one is not known.
+
+        (3,), float64, on the device.
+        """
         before, self._before = self._before, self._now()
         object, probe = (relative_change(before.get(name), self._before[name]) for name in ("object", "probe"))
-        positions = before.get("positions"), self._before["positions"]
-        if positions[0] is None or not self._model.movers:
-            return object, probe, float("nan")
-        return object, probe, float((positions[1] - positions[0]).square().sum(1).mean().sqrt())
+        start, end = before.get("positions"), self._before["positions"]
+        known = start is not None and bool(self._model.movers)
+        positions = (end - start).square().sum(1).mean().sqrt() if known else _unknown(end)
+        return torch.stack([object, probe, positions])
 
     def arrays(self) -> dict[str, Array]:
         """Return copies of the arrays at the beginning of the present epoch, for a checkpoint within it."""
@@ -59,7 +65,7 @@ class StateChanges:
         return {
             "object": torch.stack([object.covered(state, area) for state in range(states)]),
             "probe": probe[:, :: _step(probe.numel())].clone(),
-            "positions": model.all_positions() if model.movers else model.initial_positions.double().cpu(),
+            "positions": model.positions_of(model.all_patterns()).double(),
         }
 
 
@@ -68,21 +74,24 @@ def _step(pixels: int) -> int:
     return -(-pixels // MOST_PIXELS)
 
 
-def relative_change(before: Tensor | None, now: Tensor) -> float:
-    """Return min over c of ‖now - c before‖ / ‖now‖, c complex; NaN if there is nothing to compare with.
+def relative_change(before: Tensor | None, now: Tensor) -> Tensor:
+    """Return min over c of ‖now - c before‖ / ‖now‖, c complex, a scalar; NaN if there is nothing to compare with.
 
     With d = now - before, c - 1 is ⟨before, d⟩ / ‖before‖²: small differences lose no digits.
     """
     if before is None:
-        return float("nan")
+        return _unknown(now)
     scale, size = _norm(before), _norm(now)
-    if not (scale and size):
-        return float("nan")
     moved = now - before
-    along = complex(torch.vdot(before.flatten(), moved.flatten())) / scale**2
-    return _norm(moved.sub_(before, alpha=along)) / size
+    along = torch.vdot(before.flatten(), moved.flatten()) / scale**2
+    change = _norm(moved.addcmul_(before, along.to(moved.dtype), value=-1)) / size
+    return torch.where((scale > 0) & (size > 0), change, torch.nan)
 
 
-def _norm(values: Tensor) -> float:
-    """Return ‖values‖; of the parts, since torch computes absolute values of complex numbers slowly."""
-    return float(torch.linalg.vector_norm(torch.view_as_real(values)))
+def _unknown(like: Tensor) -> Tensor:
+    return torch.full((), torch.nan, dtype=torch.float64, device=like.device)
+
+
+def _norm(values: Tensor) -> Tensor:
+    """Return ‖values‖, float64; of the parts, since torch computes absolute values of complex numbers slowly."""
+    return torch.linalg.vector_norm(torch.view_as_real(values)).double()

@@ -137,7 +137,7 @@ class Worker:
 
         Raises ValueError where the folder has checkpoints of another reconstruction, or `transfer` cannot be imported.
         """
-        precompilation.start()
+        precompilation.start(torch.device(membership.device))
         self._settings, self._membership, self._start = settings, membership, start
         self._note, self._plan, self._extensions = note, plan, tuple(extensions)
         self._end_process = end_process

@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 import torch
 
+from ptynb.cluster.accelerators import find_accelerators, usable
 from ptynb.cluster.devices import find_gpus
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
@@ -381,11 +382,20 @@ class Room:
 def room_for(on_gpu: bool, held: float = 0, engines_per_gpu: int = 1) -> Room:
     """Return the free memory of the host and that of the smallest GPU. held: by running engines [bytes].
 
-    By nvidia-smi: the kernel does not use CUDA. Unknown sizes are infinite.
+    By nvidia-smi: the kernel does not use CUDA. Without GPUs of NVIDIA that of the GPU of Intel that an engine uses.
+    Unknown sizes are infinite.
     """
-    sizes = [gpu.memory * 2.0**20 * USABLE for gpu in find_gpus() if gpu.memory] if on_gpu else []
-    room = Room(free_on_host() + held, min(sizes, default=float("inf")) if on_gpu else None)
+    device = USABLE * _smallest_gpu() if on_gpu else None
+    room = Room(free_on_host() + held, device)
     return room.shared_by(engines_per_gpu)
+
+
+def _smallest_gpu() -> float:
+    """Return the memory of the GPU with the least of it [bytes]."""
+    gpus = find_gpus()
+    if not gpus and (other := usable(find_accelerators())) is not None:
+        return other.memory or float("inf")
+    return min((gpu.memory * 2.0**20 for gpu in gpus if gpu.memory), default=float("inf"))
 
 
 def check_room(scan: Scan, asked: Workload, room: Room) -> None:

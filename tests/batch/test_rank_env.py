@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from ptynb.batch import rank_env
 from ptynb.batch.rank_env import Place, Seat, take_seat
@@ -96,11 +97,20 @@ def test_each_rank_of_a_host_sees_its_own_gpu(machine):
         assert environment["CUDA_VISIBLE_DEVICES"] == f"GPU-{rank}"
     assert {seat.device for seat in seats} == {"cuda:0"}
     assert [seat.identity for seat in seats] == [f"H GPU-{rank}" for rank in range(4)]
-    assert {seat.backend for seat in seats} == {"nccl" if sys.platform == "linux" else "gloo"}
+    assert {seat.backend for seat in seats} == {"nccl" if torch.distributed.is_nccl_available() else "gloo"}
     with raises("gpu.too-few", "5 ranks", "4 GPUs"):
         take_seat(Place(4, 5, 4, 5), "auto", None, {})
     machine[:] = GPUS[2:3]  # a launcher that has shown this rank one GPU
     assert take_seat(Place(1, 2, 1, 2), "auto", None, {}).identity == "H GPU-2"
+
+
+@pytest.mark.parametrize(("available", "backend"), [(True, "nccl"), (False, "gloo")])
+def test_gpus_exchange_gradients_by_nccl_if_this_torch_has_it(machine, monkeypatch, available, backend):
+    """Builds of torch for CUDA on Linux may lack it, too."""
+    machine[:] = GPUS
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: available)
+    assert take_seat(Place(4, 8, 0, 4), "auto", None, {}).backend == backend
+    assert take_seat(Place(0, 1, 0, 1), "auto", None, {}).backend == "none"
 
 
 def test_gradients_stay_on_the_machine_where_all_ranks_are_on_it():

@@ -37,6 +37,7 @@ class Properties:
 
     name: str
     has_fp64: bool
+    total_memory: int = 4 * 2**30
 
 
 @dataclass
@@ -99,6 +100,7 @@ def test_the_first_gpu_of_intel_that_can_is_taken(having: Having, device: Any, e
     assert _local_device(device) == expected
     plan = plan_for(None, device)
     assert [engine.device for engine in plan.engines] == [expected]
+    assert plan.engines[0].environment.get("PTYNB_DEVICE") == (None if expected == "cpu" else expected)
     assert plan.on_gpu is (expected != "cpu")
     assert take_seat(Place(), device, 1, {}).device == expected
 

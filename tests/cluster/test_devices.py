@@ -510,9 +510,9 @@ def test_gpu_memory_of_processes_is_added_up_over_gpus_and_unknown_without_a_dri
     assert memory_by_process() is None
 
 
-def said(rank, device):
+def said(rank, device, nccl=True):
     identity = device if device == "CPU" else f"{device} GPU-{rank}"  # tests/engine/test_gpu_identity.py
-    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": identity, "threads": 2}
+    return {"rank": rank, "host": f"n{rank}", "device": device, "identity": identity, "threads": 2, "nccl": nccl}
 
 
 def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
@@ -522,5 +522,8 @@ def test_nodes_with_and_without_gpus_make_no_cluster_and_gpus_on_all_do():
     assert (plan.backend, plan.on_gpu, [engine.device for engine in plan.engines]) == ("nccl", True, ["cuda:0"] * 2)
     assert [engine.identity for engine in plan.engines] == ["n0: H GPU-0", "n1: H GPU-1"]
     assert plan.engines_per_gpu == 1
-    assert plan_of([said(0, "H"), said(0, "H"), said(1, "H")]).engines_per_gpu == 2
+    shared = plan_of([said(0, "H"), said(0, "H"), said(1, "H")])
+    assert (shared.engines_per_gpu, shared.backend) == (2, "gloo"), "NCCL does not support two engines on one GPU"
+    without = plan_of([said(0, "H"), said(1, "H", nccl=False)])
+    assert (without.backend, without.reason) == ("gloo", "gloo: this torch has no NCCL, slower")
     assert plan_of([said(0, "CPU"), said(1, "CPU")]).engines_per_gpu == 1

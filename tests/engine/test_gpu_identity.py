@@ -7,7 +7,7 @@ import torch
 
 from ptynb.cluster.devices import GPU, plan_cluster, plan_of
 from ptynb.distributed.group import Membership, SingleGroup
-from ptynb.engine import diagnostics, precompilation, run_registry
+from ptynb.engine import diagnostics, run_registry
 from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.engine.group_selftest import _check_members
 from tests.engine import printed_gpu
@@ -31,7 +31,6 @@ def test_torch_prints_a_uuid_without_the_prefix_of_nvidia_smi(monkeypatch):
 def test_engines_that_describe_their_gpu_pass_the_self_test(monkeypatch):
     """As on Slurm, where the plan is made of what the engines report."""
     printed_gpu.pretend(monkeypatch)
-    monkeypatch.setattr(precompilation, "start", lambda: None)
     described = run_registry.describe()
     assert described["identity"] == f"{NAME} {BY_NVIDIA_SMI}"
     (engine,) = plan_of([described]).engines

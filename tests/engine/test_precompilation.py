@@ -7,10 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 import ptynb as pt
+from ptynb.engine import precompilation, run_registry
 
 
 def code_in(folder: Path) -> set[str]:
@@ -39,6 +42,38 @@ def test_a_reconstruction_finds_what_the_idle_engine_has_compiled(
             assert recon.result.r_factor < 1
         assert code_in(tmp_path) == compiled
     assert len(compiled) > 10
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """The processes that are started for a marker, as on a machine where nothing has been compiled yet."""
+    processes = list[Path]()
+    monkeypatch.setattr(precompilation, "_started", False)
+    monkeypatch.setattr(precompilation, "usual_loops_marker", lambda: tmp_path / "usual-loops-x")
+    monkeypatch.setattr(precompilation, "_run_process", processes.append)
+    return processes
+
+
+@pytest.mark.parametrize(("device", "count"), [("cpu", 1), ("cuda:0", 0), ("xpu:0", 0)])
+def test_only_an_engine_on_a_cpu_compiles(started: list[Path], device: str, count: int) -> None:
+    for _ in range(2):
+        precompilation.start(torch.device(device))
+    until = time.monotonic() + 10
+    while len(started) < count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(started) == count
+
+
+def test_an_engine_on_a_gpu_of_intel_knows_it_before_it_computes(
+    started: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = SimpleNamespace(total_memory=48 * 2**30)
+    monkeypatch.setattr(torch.xpu, "get_device_name", lambda device: "Max 1100")
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: gpu)
+    monkeypatch.setenv("PTYNB_DEVICE", "xpu:1")
+    described = run_registry.describe()
+    assert [described[name] for name in ("device", "identity", "memory")] == ["Max 1100", "Max 1100", 48 * 2**30]
+    assert started == []
 
 
 def test_a_reconstruction_without_a_cluster_starts_the_compilation_of_other_loops(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 
 import ptynb as pt
+from ptynb.cluster.accelerators import Accelerator
 from ptynb.planning import memory as rooms
 from ptynb.planning.memory import Room, Workload, lacks, memory_of, place_of_patterns, refusal, room_for, totals
 from ptynb.settings import Settings
@@ -33,6 +34,18 @@ def test_room_is_what_is_free_and_what_engines_hold_and_the_smallest_gpu(monkeyp
     assert room_for(True, 0, 2) == Room(1000, room_for(True).device / 2, 2), "two engines on each GPU"
     monkeypatch.setattr(rooms, "find_gpus", lambda: (dataclasses.replace(GPUS[0], memory=0),))
     assert room_for(True).device == float("inf"), "a driver that does not tell refuses nothing"
+
+
+def test_room_on_a_gpu_of_intel_is_its_memory(monkeypatch):
+    monkeypatch.setattr(rooms, "find_gpus", lambda: ())
+    gpus = (
+        Accelerator("xpu:0", "Arc", "no 64-bit numbers", 10**9),
+        Accelerator("xpu:1", "Max 1100", memory=48 * 10**9),
+    )
+    monkeypatch.setattr(rooms, "find_accelerators", lambda: gpus)
+    assert room_for(True).device == 0.95 * 48e9
+    monkeypatch.setattr(rooms, "find_accelerators", lambda: (dataclasses.replace(gpus[1], memory=0),))
+    assert room_for(True).device == float("inf")
 
 
 def just_enough(scan, asked, *, gpu=False):
