@@ -37,8 +37,9 @@ class StateChanges:
         before, self._before = self._before, self._now()
         object, probe = (relative_change(before.get(name), self._before[name]) for name in ("object", "probe"))
         start, end = before.get("positions"), self._before["positions"]
-        known = start is not None and bool(self._model.movers)
-        positions = (end - start).square().sum(1).mean().sqrt() if known else _unknown(end)
+        positions = _unknown(end)
+        if start is not None and self._model.movers:
+            positions = (end - start).square().sum(1).mean().sqrt()
         return torch.stack([object, probe, positions])
 
     def arrays(self) -> dict[str, Array]:
