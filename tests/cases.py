@@ -34,6 +34,8 @@ from ptynb.settings.regularizers import PACBED, DataTerm, Similarity, Sparsity, 
 
 THICK = Slices(count=3, thickness=2e-4)
 MODES = Probe(modes=2)
+PLACES = Positions(learning_rate=0.1)
+INTENSITIES, LIGHT = PatternIntensities(learning_rate=0.01), Background(learning_rate=0.01)
 
 
 @functools.cache
@@ -65,6 +67,12 @@ def a_scan(patterns: int = 37, window: int = 32, kind: str = "far") -> Scan:
     return scan
 
 
+@functools.cache
+def sparse_scan(patterns: int = 37) -> Scan:
+    """Windows that a batch of three leaves most of the object between: 32 pixels in about 190."""
+    return pt.simulate(patterns=patterns, window=32, modes=2, photons=1e5, step=24, seed=3)
+
+
 # name -> (kind of scan, settings, parts whose parameters have to move)
 CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "plain": ("far", Settings(probe=MODES), {"object", "probe"}),
@@ -83,7 +91,7 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "thickness": ("far", Settings(slices=THICK.model_copy(update={"learning_rate": 0.01})), {"slices"}),
     "tilt": ("far", Settings(slices=THICK, tilt=Tilt(y=2e-5, learning_rate=0.01)), {"tilt"}),
     "tilt of each": ("far", Settings(slices=THICK, tilt=Tilt(per_position=True, learning_rate=0.01)), {"tilt"}),
-    "positions": ("far", Settings(probe=MODES, positions=Positions(learning_rate=0.1)), {"positions"}),
+    "positions": ("far", Settings(probe=MODES, positions=PLACES), {"positions"}),
     "position search": (
         "far",
         Settings(probe=MODES, positions=Positions(learning_rate=0.1, search_trials=4, search_start_epoch=1)),
@@ -92,8 +100,8 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "affine": ("far", Settings(affine=Affine(learning_rate=0.1)), {"affine"}),
     "offset": ("far", Settings(probe_offset=ProbeOffset(learning_rate=0.1)), {"offset"}),
     "variations": ("far", Settings(probe=MODES, opr=OPR(modes=2)), {"variations"}),
-    "weights": ("far", Settings(pattern_intensities=PatternIntensities(learning_rate=0.01)), {"weights"}),
-    "background": ("far", Settings(background=Background(learning_rate=0.01)), {"background"}),
+    "weights": ("far", Settings(pattern_intensities=INTENSITIES), {"weights"}),
+    "background": ("far", Settings(background=LIGHT), {"background"}),
     "descan": ("far", Settings(probe=MODES, descan=Descan(start="plane", learning_rate=0.05)), {"descan"}),
     "descan, slices": ("far", Settings(slices=THICK, descan=Descan(start="zero", learning_rate=0.05)), {"descan"}),
     "fly scan": ("far", Settings(probe=MODES, fly_scan=FlyScan(steps=3)), {"object", "probe"}),
@@ -124,12 +132,12 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
             tilt=Tilt(per_position=True, learning_rate=0.01),
             object=Object(modes=2),
             probe=MODES,
-            positions=Positions(learning_rate=0.1),
+            positions=PLACES,
             affine=Affine(learning_rate=0.1),
             probe_offset=ProbeOffset(learning_rate=0.1),
             opr=OPR(modes=1),
-            pattern_intensities=PatternIntensities(learning_rate=0.01),
-            background=Background(learning_rate=0.01),
+            pattern_intensities=INTENSITIES,
+            background=LIGHT,
             descan=Descan(start="plane", learning_rate=0.05),
             fly_scan=FlyScan(steps=2, exposure_fraction=0.5),
             detector=Detector(oversampling=2, psf_sigma=0.5, saturation=5000.0),

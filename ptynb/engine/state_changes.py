@@ -37,9 +37,8 @@ class StateChanges:
         before, self._before = self._before, self._now()
         object, probe = (relative_change(before.get(name), self._before[name]) for name in ("object", "probe"))
         start, end = before.get("positions"), self._before["positions"]
-        if start is None or not self._model.movers:
-            positions = _unknown(end)
-        else:
+        positions = _unknown(end)
+        if start is not None and self._model.movers:
             positions = (end - start).square().sum(1).mean().sqrt()
         return torch.stack([object, probe, positions])
 

@@ -71,6 +71,13 @@ def training(scan: Scan, cluster: pt.Cluster, folder: Path, on_failure: str) -> 
     return recon
 
 
+def compile_loops(scan: Scan, cluster: pt.Cluster) -> None:
+    """Run an epoch, so that no rank waits in a limit of seconds for another one that compiles on a busy machine."""
+    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None, timeout=120.0) as recon:
+        for _ in recon.run(1):
+            pass
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_an_engine_is_killed_and_the_run_goes_on_by_itself(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path, lost: int
@@ -162,7 +169,8 @@ def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_kept(
     cluster: pt.Cluster, scan: Scan, tmp_path: Path
 ) -> None:
     keep = pt.Checkpointing(folder=tmp_path, epochs=5, seconds=None)
-    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, timeout=4.0)
+    compile_loops(scan, cluster)
+    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, timeout=10.0)
     recon.start(LONG)
     until(lambda: recon.latest_checkpoint is not None, 60, "a state")
     pid = pid_of(cluster, 1)
@@ -170,8 +178,8 @@ def test_a_stalled_engine_is_given_up_after_the_timeout_and_all_stacks_are_kept(
     stopped = time.monotonic()
     try:
         with pytest.raises(pt.ReconstructionError) as told:
-            recon.wait(40)
-        assert 3.5 < time.monotonic() - stopped < 20
+            recon.wait(60)
+        assert 9.5 < time.monotonic() - stopped < 30
         assert str(told.value).startswith("The engine of rank 1 does not answer: its process is suspended by a signal")
         assert len(str(told.value).splitlines()) <= 10
         whole = file_of(str(told.value)).read_text()
@@ -211,6 +219,7 @@ def test_all_processes_stopped_for_longer_than_the_timeout_go_on_by_themselves(
 ) -> None:
     """As on a machine that sleeps. This process is not stopped, but silent for as long."""
     keep = pt.Checkpointing(folder=tmp_path, epochs=5, seconds=None)
+    compile_loops(scan, cluster)
     recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, timeout=3.0)
     recon.start(LONG)
     until(lambda: recon.latest_checkpoint is not None, 60, "a state")

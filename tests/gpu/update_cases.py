@@ -11,9 +11,7 @@ from ptynb.data.scan import Scan
 from ptynb.settings import (
     OPR,
     Affine,
-    Background,
     Object,
-    PatternIntensities,
     Positions,
     Probe,
     ProbeOffset,
@@ -22,17 +20,12 @@ from ptynb.settings import (
 )
 from ptynb.settings.constraints import AnyConstraint
 from ptynb.settings.regularizers import PACBED, Similarity, Sparsity, TotalVariation
-from tests.cases import a_scan
+from tests.cases import INTENSITIES, LIGHT, MODES, PLACES, a_scan
 from tests.gpu.problems import ARGUMENTS
 
 EPOCHS = 2
 """Epochs before an update is looked at: RAdam, for example, begins with five others."""
-MODES = Probe(modes=2)
-PLACES = Positions(learning_rate=0.1)
-BRIGHTNESS = {
-    "pattern_intensities": PatternIntensities(learning_rate=0.01),
-    "background": Background(learning_rate=0.01),
-}
+BRIGHTNESS = {"pattern_intensities": INTENSITIES, "background": LIGHT}
 THICK = Slices(count=8, thickness=2e-6)
 
 

@@ -13,7 +13,7 @@ from ptynb.optimize.active_tiles import TILE, Region, Windows, largest_step, tou
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.optimizers import RowAdam
 from ptynb.settings import Affine, Positions, ProbeOffset, Settings
-from tests.optimize.test_gradient_sync import a_scan
+from tests.cases import sparse_scan
 
 ROWS = Positions(learning_rate=2.0, max_shift=30.0)
 # name -> settings, and whether less than the whole object has to be known to be covered
@@ -38,7 +38,7 @@ MOVING: dict[str, tuple[Settings, bool]] = {
 @pytest.mark.parametrize("case", MOVING)
 def test_tiles_hold_the_windows_of_every_update(case: str) -> None:
     settings, known = MOVING[case]
-    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    loop = Loop(sparse_scan(), settings, SingleGroup(torch.device("cpu")))
     assert isinstance(loop.algorithm, Gradient)
     windows, copies, farthest = Windows(loop.model, loop.algorithm.optimisers, on_gpu=True), 0, 0
     start = loop.model.initial_positions.round().numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from itertools import product
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.data.scan import Scan
 from ptynb.optimize.active_tiles import TILE, Region, touched_tiles
 from ptynb.settings import (
     OPR,
@@ -26,18 +24,12 @@ from ptynb.settings import (
     Slices,
 )
 from ptynb.settings.regularizers import Similarity, Sparsity, TotalVariation
+from tests.cases import MODES, sparse_scan
 from tests.engine import gradient_sync_work as work
 from tests.engine.ranks import Ranks
 
 worlds = pytest.mark.parametrize("world", [3, pytest.param(2, marks=pytest.mark.system("worlds"))])
-MODES = Probe(modes=2)
 THICK = Slices(count=2, thickness=2e-4)
-
-
-@functools.cache
-def a_scan(patterns: int = 37) -> Scan:
-    """Windows that a batch of three leaves most of the object between: 32 pixels in about 190."""
-    return pt.simulate(patterns=patterns, window=32, modes=2, photons=1e5, step=24, seed=3)
 
 
 def difference(one: Any, other: Any) -> float:
@@ -137,13 +129,13 @@ TOUCHED: dict[str, Settings] = {
 @pytest.mark.parametrize("case", TOUCHED)
 def test_what_windows_touch_is_enough_for_one_engines_answer(ranks: Ranks, case: str, world: int) -> None:
     settings, updates = TOUCHED[case], 20
-    start = ranks.run(1, work.trained, a_scan(), settings, 1)[0]
-    alone = ranks.run(1, work.trained, a_scan(), settings, updates)[0]
+    start = ranks.run(1, work.trained, sparse_scan(), settings, 1)[0]
+    alone = ranks.run(1, work.trained, sparse_scan(), settings, updates)[0]
     names = [name for name in alone if isinstance(alone[name], np.ndarray)]
     for name in ("object", "probe"):
         assert difference(start[name], alone[name]) > 1e-3, "the updates have to be large enough to tell"
-    touched = ranks.run(world, work.trained, a_scan(), settings, updates)
-    whole = ranks.run(world, work.trained, a_scan(), settings.replace(gradient_sync="dense"), updates)
+    touched = ranks.run(world, work.trained, sparse_scan(), settings, updates)
+    whole = ranks.run(world, work.trained, sparse_scan(), settings.replace(gradient_sync="dense"), updates)
     for answer in (*touched, *whole):
         for name in names:
             assert difference(alone[name], answer[name]) < 1e-9, name
@@ -158,9 +150,9 @@ def test_gradients_summed_after_backward_give_one_engines_answer(ranks: Ranks, s
     """As on GPUs, where `backward` is recorded."""
     for case in ("slices", "accumulated", "rpie", "adam, positions", "affine and offset"):
         settings = TOUCHED[case].replace(gradient_sync=sync)
-        alone = ranks.run(1, work.trained, a_scan(), settings, 20)[0]
-        wrapped = ranks.run(3, work.trained, a_scan(), settings, 20)[0]
-        for answer in ranks.run(3, work.trained_apart, a_scan(), settings, 20):
+        alone = ranks.run(1, work.trained, sparse_scan(), settings, 20)[0]
+        wrapped = ranks.run(3, work.trained, sparse_scan(), settings, 20)[0]
+        for answer in ranks.run(3, work.trained_apart, sparse_scan(), settings, 20):
             for name in (name for name in alone if isinstance(alone[name], np.ndarray)):
                 assert difference(alone[name], answer[name]) < 1e-9, (case, name)
             assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9), case
@@ -170,7 +162,8 @@ def test_gradients_summed_after_backward_give_one_engines_answer(ranks: Ranks, s
 def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
     """Else a region from where windows once were would do."""
     first, last = (
-        ranks.run(2, work.trained, a_scan(), TOUCHED["adam, positions"], updates)[0]["positions"] for updates in (1, 20)
+        ranks.run(2, work.trained, sparse_scan(), TOUCHED["adam, positions"], updates)[0]["positions"]
+        for updates in (1, 20)
     )
     assert np.abs(np.rint(last) - np.rint(first)).max() >= 1
     assert np.ptp(last) > TILE, "and there are tiles to leave"
@@ -179,14 +172,14 @@ def test_positions_of_that_test_leave_their_pixels(ranks: Ranks) -> None:
 def test_as_many_bytes_are_sent_as_windows_have_and_not_more(ranks: Ranks) -> None:
     """Every all-reduce is counted where it is asked for."""
     settings = Settings(batch=2, probe=MODES)
-    answer = ranks.run(2, work.trained, a_scan(), settings, 12)[1]
+    answer = ranks.run(2, work.trained, sparse_scan(), settings, 12)[1]
     object, probe = answer["parameters"]
     assert object > 4 * probe
     [sent] = answer["last"]
     # 2 windows of 32 x 32 reach into at most 4 tiles each, 8 bytes a pixel.
     assert probe + 2 * 32 * 32 * 8 <= sent <= probe + 2 * 4 * TILE**2 * 8
     assert answer["counted"] == answer["sent"]
-    whole = ranks.run(2, work.trained, a_scan(), settings.replace(gradient_sync="dense"), 12)[1]
+    whole = ranks.run(2, work.trained, sparse_scan(), settings.replace(gradient_sync="dense"), 12)[1]
     assert whole["last"] == [object + probe]
     assert whole["counted"] == whole["sent"] == 12 * (object + probe)
 
@@ -202,13 +195,13 @@ def test_a_large_objects_message_leaves_first_and_by_itself(ranks: Ranks) -> Non
 
 
 def test_windows_that_a_users_piece_moves_are_not_guessed(ranks: Ranks) -> None:
-    assert ranks.run(2, work.nudged, a_scan(), Settings(batch=3)) == [False, False]
+    assert ranks.run(2, work.nudged, sparse_scan(), Settings(batch=3)) == [False, False]
 
 
 def test_what_saves_little_is_not_packed(ranks: Ranks) -> None:
     """An object of 0.3 MB goes whole, one of 4 MB does not."""
     large = pt.simulate(patterns=144, window=64, step=60, photons=1e5, seed=3)
-    for scan, packed in ((a_scan(), False), (large, True)):
+    for scan, packed in ((sparse_scan(), False), (large, True)):
         for answer in ranks.run(2, work.as_it_is, scan, Settings(batch=3), 3):
             assert answer["region"] is packed
             assert (sum(answer["last"]) < sum(answer["parameters"])) is packed
@@ -218,8 +211,8 @@ def test_what_saves_little_is_not_packed(ranks: Ranks) -> None:
 def test_windows_that_the_host_does_not_know_give_one_engines_answer(ranks: Ranks, case: str) -> None:
     """As on GPUs, for which the host does not wait to learn positions that move."""
     settings, updates = TOUCHED[case], 20
-    alone = ranks.run(1, work.trained, a_scan(), settings, updates)[0]
-    for answer in ranks.run(2, work.trained_as_on_gpus, a_scan(), settings, updates):
+    alone = ranks.run(1, work.trained, sparse_scan(), settings, updates)[0]
+    for answer in ranks.run(2, work.trained_as_on_gpus, sparse_scan(), settings, updates):
         for name in (name for name in alone if isinstance(alone[name], np.ndarray)):
             assert difference(alone[name], answer[name]) < 1e-9, name
         assert answer["losses"] == pytest.approx(alone["losses"], rel=1e-9)
@@ -228,8 +221,8 @@ def test_windows_that_the_host_does_not_know_give_one_engines_answer(ranks: Rank
 
 def test_averages_of_windows_that_the_host_does_not_know_are_the_same(ranks: Ranks) -> None:
     settings = TOUCHED["adam, all"].replace(sync_every=3)
-    known = ranks.run(2, work.trained, a_scan(), settings, 20)
-    unknown = ranks.run(2, work.trained_as_on_gpus, a_scan(), settings, 20)
+    known = ranks.run(2, work.trained, sparse_scan(), settings, 20)
+    unknown = ranks.run(2, work.trained_as_on_gpus, sparse_scan(), settings, 20)
     for plain, answer in zip(known, unknown, strict=True):
         for name in (name for name in plain if isinstance(plain[name], np.ndarray)):
             assert difference(plain[name], answer[name]) < 1e-9, name
@@ -237,8 +230,8 @@ def test_averages_of_windows_that_the_host_does_not_know_are_the_same(ranks: Ran
 
 def test_fifty_groups_come_and_go(ranks: Ranks) -> None:
     for _ in range(25):
-        ranks.run(2, work.trained, a_scan(), Settings(batch=3), 3)
-        ranks.run(2, work.trained, a_scan(), Settings(batch=3, sync_every=2), 3)
+        ranks.run(2, work.trained, sparse_scan(), Settings(batch=3), 3)
+        ranks.run(2, work.trained, sparse_scan(), Settings(batch=3, sync_every=2), 3)
 
 
 ALONE: dict[str, Settings] = {
@@ -277,7 +270,7 @@ def equal(states: list[dict[str, Any]]) -> bool:
 def test_engines_are_equal_after_every_average_and_not_between(ranks: Ranks, case: str, world: int) -> None:
     """8 updates an epoch, averages after 3, 6 and the last: parameters and moments, to the bit."""
     settings = ALONE[case].replace(sync_every=3)
-    answers = ranks.run(world, work.followed, a_scan(), settings, 16)
+    answers = ranks.run(world, work.followed, sparse_scan(), settings, 16)
     for update in range(16):
         states = [answer[update] for answer in answers]
         assert equal(states) == (update % 8 in (2, 5, 7)), update
@@ -285,7 +278,7 @@ def test_engines_are_equal_after_every_average_and_not_between(ranks: Ranks, cas
 
 @pytest.mark.parametrize("case", ALONE)
 def test_an_average_is_the_mean_over_patterns_and_each_engines_own_rows(ranks: Ranks, case: str) -> None:
-    answers = ranks.run(3, work.met, a_scan(), ALONE[case].replace(sync_every=100), 4)
+    answers = ranks.run(3, work.met, sparse_scan(), ALONE[case].replace(sync_every=100), 4)
     total = sum(answer["seen"] for answer in answers)
     assert 4 * 4 <= total <= 4 * 5, "batches have 4 or 5 patterns"
     for name, after in answers[0]["after"].items():
@@ -301,8 +294,8 @@ def test_an_average_is_the_mean_over_patterns_and_each_engines_own_rows(ranks: R
 def test_one_step_of_plain_sgd_before_an_average_is_one_engines(ranks: Ranks) -> None:
     """All 37 patterns in one batch, in unequal parts: a mean that did not count patterns would be another."""
     settings = sgd(batch=37)
-    alone = ranks.run(1, work.trained, a_scan(), settings, 6)[0]
-    for answer in ranks.run(3, work.trained, a_scan(), settings.replace(sync_every=4), 6):
+    alone = ranks.run(1, work.trained, sparse_scan(), settings, 6)[0]
+    for answer in ranks.run(3, work.trained, sparse_scan(), settings.replace(sync_every=4), 6):
         for name in ("object", "probe"):
             assert difference(alone[name], answer[name]) < 1e-9
 
@@ -310,7 +303,7 @@ def test_one_step_of_plain_sgd_before_an_average_is_one_engines(ranks: Ranks) ->
 @pytest.mark.parametrize("case", ALONE)
 def test_engines_without_patterns_do_not_keep_others_waiting(ranks: Ranks, case: str) -> None:
     settings = ALONE[case].replace(batch=2, batch_sampling="random", gradient_accumulation=1, sync_every=3)
-    answers = ranks.run(3, work.trained, a_scan(13), settings, 14)
+    answers = ranks.run(3, work.trained, sparse_scan(13), settings, 14)
     for answer in answers:
         assert np.isfinite(answer["losses"]).all()
         assert answer["losses"][1] < answer["losses"][0]
@@ -320,7 +313,7 @@ def test_engines_without_patterns_do_not_keep_others_waiting(ranks: Ranks, case:
 def test_of_the_object_only_what_was_touched_since_is_averaged(ranks: Ranks) -> None:
     settings = Settings(batch=2, sync_every=2)
     touched, whole = (
-        ranks.run(2, work.trained, a_scan(), settings.replace(gradient_sync=exchange), 12)[0]
+        ranks.run(2, work.trained, sparse_scan(), settings.replace(gradient_sync=exchange), 12)[0]
         for exchange in ("sparse", "dense")
     )
     assert difference(whole["object"], touched["object"]) < 1e-5
@@ -342,7 +335,7 @@ def test_with_averages_now_and_then_a_run_is_less_than_a_half_longer(ranks: Rank
 
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_who_stops_between_averages_stops_at_one(ranks: Ranks, kind: str) -> None:
-    answers = ranks.run(3, work.interrupted, a_scan(), Settings(batch=2, sync_every=1000), kind, None)
+    answers = ranks.run(3, work.interrupted, sparse_scan(), Settings(batch=2, sync_every=1000), kind, None)
     assert len({answer["update"] for answer in answers}) == 1
     assert 0 < answers[0]["update"] < 19
     assert equal([answer["state"] for answer in answers])
@@ -357,6 +350,6 @@ def test_settings_that_change_between_averages_leave_engines_equal(ranks: Ranks,
     """A part that is frozen while engines differ in it would differ for ever; the epoch's checksum tells."""
     settings = Settings(batch=2, sync_every=1000)
     values = settings.replace(**change).model_dump(mode="json")
-    for answer in ranks.run(2, work.interrupted, a_scan(), settings, "settings", values):
+    for answer in ranks.run(2, work.interrupted, sparse_scan(), settings, "settings", values):
         assert answer["failure"] is None
         assert len(answer["losses"]) == 2

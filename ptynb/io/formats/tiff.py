@@ -184,7 +184,9 @@ def _check_page(page: Any, path: Path) -> np.dtype[Any]:
 
 def _pages(path: Path) -> tuple[Frames, tuple[int, int] | None, tuple[str, ...]]:
     with _opened(path) as tiff:
-        if not tiff.series:
+        # tifffile finds a chain of pages that leads back to itself only if it follows the whole chain, as for a length;
+        # page by page it reads the same one until there are 2^32 of it.
+        if not len(tiff.pages) or not tiff.series:
             raise FileError(f"{path} has no pages; expected one for each pattern.", code="file.incomplete")
         series = max(tiff.series, key=len)
         left = len(tiff.series) - 1

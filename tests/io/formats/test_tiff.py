@@ -1,10 +1,12 @@
 import struct
 
 import numpy as np
+import pytest
 import tifffile
 
 import ptynb.io.reading.safe_reading
 from ptynb.data.patterns import PlacedFrames
+from ptynb.exceptions import PtynbError
 from ptynb.io.formats.tiff import FolderFrames, TiffFrames
 from ptynb.io.load import load
 from tests.io.cases import of_case, one_line, refused
@@ -155,6 +157,20 @@ FOLDERS = {
     "one missing": (lambda path: (path / "f7.tif").unlink(), "scan.raster-mismatch", "23", "4 x 6"),
     "the last one broken": (lambda path: (path / "f23.tif").write_bytes(b"II*\0"), "file.damaged", "f23.tif"),
 }
+
+
+@pytest.mark.timeout(20)
+def test_pages_that_lead_back_to_themselves_are_an_error_of_one_line(tmp_path, original, given):
+    pages(tmp_path / "scan.tif", original, compression="zlib")
+    with tifffile.TiffFile(tmp_path / "scan.tif") as tiff:
+        second = tiff.pages[1].offset
+    content = bytearray((tmp_path / "scan.tif").read_bytes())
+    (tags,) = struct.unpack_from("<H", content, second)
+    struct.pack_into("<I", content, second + 2 + 12 * tags, second)  # the offset of the page that follows
+    (tmp_path / "scan.tif").write_bytes(content)
+    with pytest.raises(PtynbError) as told:
+        load(tmp_path / "scan.tif", **given)
+    assert "\n" not in str(told.value)
 
 
 def test_a_broken_folder_is_an_error_of_one_line(tmp_path, original, given):
