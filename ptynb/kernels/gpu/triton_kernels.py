@@ -457,8 +457,7 @@ def set_intensity(
                     pixel, inside = _pixels_in_window(origins, pattern, y[None, :], x[None, :], height, width)
                     intensity = tl.zeros((1, block), total.dtype)
                     for mode in range(0, modes, chunk):
-                        at, keep = _modes_from(mode, pixel, modes, height, width, chunk)
-                        re, im = _load(waves + _start(pattern, mode, modes, height, width), at, keep & inside)
+                        re, im = _wave(waves, pattern, mode, pixel, inside, modes, height, width, chunk)
                         intensity += tl.sum(re * re + im * im, 0, keep_dims=True)
                     if weights is not None:
                         intensity *= tl.load(weights + pattern).to(total.dtype)
@@ -524,26 +523,24 @@ def compare_steps(
 
     columns: width of the object. before may be None.
     """
-    pattern, pixel = _pattern_and_pixels(height, width, block)
+    pattern, pixel, inside = _window_pixels(height, width, block)
     corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
     row = pixel // width
     place = row.to(tl.int64) * columns + (pixel - row * width)
-    here_re, here_im = _load(object + 2 * corner, place, pixel < height * width)
-    step_re, step_im = _load(object_step + 2 * corner, place, pixel < height * width)
+    here_re, here_im = _load(object + 2 * corner, place, inside)
+    step_re, step_im = _load(object_step + 2 * corner, place, inside)
     xx = tl.zeros((1, block), here_re.dtype)
     xy, yy, cx, cy = xx, xx, xx, xx
     for first in range(0, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        start = _start(pattern, first, modes, height, width)
-        re, im = _load(waves + start, at, keep)
+        re, im = _wave(waves, pattern, first, pixel, inside, modes, height, width, chunk)
         x_re, x_im = re * step_re - im * step_im, re * step_im + im * step_re
         if before is not None:
-            re, im = _load(before + start, at, keep)
+            re, im = _wave(before, pattern, first, pixel, inside, modes, height, width, chunk)
             x_re += re * here_re - im * here_im
             x_im += re * here_im + im * here_re
-        re, im = _load(steps + start, at, keep)
+        re, im = _wave(steps, pattern, first, pixel, inside, modes, height, width, chunk)
         y_re, y_im = re * here_re - im * here_im, re * here_im + im * here_re
-        re, im = _load(change + start, at, keep)
+        re, im = _wave(change, pattern, first, pixel, inside, modes, height, width, chunk)
         xx += tl.sum(x_re * x_re + x_im * x_im, 0, keep_dims=True)
         xy += tl.sum(x_re * y_re + x_im * y_im, 0, keep_dims=True)
         yy += tl.sum(y_re * y_re + y_im * y_im, 0, keep_dims=True)
@@ -571,12 +568,12 @@ def sum_curvatures(
     block: tl.constexpr,
 ):
     """out[j, part] = Σ_m |waves[j, m]|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, for parts of Σ_x. columns: of `field`."""
-    pattern, pixel = _pattern_and_pixels(height, width, block)
+    pattern, pixel, inside = _window_pixels(height, width, block)
     corner = tl.load(origins + 2 * pattern) * columns + tl.load(origins + 2 * pattern + 1)
     row = pixel // width
     column = pixel - row * width
     place = row.to(tl.int64) * columns + column
-    here_re, here_im = _load(field + 2 * corner, place, pixel < height * width)
+    here_re, here_im = _load(field + 2 * corner, place, inside)
     has_below, has_right = row < height - 1, (column < width - 1) & (row < height)
     y_re, y_im = _load(field + 2 * corner, place + columns, has_below)
     x_re, x_im = _load(field + 2 * corner, place + 1, has_right)
@@ -584,8 +581,7 @@ def sum_curvatures(
     x_re, x_im = tl.where(has_right, x_re - here_re, 0.0), tl.where(has_right, x_im - here_im, 0.0)
     power = tl.zeros((1, block), here_re.dtype)
     for first in range(0, modes, chunk):
-        at, keep = _modes_from(first, pixel, modes, height, width, chunk)
-        re, im = _load(waves + _start(pattern, first, modes, height, width), at, keep)
+        re, im = _wave(waves, pattern, first, pixel, inside, modes, height, width, chunk)
         power += tl.sum(re * re + im * im, 0, keep_dims=True)
     target = out + 3 * tl.program_id(0)
     tl.store(target, tl.sum(power * (y_re * y_re + y_im * y_im)).to(tl.float64))
@@ -606,6 +602,33 @@ def fit_steps(products, out, patterns, block: tl.constexpr):
     determinant = xx * yy - xy * xy
     tl.store(out + 2 * number, (yy * cx - xy * cy) / determinant, keep)
     tl.store(out + 2 * number + 1, (xx * cy - xy * cx) / determinant, keep)
+
+
+@triton.jit
+def _window_pixels(height: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+    """Return the pattern of this program, its pixels of the window, (1, pixel), and which of them exist."""
+    blocks: tl.constexpr = (height * width + block - 1) // block
+    program = tl.program_id(0)
+    pixel = (program % blocks) * block + tl.arange(0, block)[None, :]
+    return program // blocks, pixel, pixel < height * width
+
+
+@triton.jit
+def _wave(
+    waves,
+    pattern,
+    first,
+    pixel,
+    inside,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+):
+    """Return real and imaginary parts of `chunk` modes of a pattern, (mode, pixel), at pixels (1, pixel)."""
+    mode = tl.arange(0, chunk)[:, None]
+    at, keep = mode * (height * width) + pixel, (first + mode < modes) & inside
+    return _load(waves + _start(pattern, first, modes, height, width), at, keep)
 
 
 @triton.jit
