@@ -225,7 +225,7 @@ def main() -> None:
     with Mode():
         found = {name: compare(*case) for name, case in CASES.items()}
         found["restored"] = compare(*CASES["rates"], resume_after=2)
-        found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=2)
+        found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=1)
         found["one of two"] = compare(*CASES["detector"], engines=2)
         found["lsqml, one of two"] = compare(*CASES["lsqml, parts"], engines=2)
     print(json.dumps(found))
