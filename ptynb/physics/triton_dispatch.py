@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,24 +16,25 @@ OLDEST = (7, 0)
 """Compute capability of the oldest GPUs that Triton supports; for others its compiler may end the process."""
 
 
-def run_by_triton(*operations: CustomOpDef, device: str = "cuda") -> None:
-    """Run operations on CUDA by the functions of their names in `kernels.gpu.launches`.
+def run_by_triton(*operations: CustomOpDef, module: str = "launches", device: str = "cuda") -> None:
+    """Run operations on CUDA by the functions of their names in a module of `kernels.gpu`.
 
     Triton is imported by the first of them that runs. If it is missing or does not work, they run as on other devices,
     and a warning says why, once.
     """
     for operation in operations:
-        operation.register_kernel(device)(functools.partial(_run, operation._name, operation._init_fn, device))
+        operation.register_kernel(device)(functools.partial(_run, module, operation._name, operation._init_fn, device))
 
 
-def _run(name: str, by_torch: Any, device: str, *arguments: Any) -> Any:
-    launches = _working_launches(device)
-    return (by_torch if launches is None else getattr(launches, name))(*arguments)
+def _run(module: str, name: str, by_torch: Any, device: str, *arguments: Any) -> Any:
+    if not _works(device):
+        return by_torch(*arguments)
+    return getattr(importlib.import_module(f"ptynb.kernels.gpu.{module}"), name)(*arguments)
 
 
 @functools.cache
-def _working_launches(device: str) -> ModuleType | None:
-    """Return `kernels.gpu.launches` if its kernels can be compiled and run here; else None, with a warning."""
+def _works(device: str) -> bool:
+    """Whether kernels of `kernels.gpu` can be compiled and run here; if not, warn."""
     spectra = torch.ones(1, 1, 2, 2, dtype=torch.complex64, device=device)
     shifts = torch.zeros(1, 2, device=device)
     reason, remedy = "its results are wrong", "please report this"
@@ -48,7 +48,7 @@ def _working_launches(device: str) -> ModuleType | None:
         try:
             # This kernel uses most of the language: where it can be compiled, others can.
             if bool((launches.gather_probe_gradient(spectra, shifts, 1.0) == 1).all()):
-                return launches
+                return True
         except launches.FAILURES as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             remedy = "it needs a C compiler (gcc), Python's headers, and a writable folder (TRITON_CACHE_DIR)"
@@ -57,4 +57,4 @@ def _working_launches(device: str) -> ModuleType | None:
         PtynbWarning,
         stacklevel=2,
     )
-    return None
+    return False
