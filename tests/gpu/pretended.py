@@ -211,8 +211,9 @@ def _run(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     written = [argument.name for argument in operation._schema.arguments if _is_written(argument)]
     if written and not operation._schema.returns:
         return None
-    if written and len(operation._schema.returns) == 1 and (name.endswith("_") or "out" in written):
-        # In place, or into `out`: the very tensor is returned.
+    in_place = namespace == "aten" and (name.endswith("_") or "out" in written)
+    if written and len(operation._schema.returns) == 1 and in_place:
+        # In place, or into `out`: the very tensor is returned; operations of the package return others.
         given = {**dict(zip((one.name for one in operation._schema.arguments), args, strict=False)), **kwargs}
         if isinstance(first := given.get(written[0]), Tensor):
             return first
@@ -333,7 +334,7 @@ def _in_windows(field: Tensor, given: dict[str, Any]) -> int:
     """Return the size of a field's windows [bytes]."""
     origins = given.get("origins", given.get("window_origins"))
     assert isinstance(origins, Tensor), "an operation on windows has their origins"
-    size = next((given[name].shape[-2:] for name in ("waves", "change", "windows") if name in given), None)
+    size = next((given[name].shape[-2:] for name in ("waves", "change", "windows", "hybrid") if name in given), None)
     height, width = (given["height"], given["width"]) if size is None else size
     planes = field.numel() // (field.shape[-2] * field.shape[-1])
     pixels: int = len(origins) * planes * height * width * field.element_size()

@@ -27,6 +27,7 @@ from torch import Tensor
 from ptynb.engine.loop import agree_on_triton
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_gradient, patches, triton_dispatch
+from ptynb.physics import gpu_line_operations as line_operations
 from ptynb.physics import gpu_operations as operations
 from ptynb.physics.hotpath import varied
 from ptynb.physics.triton_dispatch import run_by_triton
@@ -61,6 +62,13 @@ def start_interpreter() -> None:
     assert triton_dispatch._works("cpu")
 
 
+def start_interpreter_of_lines() -> None:
+    """Other operations, of which these are made, run by torch."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)
+    run_by_triton(*LINE_OPERATIONS, module="line_launches", device="cpu")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _tracker() -> None:
     """The process of multiprocessing that all processes started so share is no process that a test leaves behind."""
@@ -70,6 +78,13 @@ def _tracker() -> None:
 @pytest.fixture(scope="module")
 def interpreter() -> Iterator[Apart]:
     process = Apart(start_interpreter)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def interpreter_of_lines() -> Iterator[Apart]:
+    process = Apart(start_interpreter_of_lines)
     yield process
     process.close()
 
@@ -94,6 +109,15 @@ OPERATIONS = (
     patches.copy_windows,
     patches.add_windows_,
 )
+
+LINE_OPERATIONS = (
+    line_operations.columns_ramp,
+    line_operations.rows_multiply_,
+    line_operations.columns_propagate_,
+    line_operations.lines_compare_,
+    line_operations.columns_gather,
+)
+COMPARING = operations.compare_, line_operations.lines_compare_
 
 
 def torch_of(operation: Any) -> Callable[..., Any]:
@@ -125,8 +149,9 @@ def compare(operation: Any, precise: float, *arguments: Any, other_strides: bool
         results, wanted = (one if isinstance(one, tuple) else (one,) for one in (results, wanted))
         outputs += [("result", *pair) for pair in zip(results, wanted, strict=True)]
     for name, found, other in outputs:
-        if found.ndim and found.shape != other.shape:  # sums of the loss over other parts of a pattern
-            assert operation in (operations.compare_, operations.compare_steps, operations.sum_curvatures)
+        parts = operation in COMPARING and name == "result" and found.ndim == 2  # the loss of other parts of a pattern
+        if parts or (found.ndim and found.shape != other.shape):
+            assert parts or operation in (operations.compare_steps, operations.sum_curvatures)
             found, other = found.sum(1), other.sum(1)
         assert found.shape == other.shape, name
         values, correct = found.resolve_conj().numpy(), other.numpy()
@@ -325,6 +350,70 @@ def check_large_shifts() -> None:
             assert not found[:, 0, side // 2, 0].imag.any()
 
 
+LINES = ((32, 64), 2, False), ((64, 32), 1, True)
+"""Windows (y, x), modes, and whether arrays have other strides."""
+LONG = 128, 256, 512
+"""The other lengths of lines."""
+
+
+@pytest.mark.parametrize("check", ["check_columns", "check_rows_of_waves", "check_lines_at_detector"])
+def test_transforms_inside_of_kernels_are_those_of_torch(check: str, interpreter_of_lines: Apart):
+    interpreter_of_lines.run(check_lines, check)
+
+
+def check_lines(check: str) -> None:
+    for window, modes, other_strides in LINES:
+        globals()[check](Problem(SINGLE, window, modes, 2, (80, 81)), other_strides)
+
+
+def test_transforms_of_long_lines_are_those_of_torch(interpreter_of_lines: Apart):
+    interpreter_of_lines.run(check_long_lines)
+
+
+def check_long_lines() -> None:
+    for side in LONG:
+        columns, rows = (Problem(SINGLE, window, 1, 1, (530, 530)) for window in ((side, 32), (32, side)))
+        compare(line_operations.columns_ramp, 1e-6, columns.waves, columns.shifts * 300, 0.7)
+        compare(line_operations.rows_multiply_, 1e-6, rows.waves, rows.object, rows.origins, True, True)
+
+
+def check_columns(problem: Problem, other_strides: bool) -> None:
+    shifts, waves = problem.shifts * 300, problem.waves
+    compare(line_operations.columns_ramp, 1e-6, problem.probes, shifts, 0.7, other_strides=other_strides)
+    one, several = problem.normal(*problem.window), problem.normal(problem.patterns, *problem.window)
+    for kernel, by, adjoint, spectra_wanted in (
+        (one, shifts, True, True),
+        (several, None, False, False),
+        (None, shifts, False, False),
+    ):
+        arguments = waves.clone(), kernel, by, 0.7, adjoint, spectra_wanted
+        compare(line_operations.columns_propagate_, 1e-6, *arguments, other_strides=other_strides)
+    for part, spectra_wanted in ((1, False), (2, True)):
+        arguments = waves, shifts, 0.7, part, spectra_wanted
+        compare(line_operations.columns_gather, 1e-6, *arguments, other_strides=other_strides)
+
+
+def check_rows_of_waves(problem: Problem, other_strides: bool) -> None:
+    for conjugate, waves_wanted in ((False, True), (True, False)):
+        arguments = problem.waves.clone(), problem.object, problem.origins, conjugate, waves_wanted
+        compare(line_operations.rows_multiply_, 1e-6, *arguments, other_strides=other_strides)
+
+
+def check_lines_at_detector(problem: Problem, other_strides: bool) -> None:
+    window, patterns = problem.window, problem.patterns
+    held = (problem.uniform(6, *window) * 6).floor()
+    mask = problem.uniform(*window) > 0.3
+    scale = 1 / (window[0] * window[1])
+    for columns, counts, options in (
+        (True, held.to(torch.uint16), (torch.tensor([5, 0])[:patterns], mask, problem.uniform(patterns) + 0.5)),
+        (False, held[:patterns], (None, None, None)),
+    ):
+        background = problem.uniform(*window) if columns else None
+        numbers = scale, 0.3, 2.0 if columns else 0.0, 0.7, columns
+        arguments = problem.waves.clone(), columns, counts, *options, background, *numbers
+        compare(line_operations.lines_compare_, 2e-6, *arguments, other_strides=other_strides)
+
+
 def test_rows_and_places_are_those_of_torch(interpreter: Apart):
     interpreter.run(check_rows)
 
@@ -478,6 +567,11 @@ LIMITS = {
     "compare_steps": (64, 64, 32, 0),
     "sum_curvatures": (40, 40, 32, 0),
     "fit_steps": (40, 40, 0, 0),
+    "columns_ramp": (72, 0, 32768, 2),
+    "rows_multiply": (96, 0, 32768, 0),
+    "columns_propagate": (128, 0, 32768, 2),
+    "lines_compare": (168, 0, 32768, 0),
+    "columns_gather": (224, 0, 32768, 2),
 }
 """What a thread and a program use at most on an A100 and an H100, for 1, 4 and 12 modes (double precision: 4).
 
@@ -485,6 +579,8 @@ A multiprocessor has 65536 registers, so programs of 128 threads with 32, 48 and
 seven sixteenths of its 2048 threads. Accesses below 8 bytes are counted in single precision: those of shifts, arrays of
 real numbers, and sums that a program writes once.
 """
+COMPILED_LINES = (64, 4), (128, 1)
+"""Windows and modes for which kernels with transforms inside are compiled."""
 
 
 @pytest.mark.system("triton")
@@ -536,7 +632,7 @@ def start_compiler(capability: int, folder: str) -> None:
 
 def compile_all() -> list[Any]:
     """Registers, bytes of local memory (spills), shared memory, atomic instructions and global accesses of kernels."""
-    from ptynb.kernels.gpu import launches
+    from ptynb.kernels.gpu import launches, line_launches
 
     used = []
 
@@ -550,7 +646,7 @@ def compile_all() -> list[Any]:
         accesses = Counter(re.findall(r"\b(?:ld|st)\.global[.\w]*", ptx))
         used.append((kernel.__name__, single, registers, stack + local, compiled.metadata.shared, atomics, accesses))
 
-    launches._launch = compile_only
+    launches.launch = compile_only
     for dtypes, window, modes in ((SINGLE, 128, 1), (SINGLE, 128, 4), (SINGLE, 101, 12), (DOUBLE, 128, 4)):
         problem = Problem(dtypes, (window, window), modes, 3, (300, 301))
         shifts, origins, waves = problem.shifts, problem.origins, problem.waves
@@ -575,6 +671,21 @@ def compile_all() -> list[Any]:
         launches.sum_curvatures(problem.object, waves, origins)
         launches.fit_steps(torch.ones(3, 5, dtype=torch.float64))
         launches.step_rows_(*(shifts.clone() for _ in range(4)), torch.zeros(3), rows, real[0, 0], 0.9, 0.999, 1e-8)
+    dtypes = SINGLE
+    for window, modes in COMPILED_LINES:
+        problem = Problem(dtypes, (window, window), modes, 3, (window + 100, window + 101))
+        shifts, origins, waves = problem.shifts, problem.origins, problem.waves
+        real, kernel = problem.uniform(window, window), problem.normal(window, window)
+        counts, rows = torch.zeros(3, window, window, dtype=torch.uint16), torch.arange(3)
+        line_launches.columns_ramp(problem.probes, shifts, 0.7)
+        line_launches.rows_multiply_(waves, problem.object, origins, False, True)
+        line_launches.rows_multiply_(waves, problem.object, origins, True, False)
+        line_launches.columns_propagate_(waves, kernel, shifts, 0.7, True, True)
+        line_launches.columns_propagate_(waves, kernel, None, 0.7, False, False)
+        line_launches.lines_compare_(waves, True, counts, rows, real, shifts[:, 0], real, 0.3, 0.1, 0.1, 0.7, True)
+        line_launches.lines_compare_(waves, False, counts, None, None, None, None, 0.3, 0.1, 0.0, 0.7, False)
+        for spectra_wanted in (False, True):
+            line_launches.columns_gather(waves, shifts, 0.7, 2, spectra_wanted)
     return used
 
 

@@ -34,12 +34,12 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     modes, height, width = spectra.shape[1:]
     out = spectra.new_empty((len(shifts), modes, height, width))
     tile = _tile(modes, height, width)
-    _launch(
+    launch(
         triton_kernels.shift_spectra,
         len(shifts) * _blocks(tile),
-        _pairs(spectra),
+        pairs_of(spectra),
         shifts.contiguous(),
-        _pairs(out),
+        pairs_of(out),
         factor,
         shared=len(spectra) == 1,
         **tile,
@@ -49,22 +49,22 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
 
 def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     out = torch.empty_like(waves, memory_format=torch.contiguous_format)
-    _multiply_by_windows(_pairs(waves), object, origins, _pairs(out), conjugate=False)
+    _multiply_by_windows(pairs_of(waves), object, origins, pairs_of(out), conjugate=False)
     return out
 
 
 def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
-    with _overwritten(change) as pairs:
+    with overwritten(change) as pairs:
         _multiply_by_windows(pairs, object, origins, pairs, conjugate=True)
 
 
 def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Tensor, conjugate: bool) -> None:
     tile = _tile(*waves.shape[1:4])
-    _launch(
+    launch(
         triton_kernels.multiply_by_windows,
         len(waves) * _blocks(tile),
         waves,
-        _pairs(object),
+        pairs_of(object),
         origins.contiguous(),
         out,
         object.shape[-1],
@@ -75,12 +75,12 @@ def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Te
 
 def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
     tile = _tile(*spectra.shape[1:])
-    with _overwritten(spectra) as pairs:
-        _launch(
+    with overwritten(spectra) as pairs:
+        launch(
             triton_kernels.multiply_spectra,
             len(spectra) * _blocks(tile),
             pairs,
-            _pairs(kernel),
+            pairs_of(kernel),
             None if shifts is None else shifts.contiguous(),
             factor,
             shared=kernel.ndim == 2,
@@ -107,12 +107,12 @@ def compare_(
     losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
     real = torch.float64 if waves.dtype == torch.complex128 else torch.float32
     slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
-    with _overwritten(waves) as pairs:
-        _launch(
+    with overwritten(waves) as pairs:
+        launch(
             triton_kernels.compare,
             losses.numel(),
             pairs,
-            *(None if one is None else _numbers(one) for one in (stored, rows, mask, weights, background)),
+            *(None if one is None else numbers_of(one) for one in (stored, rows, mask, weights, background)),
             losses,
             slopes if slopes_wanted else None,
             scale,
@@ -128,13 +128,13 @@ def compare_(
 
 def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
     tile, (rows, columns) = _tile(*waves.shape[1:]), gradient.shape
-    with _overwritten(gradient) as pairs:
-        _launch(
+    with overwritten(gradient) as pairs:
+        launch(
             triton_kernels.set_object_gradient,
             _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
             pairs,
-            _pairs(waves),
-            _pairs(change),
+            pairs_of(waves),
+            pairs_of(change),
             origins.contiguous(),
             factor,
             len(waves),
@@ -148,12 +148,12 @@ def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origin
 def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     patterns, modes, height, width = spectra.shape
     out = spectra.new_empty((modes, height, width))
-    _launch(
+    launch(
         triton_kernels.gather_probe_gradient,
         modes * _divided(height * width, TILE // SUMMED),
-        _pairs(spectra),
+        pairs_of(spectra),
         shifts.contiguous(),
-        _pairs(out),
+        pairs_of(out),
         factor,
         patterns,
         modes=modes,
@@ -169,11 +169,11 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
     patterns, modes, height, width = change.shape
     tile = _tile(modes, height, width)
     parts = shifts.new_empty((patterns, _blocks(tile), 2))
-    _launch(
+    launch(
         triton_kernels.shift_gradient,
         patterns * _blocks(tile),
-        _pairs(change),
-        _pairs(spectra),
+        pairs_of(change),
+        pairs_of(spectra),
         shifts.contiguous(),
         parts,
         factor / (height * width),
@@ -185,7 +185,7 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
 
 def select_places(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
     chosen = origins.new_empty((len(patterns), 2)), shifts.new_empty((len(patterns), 2))
-    _launch(
+    launch(
         triton_kernels.select_places,
         _divided(len(patterns), 32 * WARPS),
         patterns.contiguous(),
@@ -212,12 +212,12 @@ def step_rows_(
 ) -> None:
     # A program, of one warp, for each row, which counts its step.
     with (
-        _overwritten(values) as own,
-        _overwritten(means) as own_means,
-        _overwritten(squares) as own_squares,
-        _overwritten(steps) as own_steps,
+        overwritten(values) as own,
+        overwritten(means) as own_means,
+        overwritten(squares) as own_squares,
+        overwritten(steps) as own_steps,
     ):
-        _launch(
+        launch(
             triton_kernels.step_rows,
             len(rows),
             own,
@@ -242,7 +242,7 @@ def copy_windows(field: Tensor, window_origins: Tensor, height: int, width: int)
     out = field.new_empty((len(window_origins), *field.shape[:-2], height, width))
     source = _components(field)
     layers, rows, columns, components = source.shape
-    _launch(
+    launch(
         triton_kernels.copy_windows,
         len(window_origins) * layers * _divided(height * width, TILE),
         source,
@@ -263,7 +263,7 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
     sums = field.contiguous()
     target = _components(sums)
     layers, rows, columns, components = target.shape
-    _launch(
+    launch(
         triton_kernels.add_windows,
         layers * _divided(rows, TILE // ROW) * _divided(columns, ROW),
         target,
@@ -286,19 +286,19 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
 def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     """Return O[c_j]* g_jm."""
     out = torch.empty_like(change, memory_format=torch.contiguous_format)
-    _multiply_by_windows(_pairs(change), object, origins, _pairs(out), conjugate=True)
+    _multiply_by_windows(pairs_of(change), object, origins, pairs_of(out), conjugate=True)
     return out
 
 
 def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
     """Set sums to Σ_jm a_j |A_jm|², added at c_j."""
     tile, (rows, columns) = _tile(*waves.shape[1:]), sums.shape
-    with _overwritten(sums) as numbers:
-        _launch(
+    with overwritten(sums) as numbers:
+        launch(
             triton_kernels.set_intensity,
             _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
             numbers,
-            _pairs(waves),
+            pairs_of(waves),
             origins.contiguous(),
             None if weights is None else weights.contiguous(),
             len(waves),
@@ -311,9 +311,9 @@ def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor
 
 def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
     """Return Σ_j a_j Π_k |O_k[c_j]|²."""
-    source = _pairs(object)
+    source = pairs_of(object)
     out = source.new_empty((height, width))
-    _launch(
+    launch(
         triton_kernels.sum_object_power,
         _divided(height * width, TILE // SUMMED),
         source,
@@ -342,15 +342,15 @@ def compare_steps(
     """Return products of χ, x and y, sums over parts of each pattern."""
     tile = _tile(*waves.shape[1:])
     out = waves.new_empty((len(waves), _blocks(tile), 5), dtype=torch.float64)
-    _launch(
+    launch(
         triton_kernels.compare_steps,
         len(waves) * _blocks(tile),
-        _pairs(change),
-        _pairs(waves),
-        _pairs(steps),
-        None if before is None else _pairs(before),
-        _pairs(object),
-        _pairs(object_step),
+        pairs_of(change),
+        pairs_of(waves),
+        pairs_of(steps),
+        None if before is None else pairs_of(before),
+        pairs_of(object),
+        pairs_of(object_step),
         origins.contiguous(),
         out,
         object.shape[-1],
@@ -363,11 +363,11 @@ def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
     """Return Σ_m |A_jm|² Re(∂_a O* ∂_b O), sums over parts of each pattern."""
     tile = _tile(*waves.shape[1:])
     out = waves.new_empty((len(waves), _blocks(tile), 3), dtype=torch.float64)
-    _launch(
+    launch(
         triton_kernels.sum_curvatures,
         len(waves) * _blocks(tile),
-        _pairs(field),
-        _pairs(waves),
+        pairs_of(field),
+        pairs_of(waves),
         origins.contiguous(),
         out,
         field.shape[-1],
@@ -380,11 +380,11 @@ def fit_steps(products: Tensor) -> Tensor:
     """Return a_j and b_j."""
     out = products.new_empty((len(products), 2))
     programs = _divided(len(products), 32 * WARPS)
-    _launch(triton_kernels.fit_steps, programs, products.contiguous(), out, len(products), block=32 * WARPS)
+    launch(triton_kernels.fit_steps, programs, products.contiguous(), out, len(products), block=32 * WARPS)
     return out
 
 
-def _launch(kernel: Any, programs: int, *arguments: Any, warps: int = WARPS, **constants: Any) -> None:
+def launch(kernel: Any, programs: int, *arguments: Any, warps: int = WARPS, **constants: Any) -> None:
     """Run programs of a kernel on the device of its first argument."""
     if programs:  # CUDA refuses to launch none
         with torch.cuda.device_of(arguments[0]):
@@ -408,12 +408,12 @@ def _divided(number: int, by: int) -> int:
     return -(-number // by)
 
 
-def _pairs(values: Tensor) -> Tensor:
+def pairs_of(values: Tensor) -> Tensor:
     """Return complex values as contiguous pairs (…, 2)."""
     return torch.view_as_real(values.resolve_conj().contiguous())
 
 
-def _numbers(values: Tensor) -> Tensor:
+def numbers_of(values: Tensor) -> Tensor:
     """Return real values, contiguous; truth values as bytes."""
     return values.contiguous().view(torch.uint8) if values.dtype == torch.bool else values.contiguous()
 
@@ -421,11 +421,11 @@ def _numbers(values: Tensor) -> Tensor:
 def _components(field: Tensor) -> Tensor:
     """Return a field (…, y, x) as contiguous numbers (layer, y, x, component): one component, or two if complex."""
     layers = field.reshape(-1, *field.shape[-2:])
-    return _pairs(layers) if layers.is_complex() else _numbers(layers)[..., None]
+    return pairs_of(layers) if layers.is_complex() else numbers_of(layers)[..., None]
 
 
 @contextlib.contextmanager
-def _overwritten(values: Tensor) -> Iterator[Tensor]:
+def overwritten(values: Tensor) -> Iterator[Tensor]:
     """Yield values as contiguous numbers, complex ones as pairs, for a kernel that overwrites them."""
     contiguous = values.contiguous()
     yield torch.view_as_real(contiguous) if contiguous.is_complex() else contiguous
