@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, final
+from unittest import mock
 
 import numpy as np
 import torch
@@ -22,6 +24,7 @@ from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.loading import engine_patterns
 from ptynb.optimize import update_graphs
+from ptynb.physics.gpu_line_operations import VARIABLE
 from tests.gpu import pretended
 from tests.gpu.pretended import GPU, LOG, Mode, Pretended
 
@@ -228,6 +231,8 @@ def main() -> None:
         found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=1)
         found["one of two"] = compare(*CASES["detector"], engines=2)
         found["lsqml, one of two"] = compare(*CASES["lsqml, parts"], engines=2)
+        with mock.patch.dict(os.environ, {VARIABLE: "triton"}):
+            found |= {f"{name}, own transforms": compare(*CASES[name]) for name in ("plain", "detector", "slices")}
     print(json.dumps(found))
 
 
