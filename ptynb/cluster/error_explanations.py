@@ -55,9 +55,8 @@ NO_CODE = (
 )
 FAULT = (
     "A computation on the GPU failed, after which its process cannot use the GPU any more. If it recurs, exclude the "
-    "GPU "
-    "(CUDA_VISIBLE_DEVICES): it may be defective or overclocked (dmesg shows 'NVRM: Xid'). If it recurs on others, the "
-    "cause is a bug: CUDA_LAUNCH_BLOCKING=1, set before the cluster is created, shows the operation."
+    "GPU (CUDA_VISIBLE_DEVICES): it may be defective or overclocked (dmesg shows 'NVRM: Xid'). If it recurs on others, "
+    "the cause is a bug: CUDA_LAUNCH_BLOCKING=1, set before the cluster is created, shows the operation."
 )
 ASSERTION = (
     "An operation on the GPU was given an index or a value that it does not allow, mostly in a custom component or "
@@ -96,8 +95,7 @@ LEFT = (
 )
 INFINIBAND = (
     "The InfiniBand or RoCE connection between the hosts does not work: check its state (ibstat) and choose the "
-    "adapter "
-    "(NCCL_IB_HCA), or use Ethernet: NCCL_IB_DISABLE=1, set before the cluster is created."
+    "adapter (NCCL_IB_HCA), or use Ethernet: NCCL_IB_DISABLE=1, set before the cluster is created."
 )
 LOCKED_MEMORY = (
     "The limit of locked memory is too low for InfiniBand: raise it to unlimited (ulimit -l; for all users in "
@@ -106,13 +104,11 @@ LOCKED_MEMORY = (
 OPEN_FILES = "A process may not open more files: raise the limit (ulimit -n 65536, or nofile in limits.conf)."
 VIRTUAL_GPU = (
     "The GPUs, probably virtual ones (vGPU), do not support what NCCL needs: the administrator can allow unified "
-    "memory "
-    "for them (pciPassthru0.cfg.enable_uvm = 1 on VMware); without it use one engine."
+    "memory for them (pciPassthru0.cfg.enable_uvm = 1 on VMware); without it use one engine."
 )
 BROKEN_INSTALL = (
     "A library of CUDA is missing or is found in another place: install torch again in its own environment (pip "
-    "install "
-    "--force-reinstall torch), and unset LD_LIBRARY_PATH."
+    "install --force-reinstall torch), and unset LD_LIBRARY_PATH."
 )
 UNKNOWN = (
     "Set NCCL_DEBUG=WARN before the cluster is created, for the messages of NCCL in the logs of the engines, and try "
