@@ -235,8 +235,8 @@ class LineDescent(GPUDescent):
     def _return_to_probes(self, change: Tensor, factor: float) -> tuple[Tensor, Tensor | None]:
         shifts, factor = self._illumination.shifts, factor / self._pixels
         if len(self._illumination.probes) == 1:
-            part = line_operations.patterns_of_a_sum(change)
-            sums, spectra = line_operations.columns_gather(change, shifts, factor, part, self._of_shifts)
+            number = line_operations.choose_patterns_per_sum(change)
+            sums, spectra = line_operations.columns_gather(change, shifts, factor, number, self._of_shifts)
             return spectra, torch.fft.ifft2(sums.sum(0, keepdim=True), norm="forward") if self._of_probes else None
         spectra = line_operations.columns_propagate_(change, None, shifts, factor, False, self._of_shifts)
         return spectra, torch.fft.ifft(change, norm="forward") if self._of_probes else None

@@ -141,8 +141,8 @@ def lines_compare_(
     return compared
 
 
-def patterns_of_a_sum(hybrid: Tensor) -> int:
-    """Return the number of patterns of a sum of `columns_gather`.
+def choose_patterns_per_sum(hybrid: Tensor) -> int:
+    """Return the number of patterns over which each sum of `columns_gather` is to be taken.
 
     As many as leave two programs of 16 columns for each of the 132 multiprocessors of an H100, at most 8: then the sums
     are an eighth of what is read.
@@ -153,22 +153,22 @@ def patterns_of_a_sum(hybrid: Tensor) -> int:
 
 @operation()
 def columns_gather(
-    hybrid: Tensor, shifts: Tensor, factor: float, part: int, spectra_wanted: bool
+    hybrid: Tensor, shifts: Tensor, factor: float, patterns_per_sum: int, spectra_wanted: bool
 ) -> tuple[Tensor, Tensor]:
     """Sum R_j* Q_jm times `factor` over patterns, with the spectra Q = F_y[…] of hybrids (pattern, mode, y, x).
 
-    shifts: (pattern, yx) [pixels]. part: number of patterns of a sum (`patterns_of_a_sum`).
+    shifts: (pattern, yx) [pixels]. patterns_per_sum: by `choose_patterns_per_sum`.
 
     Returns
     -------
     sums : Tensor
-        Sums over `part` patterns each, (sum, mode, y, x).
+        Sums over so many patterns each, (sum, mode, y, x).
     spectra : Tensor
         Q (pattern, mode, y, x) if `spectra_wanted`, else empty.
     """
     spectra = torch.fft.fft(hybrid, dim=-2)
     ramps = shift_ramps(shifts, (hybrid.shape[-2], hybrid.shape[-1])).conj() * factor
-    sums = [some.sum(0) for some in (spectra * ramps[:, None]).split(part)]
+    sums = [some.sum(0) for some in (spectra * ramps[:, None]).split(patterns_per_sum)]
     return torch.stack(sums), spectra if spectra_wanted else spectra.new_empty(0)
 
 

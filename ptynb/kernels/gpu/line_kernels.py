@@ -218,7 +218,7 @@ def lines_compare(
             store(lines_of_waves + (image + 2 * mode * pixels), at, steps * step, re, im)
 
 
-@triton.jit(do_not_specialize=["patterns", "chunk"])
+@triton.jit(do_not_specialize=["patterns", "patterns_per_sum"])
 def columns_gather(
     hybrid,
     shifts,
@@ -227,7 +227,7 @@ def columns_gather(
     table,
     factor,
     patterns,
-    chunk,
+    patterns_per_sum,
     modes: tl.constexpr,
     height: tl.constexpr,
     width: tl.constexpr,
@@ -235,15 +235,18 @@ def columns_gather(
     steps: tl.constexpr,
     lines: tl.constexpr,
 ):
-    """sums[c, m] = Σ_j R_j* F_y[hybrid[j, m]] factor, of `chunk` patterns; spectra = F_y[hybrid] unless it is None."""
+    """sums[n, m] = Σ_j R_j* F_y[hybrid[j, m]] factor, of `patterns_per_sum` patterns each; spectra = F_y[hybrid].
+
+    spectra may be None.
+    """
     pixels: tl.constexpr = height * width
     image, first = _image_and_first(width, lines)
     mode = image % modes
-    start = (image // modes).to(tl.int64) * chunk
+    start = (image // modes).to(tl.int64) * patterns_per_sum
     at = places(first, lines, steps, width, True)
     middle = places(first, lines, parts, width, True)
     total = tl.zeros((steps, parts, lines, 2), tl.float32)
-    for number in range(0, tl.minimum(chunk, patterns - start)):
+    for number in range(0, tl.minimum(patterns_per_sum, patterns - start)):
         pattern = start + number
         source = 2 * (pattern * modes + mode) * pixels
         re, im = load(hybrid + source, at, steps * width, parts)

@@ -123,17 +123,17 @@ def lines_compare_(
 
 
 def columns_gather(
-    hybrid: Tensor, shifts: Tensor, factor: float, part: int, spectra_wanted: bool
+    hybrid: Tensor, shifts: Tensor, factor: float, patterns_per_sum: int, spectra_wanted: bool
 ) -> tuple[Tensor, Tensor]:
     patterns, modes, height, width = hybrid.shape
-    sums = hybrid.new_empty((-(-patterns // part), modes, height, width))
+    sums = hybrid.new_empty((-(-patterns // patterns_per_sum), modes, height, width))
     spectra = hybrid.new_empty(hybrid.shape if spectra_wanted else 0)
     _launch(
         line_kernels.columns_gather,
         hybrid,
         True,
         (pairs_of(hybrid), shifts.contiguous(), pairs_of(sums), pairs_of(spectra) if spectra_wanted else None),
-        (factor, patterns, part),
+        (factor, patterns, patterns_per_sum),
         images=len(sums) * modes,
     )
     return sums, spectra
