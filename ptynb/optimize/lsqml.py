@@ -397,10 +397,7 @@ def illumination_of_all(model: Model) -> Tensor:
 
 
 def step_lengths(products: Tensor) -> Tensor:
-    """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
-
-    products: xx, xy, yy, χx, χy (pattern, 5), in double precision, as of `Corrections.products`.
-    """
+    """Return `gpu_operations.best_lengths` of the `Corrections.products` of some patterns."""
     return best_lengths(products) if products.device.type == "cpu" else fit_steps(products)
 
 

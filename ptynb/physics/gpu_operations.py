@@ -255,23 +255,20 @@ def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
     return (products * torch.view_as_real(waves).square().sum((1, 4))[..., None]).sum(2).double()
 
 
-@operation()
-def fit_steps(products: Tensor) -> Tensor:
+def best_lengths(products: Tensor) -> Tensor:
     """Return real a, b (pattern, 2) that minimise Σ |χ - a x - b y|² for each pattern; 0 for a change that is 0.
 
-    products: xx, xy, yy, χx, χy (pattern, 5), float64, as of `compare_steps`.
+    products: xx, xy, yy, χx, χy (pattern, 5), float64, summed over the parts of `compare_steps`.
     """
-    return best_lengths(products)
-
-
-def best_lengths(products: Tensor) -> Tensor:
-    """Return `fit_steps` by torch's operations."""
     xx, xy, yy, cx, cy = products.unbind(1)
     # A millionth more on the diagonal, so that the solution is unique if the changes are parallel or one is 0.
     more = 1e-6 * (xx + yy) + 1e-100
     xx, yy = xx + more, yy + more
     return torch.stack([yy * cx - xy * cy, xx * cy - xy * cx], 1) / (xx * yy - xy * xy)[:, None]
 
+
+# On a CPU `best_lengths` is called itself, as `places_of`.
+fit_steps = operation(name="fit_steps")(best_lengths)
 
 run_by_triton(
     shift_spectra,

@@ -284,14 +284,12 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
 
 
 def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    """Return O[c_j]* g_jm."""
     out = torch.empty_like(change, memory_format=torch.contiguous_format)
     _multiply_by_windows(pairs_of(change), object, origins, pairs_of(out), conjugate=True)
     return out
 
 
 def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
-    """Set sums to Σ_jm a_j |A_jm|², added at c_j."""
     tile, (rows, columns) = _tile(*waves.shape[1:]), sums.shape
     with overwritten(sums) as numbers:
         launch(
@@ -310,7 +308,6 @@ def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor
 
 
 def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
-    """Return Σ_j a_j Π_k |O_k[c_j]|²."""
     source = pairs_of(object)
     out = source.new_empty((height, width))
     launch(
@@ -339,7 +336,6 @@ def compare_steps(
     object_step: Tensor,
     origins: Tensor,
 ) -> Tensor:
-    """Return products of χ, x and y, sums over parts of each pattern."""
     tile = _tile(*waves.shape[1:])
     out = waves.new_empty((len(waves), _blocks(tile), 5), dtype=torch.float64)
     launch(
@@ -360,7 +356,6 @@ def compare_steps(
 
 
 def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
-    """Return Σ_m |A_jm|² Re(∂_a O* ∂_b O), sums over parts of each pattern."""
     tile = _tile(*waves.shape[1:])
     out = waves.new_empty((len(waves), _blocks(tile), 3), dtype=torch.float64)
     launch(
@@ -377,7 +372,6 @@ def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
 
 
 def fit_steps(products: Tensor) -> Tensor:
-    """Return a_j and b_j."""
     out = products.new_empty((len(products), 2))
     programs = _divided(len(products), 32 * WARPS)
     launch(triton_kernels.fit_steps, programs, products.contiguous(), out, len(products), block=32 * WARPS)
