@@ -141,7 +141,7 @@ def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | N
 
 
 def _check(illumination: Illumination, detection: Detection) -> None:
-    """Raise ValueError if shapes do not match, or there is no such step."""
+    """Raise ValueError if shapes do not match, or `fused_for` is False."""
     object, corners, probes, shifts, kernel, propagator = illumination
     stored, rows, mask, _, weights, background, _ = detection
     window = _window(object, corners, probes, kernel, shifts, propagator)
@@ -167,7 +167,7 @@ def _check(illumination: Illumination, detection: Detection) -> None:
             )
     if not fused_for(probes.device, window, kernel):
         raise InvalidValueError(
-            f"The misfit has no single step for a window of {window[0]} x {window[1]} pixels on {probes.device}; "
+            f"The fused misfit does not support a window of {window[0]} x {window[1]} pixels on {probes.device}; "
             "expected prime factors of at most 13 on a CPU, and a kernel without gradient.",
             code="kernel.unsupported",
         )
@@ -239,8 +239,10 @@ def _text(tensor: Tensor | None) -> str:
 
 
 def fused_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
-    """Whether `misfit` exists: on a GPU for all windows, on a CPU where steps are compiled; not for a moving kernel."""
-    return not (kernel is not None and kernel.requires_grad) and (device.type != "cpu" or compiled_for(device, window))
+    """Whether `misfit` exists: on a GPU for all windows, on a CPU as `compiled_for`; not for a kernel with gradient."""
+    if device.type == "cpu":
+        return compiled_for(device, window, kernel)
+    return kernel is None or not kernel.requires_grad
 
 
 def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
