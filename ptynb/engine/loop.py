@@ -49,8 +49,8 @@ from ptynb.settings.regularizers import PACBED, DataTerm
 EVALUATION_BATCH = 32
 """Largest batch for the R-factor on a CPU; never more patterns than an update computes, which are known to fit."""
 EVALUATION_BYTES = 2**28
-"""Memory for the waves of such a batch on a GPU, where each batch costs launches and a copy; with five arrays of them,
-batches are those of a CPU if not ten times as much is free."""
+"""Memory for one array of the waves of such a batch on a GPU, where each batch costs launches and a copy. Five such
+arrays exist at the same time; if less than ten times as much is free, batches are as small as on a CPU."""
 CHECKSUM_MODULUS = 2**53 - 111
 """A prime below 2^53: the remainder of a sum of bits is exact as a float, and all bits have an effect on it."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

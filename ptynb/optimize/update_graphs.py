@@ -35,7 +35,7 @@ MOST_GRAPHS = 4
 """Sizes of batches whose updates are recorded. Several engines with random batches have dozens of sizes, and each graph
 keeps its gradients."""
 MOST_RECORDED = 2**25
-"""Numbers of all waves of a batch above which its update is not recorded: it takes the GPU longer than the launches,
+"""Pixels of all waves of a batch above which its update is not recorded: it takes the GPU longer than the launches,
 and a graph keeps the memory of all its arrays."""
 RECORDERS: dict[str, Callable[[torch.device], Any]] = {}
 """Makes a recorder of graphs for a type of device, with the interface of `CudaRecorder`; tests add one."""
@@ -54,7 +54,10 @@ class CudaRecorder:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Run what is inside on another stream, as recording does: autograd keeps the stream of a parameter."""
+        """Run what is inside on the stream on which updates are recorded.
+
+        Autograd accumulates the gradient of a parameter on the stream where the parameter was first used.
+        """
         self._side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._side):
             yield

@@ -344,8 +344,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     kept = {"dm": 1, "raar": 2}.get(settings.optimiser, 0)
     yield Item("exit waves of all patterns", where, kept * own * wave)
     if asked.keep:
-        lasting = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
-        state = (1 + lasting) * (object + probes + ways) + kept * own * wave
+        stored = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
+        state = (1 + stored) * (object + probes + ways) + kept * own * wave
         yield Item("a state on its way to the disk", "host", COPIES_OF_A_STATE * state)
     if on_gpu:
         yield Item("CUDA", where, CONTEXT + WORK_SPACE)

@@ -121,10 +121,10 @@ def test_few_sizes_are_recorded_and_large_batches_are_not(problem: Problem, monk
         assert update.count == count
 
 
-class Drifting(pt.ModelComponent):
-    """A component that counts in Python what a graph would not."""
+class Unchanging(pt.ModelComponent):
+    """A component of the user's without an effect."""
 
-    name = "drifting"
+    name = "unchanging"
 
     def illuminate(self, probes: torch.Tensor, batch: Batch) -> torch.Tensor:
         return probes
@@ -134,8 +134,8 @@ class Drifting(pt.ModelComponent):
 def test_a_custom_component_is_recorded_only_if_it_says_so(
     recordable: bool, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Drifting, "recordable", recordable)
-    own = Drifting()
+    monkeypatch.setattr(Unchanging, "recordable", recordable)
+    own = Unchanging()
     loop = Loop(pt.simulate(patterns=16, window=16, seed=0), pt.Settings(), SingleGroup(CPU), [own])
     graphs = UpdateGraphs(loop.problem)
     assert graphs.possible is recordable

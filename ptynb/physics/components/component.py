@@ -92,9 +92,10 @@ class ModelComponent(nn.Module):
     active : bool
         Whether it takes part. A built-in component is inactive until it is first updated.
     recordable : bool
-        Whether an update that contains it may be recorded as a CUDA graph, which is faster for small batches: its steps
-        never read a tensor on the host, and depend on nothing that changes but tensors on the device that are changed
-        in place. Numbers and other attributes that they read would stay as they were.
+        Whether an update that contains a user's component may be recorded as a CUDA graph, which is faster for small
+        batches: its steps never read a tensor on the host, and depend on nothing that changes but tensors on the device
+        that are changed in place. Numbers and other attributes that they read would stay as they were. Built-in
+        components do not need it.
     """
 
     name: str = "piece"
