@@ -51,18 +51,13 @@ class GPUDescent:
             else:
                 operations.multiply_spectra_(self._detected, propagator, shifts, 1 / pixels, adjoint=False)
             self._detected = torch.fft.ifft2(self._detected, norm="forward")
-        losses, self._slopes = operations.compare_(
-            self._detected,
-            detection.stored,
-            detection.rows,
-            detection.mask,
-            detection.weights,
-            detection.background,
-            scale,
-            detection.floor,
-            detection.damping,
-            scale,
-            self._of_weights or self._of_background,
+        waves, others = self._detected, (scale, self._of_weights or self._of_background)
+        stored, rows, mask, floor, weights, background, damping, loss = detection
+        counts = stored, rows, mask, weights, background
+        losses, self._slopes = (
+            operations.compare_(waves, *counts, scale, floor, damping, *others)
+            if loss == "amplitude"
+            else operations.compare_counts_(waves, *counts, scale, floor, loss, *others)
         )
         return losses.sum()
 
