@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -28,7 +28,8 @@ class Detection(NamedTuple):
     """Measured counts of a batch, and parameters of the comparison with the model.
 
     stored, rows: as in `Batch`. mask: (y, x), 0 or 1; None: all 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
-    [counts]. weights: w (pattern,); None: all 1. background: B (y, x) [counts]; None: 0.
+    [counts]. weights: w (pattern,); None: all 1. background: B (y, x) [counts]; None: 0. loss: the name of the loss;
+    those beside "amplitude" on a GPU only, without damping.
     """
 
     stored: Tensor
@@ -38,3 +39,4 @@ class Detection(NamedTuple):
     weights: Tensor | None = None
     background: Tensor | None = None
     damping: float = 0.0
+    loss: Literal["amplitude", "poisson", "intensity"] = "amplitude"

@@ -24,7 +24,8 @@ def descent_of(illumination: Illumination, detection: Detection, required: Seque
 
     required: which gradients of `hotpath.varied` to compute. Raises ValueError as `gpu_line_operations.chosen_for`.
     """
-    descent = LineDescent if line_operations.chosen_for(illumination.probes) else PlaneDescent
+    by_lines = detection.loss == "amplitude" and line_operations.chosen_for(illumination.probes)
+    descent = LineDescent if by_lines else PlaneDescent
     return descent(illumination, detection, required)
 
 
@@ -114,11 +115,17 @@ class GPUDescent(ABC):
             operations.set_object_gradient_(gradient[0, number], waves, change, origins, factor)
 
     def _compare(self, compare_: Callable[..., tuple[Tensor, Tensor]], *waves: Any) -> Tensor:
-        """Compare waves on the detector with counts, by an operation; return the loss of parts of each pattern."""
-        stored, rows, mask, floor, weights, background, damping = self._detection
+        """Compare waves on the detector with counts; return the loss of parts of each pattern.
+
+        compare_: the operation for the amplitude loss.
+        """
+        stored, rows, mask, floor, weights, background, damping, loss = self._detection
         # The far field is unitary: 1 / √pixels in Ψ, and again in its adjoint.
         scale = 1 / self._pixels if self._illumination.propagator is None else 1.0
-        options = scale, floor, damping, scale, self._of_weights or self._of_background
+        form: float | str = damping
+        if loss != "amplitude":
+            compare_, form = operations.compare_counts_, loss
+        options = scale, floor, form, scale, self._of_weights or self._of_background
         losses, self._slopes = compare_(*waves, stored, rows, mask, weights, background, *options)
         return losses
 

@@ -8,6 +8,7 @@
     return_to_probe              O_k[c_j]* g_jm                 set_intensity_     Σ_jm a_j |A_jm|² at c_j
     sum_object_power             Σ_j a_j Π_k |O_k[c_j]|²        compare_steps      products of χ, x and y of LSQML
     sum_curvatures               Σ_m |A_jm|² Re ∂_a O* ∂_b O    fit_steps          a_j and b_j of LSQML
+    compare_counts_              compare_ for other losses
 
 Symbols are those of `hotpath`; a is a number into which the factors of transforms are combined, since torch's scaled
 transforms take one more pass. Between these steps torch's transforms run, without factors. An update of one mode is 25
@@ -112,6 +113,41 @@ def compare_(
     of_waves = slope if weights is None else slope * weights[:, None, None]
     real.mul_((2 * factor * of_waves)[:, None, :, :, None])
     return losses, torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
+
+
+@operation(mutates_args=("waves",))
+def compare_counts_(
+    waves: Tensor,
+    stored: Tensor,
+    rows: Tensor | None,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    background: Tensor | None,
+    scale: float,
+    floor: float,
+    loss: str,
+    factor: float,
+    slopes_wanted: bool,
+) -> tuple[Tensor, Tensor]:
+    """Do the same as `compare_` with `losses.PoissonLoss` or `losses.IntensityLoss`. loss: "poisson" or "intensity"."""
+    real = torch.view_as_real(waves)
+    intensity = real.square().sum((1, 4)).mul_(scale)
+    modelled = intensity if weights is None else intensity * weights[:, None, None]
+    if background is not None:
+        modelled = modelled + background
+    counts = (stored if rows is None else selected(stored, rows)).to(modelled.dtype)
+    if loss == "poisson":
+        modelled = modelled + floor
+        d = (counts + floor).sub_(modelled).div_(modelled)
+        terms, slope = torch.special.xlog1py(1 + d, d).sub_(d).mul_(modelled), d.neg_()
+    else:
+        difference = modelled - counts
+        terms, slope = difference.square(), difference.mul_(2)
+    if mask is not None:
+        terms, slope = terms.mul_(mask), slope.mul_(mask)
+    of_waves = slope if weights is None else slope * weights[:, None, None]
+    real.mul_((2 * factor * of_waves)[:, None, :, :, None])
+    return terms.sum(2).double(), torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
 
 
 @operation(mutates_args=("gradient",))
@@ -287,4 +323,5 @@ run_by_triton(
     compare_steps,
     sum_curvatures,
     fit_steps,
+    compare_counts_,
 )

@@ -105,7 +105,7 @@ def patterns(illumination: Illumination) -> Tensor:
 
 
 def misfit(illumination: Illumination, detection: Detection) -> Tensor:
-    """Return `losses.AmplitudeLoss` of w_j M_j + B, with M from `patterns`, a sum (scalar).
+    """Return the loss of w_j M_j + B, with M from `patterns`, a sum (scalar); on a CPU that of `losses.AmplitudeLoss`.
 
     On a CPU, loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to
     object, probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the
@@ -143,7 +143,7 @@ def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | N
 def _check(illumination: Illumination, detection: Detection) -> None:
     """Raise ValueError if shapes do not match, or `fused_for` is False."""
     object, corners, probes, shifts, kernel, propagator = illumination
-    stored, rows, mask, _, weights, background, _ = detection
+    stored, rows, mask, _, weights, background, *_ = detection
     window = _window(object, corners, probes, kernel, shifts, propagator)
     count = len(stored) if rows is None else len(rows)
     # On a GPU the values of indices are not looked at: this would wait for it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor
@@ -75,6 +75,8 @@ class AmplitudeLoss(Loss):
     the step multiplies by √(I / M). So it is damped there, as in a Wiener filter.
     """
 
+    name: Final = "amplitude"
+
     def __init__(self, floor: float, damping: float = 0.0) -> None:
         super().__init__(floor)
         self.damping = damping
@@ -104,6 +106,8 @@ class PoissonLoss(Loss):
     Thibault and Guizar-Sicairos, New J. Phys. 14, 063004 (2012), eq. 3, less its value at M = I.
     """
 
+    name: Final = "poisson"
+
     def normaliser(self, sums: Sums) -> float:
         """Return Σ I."""
         return sums.counts
@@ -125,6 +129,8 @@ class PoissonLoss(Loss):
 @final
 class IntensityLoss(Loss):
     """Σ (M - I)²."""
+
+    name: Final = "intensity"
 
     def normaliser(self, sums: Sums) -> float:
         """Return Σ I²."""

@@ -31,13 +31,16 @@ from ptynb.physics.hotpath import (
     patterns,
     varied,
 )
-from ptynb.physics.losses import AmplitudeLoss, Loss, loss_of
+from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, Loss, PoissonLoss, loss_of
 from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.regularizers import mean_pattern
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.tilted_detector import tilted_far_field
 from ptynb.physics.torch_steps import shift_ramps
+
+FUSED_LOSSES = AmplitudeLoss, PoissonLoss, IntensityLoss
+"""Losses that a step computes together with their gradients: all of them on a GPU, the first on a CPU."""
 
 
 class Propagation(ABC):
@@ -250,7 +253,7 @@ class Model(nn.Module):
     def _in_one_step(self) -> bool:
         """Whether one fused step computes the loss: only weights and a background follow the exit waves."""
         return (
-            isinstance(self.loss, AmplitudeLoss)
+            isinstance(self.loss, FUSED_LOSSES if self._device.type != "cpu" else AmplitudeLoss)
             and self.object.states == 1
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))
@@ -267,8 +270,9 @@ class Model(nn.Module):
             elif isinstance(component, Background):
                 background = component.counts
         loss = self.loss
-        assert isinstance(loss, AmplitudeLoss)
-        return Detection(batch.stored, batch.rows, self.mask, loss.floor, weights, background, loss.damping)
+        assert isinstance(loss, FUSED_LOSSES)
+        damping = loss.damping if isinstance(loss, AmplitudeLoss) else 0.0
+        return Detection(batch.stored, batch.rows, self.mask, loss.floor, weights, background, damping, loss.name)
 
     def intensities(self, batch: Batch) -> Tensor:
         """Return the modelled patterns [counts], (pattern, y, x) in the pixel order of `Batch`."""

@@ -135,7 +135,7 @@ COUNTED: dict[str, tuple[Callable[[], Scan], Settings, int, float]] = {
         276,
     ),
     "sgd": (functools.partial(far, 64), _settings(optimiser="sgd"), 24, 229),
-    "poisson": (functools.partial(far, 64), _settings(loss="poisson"), 79, 576),
+    "poisson": (functools.partial(far, 64), _settings(loss="poisson"), 25, 231),
     "polar": (functools.partial(far, 64), _settings(object=Object(parametrization="amplitude_phase")), 35, 256),
     "rpie": (functools.partial(far, 64), _settings(optimiser="rpie"), 56, 300),
     "lsqml": (functools.partial(far, 64), _settings(optimiser="lsqml"), 56, 332),

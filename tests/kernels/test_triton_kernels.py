@@ -106,6 +106,7 @@ OPERATIONS = (
     operations.compare_steps,
     operations.sum_curvatures,
     operations.fit_steps,
+    operations.compare_counts_,
     patches.copy_windows,
     patches.add_windows_,
 )
@@ -118,6 +119,15 @@ LINE_OPERATIONS = (
     line_operations.columns_gather,
 )
 COMPARING = operations.compare_, line_operations.lines_compare_
+
+
+SUMS_OF_PARTS = (
+    operations.compare_,
+    operations.compare_counts_,
+    operations.compare_steps,
+    operations.sum_curvatures,
+)
+"""Operations whose results are sums over parts of a pattern, which may be other ones by Triton."""
 
 
 def torch_of(operation: Any) -> Callable[..., Any]:
@@ -149,9 +159,10 @@ def compare(operation: Any, precise: float, *arguments: Any, other_strides: bool
         results, wanted = (one if isinstance(one, tuple) else (one,) for one in (results, wanted))
         outputs += [("result", *pair) for pair in zip(results, wanted, strict=True)]
     for name, found, other in outputs:
-        parts = operation in COMPARING and name == "result" and found.ndim == 2  # the loss of other parts of a pattern
+        # The loss of parts of a pattern, which may be other ones, also of the same number.
+        parts = operation in COMPARING and name == "result" and found.ndim == 2
         if parts or (found.ndim and found.shape != other.shape):
-            assert parts or operation in (operations.compare_steps, operations.sum_curvatures)
+            assert parts or operation in SUMS_OF_PARTS
             found, other = found.sum(1), other.sum(1)
         assert found.shape == other.shape, name
         values, correct = found.resolve_conj().numpy(), other.numpy()
@@ -301,10 +312,8 @@ def check_comparisons() -> None:
         held = (problem.uniform(6, *window) * 6).floor()
         held[:, 3, 4] = most  # of uint16, negative if it were read as int16
         mask = (problem.uniform(*window) > 0.3).to(problem.real)
-        compare(
-            operations.compare_,
-            1e-6 if dtypes is SINGLE else 1e-13,
-            problem.waves,
+        precise = 1e-6 if dtypes is SINGLE else 1e-13
+        arguments = (
             held.to(stored) if by_rows else held[:3].to(stored),
             torch.tensor([5, 0, 3]) if by_rows else None,
             {"none": None, "mask": mask, "empty mask": mask * 0, "truth values": mask > 0}[masked],
@@ -312,10 +321,25 @@ def check_comparisons() -> None:
             problem.uniform(*window) if lit else None,
             0.3,
             0.1,
-            damping,
-            0.7,
-            slopes,
         )
+        compare(operations.compare_, precise, problem.waves.clone(), *arguments, damping, 0.7, slopes)
+        for loss in ("poisson", "intensity"):
+            compare(operations.compare_counts_, precise, problem.waves.clone(), *arguments, loss, 0.7, slopes)
+
+
+def test_the_loss_of_poisson_is_exact_near_a_perfect_fit(interpreter: Apart):
+    interpreter.run(check_perfect_fit)
+
+
+def check_perfect_fit() -> None:
+    """Counts and intensities that differ by 1e-3, of which naive sums have 4% wrong, and by 9% and 11%."""
+    for apart in (1e-3, 0.09, 0.11, -0.11):
+        held = torch.full((1, 6, 7), 100.0)
+        waves = torch.full((1, 1, 6, 7), (100 * (1 + apart)) ** 0.5, dtype=torch.complex64)
+        options = None, None, None, None, 1.0, 1e-6, "poisson", 1.0, False
+        found, _ = operations.compare_counts_(waves.clone(), held, *options)
+        expected, _ = torch_of(operations.compare_counts_)(double(waves), double(held), *options)
+        assert float(found.sum()) == pytest.approx(float(expected.sum()), rel=3e-4 if apart == 1e-3 else 1e-5)
 
 
 def test_a_batch_may_have_any_number_of_patterns(interpreter: Apart):
@@ -434,11 +458,12 @@ def check_rows() -> None:
                 compare(operations.step_rows_, precise, *state, squares, torch.arange(9.0), *options)
 
 
-def test_gradients_of_the_descent_are_finite_differences(interpreter: Apart):
-    interpreter.run(check_descent)
+@pytest.mark.parametrize("loss", ["amplitude", "poisson", "intensity"])
+def test_gradients_of_the_descent_are_finite_differences(loss: Any, interpreter: Apart):
+    interpreter.run(check_descent, loss)
 
 
-def check_descent() -> None:
+def check_descent(name: Any) -> None:
     problem = Problem(DOUBLE, (6, 7), 2, 4)
     held = (problem.uniform(4, 6, 7) * 9).floor().to(torch.uint16)
     background, weights = problem.uniform(6, 7) + 0.5, problem.uniform(4) + 0.5
@@ -448,7 +473,7 @@ def check_descent() -> None:
     def loss(*moving: Tensor) -> gpu_gradient.GPUDescent:
         object, probes, shifts, weights, background = moving
         illumination = Illumination(object, problem.origins, probes, shifts, *others)
-        detection = Detection(held, None, None, 0.1, weights, background)
+        detection = Detection(held, None, None, 0.1, weights, background, loss=name)
         assert len(varied(illumination, detection)) == len(moving)
         return gpu_gradient.GPUDescent(illumination, detection, [True] * 5)
 
@@ -562,6 +587,7 @@ LIMITS = {
     "add_windows": (48, 56, 0, 0),
     "select_places": (24, 24, 0, 0),
     "step_rows": (40, 64, 0, 17),
+    "compare_counts": (48, 40, 2048, 6),
     "set_intensity": (48, 40, 2048, 2),
     "sum_object_power": (40, 48, 1024, 5),
     "compare_steps": (64, 64, 32, 0),
@@ -659,6 +685,8 @@ def compile_all() -> list[Any]:
         counts, rows = torch.zeros(3, window, window, dtype=torch.uint16), torch.arange(3)
         launches.compare_(waves, counts, rows, real, shifts[:, 0], real, 0.3, 0.1, 0.1, 0.7, True)
         launches.compare_(waves, counts, None, None, None, None, 0.3, 0.1, 0.0, 0.7, False)
+        launches.compare_counts_(waves, counts, rows, real, shifts[:, 0], real, 0.3, 0.1, "poisson", 0.7, True)
+        launches.compare_counts_(waves, counts, None, None, None, None, 0.3, 0.1, "intensity", 0.7, False)
         launches.set_object_gradient_(problem.object, waves, problem.change, origins, 0.7)
         launches.gather_probe_gradient(waves, shifts, 0.7)
         launches.shift_gradient(waves, problem.probes, shifts, 0.7)

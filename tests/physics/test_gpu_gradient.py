@@ -7,11 +7,12 @@ import torch
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_gradient, gpu_line_operations
 from ptynb.physics.hotpath import patterns, varied
-from ptynb.physics.losses import AmplitudeLoss, loss_of
+from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, PoissonLoss, loss_of
 from ptynb.physics.patches import _add_as_integers, add_windows
 from tests.parametrization import all_pairs, each
 from tests.raising import raises
 
+LOSSES = {"amplitude": AmplitudeLoss, "poisson": PoissonLoss, "intensity": IntensityLoss}
 NAMES = ("object", "probes", "shifts", "weights", "background")
 
 
@@ -23,7 +24,7 @@ DESCENTS = (gpu_gradient.PlaneDescent, gpu_gradient.LineDescent)
 
 
 @each(
-    ("by", "wanted", "window", "slices", "modes", "near", "shared", "masked", "kernels", "stored"),
+    ("by", "wanted", "window", "slices", "modes", "near", "shared", "masked", "kernels", "stored", "loss"),
     all_pairs(
         DESCENTS,
         (NAMES, NAMES[:1], NAMES[1:2], NAMES[2:3], NAMES[3:4], ("background", "shifts"), ("object", "shifts")),
@@ -35,10 +36,11 @@ DESCENTS = (gpu_gradient.PlaneDescent, gpu_gradient.LineDescent)
         (False, True),
         ("one", "each"),
         ("rows", "all"),
+        ("amplitude", "poisson", "intensity"),
     ),
 )
 def test_loss_and_gradients_are_those_of_automatic_differentiation(
-    by, wanted, window, slices, modes, near, shared, masked, kernels, stored
+    by, wanted, window, slices, modes, near, shared, masked, kernels, stored, loss
 ):
     generator, count = torch.Generator().manual_seed(slices + 10 * modes), 5
     origins = torch.stack([torch.arange(count) * 2 % 9, torch.arange(count) * 3 % 8], 1)
@@ -56,25 +58,27 @@ def test_loss_and_gradients_are_those_of_automatic_differentiation(
     mask = (torch.rand(window, generator=generator) > 0.2).double() if masked else None
     weights = 0.5 + torch.rand(count, dtype=torch.float64, generator=generator) if "weights" in wanted else None
     background = torch.rand(window, dtype=torch.float64, generator=generator) if "background" in wanted else None
-    detection = Detection(held if rows is not None else held[:count], rows, mask, 0.1, weights, background)
+    detection = Detection(held if rows is not None else held[:count], rows, mask, 0.1, weights, background, loss=loss)
     leaves = varied(illumination, detection)
     for name, leaf in zip(NAMES, leaves, strict=True):
         if leaf is not None:
             leaf.requires_grad_(name in wanted)
     required = [leaf is not None and leaf.requires_grad for leaf in leaves]
+    by = by if loss == "amplitude" else gpu_gradient.PlaneDescent
     descent = by(illumination, detection, required)
     value, gradients = descent.value(), descent.gradients(-1.7)
 
     modelled = patterns(illumination)
     modelled = modelled if weights is None else modelled * weights[:, None, None]
     modelled = modelled if background is None else modelled + background
-    expected = loss_of(modelled, held[:count] if rows is None else held.int()[rows], mask, AmplitudeLoss(0.1))
+    expected = loss_of(modelled, held[:count] if rows is None else held.int()[rows], mask, LOSSES[loss](0.1))
     (-1.7 * expected).backward()
     assert float(value) == pytest.approx(expected.item(), rel=1e-12)
+    close = {"intensity": 1e-9 * float(expected.detach())}.get(loss, 1e-9)
     for name, gradient, leaf in zip(NAMES, gradients, leaves, strict=True):
         assert (gradient is not None) == (name in wanted), name
         if gradient is not None:
-            np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-9, atol=1e-9, err_msg=name)
+            np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-9, atol=close, err_msg=name)
 
 
 @each("by", DESCENTS)

@@ -126,6 +126,43 @@ def compare_(
     return losses, slopes
 
 
+def compare_counts_(
+    waves: Tensor,
+    stored: Tensor,
+    rows: Tensor | None,
+    mask: Tensor | None,
+    weights: Tensor | None,
+    background: Tensor | None,
+    scale: float,
+    floor: float,
+    loss: str,
+    factor: float,
+    slopes_wanted: bool,
+) -> tuple[Tensor, Tensor]:
+    """Do the same as `compare_` with other losses."""
+    patterns, modes, height, width = waves.shape
+    tile = _tile(modes, height, width)
+    losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
+    real = torch.float64 if waves.dtype == torch.complex128 else torch.float32
+    slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
+    with overwritten(waves) as pairs:
+        launch(
+            triton_kernels.compare_counts,
+            losses.numel(),
+            pairs,
+            *(None if one is None else numbers_of(one) for one in (stored, rows, mask, weights, background)),
+            losses,
+            slopes if slopes_wanted else None,
+            scale,
+            floor,
+            factor,
+            patterns,
+            poisson=loss == "poisson",
+            **tile,
+        )
+    return losses, slopes
+
+
 def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
     tile, (rows, columns) = _tile(*waves.shape[1:]), gradient.shape
     with overwritten(gradient) as pairs:

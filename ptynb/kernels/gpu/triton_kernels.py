@@ -584,6 +584,83 @@ def fit_steps(products, out, patterns, block: tl.constexpr):
     tl.store(out + 2 * number + 1, (xx * cy - xy * cx) / determinant, keep)
 
 
+@triton.jit(do_not_specialize=["patterns"])
+def compare_counts(
+    waves,
+    stored,
+    rows,
+    mask,
+    weights,
+    background,
+    losses,
+    slopes,
+    scale: tl.float64,
+    floor: tl.float64,
+    factor: tl.float64,
+    patterns,
+    poisson: tl.constexpr,
+    modes: tl.constexpr,
+    height: tl.constexpr,
+    width: tl.constexpr,
+    chunk: tl.constexpr,
+    block: tl.constexpr,
+):
+    """`compare` with Σ M - I + I log(I / M) if `poisson`, where M and I include ε, else with Σ (M - I)²."""
+    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
+    intensity = tl.zeros((1, block), tl.float64 if waves.dtype.element_ty == tl.float64 else tl.float32)
+    for first in range(0, modes, chunk):
+        re, im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
+        intensity += tl.sum(re * re + im * im, 0, keep_dims=True)
+    intensity *= tl.full((), scale, intensity.dtype)
+    modelled = intensity
+    if weights is not None:
+        weight = tl.load(weights + pattern).to(intensity.dtype)
+        modelled *= weight
+    if background is not None:
+        modelled += tl.load(background + pixel, inside, 0.0).to(intensity.dtype)
+    row = pattern.to(tl.int64) if rows is None else tl.load(rows + pattern)
+    counts = tl.load(stored + row * (height * width) + pixel, inside, 0).to(intensity.dtype)
+    if poisson:
+        smallest = tl.full((), floor, intensity.dtype)
+        modelled, counts = modelled + smallest, counts + smallest
+        slope = (modelled - counts) / modelled
+        terms = modelled * _excess(counts / modelled, -slope)
+    else:
+        slope = modelled - counts
+        terms = slope * slope
+        slope = 2.0 * slope
+    terms = tl.where(inside, terms, 0.0)
+    if mask is not None:
+        valid = tl.load(mask + pixel, inside, 0).to(intensity.dtype)
+        terms *= valid
+        slope *= valid
+    tl.store(losses + tl.program_id(0), tl.sum(terms).to(tl.float64))
+    if slopes is not None:
+        start = pattern.to(tl.int64) * (height * width)
+        tl.store(slopes + start + pixel, slope, inside)
+        tl.store(slopes + (start + patterns.to(tl.int64) * (height * width)) + pixel, intensity, inside)
+    if weights is not None:
+        slope *= weight
+    slope *= tl.full((), 2 * factor, intensity.dtype)
+    for first in range(0, modes, chunk):
+        re, im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
+        _store_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk, re * slope, im * slope)
+
+
+@triton.jit
+def _excess(ratio, d):
+    """Return r log r - d with r = 1 + d, by its series where the difference would cancel."""
+    series = d * (-1 / 210) + 1 / 182
+    series = -d * (-d * series + 1 / 156) + 1 / 132
+    series = -d * (-d * series + 1 / 110) + 1 / 90
+    series = -d * (-d * series + 1 / 72) + 1 / 56
+    series = -d * (-d * series + 1 / 42) + 1 / 30
+    series = -d * (-d * series + 1 / 20) + 1 / 12
+    series = d * d * (-d * (-d * series + 1 / 6) + 1 / 2)
+    logarithm = tl.log(tl.where(ratio > 0, ratio, 1.0))
+    return tl.where(tl.abs(d) < 0.1, series, ratio * logarithm - d)
+
+
 @triton.jit
 def _pattern_and_pixels(height: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
     """Return the pattern of this program, its pixels of the window, (1, pixel), and which of them exist."""
