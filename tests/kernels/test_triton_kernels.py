@@ -472,11 +472,11 @@ LIMITS = {
     "add_windows": (48, 56, 0, 0),
     "select_places": (24, 24, 0, 0),
     "step_rows": (40, 64, 0, 17),
-    "columns_ramp": (72, 0, 32768, 2),
-    "rows_multiply": (96, 0, 32768, 0),
-    "columns_propagate": (128, 0, 32768, 2),
-    "lines_compare": (168, 0, 32768, 0),
-    "columns_gather": (224, 0, 32768, 2),
+    "columns_ramp": (64, 0, 16384, 2),
+    "rows_multiply": (80, 0, 16384, 0),
+    "columns_propagate": (104, 0, 16384, 2),
+    "lines_compare": (96, 0, 16384, 41),
+    "columns_gather": (224, 0, 16384, 2),
 }
 COMPILED_LINES = (64, 4), (128, 1)
 """Windows and modes for which kernels with transforms inside are compiled."""
