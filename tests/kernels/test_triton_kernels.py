@@ -407,12 +407,12 @@ def check_descent() -> None:
     layers = problem.normal(1, 2, *OBJECT)
     others = problem.normal(6, 7), problem.normal(6, 7)  # propagators between slices, and to a near detector
 
-    def loss(*moving: Tensor) -> gpu_gradient.GPUDescent:
+    def loss(*moving: Tensor) -> gpu_gradient.PlaneDescent:
         object, probes, shifts, weights, background = moving
         illumination = Illumination(object, problem.origins, probes, shifts, *others)
         detection = Detection(held, None, None, 0.1, weights, background)
         assert len(varied(illumination, detection)) == len(moving)
-        return gpu_gradient.GPUDescent(illumination, detection, [True] * 5)
+        return gpu_gradient.PlaneDescent(illumination, detection, [True] * 5)
 
     moving = [layers, problem.probes, problem.shifts, weights, background]
     descent = loss(*moving)
