@@ -67,12 +67,11 @@ SCAN_FACTS = {
 
 def agree_on_triton(group: Group) -> None:
     """Use Triton on all engines or on none, whose results differ in the last digits; all ranks call it."""
+    triton_dispatch.avoid_triton("", group.device.type)
     problem = triton_dispatch.check_triton(group.device.type)
     without = int(group.sum(torch.tensor(float(bool(problem)), dtype=torch.float64, device=group.device)))
     if without and not problem:
-        triton_dispatch.avoid_triton(
-            f"it does not work on {without} of {group.world} engines", "`ptynb doctor` says why", group.device.type
-        )
+        triton_dispatch.avoid_triton(f"it does not work on {without} of {group.world} engines", group.device.type)
 
 
 class Loop:

@@ -30,7 +30,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.physics.gpu_operations import compare_, multiply_spectra_, shift_spectra
 from ptynb.physics.patches import read_windows
 from ptynb.physics.torch_steps import shift_ramps
-from ptynb.physics.triton_dispatch import operation, run_by_triton
+from ptynb.physics.triton_dispatch import check_triton, operation, run_by_triton
 
 SIDES = (32, 64, 128, 256, 512)
 """Sides [pixels] of windows for which there are kernels."""
@@ -60,7 +60,9 @@ def chosen_for(waves: Tensor) -> bool:
 
 def has_kernels(device: torch.device, dtype: torch.dtype, window: tuple[int, int]) -> bool:
     """Whether the operations of this module exist for waves like these: on CUDA as kernels, elsewhere by torch."""
-    return device.type != "cuda" or (dtype == torch.complex64 and all(side in SIDES for side in window))
+    if device.type != "cuda":
+        return True
+    return dtype == torch.complex64 and all(side in SIDES for side in window) and not check_triton()
 
 
 @operation()

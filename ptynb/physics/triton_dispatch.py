@@ -15,7 +15,9 @@ LOST = tuple(getattr(torch, name) for name in ("AcceleratorError", "OutOfMemoryE
 """Errors of the GPU itself, which torch's operations would raise too."""
 LIBRARY = torch.library.Library("ptynb", "FRAGMENT")
 _problems: dict[str, str] = {}
-"""Why Triton is not used, by type of device."""
+"""Why Triton does not work here, by type of device."""
+_avoided: dict[str, str] = {}
+"""Why it is not used although it works."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -58,25 +60,31 @@ def run_by_triton(*operations: Operation[..., Any], module: str = "launches", de
 
 
 def _run(module: str, name: str, by_torch: Callable[..., Any], device: str, *arguments: Any) -> Any:
-    if not _works(device) or device in _problems:
+    if not _works(device) or device in _avoided:
         return by_torch(*arguments)
     return getattr(importlib.import_module(f"ptynb.kernels.gpu.{module}"), name)(*arguments)
 
 
 def check_triton(device: str = "cuda") -> str:
-    """Compile and run a kernel; return a sentence for the user if that fails, else an empty text."""
+    """Compile and run a kernel; return a sentence for the user if Triton is not used, else an empty text."""
     _works(device)
-    return _problems.get(device, "")
+    return _problems.get(device) or _avoided.get(device, "")
 
 
-def avoid_triton(reason: str, remedy: str, device: str = "cuda") -> None:
-    """Use torch's operations from now on, and say why in `found_problems`."""
-    _problems[device] = f"Triton is not used ({reason}), so updates on this GPU take several times as long: {remedy}."
+def avoid_triton(reason: str, device: str = "cuda") -> None:
+    """Use torch's operations from now on although Triton works; without a reason: use Triton again."""
+    _avoided.pop(device, None)
+    if reason:
+        _avoided[device] = _slower(reason, "`ptynb doctor` says more")
 
 
 def found_problems() -> tuple[str, ...]:
     """Return the sentences of `check_triton` about devices that this process has computed on."""
-    return tuple(_problems.values())
+    return tuple(({**_avoided, **_problems}).values())
+
+
+def _slower(reason: str, remedy: str) -> str:
+    return f"Triton is not used ({reason}), so updates on this GPU take several times as long: {remedy}."
 
 
 @functools.cache
@@ -103,5 +111,5 @@ def _works(device: str) -> bool:
             remedy = "it needs a C compiler (gcc), Python's headers, and a writable folder (TRITON_CACHE_DIR)"
             if isinstance(error, AssertionError):
                 remedy = "it needs the driver's libcuda.so.1 in the linker's cache (ldconfig)"
-    avoid_triton(reason, remedy, device)
+    _problems[device] = _slower(reason, remedy)
     return False

@@ -118,16 +118,7 @@ LINE_OPERATIONS = (
     line_operations.lines_compare_,
     line_operations.columns_gather,
 )
-COMPARING = operations.compare_, line_operations.lines_compare_
-
-
-SUMS_OF_PARTS = (
-    operations.compare_,
-    operations.compare_counts_,
-    operations.compare_steps,
-    operations.sum_curvatures,
-)
-"""Operations whose results are sums over parts of a pattern, which may be other ones by Triton."""
+COMPARING = operations.compare_, operations.compare_counts_, line_operations.lines_compare_
 
 
 def torch_of(operation: Any) -> Callable[..., Any]:
@@ -162,7 +153,7 @@ def compare(operation: Any, precise: float, *arguments: Any, other_strides: bool
         # The loss of parts of a pattern, which may be other ones, also of the same number.
         parts = operation in COMPARING and name == "result" and found.ndim == 2
         if parts or (found.ndim and found.shape != other.shape):
-            assert parts or operation in SUMS_OF_PARTS
+            assert parts or operation in (operations.compare_steps, operations.sum_curvatures)
             found, other = found.sum(1), other.sum(1)
         assert found.shape == other.shape, name
         values, correct = found.resolve_conj().numpy(), other.numpy()
@@ -475,7 +466,7 @@ def check_descent(name: Any) -> None:
         illumination = Illumination(object, problem.origins, probes, shifts, *others)
         detection = Detection(held, None, None, 0.1, weights, background, loss=name)
         assert len(varied(illumination, detection)) == len(moving)
-        return gpu_gradient.GPUDescent(illumination, detection, [True] * 5)
+        return gpu_gradient.PlaneDescent(illumination, detection, [True] * 5)
 
     moving = [layers, problem.probes, problem.shifts, weights, background]
     descent = loss(*moving)
@@ -527,12 +518,15 @@ def test_triton_is_used_on_all_engines_or_on_none(monkeypatch, problem, without,
     """An engine of two; the sum over both says on how many it does not work."""
     group = SimpleNamespace(device=CPU, world=2, sum=lambda own: own + (without - bool(problem)))
     monkeypatch.setattr(triton_dispatch, "_problems", {"cpu": problem} if problem else {})
+    monkeypatch.setattr(triton_dispatch, "_avoided", {})
     monkeypatch.setattr(triton_dispatch, "_works", lambda device: not problem)
     agree_on_triton(group)
-    assert (triton_dispatch.found_problems() == ()) is used
+    assert (triton_dispatch.check_triton("cpu") == "") is used
     if not used:
         (sentence,) = triton_dispatch.found_problems()
         assert (problem or "1 of 2 engines") in sentence
+    agree_on_triton(SimpleNamespace(device=CPU, world=1, sum=lambda own: own))
+    assert triton_dispatch.check_triton("cpu") == problem  # other engines do not count any more
 
 
 class UnexpectedError(Exception):
@@ -593,11 +587,11 @@ LIMITS = {
     "compare_steps": (64, 64, 32, 0),
     "sum_curvatures": (40, 40, 32, 0),
     "fit_steps": (40, 40, 0, 0),
-    "columns_ramp": (72, 0, 32768, 2),
-    "rows_multiply": (96, 0, 32768, 0),
-    "columns_propagate": (128, 0, 32768, 2),
-    "lines_compare": (168, 0, 32768, 0),
-    "columns_gather": (224, 0, 32768, 2),
+    "columns_ramp": (64, 0, 16384, 2),
+    "rows_multiply": (80, 0, 16384, 0),
+    "columns_propagate": (104, 0, 16384, 2),
+    "lines_compare": (96, 0, 16384, 41),
+    "columns_gather": (224, 0, 16384, 2),
 }
 """What a thread and a program use at most on an A100 and an H100, for 1, 4 and 12 modes (double precision: 4).
 

@@ -149,6 +149,9 @@ def test_another_value_of_the_environment_is_refused(monkeypatch):
 
 def test_kernels_with_transforms_exist_for_some_windows_in_single_precision(monkeypatch):
     cuda, single, double = torch.device("cuda"), torch.complex64, torch.complex128
+    monkeypatch.setattr(gpu_line_operations, "check_triton", lambda: "it does not work")
+    assert not gpu_line_operations.has_kernels(cuda, single, (128, 256))
+    monkeypatch.setattr(gpu_line_operations, "check_triton", lambda: "")
     assert gpu_line_operations.has_kernels(cuda, single, (128, 256))
     assert not gpu_line_operations.has_kernels(cuda, double, (128, 256))
     assert not gpu_line_operations.has_kernels(cuda, single, (128, 100))
