@@ -35,7 +35,11 @@ class GPUCorrections:
         spectra = torch.fft.fft2(probes)
         self._incident = [self._moved(spectra)]
         for layer in self._object[:-1]:
-            self._incident.append(self._between(operations.illuminate(self._incident[-1], layer, self._origins), False))
+            self._incident.append(
+                operations.propagate_slice(
+                    operations.illuminate(self._incident[-1], layer, self._origins), self._kernel, False
+                )
+            )
         waves = torch.fft.fft2(operations.illuminate(self._incident[-1], self._object[-1], self._origins))
         self._change, of_detector = self._compare(waves, detection, propagator, shifts)
         returned = self._sum_over_slices()
@@ -61,8 +65,8 @@ class GPUCorrections:
             x = operations.illuminate(wave, step, self._origins)
             if before is not None:
                 x.add_(operations.illuminate(before, layer, self._origins))
-            before = self._between(x, False)
-            steps = self._between(operations.illuminate(steps, layer, self._origins), False)
+            before = operations.propagate_slice(x, self._kernel, False)
+            steps = operations.propagate_slice(operations.illuminate(steps, layer, self._origins), self._kernel, False)
         last = self._incident[-1], steps, before, self._object[-1], object_step[-1], self._origins
         return operations.compare_steps(self._change, *last).sum(1)
 
@@ -85,13 +89,6 @@ class GPUCorrections:
         moved = torch.fft.ifft2(moved, norm="forward")
         return moved if self._root is None else moved.mul_(self._root)
 
-    def _between(self, waves: Tensor, adjoint: bool) -> Tensor:
-        """Return waves behind a slice before the next one, or by the adjoint the other way."""
-        assert self._kernel is not None, "several slices need a kernel"
-        spectra = torch.fft.fft2(waves)
-        operations.multiply_spectra_(spectra, self._kernel, None, 1 / self._pixels, adjoint)
-        return torch.fft.ifft2(spectra, norm="forward")
-
     def _compare(
         self, waves: Tensor, detection: Detection, propagator: Tensor | None, shifts: bool
     ) -> tuple[Tensor, Tensor | None]:
@@ -99,17 +96,11 @@ class GPUCorrections:
 
         waves: spectra behind the last slice, not unitary; overwritten. Sets `loss`, `brightness` and `background`.
         """
-        unshifted, of_detector, back = None, None, -self._subpixel
+        unshifted = None
         scale = 1 / self._pixels  # the far field is unitary: 1 / √pixels in Ψ, and again in its adjoint
         if propagator is not None:
             scale = 1.0
-            if shifts:
-                unshifted = waves
-                operations.multiply_spectra_(unshifted, propagator, None, 1.0, adjoint=False)
-                waves = operations.shift_spectra(unshifted, back, 1 / self._pixels)
-            else:
-                operations.multiply_spectra_(waves, propagator, self._subpixel, 1 / self._pixels, adjoint=False)
-            waves = torch.fft.ifft2(waves, norm="forward")
+            waves, unshifted = operations.propagate_to_near_detector(waves, propagator, self._subpixel, shifts)
         wanted = shifts or detection.weights is not None or detection.background is not None
         losses, found = operations.compare_(
             waves,
@@ -130,11 +121,7 @@ class GPUCorrections:
             self._sum_at_detector(slopes, intensity, detection)
         if propagator is None:
             return torch.fft.ifft2(waves, norm="forward"), None
-        spectra = torch.fft.fft2(waves)
-        if unshifted is not None:
-            of_detector = operations.shift_gradient(spectra, unshifted, back, -1.0)
-        operations.multiply_spectra_(spectra, propagator, self._subpixel, 1 / self._pixels, adjoint=True)
-        return torch.fft.ifft2(spectra, norm="forward"), of_detector
+        return operations.return_from_near_detector(waves, propagator, self._subpixel, unshifted, 1.0)
 
     def _sum_at_detector(self, slopes: Tensor, intensity: Tensor, detection: Detection) -> None:
         """Set `brightness` and `background`. slopes: dL/dM, and intensity: Σ_m |Ψ_m|², (pattern, y, x)."""
@@ -156,7 +143,7 @@ class GPUCorrections:
             operations.set_object_gradient_(self.object[number], self._incident[number], change, self._origins, 1.0)
             change = operations.return_to_probe(change, self._object[number], self._origins)
             if number:
-                change = self._between(change, True)
+                change = operations.propagate_slice(change, self._kernel, True)
         self.illumination = self._illumination(None)
         return change
 

@@ -151,34 +151,24 @@ class PlaneDescent(GPUDescent):
         return operations.illuminate(waves, self._illumination.object[0, number], self._illumination.window_origins)
 
     def _propagate(self, waves: Tensor, adjoint: bool) -> Tensor:
-        assert self._illumination.kernel is not None, "several slices need a kernel"
-        spectra = torch.fft.fft2(waves)
-        operations.multiply_spectra_(spectra, self._illumination.kernel, None, 1 / self._pixels, adjoint)
-        return torch.fft.ifft2(spectra, norm="forward")
+        return operations.propagate_slice(waves, self._illumination.kernel, adjoint)
 
     def _detect(self, waves: Tensor) -> tuple[Tensor, Tensor]:
         shifts, propagator = self._illumination.shifts, self._illumination.propagator
         detected = torch.fft.fft2(waves)
         if propagator is not None:
-            if self._of_shifts:
-                self._unshifted = detected
-                operations.multiply_spectra_(detected, propagator, None, 1.0, adjoint=False)
-                detected = operations.shift_spectra(detected, -shifts, 1 / self._pixels)
-            else:
-                operations.multiply_spectra_(detected, propagator, shifts, 1 / self._pixels, adjoint=False)
-            detected = torch.fft.ifft2(detected, norm="forward")
+            detected, self._unshifted = operations.propagate_to_near_detector(
+                detected, propagator, shifts, self._of_shifts
+            )
         return detected, self._compare(operations.compare_, detected)
 
     def _return_from_detector(self, factor: float) -> tuple[Tensor, Tensor | None]:
         shifts, propagator = self._illumination.shifts, self._illumination.propagator
-        spectra, of_detector = self._detected, None
+        change = self._detected
         del self._detected
-        if propagator is not None:
-            spectra = torch.fft.fft2(spectra)
-            if self._unshifted is not None:
-                of_detector = operations.shift_gradient(spectra, self._unshifted, -shifts, -factor)
-            operations.multiply_spectra_(spectra, propagator, shifts, 1 / self._pixels, adjoint=True)
-        return torch.fft.ifft2(spectra, norm="forward"), of_detector
+        if propagator is None:
+            return torch.fft.ifft2(change, norm="forward"), None
+        return operations.return_from_near_detector(change, propagator, shifts, self._unshifted, factor)
 
     def _return_through(self, change: Tensor, number: int, gradient: Tensor | None, factor: float) -> Tensor:
         self._set_object_gradient(gradient, number, change, factor)

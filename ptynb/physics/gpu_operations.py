@@ -306,6 +306,43 @@ def best_lengths(products: Tensor) -> Tensor:
 # On a CPU `best_lengths` is called itself, as `places_of`.
 fit_steps = operation(name="fit_steps")(best_lengths)
 
+
+def propagate_slice(waves: Tensor, kernel: Tensor | None, adjoint: bool) -> Tensor:
+    """Return waves at the next slice, or gradients at the one before if `adjoint`, by torch's transforms."""
+    assert kernel is not None, "several slices need a kernel"
+    spectra = torch.fft.fft2(waves)
+    multiply_spectra_(spectra, kernel, None, 1 / (waves.shape[-2] * waves.shape[-1]), adjoint)
+    return torch.fft.ifft2(spectra, norm="forward")
+
+
+def propagate_to_near_detector(
+    spectra: Tensor, propagator: Tensor, shifts: Tensor, of_shifts: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return waves on a near detector, and if shifts are optimised their spectra before they are shifted back.
+
+    spectra: of the waves behind the last slice, not unitary; overwritten.
+    """
+    factor = 1 / (spectra.shape[-2] * spectra.shape[-1])
+    if not of_shifts:
+        multiply_spectra_(spectra, propagator, shifts, factor, adjoint=False)
+        return torch.fft.ifft2(spectra, norm="forward"), None
+    multiply_spectra_(spectra, propagator, None, 1.0, adjoint=False)
+    return torch.fft.ifft2(shift_spectra(spectra, -shifts, factor), norm="forward"), spectra
+
+
+def return_from_near_detector(
+    change: Tensor, propagator: Tensor, shifts: Tensor, unshifted: Tensor | None, factor: float
+) -> tuple[Tensor, Tensor | None]:
+    """Return gradients behind the last slice, and what the shift back adds to dL/ds_j, times `factor`.
+
+    change: gradients on the detector. unshifted: as `propagate_to_near_detector` returned.
+    """
+    spectra = torch.fft.fft2(change)
+    of_detector = None if unshifted is None else shift_gradient(spectra, unshifted, -shifts, -factor)
+    multiply_spectra_(spectra, propagator, shifts, 1 / (change.shape[-2] * change.shape[-1]), adjoint=True)
+    return torch.fft.ifft2(spectra, norm="forward"), of_detector
+
+
 run_by_triton(
     shift_spectra,
     illuminate,

@@ -102,28 +102,9 @@ def compare_(
     factor: float,
     slopes_wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    patterns, modes, height, width = waves.shape
-    tile = _tile(modes, height, width)
-    losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
-    real = torch.float64 if waves.dtype == torch.complex128 else torch.float32
-    slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
-    with overwritten(waves) as pairs:
-        launch(
-            triton_kernels.compare,
-            losses.numel(),
-            pairs,
-            *(None if one is None else numbers_of(one) for one in (stored, rows, mask, weights, background)),
-            losses,
-            slopes if slopes_wanted else None,
-            scale,
-            floor,
-            damping,
-            factor,
-            patterns,
-            damped=damping > 0,
-            **tile,
-        )
-    return losses, slopes
+    numbers = scale, floor, damping, factor
+    counts = stored, rows, mask, weights, background
+    return _compare(triton_kernels.compare, waves, counts, numbers, slopes_wanted, damped=damping > 0)
 
 
 def compare_counts_(
@@ -139,7 +120,23 @@ def compare_counts_(
     factor: float,
     slopes_wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Do the same as `compare_` with other losses."""
+    numbers = scale, floor, factor
+    counts = stored, rows, mask, weights, background
+    return _compare(triton_kernels.compare_counts, waves, counts, numbers, slopes_wanted, poisson=loss == "poisson")
+
+
+def _compare(
+    kernel: Any,
+    waves: Tensor,
+    counts: tuple[Tensor | None, ...],
+    numbers: tuple[float, ...],
+    slopes_wanted: bool,
+    **constants: bool,
+) -> tuple[Tensor, Tensor]:
+    """Run a kernel that compares waves with counts, and return the loss of parts of each pattern, and slopes.
+
+    counts: with their rows, mask, weights and background. numbers, constants: those of the kernel.
+    """
     patterns, modes, height, width = waves.shape
     tile = _tile(modes, height, width)
     losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
@@ -147,17 +144,15 @@ def compare_counts_(
     slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
     with overwritten(waves) as pairs:
         launch(
-            triton_kernels.compare_counts,
+            kernel,
             losses.numel(),
             pairs,
-            *(None if one is None else numbers_of(one) for one in (stored, rows, mask, weights, background)),
+            *(None if one is None else numbers_of(one) for one in counts),
             losses,
             slopes if slopes_wanted else None,
-            scale,
-            floor,
-            factor,
+            *numbers,
             patterns,
-            poisson=loss == "poisson",
+            **constants,
             **tile,
         )
     return losses, slopes
