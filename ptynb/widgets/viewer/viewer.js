@@ -55,8 +55,8 @@ class Board {
     this.on("change:points change:moves change:chosen", () => this.marked());
     this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
     this.on("change:columns change:height change:tools", () => this.layout());
-    this.on("change:painted change:brush change:erase change:percentiles change:limits change:linked_colours", () => this.equip());
-    this.on("change:tool", () => this.equip());
+    this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
+    this.on("change:painted change:brush change:erase change:tool", () => this.equip());
     this.on("change:measure", () => this.measured());
     this.on("change:spectrum", () => this.transformed());
     this.on("change:resolution", () => this.encircled());

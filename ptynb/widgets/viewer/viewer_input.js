@@ -36,7 +36,7 @@ function listen(pane, board) {
     dragged = false;
     drag = { point, start: point, stroke: null, from: null };
     if (board.tool && event.button === 0 && !event.shiftKey && !pane.spectrum) {
-      drag.from = fixedEnd(pane, point) ?? toArray(pane.place, point);
+      drag.from = fixedEnd(pane, board.tool, point) ?? toArray(pane.place, point);
     } else if (pane.brush && event.button === 0 && !event.shiftKey) {
       drag.stroke = { path: [toArray(pane.place, point)], radius: pane.brush, erase: board.erase };
       pane.strokes.push(drag.stroke);
@@ -90,8 +90,8 @@ function listen(pane, board) {
 }
 
 /** The end of the measurement that stays while the one near this point is moved; null if none is near. */
-function fixedEnd({ measure, place }, point) {
-  if (!measure) return null;
+function fixedEnd({ measure, place }, tool, point) {
+  if (measure?.kind !== tool) return null;
   const ends = [measure.start, measure.stop].map(([y, x]) => ({ y, x }));
   const near = ends.findIndex((end) => {
     const at = toScreen(place, end);

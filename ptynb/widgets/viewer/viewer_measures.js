@@ -126,8 +126,8 @@ class MeasureBox {
   constructor(pane, measuring) {
     this.pane = pane;
     this.root = make("div", "ptynb-measure", { hidden: true });
-    this.text = make("output", "ptynb-measure-text");
-    this.text.setAttribute("aria-live", "polite");
+    this.text = make("div", "ptynb-measure-text");
+    this.text.setAttribute("role", "status");
     this.plot = make("div");
     this.copy = iconButton("code", "Copy the line of Python that measures the exact values", "", () => {
       copyText(measuring.lineOf(pane), this.root);

@@ -10,8 +10,10 @@ function transformLine(real, imaginary, start, count, cosines, sines) {
     for (; turned & bit; bit >>= 1) turned ^= bit;
     turned ^= bit;
     if (index >= turned) continue;
-    const [one, other] = [start + index, start + turned];
-    const [a, b] = [real[one], imaginary[one]];
+    const one = start + index;
+    const other = start + turned;
+    const a = real[one];
+    const b = imaginary[one];
     real[one] = real[other];
     imaginary[one] = imaginary[other];
     real[other] = a;
@@ -22,7 +24,8 @@ function transformLine(real, imaginary, start, count, cosines, sines) {
     const step = count / size;
     for (let block = start; block < start + count; block += size) {
       for (let index = 0; index < half; index += 1) {
-        const [cosine, sine] = [cosines[index * step], sines[index * step]];
+        const cosine = cosines[index * step];
+        const sine = sines[index * step];
         const one = block + index;
         const other = one + half;
         const a = real[other] * cosine - imaginary[other] * sine;
