@@ -76,7 +76,7 @@ class ContrastBox {
     const edges = [0, 256].map((level) => 256 * this.partOf(picture.limits[0] + (level * (picture.limits[1] - picture.limits[0])) / 256));
     const wide = (edges[1] - edges[0]) / 256;
     context.clearRect(0, 0, 256, TALL);
-    context.fillStyle = getComputedStyle(this.root).color;
+    context.fillStyle = getComputedStyle(this.stage).color;
     for (let level = 0; level < 256; level += 1) {
       const tall = (TALL - STRIP) * Math.min(1, Math.sqrt(counts[level] / most));
       if (tall > 0) context.fillRect(edges[0] + level * wide, TALL - STRIP - Math.max(tall, 1), Math.max(wide, 1), Math.max(tall, 1));
