@@ -19,6 +19,7 @@ from ptynb.analysis.mask_drawing import with_mask as with_mask
 from ptynb.analysis.outliers import Suspicious as Suspicious
 from ptynb.analysis.outliers import find_suspicious as find_suspicious
 from ptynb.analysis.outliers import leave_out as leave_out
+from ptynb.analysis.phase_unwrapping import flat_phase as flat_phase
 from ptynb.analysis.phase_unwrapping import unwrapped_phase as unwrapped_phase
 from ptynb.analysis.phase_unwrapping import without_ramp as without_ramp
 from ptynb.analysis.probe_modes import caustic as caustic

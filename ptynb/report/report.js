@@ -91,7 +91,7 @@ class Shelf {
       frame: { number: 0, pictures: [], facts: {} }, shown: 0, tables, cyclic: given.cyclic, columns: 0,
       height: spec.height, linked: true, tools: spec.tools, view: WHOLE, colours: {}, percentiles: [0, 100], limits: {},
       linked_colours: true, swipe: [], swipe_at: 0.5, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
-      expressions: {}, origin: [0, 0], link: "", points: {}, moves: {}, chosen: {}, painted: null, brush: 3, erase: false,
+      expressions: {}, link: "", points: {}, moves: {}, chosen: {}, painted: null, brush: 3, erase: false,
       clickable: false, exact: false, problem: "",
     });
     const row = make("div", "report-controls");
@@ -152,6 +152,7 @@ class Shelf {
     const marks = (values) => Object.fromEntries(shown.map(({ name }) => [name, coordinates(values)]));
     this.model.set("points", marks(frame.points));
     this.model.set("moves", marks(frame.moves));
+    this.model.set("expressions", frame.expressions ?? {});
     this.model.set("frame", { number, pictures: shown, facts: {} });
     this.model.set("swipe", this.options.find(({ swipe }) => swipe)?.swipe ?? []);
   }

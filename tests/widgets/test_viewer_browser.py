@@ -327,7 +327,7 @@ WAVE = np.sin(2 * np.pi * np.arange(SIDE) / 16)[None, :] + np.zeros((SIDE, 1))
 def test_measurements_give_values_lengths_and_a_line_of_python(shown):
     viewer, model = shown
     lines = []
-    viewer.tell, viewer.expressions, viewer.origin = lines.append, {"one": "np.abs(result.object)"}, [5, 7]
+    viewer.tell, viewer.expressions = lines.append, {"one": "np.abs(result.object)"}
     text = model.page.locator('[data-name="one"] .ptynb-measure-text')
     tool(model, "Line profile").click()
     drag(model, (100, 40), (100, 240))
@@ -340,7 +340,7 @@ def test_measurements_give_values_lengths_and_a_line_of_python(shown):
     assert float(words[5]) == pytest.approx(39.5 * 255 / 319, abs=0.6)
     assert float(words[7]) == pytest.approx(239.5 * 255 / 319, abs=0.6)
     assert viewer.view["scale"] == 1
-    called = "pt.analysis.line_profile(np.abs(result.object), (104.5, 46.5), (104.5, 246.5), pixel_size=1e-9)"
+    called = "pt.analysis.line_profile(np.abs(result.object), (99.5, 39.5), (99.5, 239.5), pixel_size=1e-9)"
     assert lines == [called]
     assert model.page.locator('[data-name="two"] .ptynb-plot').count() == 1
     tool(model, "Ruler").click()
@@ -422,6 +422,29 @@ def test_the_cursor_is_in_all_pictures_of_the_same_shape(shown):
     model.page.mouse.move(2, 2)
     settle(model)
     assert model.page.evaluate(over, ["two", 100, 68]) == [0, 0, 0]
+
+
+ANOTHER = """
+async (esm) => {
+  const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
+  const place = document.body.appendChild(document.createElement("section"));
+  window.removeOther = module.default.render({ model: kernel.model, el: place });
+}
+"""
+
+
+def test_the_cursor_is_in_other_viewers_with_the_same_link(shown):
+    viewer, model = shown
+    model.page.evaluate(ANOTHER, viewer._esm)
+    settle(model)
+    other = model.page.locator('section [data-name="one"] output')
+    box = model.page.locator('main [data-name="two"] .ptynb-pane-stage').bounding_box()
+    for link, said in (("", ""), ("results", "y 100, x 60: ≈ 48")):
+        viewer.link = link
+        model.page.mouse.move(box["x"] + 60.5, box["y"] + 100.5)
+        assert other.inner_text() == said
+        model.page.mouse.move(2, 2)
+    model.page.evaluate("removeOther()")
 
 
 def test_two_pictures_alternate_or_are_subtracted(shown):

@@ -64,8 +64,8 @@ class Viewer(anywidget.AnyWidget):
     pictures of the same shape show it. spectrum: whether the amplitude of the Fourier transform of the visible part is
     shown in the place of pictures; resolution: period of the ring in it [m, or array pixels]; 0: four pixels.
 
-    expressions: Python for the array of a picture, for the line of a measurement; by default `image`. origin: (y, x) of
-    the pictures' first pixel in these arrays. tell: called with the line of each measurement.
+    expressions: Python for the array of a picture, for the line of a measurement; by default `image`. tell:
+    called with the line of each measurement.
     link: viewers with the same text on one page show each other's cursor.
 
     coarse, set by the page: the smallest number of array pixels per screen pixel, along a side, over all panes;
@@ -101,7 +101,6 @@ class Viewer(anywidget.AnyWidget):
     spectrum = traitlets.Bool(False).tag(sync=True)
     resolution = traitlets.Float(0.0, min=0.0).tag(sync=True)
     expressions: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
-    origin: traitlets.List[int] = traitlets.List([0, 0], minlen=2, maxlen=2).tag(sync=True)
     link = traitlets.Unicode("").tag(sync=True)
 
     points: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)

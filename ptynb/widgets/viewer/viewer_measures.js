@@ -75,10 +75,10 @@ function measureText({ kind, start, stop }, grid, pixelSize) {
   );
 }
 
-/** The line of Python that measures the same from values. source: the expression of the array; origin: of its part. */
-function measureLine({ kind, start, stop, width }, picture, source, origin) {
+/** The line of Python that measures the same from values. source: the expression of the array. */
+function measureLine({ kind, start, stop, width }, picture, source) {
   // Pixels of pictures are counted from the corner of the first one, those of arrays from its centre.
-  const place = (point) => `(${point.map((value, axis) => Number((value - 0.5 + (origin?.[axis] ?? 0)).toFixed(2))).join(", ")})`;
+  const place = (point) => `(${point.map((value) => Number((value - 0.5).toFixed(2))).join(", ")})`;
   const ends = `${place(start)}, ${place(stop)}`;
   const size = picture.pixel_size;
   const metres = (value) => String(Number(value.toPrecision(12)));

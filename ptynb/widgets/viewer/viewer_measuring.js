@@ -41,7 +41,7 @@ class Measuring {
 
   lineOf(pane) {
     const source = this.board.get("expressions")[pane.name] ?? "image";
-    return measureLine(this.board.get("measure"), pane.picture, source, this.board.get("origin"));
+    return measureLine(this.board.get("measure"), pane.picture, source);
   }
 
   // Spectra
