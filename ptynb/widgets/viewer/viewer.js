@@ -296,7 +296,8 @@ class Board {
   pressed(event) {
     const typing = event.target.closest("input, select, textarea");
     if (!this.get("tools") || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = this.tools.keys[event.key.toLowerCase()];
+    const ending = event.key === "Escape" && this.get("tool") ? () => this.says("tool", "") : undefined;
+    const act = ending ?? this.tools.keys[event.key.toLowerCase()];
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();

@@ -127,7 +127,6 @@ class MeasureBox {
     this.pane = pane;
     this.root = make("div", "ptynb-measure", { hidden: true });
     this.text = make("div", "ptynb-measure-text");
-    this.text.setAttribute("role", "status");
     this.plot = make("div");
     this.copy = iconButton("code", "Copy the line of Python that measures the exact values", "", () => {
       copyText(measuring.lineOf(pane), this.root);
@@ -146,6 +145,8 @@ class MeasureBox {
     const { measure, picture } = this.pane;
     this.root.hidden = measure === null;
     if (measure === null) return;
+    // One picture of several tells what was measured.
+    this.text.setAttribute("aria-live", measure.picture === this.pane.name ? "polite" : "off");
     const { grid } = this.pane; // which of a complex picture takes some time
     write(this.text, measureText(measure, grid, picture.pixel_size));
     this.plot.replaceChildren();

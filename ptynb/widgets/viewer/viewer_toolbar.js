@@ -3,7 +3,7 @@
 const MOUSE =
   "The wheel zooms a picture that was clicked or has the focus, and any with Ctrl held; elsewhere it scrolls the page. " +
   "Dragging moves, or draws with the tool that is chosen (with Shift it moves), a double click shows all of it. " +
-  "With a tool, Enter sets its two ends at the cross.";
+  "With a tool, Enter sets its two ends at the cross, Escape puts it away. ";
 const TOOLS = {
   profile: ["Line profile", "L"],
   rectangle: ["Statistics of a rectangle", "R"],
@@ -55,9 +55,12 @@ function makeToolbar(board) {
   row.setAttribute("role", "toolbar");
   row.setAttribute("aria-label", "Picture tools");
   const keys = {};
+  const named = [];
   const tool = (name, label, key, act) => {
     const made = iconButton(name, label, key, act);
-    if (key) keys[key.toLowerCase()] = act;
+    if (!key) return made;
+    keys[key.toLowerCase()] = act;
+    named.push(`${key}: ${label[0].toLowerCase()}${label.slice(1)}`);
     return made;
   };
   const contrast = tool("contrast", "Colour maps and contrast", "C", () => board.toggle("contrast"));
@@ -87,7 +90,7 @@ function makeToolbar(board) {
   });
   const { painting, paint } = brushFields(board);
   row.append(...groups, painting);
-  const options = makeOptions(board);
+  const options = makeOptions(board, `${KEYS} ${MOUSE}${named.join("; ")}.`);
   rove(row);
 
   function follow() {
@@ -129,8 +132,8 @@ function brushFields(board) {
   return { painting, paint };
 }
 
-/** The row of options: of contrast, profile, spectrum, pair, and the keys. */
-function makeOptions(board) {
+/** The row of options: of contrast, profile, spectrum, pair, and a text about the keys. */
+function makeOptions(board, keys) {
   const row = make("div", "ptynb-options");
   row.setAttribute("role", "group");
   row.setAttribute("aria-label", "Options of the tools");
@@ -158,7 +161,7 @@ function makeOptions(board) {
   const second = choiceField("and", "Second picture", [], (name) => board.pairUp(first.select.value, name));
   const how = choiceField("as", "How two pictures are shown", [["", "side by side"], ...Object.entries(PAIRINGS)], (value) => board.pairUp(first.select.value, second.select.value, value));
   const pair = group(first.field, second.field, how.field);
-  const help = make("span", "ptynb-keys", { textContent: `${KEYS} ${MOUSE}` });
+  const help = make("span", "ptynb-keys", { textContent: keys });
   row.append(help);
 
   function follow() {
