@@ -89,8 +89,8 @@ function drawDivider(context, room, at) {
   }, 1.5, LIGHT);
 }
 
-/** A measurement: line, rectangle or ellipse, with squares at its ends. */
-function drawMeasure(context, place, { kind, start, stop, width }) {
+/** A measurement: line, rectangle or ellipse, with squares at its ends; beside a ruler its length. */
+function drawMeasure(context, place, room, { kind, start, stop, width }, pixelSize) {
   const [from, to] = [start, stop].map(([y, x]) => toScreen(place, { y, x }));
   const wide = kind === "profile" && width > 1 ? (width * place.scale) / 2 : 0;
   const long = Math.hypot(to.x - from.x, to.y - from.y) || 1;
@@ -112,6 +112,10 @@ function drawMeasure(context, place, { kind, start, stop, width }) {
     context.fillStyle = style;
     for (const end of [from, to]) context.fillRect(end.x - side / 2, end.y - side / 2, side, side);
   }
+  if (kind !== "ruler") return;
+  const { length, pixels } = distanceOf(pointOf(start), pointOf(stop), pixelSize);
+  const text = length === null ? `${Number(pixels.toPrecision(3))} px` : lengthText(length);
+  drawLabel(context, room, { y: Math.max(from.y, to.y), x: (from.x + to.x) / 2 }, text);
 }
 
 /** A text on a dark ground, below a point, within the pane. */

@@ -214,7 +214,7 @@ class Pane {
     drawMarks(context, place, room, this.marks);
     if (this.beside && this.beside.at > 0 && this.beside.at < 1) drawDivider(context, room, this.beside.at);
     if (this.brush && this.pointer) drawBrush(context, place, this.pointer, this.brush);
-    if (this.measure) drawMeasure(context, place, this.measure);
+    if (this.measure) drawMeasure(context, place, room, this.measure, picture.pixel_size);
     const cross = this.cross ?? this.ghost;
     if (cross) drawCross(context, place, cross);
     if (picture.pixel_size) drawScaleBar(context, room, scaleBarOf(picture.pixel_size[1], place.scale, room.width));

@@ -132,6 +132,13 @@ function brushFields(board) {
   return { painting, paint };
 }
 
+/** Names of the first two pictures of one kind, else of the first two. */
+function alikeNames(panes) {
+  const kinds = panes.map((pane) => pane.picture && pane.kind);
+  const first = kinds.findIndex((kind, index) => kind && kinds.indexOf(kind, index + 1) > 0);
+  return first < 0 ? panes.slice(0, 2).map(({ name }) => name) : [panes[first].name, panes[kinds.indexOf(kinds[first], first + 1)].name];
+}
+
 /** The row of options: of contrast, profile, spectrum, pair, and a text about the keys. */
 function makeOptions(board, keys) {
   const row = make("div", "ptynb-options");
@@ -186,6 +193,7 @@ function makeOptions(board, keys) {
   function followPair() {
     const names = [...board.panes.keys()];
     const chosen = board.get("swipe").length ? board.get("swipe") : [first.select.value, second.select.value];
+    if (!chosen[0]) chosen.splice(0, 2, ...alikeNames([...board.panes.values()]));
     [first, second].forEach(({ select }, index) => {
       const titles = [...board.panes.values()].map(({ picture, name }) => picture?.title ?? name);
       select.replaceChildren(...names.map((name, number) => new Option(titles[number], name)));
