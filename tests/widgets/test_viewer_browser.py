@@ -403,6 +403,11 @@ def test_the_spectrum_has_the_peaks_of_a_wave_and_the_ring_of_a_period(shown):
     model.page.mouse.click(place_of["x"] + at[1] + 0.3, place_of["y"] + 160.3)
     settle(model)
     assert viewer.resolution == pytest.approx(16e-9, rel=0.03)
+    lines = []
+    viewer.tell = lines.append
+    model.page.get_by_role("button", name="Copy the lines of Python of the spectra").click()
+    settle(model)
+    assert lines == ["pt.analysis.amplitude_spectrum(image[0:320, 0:320], pixel_size=1e-9)"] * 2
     assert viewer.view["scale"] == 1
     tool(model, "Spectrum").click()
     settle(model)

@@ -75,14 +75,25 @@ function measureText({ kind, start, stop }, grid, pixelSize) {
   );
 }
 
+const metres = (value) => String(Number(value.toPrecision(12)));
+
+function pixelArgument(size) {
+  return size && `pixel_size=${size[0] === size[1] ? metres(size[0]) : `(${size.map(metres).join(", ")})`}`;
+}
+
+/** The line of Python of a spectrum of a part, in array pixels. */
+function spectrumLine({ top, left, height, width }, { pixel_size: size }, source) {
+  const part = `[${top}:${top + height}, ${left}:${left + width}]`;
+  return `pt.analysis.amplitude_spectrum(${[`${source}${part}`, pixelArgument(size)].filter(Boolean).join(", ")})`;
+}
+
 /** The line of Python that measures the same from values. source: the expression of the array. */
 function measureLine({ kind, start, stop, width }, picture, source) {
   // Pixels of pictures are counted from the corner of the first one, those of arrays from its centre.
   const place = (point) => `(${point.map((value) => Number((value - 0.5).toFixed(2))).join(", ")})`;
   const ends = `${place(start)}, ${place(stop)}`;
   const size = picture.pixel_size;
-  const metres = (value) => String(Number(value.toPrecision(12)));
-  const pixel = size && `pixel_size=${size[0] === size[1] ? metres(size[0]) : `(${size.map(metres).join(", ")})`}`;
+  const pixel = pixelArgument(size);
   if (kind === "ruler") {
     const sides = [0, 1].map((axis) => `${Number((stop[axis] - start[axis]).toFixed(2))}${size ? ` * ${metres(size[axis])}` : ""}`);
     return `np.hypot(${sides.join(", ")})`;

@@ -1,6 +1,8 @@
 // The measurement of a viewer, which all its pictures of one shape show, and the spectra.
 
 const SPECTRUM_MS = 400;
+/** Ratio of the pause after spectra to the time they take: 0.24 s for 970 x 968 pixels. */
+const SPECTRUM_REST = 4;
 const FEWEST_PERIODS = 4;
 
 class Measuring {
@@ -46,6 +48,21 @@ class Measuring {
 
   // Spectra
 
+  /** The line of Python of the spectrum in a pane. */
+  spectrumLineOf(pane) {
+    const { reduction } = pane.picture;
+    const part = Object.fromEntries(Object.entries(pane.spectrum.part).map(([key, value]) => [key, value * reduction]));
+    return spectrumLine(part, pane.picture, this.board.get("expressions")[pane.name] ?? "image");
+  }
+
+  /** Copies and tells the lines of all spectra. */
+  copySpectra(place) {
+    const shown = [...this.board.panes.values()].filter((pane) => pane.spectrum);
+    const lines = shown.map((pane) => this.spectrumLineOf(pane));
+    copyText(lines.join("\n"), place);
+    for (const text of lines) this.board.model.send({ kind: "line", name: shown[0].name, text });
+  }
+
   get metric() {
     return [...this.board.panes.values()].some((pane) => pane.picture?.pixel_size);
   }
@@ -61,7 +78,7 @@ class Measuring {
     if (found) this.board.says("resolution", found.length ?? found.pixels);
   }
 
-  /** Transforms what is visible, at most a few times a second: it takes as long as many frames. */
+  /** Transforms what is visible, at most twice a second: it takes as long as many frames. */
   transform() {
     const on = this.board.get("spectrum");
     for (const pane of this.board.panes.values()) {
@@ -79,6 +96,7 @@ class Measuring {
   }
 
   transformLate() {
+    const begun = performance.now();
     const table = this.board.colouring.tables.magma ?? this.board.colouring.tables.gray;
     for (const pane of this.late) {
       if (pane.empty || pane.figure.hidden) continue;
@@ -93,7 +111,7 @@ class Measuring {
     this.waiting = setTimeout(() => {
       this.waiting = null;
       if (this.late.size) this.transformLate();
-    }, SPECTRUM_MS);
+    }, Math.max(SPECTRUM_MS, SPECTRUM_REST * (performance.now() - begun)));
     this.board.schedule();
   }
 

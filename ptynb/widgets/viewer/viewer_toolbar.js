@@ -163,7 +163,8 @@ function makeOptions(board, keys) {
     if (value > 0) board.says("resolution", value * (board.measuring.metric ? 1e-9 : 1));
     follow();
   });
-  const spectrum = group(ring.field);
+  const copy = iconButton("code", "Copy the lines of Python of the spectra", "", () => board.measuring.copySpectra(row));
+  const spectrum = group(ring.field, copy);
   const first = choiceField("Picture", "First picture", [], (name) => board.pairUp(name, second.select.value));
   const second = choiceField("and", "Second picture", [], (name) => board.pairUp(first.select.value, name));
   const how = choiceField("as", "How two pictures are shown", [["", "side by side"], ...Object.entries(PAIRINGS)], (value) => board.pairUp(first.select.value, second.select.value, value));
