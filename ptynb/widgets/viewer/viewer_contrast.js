@@ -60,7 +60,9 @@ class ContrastBox {
       handle.hidden = cyclic;
       handle.style.left = `${100 * this.partOf(this.ends[index])}%`;
       handle.title = text;
-      const said = { label: `${handle.dataset.end} limit of ${title}`, valuemin: this.range[0], valuemax: this.range[1], valuenow: this.ends[index], valuetext: text };
+      const [valuemin, valuemax] = this.range;
+      const label = `${handle.dataset.end} limit of ${title}`;
+      const said = { label, valuemin, valuemax, valuenow: this.ends[index], valuetext: text };
       for (const [key, value] of Object.entries(said)) handle.setAttribute(`aria-${key}`, value);
     });
     this.lock.hidden = cyclic;
@@ -73,13 +75,14 @@ class ContrastBox {
     const context = this.canvas.getContext("2d");
     // A clipped level holds what lies beyond: it must not flatten the others.
     const most = Math.max(1, ...counts.subarray(1, 255));
-    const edges = [0, 256].map((level) => 256 * this.partOf(picture.limits[0] + (level * (picture.limits[1] - picture.limits[0])) / 256));
+    const edges = picture.limits.map((value) => 256 * this.partOf(value));
     const wide = (edges[1] - edges[0]) / 256;
     context.clearRect(0, 0, 256, TALL);
     context.fillStyle = getComputedStyle(this.stage).color;
     for (let level = 0; level < 256; level += 1) {
-      const tall = (TALL - STRIP) * Math.min(1, Math.sqrt(counts[level] / most));
-      if (tall > 0) context.fillRect(edges[0] + level * wide, TALL - STRIP - Math.max(tall, 1), Math.max(wide, 1), Math.max(tall, 1));
+      if (counts[level] === 0) continue;
+      const tall = Math.max(1, (TALL - STRIP) * Math.min(1, Math.sqrt(counts[level] / most)));
+      context.fillRect(edges[0] + level * wide, TALL - STRIP - tall, Math.max(wide, 1), tall);
     }
     const bytes = new Uint8Array(this.colours.buffer, this.colours.byteOffset, 1024);
     for (let x = 0; x < 256; x += 1) {

@@ -61,7 +61,8 @@ class Cursors {
     const found = pointer && periodAt(room, spectrum, picture.pixel_size, pointer);
     if (!found) return "";
     const period = found.length === null ? "" : `${lengthText(found.length)}, `;
-    return `Period ${period}${Number(found.pixels.toPrecision(3))} px; ${found.angle.toFixed(0).replace("-", "−")}°. A click sets the ring.`;
+    const angle = found.angle.toFixed(0).replace("-", "−");
+    return `Period ${period}${Number(found.pixels.toPrecision(3))} px; ${angle}°. A click sets the ring.`;
   }
 
   answered({ kind, name, y, x, text }) {

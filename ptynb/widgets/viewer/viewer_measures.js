@@ -8,8 +8,8 @@ const pointOf = ([y, x]) => ({ y, x });
 
 /** {distances [px], values}: bilinear samples along a line, a pixel of the picture apart, averaged over its width. */
 function profileOf({ levels, values, width, height, reduction }, from, to, wide) {
-  const [down, across] = [to.y - from.y, to.x - from.x];
-  const pixels = Math.hypot(down, across);
+  const [dy, dx] = [to.y - from.y, to.x - from.x];
+  const pixels = Math.hypot(dy, dx);
   const count = Math.max(2, Math.ceil(pixels / reduction) + 1);
   const lines = Math.max(1, Math.round(wide));
   const at = (row, column) => values[levels[within(row, 0, height - 1) * width + within(column, 0, width - 1)]];
@@ -17,7 +17,8 @@ function profileOf({ levels, values, width, height, reduction }, from, to, wide)
     const [row, column] = [y / reduction - 0.5, x / reduction - 0.5];
     const [top, left] = [Math.floor(row), Math.floor(column)];
     const [below, right] = [row - top, column - left];
-    return (1 - below) * ((1 - right) * at(top, left) + right * at(top, left + 1)) + below * ((1 - right) * at(top + 1, left) + right * at(top + 1, left + 1));
+    const across = (line) => (1 - right) * at(line, left) + right * at(line, left + 1);
+    return (1 - below) * across(top) + below * across(top + 1);
   };
   const found = { distances: new Float64Array(count), values: new Float64Array(count) };
   for (let index = 0; index < count; index += 1) {
@@ -25,7 +26,7 @@ function profileOf({ levels, values, width, height, reduction }, from, to, wide)
     let sum = 0;
     for (let one = 0; one < lines; one += 1) {
       const aside = pixels ? (one - (lines - 1) / 2) / pixels : 0;
-      sum += sample(from.y + part * down + aside * across, from.x + part * across - aside * down);
+      sum += sample(from.y + part * dy + aside * dx, from.x + part * dx - aside * dy);
     }
     found.distances[index] = part * pixels;
     found.values[index] = sum / lines;
@@ -54,7 +55,8 @@ function statisticsOf({ levels, values, width, height, reduction }, from, to, ki
   const square = counts.reduce((sum, count, level) => sum + count * (values[level] - mean) ** 2, 0) / pixels;
   const least = values[counts.findIndex((count) => count > 0)];
   const most = values[255 - [...counts].reverse().findIndex((count) => count > 0)];
-  return { mean, deviation: Math.sqrt(square), least, most, pixels: pixels * reduction ** 2, clipped: [counts[0] > 0, counts[255] > 0] };
+  const clipped = [counts[0] > 0, counts[255] > 0];
+  return { mean, deviation: Math.sqrt(square), least, most, pixels: pixels * reduction ** 2, clipped };
 }
 
 /** The words for a measurement in a picture. */
@@ -71,7 +73,8 @@ function measureText({ kind, start, stop }, grid, pixelSize) {
   const unit = grid.unit ? ` ${grid.unit}` : "";
   return (
     `${AREAS[kind]}: mean ${number(found.mean)}${unit}, standard deviation ${number(found.deviation)}${unit}, ` +
-    `minimum ${below}${number(found.least)}${unit}, maximum ${above}${number(found.most)}${unit}, area ${areaText(found.pixels, pixelSize)}`
+    `minimum ${below}${number(found.least)}${unit}, maximum ${above}${number(found.most)}${unit}, ` +
+    `area ${areaText(found.pixels, pixelSize)}`
   );
 }
 
@@ -114,7 +117,8 @@ function profilePlot({ distances, values }, { limits, unit }, pixelSize, ends, s
   const [name, metres] = length ? UNITS.find(([, size]) => length >= size * 0.9999) ?? UNITS[UNITS.length - 1] : ["px", 1];
   const long = length ? length / metres : pixels;
   let [low, high] = [Math.min(...values), Math.max(...values)];
-  if (high - low < (limits[1] - limits[0]) / 255) [low, high] = [low - (limits[1] - limits[0]) / 255, high + (limits[1] - limits[0]) / 255];
+  const level = (limits[1] - limits[0]) / 255;
+  if (high - low < level) [low, high] = [low - level, high + level];
   const x = (distance) => left + ((right - left) * distance) / pixels;
   const y = (value) => bottom - ((bottom - top) * (value - low)) / (high - low);
   const text = (at, words, anchor) => drawn("text", { ...at, "text-anchor": anchor }, words);
@@ -125,10 +129,12 @@ function profilePlot({ distances, values }, { limits, unit }, pixelSize, ends, s
     svg.append(text({ x: across, y: bottom + 14 }, String(Number(at.toPrecision(3))), "middle"));
   }
   svg.append(drawn("path", { d: `M${left} ${top}V${bottom}H${right}`, class: "ptynb-plot-axis" }));
-  svg.append(text({ x: left - 5, y: bottom }, numberText(low, [low, high]), "end"), text({ x: left - 5, y: top + 9 }, numberText(high, [low, high]), "end"));
+  const [least, most] = [low, high].map((value) => numberText(value, [low, high]));
+  svg.append(text({ x: left - 5, y: bottom }, least, "end"), text({ x: left - 5, y: top + 9 }, most, "end"));
   svg.append(text({ x: (left + right) / 2, y: PLOT.height - 4 }, `distance [${name}]${unit ? `, value [${unit}]` : ""}`, "middle"));
-  svg.append(drawn("polyline", { points: Array.from(values, (value, index) => `${x(distances[index]).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }));
-  svg.setAttribute("aria-label", `Profile over ${Number(long.toPrecision(3))} ${name}, from ${numberText(low, [low, high])} to ${numberText(high, [low, high])} ${unit}`);
+  const points = Array.from(values, (value, index) => `${x(distances[index]).toFixed(1)},${y(value).toFixed(1)}`);
+  svg.append(drawn("polyline", { points: points.join(" ") }));
+  svg.setAttribute("aria-label", `Profile over ${Number(long.toPrecision(3))} ${name}, from ${least} to ${most} ${unit}`);
   return svg;
 }
 

@@ -38,7 +38,9 @@ async function withTexts(blob, texts) {
 function descriptionOf(pane, map) {
   const { picture, room, place } = pane;
   const [begin, end] = [toArray(place, { y: 0, x: 0 }), toArray(place, { y: room.height, x: room.width })];
-  const part = ["y", "x"].map((axis) => `${axis} ${Math.max(0, Math.floor(begin[axis]))} to ${Math.min(pane.extent[axis], Math.ceil(end[axis]))}`);
+  const part = ["y", "x"].map((axis) => {
+    return `${axis} ${Math.max(0, Math.floor(begin[axis]))} to ${Math.min(pane.extent[axis], Math.ceil(end[axis]))}`;
+  });
   const size = picture.pixel_size ? `pixel ${picture.pixel_size.join(" x ")} m (y, x)` : "";
   const range = picture.limits ? `${pane.ends.join(" to ")} ${picture.unit}`.trim() : "hue: phase, brightness: amplitude";
   return [picture.title, range, picture.limits ? `colour map ${map}` : "", `${part.join(", ")} px`, size].filter(Boolean).join("; ");
@@ -53,7 +55,8 @@ async function figureOf(shelf, panes, maps) {
   const right = Math.max(...boxes.map((box) => box.right)) - origin.left;
   const bottom = Math.max(...boxes.map((box) => box.bottom)) - origin.top;
   const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: Math.round((right + 2 * MARGIN) * factor), height: Math.round((bottom + FOOT + 2 * MARGIN) * factor) });
+  canvas.width = Math.round((right + 2 * MARGIN) * factor);
+  canvas.height = Math.round((bottom + FOOT + 2 * MARGIN) * factor);
   const context = canvas.getContext("2d");
   context.scale(factor, factor);
   context.fillStyle = "#ffffff";

@@ -64,7 +64,9 @@ function makeToolbar(board) {
     return made;
   };
   const contrast = tool("contrast", "Colour maps and contrast", "C", () => board.toggle("contrast"));
-  const spectrum = tool("spectrum", "Spectrum (Fourier transform) of the visible part", "T", () => board.says("spectrum", !board.get("spectrum")));
+  const spectrum = tool("spectrum", "Spectrum (Fourier transform) of the visible part", "T", () => {
+    board.says("spectrum", !board.get("spectrum"));
+  });
   const pair = tool("pair", "Two pictures in one: slider, flicker, difference", "P", () => board.toggle("pair"));
   const help = tool("keys", "Keys and mouse", "H", () => board.toggle("help"));
   const full = tool("fullScreen", "Full screen", "F", () => board.fullScreen());
@@ -136,7 +138,8 @@ function brushFields(board) {
 function alikeNames(panes) {
   const kinds = panes.map((pane) => pane.picture && pane.kind);
   const first = kinds.findIndex((kind, index) => kind && kinds.indexOf(kind, index + 1) > 0);
-  return first < 0 ? panes.slice(0, 2).map(({ name }) => name) : [panes[first].name, panes[kinds.indexOf(kinds[first], first + 1)].name];
+  const pair = first < 0 ? panes.slice(0, 2) : [panes[first], panes[kinds.indexOf(kinds[first], first + 1)]];
+  return pair.map(({ name }) => name);
 }
 
 /** The row of options: of contrast, profile, spectrum, pair, and a text about the keys. */
@@ -150,9 +153,15 @@ function makeOptions(board, keys) {
     row.append(made);
     return made;
   };
-  const automatic = labelledButton("automatic", "0.5–99.5%", "Automatic contrast: 0.5–99.5% of the pixels", () => board.colouring.automatic(AUTOMATIC));
-  const range = labelledButton("range", "Whole range", "Whole range of the picture, no limits locked", () => board.colouring.automatic([0, 100]));
-  const link = labelledButton("link", "Linked", "One colour map and contrast for all pictures of one kind", () => board.says("linked_colours", !board.get("linked_colours")));
+  const automatic = labelledButton("automatic", "0.5–99.5%", "Automatic contrast: 0.5–99.5% of the pixels", () => {
+    board.colouring.automatic(AUTOMATIC);
+  });
+  const range = labelledButton("range", "Whole range", "Whole range of the picture, no limits locked", () => {
+    board.colouring.automatic([0, 100]);
+  });
+  const link = labelledButton("link", "Linked", "One colour map and contrast for all pictures of one kind", () => {
+    board.says("linked_colours", !board.get("linked_colours"));
+  });
   const contrast = group(automatic, range, link);
   const width = numberField("Width of the profile [px]", { min: 1, max: 1000, step: 1 }, (value) => {
     if (value >= 1 && value <= 1000) board.measuring.widen(Math.round(value));
@@ -167,7 +176,10 @@ function makeOptions(board, keys) {
   const spectrum = group(ring.field, copy);
   const first = choiceField("Picture", "First picture", [], (name) => board.pairUp(name, second.select.value));
   const second = choiceField("and", "Second picture", [], (name) => board.pairUp(first.select.value, name));
-  const how = choiceField("as", "How two pictures are shown", [["", "side by side"], ...Object.entries(PAIRINGS)], (value) => board.pairUp(first.select.value, second.select.value, value));
+  const ways = [["", "side by side"], ...Object.entries(PAIRINGS)];
+  const how = choiceField("as", "How two pictures are shown", ways, (value) => {
+    board.pairUp(first.select.value, second.select.value, value);
+  });
   const pair = group(first.field, second.field, how.field);
   const help = make("span", "ptynb-keys", { textContent: keys });
   row.append(help);
