@@ -69,6 +69,7 @@ class Live(Whole):
         this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
         self._controls = Controls(recon, self._actions)
         self._panes = Panes(recon, size, lambda: _of(this)._update_soon(), lambda y, x: _of(this)._clicked(y, x))
+        self._panes.object.tell = lambda line: _of(this)._say(line)
         self._patterns = PatternViewer(recon, lambda index: _of(this)._entered(index), lambda: _of(this)._update_soon())
         self._over = ipywidgets.Dropdown(
             options=["epochs", "seconds"],

@@ -10,6 +10,7 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
+from ptynb.analysis.array_lines import field_line, quantity_lines
 from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
@@ -120,6 +121,7 @@ class Panes:
         self._shown = shown
         self._longest = max((max(one.shape) for one in pictures.pictures if one.name in PANES), default=0)
         self._corner = pictures.corner
+        self._name_arrays(request, next((one.shape for one in pictures.pictures if one.name in PANES), None))
         for field, count in ((self._slice, pictures.slices), (self._object_mode, pictures.states)):
             _limit(field, count)  # before max, which would choose the last one
             if field.max != max(count, 1):
@@ -127,6 +129,12 @@ class Panes:
             field.layout.display = None if count > 1 else "none"
         self._draw_marks()
         return REST * pictures.cost
+
+    def _name_arrays(self, request: RenderRequest, shape: tuple[int, int] | None) -> None:
+        """Set the Python of the arrays behind the object's pictures, which show an area of this shape."""
+        if shape is not None:
+            field = field_line("recon.result", request.slice, request.state, self._object_mode.max)
+            self.object.expressions = quantity_lines(field, self._corner, shape, flat=request.flat)
 
     def _probe_is_due(self, request: RenderRequest) -> bool:
         """Return whether the probe is due: every `PROBE_SECONDS`, and immediately if the choice changed."""
