@@ -151,11 +151,13 @@ class Workbench(Whole):
         parts = ["no scan"]
         if scan is not None:
             height, width = scan.pattern_shape
-            parts = [f"<b>{html.escape(scan.name)}</b>", f"{len(scan):,} patterns of {height} × {width}"]
+            parts = [scan.name, f"{len(scan):,} patterns of {height} × {width}"]
         if cluster is not None:
-            parts.append(f"{counted(len(cluster), 'engine')} on {html.escape(cluster.plan.engines[0].kind)}")
-        text = " &nbsp;·&nbsp; ".join(parts)
-        put(self._facts, f'<div class="ptynb-workbench-facts">{text}</div>')
+            parts.append(f"{counted(len(cluster), 'engine')} on {cluster.plan.engines[0].kind}")
+        first, *others = map(html.escape, parts)
+        shown = " &nbsp;·&nbsp; ".join([f"<b>{first}</b>" if scan is not None else first, *others])
+        whole = " · ".join([first, *others])  # of which a narrow page shows the beginning
+        put(self._facts, f'<div class="ptynb-workbench-facts" title="{whole}">{shown}</div>')
 
     def _complain(self, error: Exception | None) -> None:
         put(self._message, complaint(error))

@@ -43,7 +43,8 @@ SIZES = """
     return { left, top, width, height };
   });
   return {
-    split: size(".ptynb-split")[0], main: size(".ptynb-main .ptynb-pane-stage"), controls: size(".ptynb-split-controls"),
+    split: size(".ptynb-split")[0], main: size(".ptynb-main .ptynb-pane-stage"),
+    controls: size(".ptynb-split-controls"),
     curve: size(".ptynb-curve")[0], strip: document.querySelector(".ptynb-split-pictures").dataset.strip,
   };
 }

@@ -172,4 +172,4 @@ def test_in_a_small_place_texts_keep_their_size_and_do_not_overlap():
     assert root.get("viewBox") == "0 0 240 120"
     heights = sorted(float(text.get("y")) for text in root.findall("text") if text.get("text-anchor") == "end")
     assert len(heights) >= 2
-    assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) >= 12
+    assert min(b - a for a, b in itertools.pairwise(heights)) >= 12

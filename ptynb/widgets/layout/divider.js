@@ -92,6 +92,7 @@ class Dividing {
     split.style.setProperty("--ptynb-controls", `${width}px`);
     split.classList.toggle("ptynb-folded", choice.folded);
     split.style.height = `${this.height()}px`;
+    this.bring();
     this.line.hidden = choice.folded;
     const value = { "aria-valuemin": NARROWEST, "aria-valuemax": most, "aria-valuenow": width };
     Object.entries(value).forEach(([name, number]) => this.line.setAttribute(name, String(Math.round(number))));
@@ -120,6 +121,15 @@ class Dividing {
     }
     const others = root.getBoundingClientRect().height - split.getBoundingClientRect().height;
     return Math.round(limited(room - above - others - BELOW, LEAST_HEIGHT, MOST_HEIGHT));
+  }
+
+  /** Scrolls the notebook to a workbench whose run has just begun, unless all of it is in sight. */
+  bring() {
+    const { outer, page, root } = this;
+    if (this.brought || outer === root || !page?.classList.contains("jp-WindowedPanel-outer")) return;
+    this.brought = true;
+    if (root.getBoundingClientRect().bottom <= page.getBoundingClientRect().bottom) return;
+    page.scrollTop += outer.getBoundingClientRect().top - page.getBoundingClientRect().top;
   }
 
   arrange() {
