@@ -31,6 +31,7 @@ STAGES_EXAMPLE = """\
 - epochs: 150
   settings: {probe: {modes: 3}}"""
 
+CHECKPOINTS = "Checkpoints"
 OWN_WIDTH = {"description_width": "initial"}
 """A label as wide as its text."""
 
@@ -187,7 +188,9 @@ class RunTab(Whole):
         self._desk.recon = recon
         form = SettingsForm(recon.settings, live=True, recon=recon)
         history = History(recon)
-        view = Live(recon, pages={"Live settings": form, "Checkpoints": history})
+        view = Live(recon, pages={"Live settings": form, CHECKPOINTS: history})
+        history.rest(True)
+        view.on_page(lambda: history.rest(view.page != CHECKPOINTS))
         for widget in (form, history, view):
             widget.tell = self._desk.tell
         self._run.children = [view]

@@ -721,6 +721,26 @@ def test_only_what_is_shown_is_asked_of_the_engines(recon, view):
     assert view._drawer._titles == [PATTERN, CONVERGENCE, ENGINES, CHANGES]
 
 
+def test_a_view_of_a_run_that_rests_looks_seldom_and_after_a_click_at_once(recon, sent):
+    recon.state, looks = "ready", []
+    last_status = recon.last_status
+    recon.last_status = lambda: (looks.append(time.monotonic()), last_status())[1]
+    view = live(recon, rate=50.0)
+    confirm_frames(view)
+    time.sleep(1.5)  # awake for a second after it was made
+    looks.clear()
+    time.sleep(1.0)
+    assert len(looks) <= 10  # two threads: 4 and 2 a second
+    until(lambda: not view._controls.buttons["Start"].disabled)
+    click(view._controls.buttons["Start"])
+    until(lambda: recon.calls)
+    recon.state = "running"
+    clicked = time.monotonic()
+    until(lambda: ">running</b>" in view._summary.value)
+    assert time.monotonic() - clicked < 0.2
+    view.close()
+
+
 def test_speed_and_time_left_are_told_before_the_first_epoch_is_over(recon, view):
     until(lambda: "1,234 patterns/s" in view._summary.value)  # of the engines' health, as long as it is all there is
     # 40 epochs of 9 patterns

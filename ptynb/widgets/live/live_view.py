@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,8 @@ REQUEST_SECONDS = 0.5
 HEALTH_SECONDS = 2.0
 TEXT_SECONDS = 0.5
 """Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
+WAITING_SECONDS, AWAKE_SECONDS = 0.25, 1.0
+"""Interval of looks at a run that is not running, and the time after a click in which it is that of pictures."""
 TRIES = 4
 """Number of checks per interval of pictures while the screen is not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
@@ -70,7 +72,7 @@ class Live(Whole):
         self._ended = threading.Event()
         self._drawn: tuple[Any, ...] = ()
         self._text_of: tuple[Any, ...] = ()
-        self._not_before = self._health_at = self._text_at = float("-inf")
+        self._not_before = self._health_at = self._text_at = self._awake_until = float("-inf")
         self._speed: float | None = None
         self._positions_of: tuple[int, Moment] | None = None
         self._failure: Exception | None = None
@@ -147,6 +149,15 @@ class Live(Whole):
         """Whether the view was closed."""
         return self._ended.is_set()
 
+    @property
+    def page(self) -> str | None:
+        """Title of the page of the drawer that is shown; None: it is shut."""
+        return self._drawer.shown
+
+    def on_page(self, callback: Callable[[], None]) -> None:
+        """Register a function that is called when another page of the drawer is shown."""
+        self._drawer.on_change(callback)
+
     # The thread that updates the view
 
     def refresh(self) -> float | None:
@@ -174,7 +185,8 @@ class Live(Whole):
         # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
         if state in NO_PICTURES or not new:
-            return None
+            waiting = state in ("ready", "paused") and time.monotonic() > self._awake_until
+            return max(WAITING_SECONDS, self._pause_seconds) if waiting else None
         if time.monotonic() < self._not_before or not self._panes.ready:
             return self._pause_seconds / TRIES  # a whole interval would cost a picture
         self._not_before = time.monotonic() + self._panes.update()
@@ -243,6 +255,7 @@ class Live(Whole):
             self.tell(line)
 
     def _update_soon(self) -> None:
+        self._awake_until = time.monotonic() + AWAKE_SECONDS
         self._update_now.set()
         self._request_now.set()
 
