@@ -3,7 +3,7 @@
 const KEPT = "ptynb.controls";
 const NARROWEST = 170;
 const LEAST_PICTURES = 260;
-const LEAST_HEIGHT = 330;
+const LEAST_HEIGHT = 250;
 const MOST_HEIGHT = 1500;
 const SCROLLED = ".jp-WindowedPanel-outer, .jp-LinkedOutputView, .ptynb-own-tab";
 const BELOW = 10;

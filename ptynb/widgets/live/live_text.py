@@ -9,7 +9,7 @@ from ptynb.data.engine_records import Change, Health, Status
 from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
 from ptynb.widgets.live.protocol import Watched
-from ptynb.widgets.live.time_left import rough_duration, seconds_left
+from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_left
 from ptynb.widgets.shared_widgets import state_row
 
 MOST_CHANGES = 8
@@ -39,7 +39,7 @@ def summary(recon: Watched, status: Status, state: str, measured: float | None =
         parts.append(html.escape(f"stopped: {reason}"))
     if len(status.stages) > 1:
         parts.append(f"stage <b>{status.stage + 1}</b> of {len(status.stages)}")
-    speed = epochs[-1].patterns_per_second if epochs else measured
+    speed = recent_rate(status, epochs) or measured
     if epochs:
         parts.append(f"loss <b>{epochs[-1].loss:.4g}</b>")
     if recon.r_factors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -10,6 +11,16 @@ from ptynb.settings.recipe import StagePlan
 
 LAST_EPOCHS = 5
 """Number of epochs whose rate is taken: the last ones of their stage."""
+
+
+def recent_rate(status: Status, epochs: Sequence[Epoch]) -> float | None:
+    """Return patterns per second over the last epochs of one stage; None before the first epoch is completed."""
+    if not epochs:
+        return None
+    at = _stage_of(epochs[-1].number, _ends(status))
+    last = [one for one in epochs[-LAST_EPOCHS:] if _stage_of(one.number, _ends(status)) == at]
+    times = [1 / one.patterns_per_second for one in last if one.patterns_per_second > 0]
+    return len(times) / sum(times) if times else None
 
 
 def seconds_left(
@@ -21,30 +32,26 @@ def seconds_left(
     all engines, for the first epoch. In stages with patterns of another size, a pattern's time is taken as proportional
     to its pixels.
     """
-    left = status.target - status.epoch - status.update / max(status.updates_per_epoch, 1)
-    if status.target <= status.epoch or left <= 0:
+    done = status.epoch + status.update / max(status.updates_per_epoch, 1)
+    rate = recent_rate(status, epochs) or measured
+    if done >= status.target or not rate:
         return None
-    plan = StagePlan.of(status.stages, status.stage)
-    sizes = [math.prod(stage.pattern_size or shape) for stage in plan.stages] or [math.prod(shape)]
-    ends: list[float] = [sum(stage.epochs for stage in plan.stages[: number + 1]) for number in range(len(sizes))]
-    ends[-1] = math.inf
-
-    def stage_of(epoch: int) -> int:
-        return next(number for number, end in enumerate(ends) if epoch <= end)
-
-    rate, at = measured, plan.number if plan.stages else 0
-    if epochs:
-        at = stage_of(epochs[-1].number)
-        last = [one for one in epochs[-LAST_EPOCHS:] if stage_of(one.number) == at and one.patterns_per_second > 0]
-        rate = len(last) / sum(1 / one.patterns_per_second for one in last) if last else measured
-    if not rate:
-        return None
-    done, pixels = status.target - left, 0.0
-    for number in range(plan.number if plan.stages else 0, len(sizes)):
-        end = min(ends[number], status.target)
-        pixels += max(end - done, 0.0) * sizes[number]
-        done = max(done, end)
+    sizes = [math.prod(stage.pattern_size or shape) for stage in StagePlan.of(status.stages, status.stage).stages]
+    sizes, ends, pixels = sizes or [math.prod(shape)], _ends(status), 0.0
+    at = _stage_of(epochs[-1].number, ends) if epochs else status.stage
+    for size, end in zip(sizes[status.stage :], ends[status.stage :], strict=True):
+        pixels += max(min(end, status.target) - done, 0.0) * size
+        done = max(done, min(end, status.target))
     return pixels / sizes[at] * patterns / rate
+
+
+def _ends(status: Status) -> list[float]:
+    """Return the number of epochs after which each stage ends; the last one has no end."""
+    return [*itertools.accumulate(float(stage["epochs"]) for stage in status.stages[:-1]), math.inf]
+
+
+def _stage_of(epoch: int, ends: Sequence[float]) -> int:
+    return next(number for number, end in enumerate(ends) if epoch <= end)
 
 
 def rough_duration(seconds: float) -> str:
