@@ -2,7 +2,8 @@
 // over height.
 
 const GAP = 8;
-const STRIP = { below: [0.36, 130, 340], beside: [0.34, 150, 460] };
+// The parts of the room that the strip may have, and its limits.
+const STRIP = { below: [[0.36, 0.3], 150, 340], beside: [[0.34, 0.26], 170, 460] };
 
 const limited = (value, low, high) => Math.min(Math.max(value, low), high);
 
@@ -20,17 +21,17 @@ function cellsFor(count, room, aspect, text) {
 }
 
 /**
- * The place of the strip with probe and curve, below the main pictures or beside them: that which leaves the main ones
- * the larger area. count, aspect, text: of the main pictures; tools: height of what is above them all.
+ * The place of the strip with probe and curve, below the main pictures or beside them, and its size: those which leave
+ * the main ones the larger area. count, aspect, text: of the main pictures; tools: height of what is above them all.
  */
 function arranged(room, count, aspect, text, tools) {
-  const fits = (place) => {
-    const [part, low, high] = STRIP[place];
+  const fits = (place, part) => {
+    const [, low, high] = STRIP[place];
     const strip = Math.round(limited(part * (place === "below" ? room.height : room.width), low, high));
     const rest = { width: room.width, height: room.height - tools };
     rest[place === "below" ? "height" : "width"] -= strip + GAP;
     return { place, strip, ...cellsFor(count, rest, aspect, text) };
   };
-  const [below, beside] = [fits("below"), fits("beside")];
-  return beside.area > below.area * 1.02 ? beside : below;
+  const tried = ["below", "beside"].flatMap((place) => STRIP[place][0].map((part) => fits(place, part)));
+  return tried.reduce((best, one) => (one.area > best.area * 1.02 ? one : best));
 }
