@@ -44,7 +44,7 @@ SIZES = """
   });
   return {
     split: size(".ptynb-split")[0], main: size(".ptynb-main .ptynb-pane-stage"),
-    controls: size(".ptynb-split-controls"),
+    controls: size(".ptynb-split-controls"), pictures: size(".ptynb-split-pictures")[0],
     curve: size(".ptynb-curve")[0], strip: document.querySelector(".ptynb-split-pictures").dataset.strip,
   };
 }
@@ -122,13 +122,14 @@ def test_the_divider_follows_mouse_and_keys_and_is_remembered(shown):
 
 def test_the_controls_fold_away_and_come_back(shown):
     model = shown()
-    before = sizes(model)["main"][0]["width"]
+    before = sizes(model)
     model.page.get_by_role("button", name="Hide the controls").focus()
     model.page.keyboard.press("Enter")
-    assert sizes(model)["controls"][0]["width"] == 0
-    assert sizes(model)["main"][0]["width"] > before + 80
+    folded = sizes(model)
+    assert folded["controls"][0]["width"] == 0
+    assert folded["pictures"]["width"] == pytest.approx(before["pictures"]["width"] + before["controls"][0]["width"])
     model.page.get_by_role("button", name="Show the controls").click()
-    assert sizes(model)["main"][0]["width"] == before
+    assert sizes(model) == before
 
 
 def test_the_place_of_the_curve_is_told_to_the_kernel(shown):
