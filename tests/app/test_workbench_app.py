@@ -19,6 +19,7 @@ from ptynb.app.session_state import Desk
 from ptynb.app.workbench_app import TABS, Workbench
 from ptynb.data.scan import Scan
 from ptynb.settings.schema import as_python
+from ptynb.widgets.history import History
 from ptynb.widgets.shared_widgets import below
 
 
@@ -190,6 +191,17 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
     finally:
         bench.close()
+
+
+def test_checkpoints_are_followed_while_their_page_is_shown(bench: Workbench) -> None:
+    reconstruct(bench, 1)
+    view = bench._run_tab._run.children[0]
+    history = next(one for one in below(view) if isinstance(one, History))
+    assert history.resting
+    view._drawer.shown = "Checkpoints"
+    assert not history.resting
+    view._drawer.shown = None
+    assert history.resting
 
 
 def test_two_results_are_compared(bench: Workbench) -> None:

@@ -20,6 +20,22 @@ CLEAN = "bench.recon and bench.recon.close(); cluster = bench.cluster; bench.clo
 OPEN = "import ptynb as pt\nbench = pt.workbench()\nbench"
 SIZES = {"newest": (1280, 720), "7.2": (1920, 1080)}
 NO_LAB = ".ptynb-workbench"
+OUT_OF_SIGHT = """
+() => {
+  const box = document.querySelector(".jp-WindowedPanel-outer").getBoundingClientRect();
+  const parts = {
+    "state": [".ptynb-live-head b", 1, 10], "object": [".ptynb-main .ptynb-pane-stage", 2, 140],
+    "probe": [".ptynb-aside .ptynb-pane-stage", 1, 90], "loss curve": [".ptynb-curve svg", 1, 120],
+    "buttons": [".ptynb-split-controls button", 2, 20], "drawer": [".ptynb-live > .ptynb-drawer button", 6, 20],
+  };
+  return Object.entries(parts).flatMap(([name, [selector, least, size]]) => {
+    const seen = [...document.querySelectorAll(selector)].map((part) => part.getBoundingClientRect()).filter(
+      ({ top, left, bottom, right, height }) =>
+        height >= size && top >= box.top - 1 && left >= box.left && bottom <= box.bottom + 1 && right <= box.right);
+    return seen.length >= least ? [] : [`${name}: ${seen.length}`];
+  });
+}
+"""
 
 
 class Session:
@@ -71,6 +87,12 @@ class Session:
 
     def wait(self, expression: str, seconds: float = 60) -> None:
         wait_until(self.kernel, f"bool({expression})", seconds)
+
+    def in_sight(self) -> list[str]:
+        """What of a run is not wholly in the window when the workbench is scrolled to, or is too small to be read."""
+        self.bench.evaluate("bench => bench.scrollIntoView({block: 'start'})")
+        self.page.wait_for_timeout(500)
+        return list(self.page.evaluate(OUT_OF_SIGHT))
 
     def look(self, part: str) -> None:
         """A picture for a person's eye, and what a screen reader would miss."""
@@ -159,6 +181,9 @@ def reconstruct(session: Session) -> None:
     assert session.ask("len(bench.cluster), bench.recon.scan.mask is not None") == (2, True)
     view = session.bench.locator(".ptynb-live")
     expect(view.locator("b").first).to_have_text("running", timeout=20_000)
+    view.locator("[data-frame] .ptynb-pane-stage").first.wait_for(timeout=20_000)
+    session.look("running")
+    assert session.in_sight() == [], "not in sight without scrolling"
     session.enter("Probe learning rate", "0.004")
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
     session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
@@ -170,7 +195,7 @@ def reconstruct(session: Session) -> None:
     expect(view).to_contain_text("counts measured", timeout=20_000)
     session.look("run")
     block(session)
-    session.bench.get_by_text("Checkpoints and branches").click()
+    session.click("Checkpoints")
     session.click("Save now")
     session.wait("len(bench.recon.checkpoints) >= 1")
     session.click("Resume")
@@ -182,6 +207,7 @@ def reconstruct(session: Session) -> None:
     session.click("Restore")
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {kept}")
     session.look("went-back")
+    session.click("Result")
     session.click("Add to comparison")
     session.wait(f"list(bench._desk.results) == ['epoch {kept}']")
 
@@ -261,6 +287,8 @@ def tune(session: Session) -> None:
 def keep(session: Session) -> None:
     """The file, and the lines of Python: each of them can be read by Python."""
     session.tab("Run")
+    if not session.field("Result file").count():
+        session.click("Result")
     session.enter("Result file", "night.h5")
     session.click("Save result")
     expect(session.bench.get_by_text("saved: night.h5")).to_be_visible(timeout=30_000)
