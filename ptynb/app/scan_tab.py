@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import ipywidgets
 
 from ptynb.app.session_state import Desk
 from ptynb.data.scan import Scan
-from ptynb.exceptions import ScanError
+from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.file_info import FileInfo, info
 from ptynb.io.load import load
 from ptynb.widgets.actions import Actions
@@ -100,7 +101,7 @@ class ScanTab(Whole):
             self._put_load()
 
     def _put_load(self) -> None:
-        self._actions.put(self._open, instead_of=DESCRIBE)
+        self._actions.put(self._open)
 
     def _put_describe(self, again: bool = False) -> None:
         """Queue the description of the file; again: also if nothing was changed since the last one."""
@@ -153,8 +154,8 @@ class ScanTab(Whole):
             scan = load(path, **options)
         except Exception:
             self._browse.value = True  # most errors are of values that the fields replace
-            if Path(path).exists():
-                self._put_describe()
+            with contextlib.suppress(PtynbError):  # of the same cause
+                self._describe(False)
             raise
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
         remember(Path(path).expanduser())

@@ -192,4 +192,6 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     assert not scan.mask[3, 5]
     assert scan.mask.sum() == 32 * 32 - 1
     assert lines[:2] == ["recommended = pt.recommend(scan)", "scan = pt.prepare(scan, recommended.recipe.prepare)"]
-    assert lines[2].startswith("settings = settings.replace(object={'learning_rate'")
+    assert lines[2] == "settings = recommended.settings"
+    assert one.form.presets.choice.value == "recommended"
+    assert "◆ recommended</b>: loss" in one.form.row("object.learning_rate").about.value

@@ -35,7 +35,7 @@ class FormGroup(ipywidgets.VBox):
     """The line of a part, and its fields.
 
     boxes: returns the widgets of fields, by dotted name, or of the list. switched: called with the name of the part and
-    whether it is to be on.
+    whether it is to be on. fixed: whether it cannot be switched.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class FormGroup(ipywidgets.VBox):
         part: Page,
         boxes: Callable[[Page, Sequence[str]], Sequence[ipywidgets.Widget]],
         switched: Callable[[str, bool], None],
+        fixed: bool,
     ) -> None:
         self.part, self._boxes, self._switched = part, boxes, switched
         first = FIRST.get(part.name, ())
@@ -54,7 +55,11 @@ class FormGroup(ipywidgets.VBox):
         head: ipywidgets.Widget = ipywidgets.HTML(f"<b>{title}</b>")
         if part.name in SWITCHES:
             head = self.switch = ipywidgets.Checkbox(
-                value=False, description=part.title, tooltip=f"{part.description}: on or off", indent=False
+                value=False,
+                description=part.title,
+                tooltip=f"{part.description}: on or off",
+                indent=False,
+                disabled=fixed,
             )
             self.switch.observe(self._clicked, "value")
         head.layout = ipywidgets.Layout(width="200px", flex="0 0 auto", margin="0 0 0 2px")
@@ -129,11 +134,17 @@ class FormGroups(ipywidgets.Box):
         self,
         boxes: Callable[[Page, Sequence[str]], Sequence[ipywidgets.Widget]],
         switched: Callable[[str, bool], None],
+        fixed: Callable[[str], bool],
         *,
         lists: bool,
     ) -> None:
+        """fixed: whether the field of a name cannot be changed."""
+
+        def is_fixed(part: Page) -> bool:
+            return part.name in SWITCHES and any(fixed(name) for name in SWITCHES[part.name].on)
+
         parts: list[Page] = [*structure().sections, *(structure().lists if lists else ())]
-        self.groups = {part.name: FormGroup(part, boxes, switched) for part in parts}
+        self.groups = {part.name: FormGroup(part, boxes, switched, is_fixed(part)) for part in parts}
         columns = [
             ipywidgets.VBox(
                 [self.groups[name] for name in names if name in self.groups],

@@ -221,7 +221,7 @@ class SettingsForm(Whole):
         self.files = SettingsFiles(self._load, self._save)
         self.presets = SourceChoice(self._take_named)
         self.presets.layout.display = None if self._recon is None else "none"
-        self.groups = FormGroups(self._boxes, self._switch, lists=not self._with_ticks)
+        self.groups = FormGroups(self._boxes, self._switch, self._is_fixed, lists=not self._with_ticks)
         self._no_match = ipywidgets.HTML("No setting has these words in its name or description.")
         self._found = ipywidgets.VBox(layout=ipywidgets.Layout(display="none", overflow="visible"))
         top = ipywidgets.HBox(
@@ -235,10 +235,17 @@ class SettingsForm(Whole):
         self.add_class("ptynb-settings-form")
         self._show()
 
+    def _is_fixed(self, name: str) -> bool:
+        """Whether a field cannot be changed, not even with Apply."""
+        return self._recon is not None and not self._reconfigurable and not Settings.is_live(name)
+
+    @property
+    def _reconfigurable(self) -> bool:
+        return isinstance(self._recon, SupportsReconfigure)
+
     def _make_row(self, setting: Setting) -> None:
         name, label = setting.name, label_of(setting)
-        fixed = self._recon is not None and not setting.live
-        reconfigurable = isinstance(self._recon, SupportsReconfigure)
+        with_apply = self._recon is not None and self._reconfigurable and not setting.live
         beside: list[ipywidgets.Widget] = []
         if self._recon is not None and name.endswith(".learning_rate"):
             beside = [self.freezes.setdefault(name, FreezeButton(label, setting, lambda rate: self._enter(name, rate)))]
@@ -249,8 +256,8 @@ class SettingsForm(Whole):
             label,
             lambda value: self._enter(name, value),
             lambda: self._enter(name, MISSING),
-            reason=FIXED if fixed and not reconfigurable else "",
-            note=WITH_APPLY if fixed and reconfigurable else "",
+            reason=FIXED if self._is_fixed(name) else "",
+            note=WITH_APPLY if with_apply else "",
             beside=beside,
         )
         if self._with_ticks:

@@ -72,7 +72,7 @@ class RangeEditor(Whole):
             return None
         problem, found = self._read()
         if problem:
-            raise SettingsError(f"{self.row.label}: {problem}.", code="tuning.invalid-range")
+            raise SettingsError(f"{self.row.label}: {in_words(problem)}.", code="tuning.invalid-range")
         return found
 
     def _end(self, label: str, placeholder: str) -> ipywidgets.Text:

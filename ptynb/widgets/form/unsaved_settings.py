@@ -118,7 +118,8 @@ class Draft:
             trial.values, trial.entries = {**self.values, name: value}, self.entries
             trial.problems, trial.settings = {}, self.settings
             if not trial.check():
-                return f"{value!r}: {trial.problems.get(name) or next(iter(trial.problems.values()))}"
+                told = [trial.problems.get(key, "") for key in (name, "")]
+                return f"{value!r}: {next(filter(None, (*told, *trial.problems.values())))}"
         return ""
 
     def _on(self, name: str) -> list[Entry]:
