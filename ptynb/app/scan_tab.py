@@ -149,8 +149,8 @@ class ScanTab(Whole):
         put(self._facts, "" if found is None else facts_of(found))
 
     def _open(self) -> None:
-        path, options = self._chosen()
         try:
+            path, options = self._chosen()
             scan = load(path, **options)
         except Exception:
             self._browse.value = True  # most errors are of values that the fields replace
