@@ -169,7 +169,7 @@ class Row(ipywidgets.HBox):
             placeholder="none" if setting.optional else "",
             continuous_update=False,
             style=LABEL,
-            layout=ipywidgets.Layout(width="305px" if units_of(setting) else "365px", flex="0 0 auto"),
+            layout=ipywidgets.Layout(width="281px" if units_of(setting) else "365px", flex="0 0 auto"),
         )
 
     def _unit_choice(self) -> ipywidgets.Dropdown | None:
@@ -179,8 +179,10 @@ class Row(ipywidgets.HBox):
         chosen = ipywidgets.Dropdown(
             options=units,
             value=units[0],
+            description="in",
             tooltip=f"Unit of {self.label}",
-            layout=ipywidgets.Layout(width="56px", flex="0 0 auto"),
+            style={"description_width": "16px"},
+            layout=ipywidgets.Layout(width="80px", flex="0 0 auto"),
         )
         chosen.observe(lambda _: self._show_unit(), "value")
         return chosen

@@ -34,7 +34,6 @@ CHOICES = {
     "l1": "L1 norm",
     "l2": "L2 norm",
     "amplitude_phase": "amplitude and phase",
-    "complex": "real and imaginary part",
     "group": "all engines together",
     "engine": "each engine",
     "spread": "spread over the scan",

@@ -36,19 +36,21 @@ class FileChooser(Whole):
                 ("refresh", "Reads the folder again", lambda: self.show(self.folder)),
             )
         )
+        flexible = {"flex": "1 1 100px", "width": "auto", "min_width": "0"}
         self.place = ipywidgets.Text(
-            tooltip="Folder; type another one", continuous_update=False,
-            layout=ipywidgets.Layout(flex="1 1 100px", width="auto", min_width="0"),
+            description="Folder", tooltip="Type another folder", continuous_update=False,
+            style={"description_width": "44px"}, layout=ipywidgets.Layout(**flexible),
         )  # fmt: skip
         self.place.observe(self._typed, "value")
         self.filter = ipywidgets.Dropdown(
-            options=[SCANS, ALL], tooltip="Which files are listed", layout=ipywidgets.Layout(width="140px")
-        )
+            options=[SCANS, ALL], description="Show", tooltip="Which files are listed",
+            style={"description_width": "36px"}, layout=ipywidgets.Layout(width="170px"),
+        )  # fmt: skip
         self.filter.observe(lambda _: self.show(self.folder), "value")
         self.recent = ipywidgets.Dropdown(
-            tooltip="Files that were loaded last",
-            layout=ipywidgets.Layout(flex="1 1 100px", width="auto", min_width="0"),
-        )
+            description="Recent", tooltip="Files that were loaded last",
+            style={"description_width": "46px"}, layout=ipywidgets.Layout(**flexible),
+        )  # fmt: skip
         self.recent.observe(self._again, "value")
         self.list = FileList(self._open, self._go_up)
         self._message = ipywidgets.HTML()

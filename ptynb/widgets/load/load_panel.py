@@ -110,8 +110,8 @@ class OptionField(ipywidgets.HBox):
         self.unit: ipywidgets.Dropdown | None = None
         if self._units:
             self.unit = ipywidgets.Dropdown(
-                options=[*self._units], value=USUAL_UNITS[name], tooltip=f"Unit of {field.title}",
-                layout=ipywidgets.Layout(width="60px", flex="0 0 auto"),
+                options=[*self._units], value=USUAL_UNITS[name], description="in", tooltip=f"Unit of {field.title}",
+                style={"description_width": "16px"}, layout=ipywidgets.Layout(width="84px", flex="0 0 auto"),
             )  # fmt: skip
         self._about = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 0%", min_width="0"))
         units = [] if self.unit is None else [self.unit]
@@ -168,7 +168,7 @@ class OptionField(ipywidgets.HBox):
             "description": field.title,
             "tooltip": text,
             "style": {"description_width": "135px"},
-            "layout": ipywidgets.Layout(width="226px" if self._units else "290px", flex="0 0 auto"),
+            "layout": ipywidgets.Layout(width="222px" if self._units else "310px", flex="0 0 auto"),
         }
         if field.annotation is bool:
             return ipywidgets.Checkbox(value=bool(field.default), **shown)
