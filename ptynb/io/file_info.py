@@ -200,10 +200,10 @@ def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[tupl
     if motion is None:
         return (), {}
     magnification = motion * float(np.mean(pixel))
-    words, suggested = "geometry='near field'", {"geometry": "near field"}
+    words, suggested = "geometry='near field'", dict[str, Any](geometry="near field")
     if magnification > 1 + PARALLEL:
         focus = f"{distance / (magnification - 1):.3g}"
-        words, suggested = f"{words}, focus_to_sample={focus}", {**suggested, "focus_to_sample": float(focus)}
+        words, suggested["focus_to_sample"] = f"{words}, focus_to_sample={focus}", float(focus)
     remark = (
         "The patterns look like shadows of the near field: they are bright up to the corners of the detector, and move "
         f"with the positions, by a pixel in {1 / motion:.3g} m (magnification {magnification:.3g}). If they are, give "

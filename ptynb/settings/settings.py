@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, Field, model_validator
+from pydantic.config import JsonDict
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import (
@@ -46,7 +47,8 @@ from ptynb.settings.renamed import translated
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
-BATCHES, COMPUTING = {GROUP: "Batches"}, {GROUP: "Computing"}
+BATCHES: JsonDict = {GROUP: "Batches"}
+COMPUTING: JsonDict = {GROUP: "Computing"}
 """Groups of fields of `Settings` itself, beside those of the algorithm, in which forms show them."""
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
 """Optimisers that compute their step length; the default rate of object and probe (LSQML: also of OPR) is 1."""

@@ -21,8 +21,8 @@ from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.form.field_row import MISSING, STYLE, Row
 from ptynb.widgets.form.field_search import found_by, in_words, label_of
-from ptynb.widgets.form.form_groups import FormGroups, Page
-from ptynb.widgets.form.group_summary import state_of
+from ptynb.widgets.form.form_groups import FormGroups
+from ptynb.widgets.form.group_summary import Page, state_of
 from ptynb.widgets.form.list_editor import EntriesEditor
 from ptynb.widgets.form.live_changes import FreezeButton, PendingChanges, SupportsReconfigure, SupportsSettings
 from ptynb.widgets.form.part_switches import SWITCHES

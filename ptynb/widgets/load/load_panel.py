@@ -183,7 +183,7 @@ class OptionField(ipywidgets.HBox):
 
 def _missing(found: FileInfo) -> dict[str, str]:
     """Return what to say beside the options that supply what a file lacks; several supply the same."""
-    said = {}
+    said: dict[str, str] = {}
     for lack in found.missing:
         first, *others = lack.options or ("",)
         said |= {first: "● missing in the file", **dict.fromkeys(others, "● or this instead")}
