@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from ptynb.data.geometry import energy_from_wavelength
 from ptynb.io.file_info import FileInfo
-from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions
 from ptynb.widgets.load.quantities import UNITS, in_unit, number_and_unit, quantity
 from ptynb.widgets.shared_widgets import Whole, free, put
 
@@ -198,7 +198,8 @@ def _known(found: FileInfo) -> dict[str, str]:
             continue
         name = fact.name.replace(" ", "_")
         if name in LoadOptions.model_fields:
-            known[name] = quantity(fact.value, fact.unit)
+            is_place = name in ("patterns", *MAY_BE_ARRAYS)
+            known[name] = fact.place if is_place else quantity(fact.value, fact.unit)
         if name == "wavelength" and float(fact.value) > SHORTEST_PHOTONS:
             known["energy"] = f"{energy_from_wavelength(float(fact.value)) / 1e3:.5g} keV"
     return known
