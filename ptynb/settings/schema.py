@@ -118,6 +118,10 @@ class Structure:
         """Return a field by its dotted name. Raises KeyError."""
         return self._by_name[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a field with this dotted name."""
+        return name in self._by_name
+
     @functools.cached_property
     def _by_name(self) -> dict[str, Setting]:
         return {setting.name: setting for setting in self.settings}

@@ -42,10 +42,12 @@ def state_of(part: Page, draft: Draft, changed: Collection[str], ticked: Collect
 
 
 def value_words(setting: Setting, value: Any) -> str:
-    """Return a value with its unit, or the words for a choice."""
+    """Return a value with its unit, or the words for a choice; numbers are shortened."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if not setting.numeric:
         return choice_label(str(value))
     unit = fitting_unit(setting, value)
-    return " ".join(filter(None, (text_of(value, setting, unit) or "none", unit)))
+    text = text_of(value, setting, unit)
+    short = f"{float(text):.4g}" if isinstance(value, float) else text
+    return " ".join(filter(None, (short or "none", unit)))
