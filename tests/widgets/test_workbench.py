@@ -154,6 +154,7 @@ def open_near_field(session: Session) -> None:
     session.look("near-field")
     session.click("Load")
     session.wait("bench.scan is not None and bench.scan.geometry.magnification > 99")
+    expect(session.bench.locator(".ptynb-files")).to_be_hidden()
 
 
 def set_up(session: Session) -> None:
