@@ -59,7 +59,7 @@ function render({ model, el }) {
   });
   list.addEventListener("dblclick", (event) => {
     // After the first click on a folder another item may lie there.
-    if (pressed?.isConnected && pressed === event.target.closest("button")) {
+    if (pressed !== null && pressed === event.target.closest("button")) {
       model.send({ open: pressed.dataset.key, twice: true });
     }
   });
