@@ -66,7 +66,7 @@ class ScanTab(Whole):
         row = ipywidgets.HBox(
             [self._path, self._load, self._info, self._browse], layout=ipywidgets.Layout(align_items="center", **wrap)
         )
-        self._chooser.layout = ipywidgets.Layout(flex="1 1 320px", min_width="0", overflow="visible")
+        self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
         fields = ipywidgets.VBox(
             [self._suggestion, self._remarks, self._options],
             layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),

@@ -50,19 +50,15 @@ class FormGroup(ipywidgets.VBox):
         names = [] if isinstance(part, Entries) else [setting.name for setting in part.settings if setting.simple]
         self._first = [*first, *(name for name in names if name not in first)]
         self._state = GroupState(False if part.name in SWITCHES else None)
-        title = html.escape(part.title)
         self.switch: ipywidgets.Checkbox | None = None
-        head: ipywidgets.Widget = ipywidgets.HTML(f"<b>{title}</b>")
+        place = ipywidgets.Layout(width="200px", flex="0 0 auto", margin="0 0 0 2px")
         if part.name in SWITCHES:
-            head = self.switch = ipywidgets.Checkbox(
-                value=False,
-                description=part.title,
-                tooltip=f"{part.description}: on or off",
-                indent=False,
-                disabled=fixed,
-            )
+            self.switch = ipywidgets.Checkbox(
+                value=False, description=part.title, tooltip=f"{part.description}: on or off", indent=False,
+                disabled=fixed, layout=place,
+            )  # fmt: skip
             self.switch.observe(self._clicked, "value")
-        head.layout = ipywidgets.Layout(width="200px", flex="0 0 auto", margin="0 0 0 2px")
+        head = self.switch or ipywidgets.HTML(f"<b>{html.escape(part.title)}</b>", layout=place)
         self.fold = ipywidgets.ToggleButton(
             value=False, icon="caret-right", tooltip=f"{part.title}: all settings",
             layout=ipywidgets.Layout(width="30px", height="24px", flex="0 0 auto", padding="0"),
