@@ -63,6 +63,7 @@ def test_the_preview_shows_probe_frame_and_positions(set_up):
     assert one._viewed.layout.display is None
     assert [picture["name"] for picture in one.viewer.frame["pictures"]] == ["positions", "object", "probe 1"]
     assert len(one.viewer.points["positions"]) > 0
+    assert one.viewer.frame["pictures"][1]["note"].endswith(" pixels, 1 slice, 1 mode")
     assert lines == ["pt.preview(scan, settings)"]
     assert one.last_preview.object.shape == pt.preview(SCAN, one.settings).object.shape
 

@@ -12,10 +12,10 @@ from ptynb.widgets.shared_widgets import complaint, note
 def remarks_of(found: FileInfo) -> str:
     """Return the problem of a file, what it lacks, and what was guessed."""
     lacks = [lack.name for lack in found.missing]
-    parts = [complaint(found.problem)]
-    if lacks:
-        parts.append(note(f"The file lacks {', '.join(lacks)}: enter it here."))
-    return "".join([*parts, *map(note, found.notes)])
+    parts = [note(f"The file lacks {', '.join(lacks)}: enter it here.")] if lacks else []
+    remarks = [complaint(found.problem), *map(note, found.notes)]
+    # What is suggested may be the remedy of the problem.
+    return "".join([*parts, *(reversed(remarks) if found.suggested else remarks)])
 
 
 def facts_of(found: FileInfo) -> str:
