@@ -38,7 +38,7 @@ from ptynb.widgets.form.settings_sources import (
 from ptynb.widgets.form.unsaved_settings import Draft
 from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
 
-FIXED, WITH_APPLY = "fixed during a run", "changed with Apply"
+FIXED, WITH_APPLY = "fixed during a run", "with Apply"
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
 Listener = Callable[[Settings], Any]
@@ -249,8 +249,6 @@ class SettingsForm(Whole):
         beside: list[ipywidgets.Widget] = []
         if self._recon is not None and name.endswith(".learning_rate"):
             beside = [self.freezes.setdefault(name, FreezeButton(label, setting, lambda rate: self._enter(name, rate)))]
-        elif self._recon is not None:
-            beside = [ipywidgets.HTML(layout=ipywidgets.Layout(width="76px", flex="0 0 auto"))]  # as wide as the button
         self.rows[name] = Row(
             setting,
             label,
