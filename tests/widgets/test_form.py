@@ -547,6 +547,35 @@ def test_the_box_says_which_preset_holds_and_fields_say_why(form):
     assert (one.settings, lines[-1]) == (Settings(), "settings = pt.Settings()")
     one.settings = preset("low dose")
     assert box.value == "low dose", "whoever has set them"
+    assert form(preset("near field")).presets.choice.value == "near field"
+
+
+def test_a_preset_is_that_of_the_present_scan(form):
+    one = form(scan=range(400))
+    box = one.presets.choice
+    box.value = "near field"
+    one.settle()
+    assert one.settings == preset("near field", range(400))
+    one.scan = range(8)
+    assert box.label == "near field, changed"
+    assert "● changed</b> (preset near field: 2 patterns)" in one.row("batch").about.value
+    box.value = "defaults"
+    one.settle()
+    one.scan = range(9)
+    one.row("optimiser").input.value = "rpie"
+    assert "● changed" not in one.row("object.learning_rate").about.value, "it follows from the optimiser"
+
+
+def test_a_file_is_a_source_too(form, tmp_path):
+    (tmp_path / "defaults").write_text(Settings(batch=9).to_yaml())
+    one = form()
+    one.files.name.value = str(tmp_path / "defaults")
+    one.files.load.click()
+    one.settle()
+    assert one.presets.choice.label == "file defaults"
+    one.row("batch").input.value = "10"
+    assert one.presets.choice.label == "file defaults, changed"
+    assert "● changed</b> (file defaults: 9 patterns)" in one.row("batch").about.value
 
 
 def test_what_was_taken_from_elsewhere_is_offered_with_its_reasons(form):

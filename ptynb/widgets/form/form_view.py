@@ -31,8 +31,8 @@ from ptynb.widgets.form.settings_sources import (
     SettingsFiles,
     Source,
     SourceChoice,
+    Sources,
     read_file,
-    usual_sources,
     write_file,
 )
 from ptynb.widgets.form.unsaved_settings import Draft
@@ -74,8 +74,7 @@ class SettingsForm(Whole):
         self._applied = recon.settings if recon is not None else settings or Settings()
         self._draft, self._lock = Draft(self._applied), threading.RLock()
         self._waiting: dict[str, Any] = {}
-        self._usual, self._taken = usual_sources(scan), dict[str, Source]()
-        self._held = self._usual[0]
+        self._sources = Sources(scan)
         self._switched_off: dict[str, dict[str, Any]] = {}
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
@@ -117,15 +116,14 @@ class SettingsForm(Whole):
     @scan.setter
     def scan(self, scan: Any) -> None:
         with self._lock:
-            self._scan, self._usual = scan, usual_sources(scan)
+            self._scan = scan
+            self._sources.for_scan(scan)
             self._show()
 
     def take(self, source: Source) -> None:
         """Show the settings of a source, offer it among the presets, and mark later changes against it."""
         with self._lock:
-            if all(source.name != usual.name for usual in self._usual):
-                self._taken[source.name] = source
-            self._held = source
+            self._sources.take(source)
             self._draft.replace(source.settings)
             target = "settings" if self._recon is None else "recon.settings"
             self._edited(f"{target} = {source.line}")
@@ -233,6 +231,8 @@ class SettingsForm(Whole):
             [style, top, self.presets.about, self._message, self._failure, self.waiting, self.groups, self._found]
         )
         self.add_class("ptynb-settings-form")
+        if self._recon is None:
+            self._sources.find(self._applied)
         self._show()
 
     def _is_fixed(self, name: str) -> bool:
@@ -294,8 +294,9 @@ class SettingsForm(Whole):
                 editor.refresh()
             problems = self._draft.problems
             put(self._message, complaint(_summary_of(problems)) if problems else "")
-            edited = bool(problems) or self._draft.settings != self._held.settings
-            self.presets.show((*self._usual, *self._taken.values()), self._held, edited)
+            held = self._sources.held
+            edited = bool(problems) or self._draft.settings != held.settings
+            self.presets.show(self._sources.offered, held, edited)
             changed = {setting.name for setting in structure().settings if self._is_changed(setting.name)}
             ticked = {name for name, tick in self.ticks.items() if tick.tick.value}
             for group in self.groups.groups.values():
@@ -303,15 +304,14 @@ class SettingsForm(Whole):
 
     def _is_changed(self, name: str) -> bool:
         """Whether a value differs from that of the source; of the defaults, only what was chosen counts."""
-        if self._held is self._usual[0]:
+        if self._sources.from_defaults:
             return name in self._draft.values
-        return bool(self._draft.value(name) != value_of(self._held.settings, name))
+        return bool(self._draft.value(name) != value_of(self._sources.held.settings, name))
 
     def _show_row(self, name: str) -> None:
-        draft, row, held = self._draft, self.rows[name], self._held
-        changed, from_defaults = self._is_changed(name), held is self._usual[0]
-        default = value_of(held.settings, name)
-        if changed and from_defaults:
+        draft, row, held = self._draft, self.rows[name], self._sources.held
+        changed, default = self._is_changed(name), value_of(held.settings, name)
+        if changed and self._sources.from_defaults:
             default = draft.default(name)  # which may depend on other values
         row.show(
             draft.value(name),
@@ -328,10 +328,10 @@ class SettingsForm(Whole):
 
     def _enter(self, name: str, value: Any) -> None:
         with self._lock:
-            if value is MISSING and self._held is self._usual[0]:
+            if value is MISSING and self._sources.from_defaults:
                 self._draft.reset(name)
             elif value is MISSING:
-                self._draft.put_all({name: value_of(self._held.settings, name)})
+                self._draft.put_all({name: value_of(self._sources.held.settings, name)})
             else:
                 self._draft.put(name, value)
             self._edited()
@@ -352,7 +352,8 @@ class SettingsForm(Whole):
         """Queue the changes of a valid draft and show it; line: of Python, if it is not a `replace`."""
         with self._lock:
             before, now = self._applied, self._draft.settings
-            self._hold()
+            if not self._draft.problems and self._recon is None:
+                self._sources.find(now)
             if not self._draft.problems:
                 changes = _changes(before, now)
                 if self._recon is not None:
@@ -435,20 +436,14 @@ class SettingsForm(Whole):
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
         self._call_back(now)
 
-    def _hold(self) -> None:
-        """Find the source whose settings these are; edited ones remain those of the last source."""
-        sources = (self._held, *self._usual, *self._taken.values())
-        if not self._draft.problems and self._recon is None:
-            self._held = next((one for one in sources if one.settings == self._draft.settings), self._held)
-
     def _take_named(self, name: str) -> None:
-        sources = {source.name: source for source in (*self._usual, *self._taken.values())}
-        self._actions.put(lambda: self.take(sources[name]))
+        source = self._sources.named(name)
+        self._actions.put(lambda: self.take(source))
 
     def _load(self, path: Path) -> None:
         def take() -> None:
             line = f"pt.Settings.from_yaml(Path({str(path)!r}))"
-            self.take(Source(path.name, f"file {path.name}", read_file(path), line))
+            self.take(Source(f"file {path.name}", f"file {path.name}", read_file(path), line))
 
         self._actions.put(take)
 
