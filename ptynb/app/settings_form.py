@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import ipywidgets
 
@@ -19,6 +20,7 @@ from ptynb.tuning.recommend import recommend
 from ptynb.tuning.recommendation import Recommendation
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.form.field_search import choice_label, label_of_name
 from ptynb.widgets.form.settings_sources import Source
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
@@ -172,10 +174,7 @@ class SetUp(Whole):
             self.use_scan(prepare(scan, found.recipe.prepare))
             self._say("scan = pt.prepare(scan, recommended.recipe.prepare)")
         self.last_recommendation = found
-        put(
-            self._recommended,
-            f"<details><summary>Recommended settings, and why</summary>{found.table().html()}</details>",
-        )
+        put(self._recommended, _reasons(found))
         self.form.take(_source(found))
 
     def _preview(self) -> None:
@@ -228,6 +227,16 @@ def settings_form(scan: Scan | None = None, settings: Settings | None = None, cl
         The form; its `settings` are the last valid ones.
     """
     return SetUp(scan, settings, cluster)
+
+
+def _reasons(found: Recommendation) -> str:
+    """Return what is recommended and why, folded (HTML): the fields show their reasons themselves."""
+    rows = tuple(
+        (", ".join(map(label_of_name, choice.name.split(", "))), choice_label(choice.value), choice.reason)
+        for choice in found.choices
+    )
+    table = replace(found.table(), rows=rows).html()
+    return f"<details><summary>Recommended settings, and why</summary>{table}</details>"
 
 
 def _source(found: Recommendation) -> Source:

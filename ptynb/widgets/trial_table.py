@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptynb.data.trial_record import TunedTrial, best_of, value_text
-from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.ranges import Between, Range
 from ptynb.settings.schema import structure
 from ptynb.table import duration
-from ptynb.widgets.form.field_search import label_of
+from ptynb.widgets.form.field_search import label_of_name
 from ptynb.widgets.form.group_summary import value_words
 
 ROWS = 40
@@ -33,7 +32,7 @@ def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first:
         return ""
     best = best_of(tuple(trials))
     ordered = _ordered(trials, best_first)
-    heads = ("trial", "object phase", *map(_label, names), "score", "state", "epochs", "time", "engines")
+    heads = ("trial", "object phase", *map(label_of_name, names), "score", "state", "epochs", "time", "engines")
     head = "".join(f'<th scope="col" style="text-align:left;padding:2px 10px">{html.escape(one)}</th>' for one in heads)
     rows = "".join(_row(trial, names, trial is best) for trial in ordered[:ROWS])
     more = len(ordered) - ROWS
@@ -94,7 +93,7 @@ def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
 def _figure(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
     score = trial.state if trial.score is None else f"{trial.score:.5g}"
     lines = [f"{'★ ' if best else ''}trial {trial.number}{' best' if best else ''}: {score}"]
-    lines += [f"{_label(name)} {_value(name, trial.values.get(name, ''))}" for name in names]
+    lines += [f"{label_of_name(name)} {_value(name, trial.values.get(name, ''))}" for name in names]
     caption = "<br>".join(map(html.escape, lines))
     outline = ";outline:2px solid var(--jp-ui-font-color1,#333);outline-offset:3px;font-weight:700" if best else ""
     return (
@@ -134,7 +133,7 @@ def _plot(trials: Sequence[TunedTrial], name: str, range: Range) -> str:
 
     parts = [_text(LEFT - 6, y(score) + 4, f"{score:.3g}", "end") for score in sorted({low, high})]
     parts += [_text(x, PLOT_HEIGHT - BOTTOM + 16, word, anchor) for x, word, anchor in _ends(name, range)]
-    parts.append(_text((LEFT + PLOT_WIDTH - RIGHT) / 2, PLOT_HEIGHT - 4, _label(name), "middle"))
+    parts.append(_text((LEFT + PLOT_WIDTH - RIGHT) / 2, PLOT_HEIGHT - 4, label_of_name(name), "middle"))
     frame = f"M{LEFT} {TOP}V{PLOT_HEIGHT - BOTTOM}H{PLOT_WIDTH - RIGHT}"
     parts.append(f'<path d="{frame}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>')
     for trial in trials:
@@ -146,20 +145,11 @@ def _plot(trials: Sequence[TunedTrial], name: str, range: Range) -> str:
     for trial, score in complete:
         at = (_x(trial.values[name], range), y(score))
         parts.append(_star(*at, trial) if trial is best else _dot(*at, trial))
-    label = html.escape(f"score against {_label(name)}")
+    label = html.escape(f"score against {label_of_name(name)}")
     return (
         f'<svg viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" role="img" '
         f'aria-label="{label}" style="color:var(--jp-ui-font-color1,#333)">{"".join(parts)}</svg>'
     )
-
-
-def _label(name: str) -> str:
-    """Return the label of a setting, or the words for a value of the scan: "load.focus_to_sample", "scan.angle"."""
-    if structure().has(name):
-        return label_of(structure().setting(name))
-    group, _, field = name.partition(".")
-    title = LoadOptions.model_fields[field].title if group == "load" and field in LoadOptions.model_fields else None
-    return title or field.replace("_", " ")
 
 
 def _value(name: str, value: Any) -> str:

@@ -188,7 +188,8 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     found = one.last_recommendation
     assert found.settings.object.learning_rate in (0.03, 0.1)
     assert one.settings == found.settings
-    assert "mask_bad_pixels" in one._recommended.value
+    assert "mask bad pixels" in one._recommended.value
+    assert "Object learning rate, Probe learning rate" in one._recommended.value
     [scan] = scans
     assert not scan.mask[3, 5]
     assert scan.mask.sum() == 32 * 32 - 1

@@ -735,7 +735,7 @@ def test_what_engines_have_to_be_held_for_waits_for_apply(form):
     one.settle()
     assert recon.settings == Settings(probe={"learning_rate": 0.002}), "only what may change while it runs"
     assert one.waiting.layout.display is None
-    assert "1 → 3" in one.waiting._about.value
+    assert "<b>Probe modes</b> 1 → 3" in one.waiting._about.value
     recon.settings = recon.settings.replace(object={"learning_rate": 0.5})
     one.refresh()
     one.settle()

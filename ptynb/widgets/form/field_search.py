@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.schema import EntryKind, Setting, structure
 
 PREFIXES = {
@@ -59,6 +60,15 @@ def label_of(setting: Setting) -> str:
         return setting.title
     first, rest = setting.title[0], setting.title[1:]
     return f"{prefix} {first if rest[:1].isupper() else first.lower()}{rest}"
+
+
+def label_of_name(name: str) -> str:
+    """Return the label of a setting, or the words for a value of the scan: "load.focus_to_sample", "scan.angle"."""
+    if structure().has(name):
+        return label_of(structure().setting(name))
+    group, _, field = name.rpartition(".")
+    title = LoadOptions.model_fields[field].title if group == "load" and field in LoadOptions.model_fields else None
+    return title or field.replace("_", " ")
 
 
 def choice_label(choice: str) -> str:

@@ -10,7 +10,7 @@ import ipywidgets
 
 from ptynb.settings import Settings
 from ptynb.settings.schema import Setting, structure
-from ptynb.widgets.form.field_search import label_of
+from ptynb.widgets.form.field_search import label_of_name
 from ptynb.widgets.form.group_summary import value_words
 from ptynb.widgets.shared_widgets import complaint, put
 
@@ -65,11 +65,11 @@ class PendingChanges(ipywidgets.HBox):
 
 def _change(name: str, old: Any, new: Any) -> str:
     """Return a change in words (HTML); of a list, that it changes."""
-    if not structure().has(name):
-        return f"<b>{html.escape(name)}</b>"
-    setting = structure().setting(name)
-    values = f"{value_words(setting, old)} → {value_words(setting, new)}"
-    return f"<b>{html.escape(label_of(setting))}</b> {html.escape(values)}"
+    values = ""
+    if structure().has(name):
+        setting = structure().setting(name)
+        values = f" {value_words(setting, old)} → {value_words(setting, new)}"
+    return f"<b>{html.escape(label_of_name(name))}</b>{html.escape(values)}"
 
 
 class FreezeButton(ipywidgets.Button):
