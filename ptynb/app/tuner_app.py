@@ -57,7 +57,7 @@ class Tuning(Whole):
         if form is None:
             hint = "Tick the settings to tune. By default learning rates are tuned."
             above = ipywidgets.Accordion([self.form], titles=(RANGES,))
-            shown = [ipywidgets.HTML(f"<p>{hint}</p>"), above, self.tuner]
+            shown = [ipywidgets.HTML(hint), above, self.tuner]
 
             def count() -> None:
                 ticked = sum(tick.tick.value for tick in self.form.ticks.values())
