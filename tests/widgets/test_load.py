@@ -226,8 +226,8 @@ def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: Loa
             file[name] = value
             file[name].attrs["units"] = unit
     panel.show(pt.info(tmp_path / "scan.h5"))
-    assert "in the file: 12.398 keV" in panel.fields["energy"]._about.value
-    assert "in the file: 2 m" in panel.fields["distance"]._about.value
+    assert ">file: 12.398 keV" in panel.fields["energy"]._about.value
+    assert ">file: 2 m" in panel.fields["distance"]._about.value
     panel.fields["geometry"].input.value = "near field"
     assert calls == [1]
     panel.show(pt.info(tmp_path / "scan.h5"))

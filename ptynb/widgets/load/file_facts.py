@@ -20,10 +20,11 @@ def remarks_of(found: FileInfo) -> str:
 
 def facts_of(found: FileInfo) -> str:
     """Return a table of the values in a file with units and places."""
-    cell = '<td style="padding:1px 14px 1px 0;text-align:left;line-height:1.35">'
+    cell = '<td style="padding:1px 14px 1px 0;text-align:left;line-height:1.35'
     rows = "".join(
-        f"<tr>{cell}{html.escape(fact.name)}</td>{cell}{html.escape(quantity(fact.value, fact.unit))}</td>"
-        f'{cell}<span style="color:var(--jp-ui-font-color2,#555)">{html.escape(fact.place)}</span></td></tr>'
+        f'<tr>{cell};white-space:nowrap">{html.escape(fact.name)}</td>'
+        f'{cell}">{html.escape(quantity(fact.value, fact.unit))}</td>'
+        f'{cell};color:var(--jp-ui-font-color2,#555)">{html.escape(fact.place)}</td></tr>'
         for fact in found.facts
     )
     title = f"<b>{html.escape(found.path)}</b>: {html.escape(found.format)}"

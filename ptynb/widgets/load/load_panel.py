@@ -60,7 +60,7 @@ class LoadPanel(Whole):
         lacks = {} if found is None else _missing(found)
         known = {} if found is None else _known(found)
         for name, field in self.fields.items():
-            field.show(lacks.get(name) or (f"in the file: {known[name]}" if name in known else ""))
+            field.show(lacks.get(name) or (f"file: {known[name]}" if name in known else ""))
         self._arrange(lacks)
 
     def fill(self, options: Mapping[str, Any]) -> None:
@@ -148,7 +148,8 @@ class OptionField(ipywidgets.HBox):
 
     def show(self, text: str) -> None:
         """Show what the file has, or that it lacks this."""
-        style = f"padding:0 6px;font-size:90%;line-height:28px;{'font-weight:600' if text.startswith('●') else ''}"
+        weight = 600 if text.startswith("●") else 400
+        style = f"padding:5px 6px 0;font-size:90%;line-height:1.4;font-weight:{weight}"
         put(self._about, f'<div style="{style}">{html.escape(text)}</div>' if text else "")
 
     @property
