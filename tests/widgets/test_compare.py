@@ -200,7 +200,7 @@ def test_slices_are_offered_where_there_are_some(shown):
     assert [text for text, _ in view._controls["slice"].options] == ["all", "0", "1", "2"]
     view.show(slice=1, picture="amplitude")
     view.settle()
-    assert "B is not compared: it has 1 slice(s) and no slice 1" in view._notes.value
+    assert "B is not compared: it has no slice 1 (its number of slices is 1)" in view._notes.value
     assert [*view._together] == [1], "the fields of slices shown before are not kept"
     assert view._viewer.value_at("A", 3, 5) == f"{np.abs(thin.object[11, 13]) ** 2:.5g}"
     assert shown(thin, thin)._controls["slice"].disabled

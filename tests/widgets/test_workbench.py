@@ -12,6 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 import ptynb as pt
+from tests.io import layouts
+from tests.io.test_near_field import FOCUS, shadows
 from tests.widgets.conftest import Lab, screenshot
 from tests.widgets.test_lab import ask, wait_until
 
@@ -50,6 +52,7 @@ class Session:
         notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, lab.folder / NOTEBOOK)
         pt.save_scan(pt.simulate(patterns=100, window=48, seed=3), lab.folder / "scan.h5")
+        layouts.cxidb(lab.folder / "shadows.cxi", shadows(FOCUS))
         self.open()
         self.kernel = lab.client(NOTEBOOK)
         self.bench = page.locator(NO_LAB).first
@@ -131,9 +134,12 @@ def look_at_the_scan(session: Session) -> None:
     session.field("File").fill("nowhere.h5")
     session.click("Load")
     expect(session.bench.get_by_role("alert").first).to_contain_text("nowhere.h5")
-    session.field("File").fill("scan.h5")
+    open_near_field(session)
+    session.click("Choose file")
+    session.bench.get_by_role("button", name="scan.h5").click()
+    expect(session.bench.get_by_role("cell", name="100 of 48 x 48")).to_be_visible()
     session.click("Load")
-    session.wait("bench.scan is not None")
+    session.wait("len(bench.scan) == 100")
     expect(session.bench.locator(".ptynb-inspect")).to_contain_text("100 patterns of 48 × 48")
     expect(session.bench.get_by_role("alert").locator("visible=true")).to_have_count(0)
     pattern = session.field("Pattern")
@@ -155,6 +161,24 @@ def look_at_the_scan(session: Session) -> None:
     session.look("mask")
 
 
+def open_near_field(session: Session) -> None:
+    """A file whose shadows look like those of the near field: three clicks, and the distance is there to be edited."""
+    session.field("File").fill("")
+    session.look("files")
+    session.bench.get_by_role("button", name="shadows.cxi").click()
+    near = session.bench.locator("button").filter(has_text="Use near field, focus to sample about 10")
+    near.wait_for()
+    session.look("shadows")
+    near.click()
+    expect(session.field("Geometry")).to_have_value("near field")
+    session.enter("Focus to sample", "10")
+    expect(session.bench.get_by_text("100, beam from a focus")).to_be_visible()
+    session.look("near-field")
+    session.click("Load")
+    session.wait("bench.scan is not None and bench.scan.geometry.magnification > 99")
+    expect(session.bench.locator(".ptynb-files")).to_be_hidden()
+
+
 def set_up(session: Session) -> None:
     """A value that can't be, told at its field; then others, the memory they take, and a preview of the start."""
     session.tab("Settings")
@@ -165,6 +189,25 @@ def set_up(session: Session) -> None:
     session.enter("Batch", "20")
     session.wait("bench.settings.batch == 20")
     expect(batch).to_have_value("20")
+    preset = session.field("Preset")
+    expect(preset.locator("option:checked")).to_have_text("defaults, changed")
+    preset.select_option(label="thin X-ray")
+    session.wait("bench.settings == pt.preset('thin X-ray', bench.scan)")
+    expect(session.bench.get_by_text("three contain nearly all power").locator("visible=true").first).to_be_visible()
+    session.enter("Probe modes", "4")
+    expect(preset.locator("option:checked")).to_have_text("thin X-ray, changed")
+    positions = session.field("Positions")
+    positions.press("Space")
+    session.wait("bench.settings.positions.learning_rate == 0.1")
+    session.bench.locator("button[title='Object: all settings']").locator("visible=true").first.press("Enter")
+    expect(session.field("Object margin")).to_be_visible()
+    session.look("groups")
+    positions.press("Space")
+    session.wait("bench.settings.positions.learning_rate == 0")
+    expect(session.bench.get_by_label("Position learning rate").locator("visible=true")).to_have_count(0)
+    preset.select_option(label="defaults")
+    session.enter("Batch", "20")
+    session.wait("bench.settings == pt.Settings(batch=20)")
     session.click("Preview")
     expect(session.bench.locator("canvas").locator("visible=true").first).to_be_visible(timeout=20_000)
     session.look("settings")
@@ -274,6 +317,14 @@ def compare_two(session: Session) -> None:
 
 def tune(session: Session) -> None:
     session.tab("Tune")
+    session.bench.get_by_text("Settings and ranges").click()
+    tick = session.field("Tune Batch")
+    tick.press("Space")
+    expect(session.bench.get_by_label("highest").locator("visible=true")).to_have_count(1)
+    expect(session.bench.get_by_label("highest").locator("visible=true")).to_have_value("40")
+    session.look("ranges")
+    tick.press("Space")
+    session.bench.get_by_text("Settings and ranges").click()
     session.enter("Trials", "8")
     session.enter("Epochs", "5")
     session.click("Start")
