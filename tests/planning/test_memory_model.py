@@ -202,11 +202,24 @@ def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host(
     buffers = 3 * 16 * 64 * 64 * 2
     assert totals(here)["host"] == totals(there)["host"] - patterns - buffers
     on_their_way = 3 * 16 * 64 * 64 * 2
-    assert totals(here)["device"] == totals(there)["device"] + patterns - on_their_way
+    found = {item.name: item.bytes for item in here}
+    recorded = found["recorded updates"]  # as a CUDA graph, of patterns that are on the GPU
+    assert recorded == found["waves of a batch"]
+    assert totals(here)["device"] == totals(there)["device"] + patterns - on_their_way + recorded
     name = "object, gradient and optimiser"
     assert amounts(scan, settings, on_gpu=True)[name] == amounts(scan, settings)[name] / HEAP * 4 / 6
     assert "messages of NCCL" not in wheres
     assert amounts(scan, settings, 2, on_gpu=True)["messages of NCCL"] == MESSAGES
+
+
+def test_updates_that_a_gpu_does_not_record_take_no_memory_twice():
+    scan = scan_of(2048, 128, 1)
+    for settings, recorded in (
+        (Settings(batch=2048), True),
+        (Settings(batch=2048, probe={"modes": 2}), False),
+        (Settings(batch=16, optimiser="dm"), False),
+    ):
+        assert ("recorded updates" in amounts(scan, settings, place="device", on_gpu=True)) is recorded
 
 
 def test_patterns_that_stay_in_the_file_are_read_ahead():
