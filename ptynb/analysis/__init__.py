@@ -1,4 +1,4 @@
-"""Analysis of scans and reconstructions: survey, bad pixels, rotation, resolution, probes, comparisons.
+"""Analysis of scans and reconstructions: survey, bad pixels, rotation, resolution, probes, comparisons, measurements.
 
 No function changes a scan; `with_mask` and `leave_out` return a new one, as functions of `ptynb.preparation` do.
 """
@@ -8,11 +8,18 @@ from ptynb.analysis.bad_pixels import find_bad_pixels as find_bad_pixels
 from ptynb.analysis.error_map import ErrorMap as ErrorMap
 from ptynb.analysis.error_map import error_map as error_map
 from ptynb.analysis.half_scans import split_scan as split_scan
+from ptynb.analysis.image_measurements import AmplitudeSpectrum as AmplitudeSpectrum
+from ptynb.analysis.image_measurements import LineProfile as LineProfile
+from ptynb.analysis.image_measurements import RegionStatistics as RegionStatistics
+from ptynb.analysis.image_measurements import amplitude_spectrum as amplitude_spectrum
+from ptynb.analysis.image_measurements import line_profile as line_profile
+from ptynb.analysis.image_measurements import region_statistics as region_statistics
 from ptynb.analysis.mask_drawing import painted as painted
 from ptynb.analysis.mask_drawing import with_mask as with_mask
 from ptynb.analysis.outliers import Suspicious as Suspicious
 from ptynb.analysis.outliers import find_suspicious as find_suspicious
 from ptynb.analysis.outliers import leave_out as leave_out
+from ptynb.analysis.phase_unwrapping import flat_phase as flat_phase
 from ptynb.analysis.phase_unwrapping import unwrapped_phase as unwrapped_phase
 from ptynb.analysis.phase_unwrapping import without_ramp as without_ramp
 from ptynb.analysis.probe_modes import caustic as caustic

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.restoration import unwrap_phase
 
+from ptynb.data import images
 from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
@@ -62,6 +63,36 @@ def without_ramp(
         weights = weights * weight
     layers = object.reshape(-1, *shape)
     return np.stack([_layer_without_ramp(layer, weights, scale) for layer in layers]).reshape(object.shape)
+
+
+def flat_phase(object: Array) -> NDArray[np.floating[Any]]:
+    """Return the phase of an object as pictures show it: without its mean and its mean step between pixels.
+
+    Diffraction patterns determine neither. Unlike the fit of `without_ramp`, which is more exact where there is a flat
+    area, this takes a moment only and follows wraps.
+
+    Parameters
+    ----------
+    object : ndarray of complex
+        Object (y, x).
+
+    Returns
+    -------
+    ndarray of float
+        Phase (y, x) [rad], in [-π, π].
+
+    Raises
+    ------
+    InvalidValueError
+        If the object is not complex with two axes (code "array.shape-mismatch").
+    """
+    if object.ndim != 2 or not np.iscomplexobj(object):
+        raise InvalidValueError(
+            f"The object has type {object.dtype} and shape {object.shape}; expected complex values (y, x), such as "
+            "result.projection.",
+            code="array.shape-mismatch",
+        )
+    return images.flat_phase(object)
 
 
 def unwrapped_phase(object: Array, mask: Array | None = None) -> NDArray[np.float64]:

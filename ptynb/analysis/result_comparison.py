@@ -226,7 +226,7 @@ def placed(result: Result, pixel_size: tuple[float, float] | None, slice: int | 
     """
     if slice is not None and slice >= len(result.slices):
         raise InvalidValueError(
-            f"it has {len(result.slices)} slice(s) and no slice {slice}; choose another one, or all.",
+            f"it has no slice {slice} (its number of slices is {len(result.slices)}); choose another one, or all.",
             code="argument.invalid-value",
         )
     field, area = _field_of(result, slice), illuminated(result)

@@ -21,7 +21,8 @@ from ptynb.settings.recipe import Recipe, StagePlan
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
-from ptynb.widgets.live import live
+from ptynb.widgets.layout.drawer import Drawer
+from ptynb.widgets.live import Live
 from ptynb.widgets.shared_widgets import Whole, close_all, free, put
 
 STAGES_EXAMPLE = """\
@@ -30,9 +31,13 @@ STAGES_EXAMPLE = """\
 - epochs: 150
   settings: {probe: {modes: 3}}"""
 
+CHECKPOINTS = "Checkpoints"
+OWN_WIDTH = {"description_width": "initial"}
+"""A label as wide as its text."""
+
 
 class RunTab(Whole):
-    """Engines and epochs of a new run, and below them the reconstruction."""
+    """A bar with what a new run needs, behind its buttons what is needed now and then; below it the reconstruction."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
@@ -41,14 +46,14 @@ class RunTab(Whole):
         self._engines = ipywidgets.BoundedIntText(
             len(desk.cluster) if desk.cluster is not None else _default_engines(), min=0, max=64, description="Engines",
             tooltip="Number of engines; 0: runs in the process of the notebook",
-            disabled=desk.cluster is not None, layout=ipywidgets.Layout(width="170px"),
+            disabled=desk.cluster is not None, style=OWN_WIDTH, layout=ipywidgets.Layout(width="112px"),
         )  # fmt: skip
         self._device = ipywidgets.Dropdown(
             options=OFFERED_DEVICES, description="Device", disabled=desk.cluster is not None,
-            layout=ipywidgets.Layout(width="180px"),
+            style=OWN_WIDTH, layout=ipywidgets.Layout(width="128px"),
         )  # fmt: skip
         self._epochs = ipywidgets.BoundedIntText(
-            100, min=1, max=1_000_000, description="Epochs", layout=ipywidgets.Layout(width="180px")
+            100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=ipywidgets.Layout(width="130px")
         )
         self._stages = ipywidgets.Textarea(
             description="Stages",
@@ -63,13 +68,15 @@ class RunTab(Whole):
         )
         self._engines_text = ipywidgets.HTML()
         self._saved = ipywidgets.HTML()
-        first = [
+        first = (
             self._engines, self._device, self._epochs,
             self._button("New run", "play", self._begin, "Starts a reconstruction of the scan with the settings"),
+        )  # fmt: skip
+        cluster = [
             self._button("Attach", "plug", self.attach, "Attaches to a run that continues without its notebook"),
             self._button("Stop engines", "power-off", self._stop_engines, "Stops the cluster that New run started"),
-        ]  # fmt: skip
-        last = [
+        ]
+        result = [
             self._path,
             self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
             self._button("Report", "file-text-o", self._report, "Writes a report (HTML) next to the result file"),
@@ -78,10 +85,18 @@ class RunTab(Whole):
         ]
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
         self._run = ipywidgets.VBox(layout=free())
-        rows = [ipywidgets.HBox(row, layout=wrapped) for row in (first, last)]
-        stages = ipywidgets.Accordion([self._stages], layout=free())
-        stages.titles = ("Stages",)
-        super().__init__([rows[0], stages, self._engines_text, self._run, rows[1]], layout=free())
+        bar = Drawer(
+            {
+                "Stages": self._stages,
+                "Cluster": ipywidgets.HBox(cluster, layout=wrapped),
+                "Result": ipywidgets.HBox(result, layout=wrapped),
+            },
+            "More about the run",
+            icons={"Stages": "tasks", "Cluster": "server", "Result": "save"},
+            beside=first,
+        )
+        super().__init__([bar, self._engines_text, self._run], layout=free())
+        self.add_class("ptynb-run")
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")
@@ -173,12 +188,12 @@ class RunTab(Whole):
         self._desk.recon = recon
         form = SettingsForm(recon.settings, live=True, recon=recon)
         history = History(recon)
-        more = ipywidgets.Accordion([form, history], layout=free())
-        more.titles = ("Live settings", "Checkpoints and branches")
-        view = live(recon)
+        view = Live(recon, pages={"Live settings": form, CHECKPOINTS: history})
+        history.rest(True)
+        view.on_page(lambda: history.rest(view.page != CHECKPOINTS))
         for widget in (form, history, view):
             widget.tell = self._desk.tell
-        self._run.children = [view, more]
+        self._run.children = [view]
 
     def _clear(self) -> None:
         shown, self._run.children = self._run.children, []

@@ -1,7 +1,10 @@
-"""First tab of the workbench: say what a file contains, open it, inspect and prepare the scan."""
+"""First tab of the workbench: choose a file, see what it contains, open it, inspect and prepare the scan."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ipywidgets
@@ -9,66 +12,155 @@ import ipywidgets
 from ptynb.app.session_state import Desk
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
-from ptynb.io.file_info import info
+from ptynb.io.file_info import FileInfo, info
 from ptynb.io.load import load
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
-from ptynb.widgets.load_panel import LoadPanel
-from ptynb.widgets.shared_widgets import Whole, close_all, free, put
+from ptynb.widgets.load.file_chooser import FileChooser
+from ptynb.widgets.load.file_facts import facts_of, remarks_of
+from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.quantities import quantity
+from ptynb.widgets.load.recent_files import remember
+from ptynb.widgets.shared_widgets import Whole, close_all, free, note, put
+
+DESCRIBE = "describe"
+"""Key of the actions that describe a file: only the newest is needed."""
 
 
 class ScanTab(Whole):
-    """Fields for a file and the options of `load`, and the inspection of the open scan."""
+    """A file, its contents and the options of `load`, folded once it is open; and the inspection of the open scan."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
+        self._described: tuple[str, dict[str, Any]] | None = None
         self._path = ipywidgets.Text(
-            placeholder="scan.cxi", description="File", layout=ipywidgets.Layout(width="460px", max_width="100%")
+            placeholder="scan.cxi", description="File", tooltip="Path of a scan: type it, or click a file below",
+            continuous_update=False, style={"description_width": "40px"},
+            layout=ipywidgets.Layout(flex="1 1 300px", width="auto", max_width="700px"),
+        )  # fmt: skip
+        self._path.observe(lambda _: self._put_describe(), "value")
+        self._load = self._button("Load", "folder-open", "Opens the scan in this file", self._put_load)
+        self._load.button_style = "primary"
+        self._info = self._button(
+            "Info", "info-circle", "Shows what the file contains, and what is missing", lambda: self._put_describe(True)
         )
-        self._load = ipywidgets.Button(description="Load", icon="folder-open", tooltip="Open the scan in this file")
-        self._load.on_click(lambda _: self._put_load())
-        self._info = ipywidgets.Button(
-            description="Info", icon="info-circle", tooltip="Shows what the file contains, and what is missing"
+        self._browse = ipywidgets.ToggleButton(
+            value=desk.scan is None, description="Choose file", icon="list",
+            tooltip="Shows or hides files, contents of the file, and fields for what it lacks",
+            layout=ipywidgets.Layout(width="120px"),
+        )  # fmt: skip
+        self._browse.observe(lambda _: self._fold(), "value")
+        self._chooser = FileChooser(self._choose)
+        self._options = LoadPanel(self._put_describe)
+        self._remarks = ipywidgets.HTML(note("Click a file: what it contains is shown before it is loaded."))
+        self._facts = ipywidgets.HTML(layout=ipywidgets.Layout(width="auto"))
+        self._suggestion = ipywidgets.Button(
+            icon="magic",
+            tooltip="Enters this below; replace it by what was measured",
+            layout=ipywidgets.Layout(width="auto", display="none"),
         )
-        self._info.on_click(lambda _: self._actions.put(self._describe))
-        self._options, self._facts = LoadPanel(), ipywidgets.HTML()
+        self._suggestion.on_click(lambda _: self._options.fill(self._suggested))
+        self._suggested: dict[str, Any] = {}
         self._inspect: Inspect | None = None
-        row = ipywidgets.HBox([self._path, self._load, self._info], layout=ipywidgets.Layout(flex_flow="row wrap"))
+        wrap = {"flex_flow": "row wrap", "overflow": "visible"}
+        row = ipywidgets.HBox(
+            [self._path, self._load, self._info, self._browse], layout=ipywidgets.Layout(align_items="center", **wrap)
+        )
+        self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
+        fields = ipywidgets.VBox(
+            [self._suggestion, self._remarks, self._options],
+            layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
+        )
+        columns = ipywidgets.HBox([self._chooser, fields], layout=ipywidgets.Layout(**wrap))
+        self._open_file = ipywidgets.VBox([columns, self._facts], layout=free())
         self._place = ipywidgets.VBox(layout=free())
-        super().__init__([row, self._options, self._facts, self._place], layout=free())
+        super().__init__([row, self._open_file, self._place], layout=free())
+        self._fold()
         if desk.scan is not None:
             self.show(desk.scan)
 
+    def _button(self, text: str, icon: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
+        button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="90px"))
+        button.on_click(lambda _: action())
+        return button
+
+    def _fold(self) -> None:
+        self._open_file.layout.display = None if self._browse.value else "none"
+        if self._browse.value:
+            self._chooser.refresh()
+
+    def _choose(self, path: Path, twice: bool) -> None:
+        """Take a file that was clicked; a second click opens it."""
+        text = _shortest(path)
+        if text != self._path.value:
+            self._options.clear()
+            self._path.value = text
+        elif not twice:
+            self._put_describe(True)
+        if twice:
+            self._put_load()
+
     def _put_load(self) -> None:
         self._actions.put(self._open)
+
+    def _put_describe(self, again: bool = False) -> None:
+        """Queue the description of the file; again: also if nothing was changed since the last one."""
+        if self._path.value.strip():
+            self._actions.put(lambda: self._describe(again), instead_of=DESCRIBE)
+        elif again:
+            self._actions.put(self._chosen)
 
     def _chosen(self) -> tuple[str, dict[str, Any]]:
         """Return the path and the options of `load`."""
         path = self._path.value.strip()
         if not path:
             raise ScanError(
-                "No file is named; type the path of a scan, such as scan.cxi, and press Load.", code="argument.missing"
+                "No file is named; click one in the list, or type the path of a scan, such as scan.cxi.",
+                code="argument.missing",
             )
         return path, self._options.arguments
 
-    def _describe(self) -> None:
+    def _describe(self, again: bool) -> None:
         path, options = self._chosen()
-        found = info(path, **options)
-        if found.missing or found.problem is not None:
-            self._options.unfold()
-        put(self._facts, found._repr_html_())
-        self._desk.tell(f"pt.info({_arguments(path, options)})")
+        if not again and self._described == (path, options):
+            return
+        try:
+            found = info(path, **options)
+        except Exception:
+            self._show_facts(None)
+            raise
+        if found.suggested and any(fact.name == "geometry" for fact in found.facts):  # the file itself says it
+            self._options.fill(found.suggested)
+            options = self._options.arguments
+            found = info(path, **options)
+        if again or self._described is None or self._described[0] != path:
+            self._desk.tell(f"pt.info({_arguments(path, options)})")
+        self._described = path, options
+        self._show_facts(found)
+
+    def _show_facts(self, found: FileInfo | None) -> None:
+        self._suggested = {} if found is None else found.suggested
+        self._suggestion.layout.display = None if self._suggested else "none"
+        focus = self._suggested.get("focus_to_sample")
+        about = "" if focus is None else f", focus to sample about {quantity(str(focus), 'm')}"
+        self._suggestion.description = f"Use near field{about}"
+        self._options.show(found)
+        put(self._remarks, "" if found is None else remarks_of(found))
+        put(self._facts, "" if found is None else facts_of(found))
 
     def _open(self) -> None:
-        path, options = self._chosen()
         try:
+            path, options = self._chosen()
             scan = load(path, **options)
-        except PtynbError:
-            self._options.unfold()  # most errors are of values that these fields replace
+        except Exception:
+            self._browse.value = True  # most errors are of values that the fields replace
+            with contextlib.suppress(PtynbError):  # of the same cause
+                self._describe(False)
             raise
-        put(self._facts, "")
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
+        remember(Path(path).expanduser())
         self.show(scan)
+        self._browse.value = False
         self._desk.scan = scan
 
     def show(self, scan: Scan) -> None:
@@ -83,6 +175,12 @@ class ScanTab(Whole):
 
     def _take_over(self, scan: Scan) -> None:
         self._desk.scan = scan
+
+
+def _shortest(path: Path) -> str:
+    """Return a path relative to the folder of the notebook if it is below."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _arguments(path: str, options: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import ipywidgets
 
@@ -19,6 +20,8 @@ from ptynb.tuning.recommend import recommend
 from ptynb.tuning.recommendation import Recommendation
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.form.field_search import choice_label, label_of_name
+from ptynb.widgets.form.settings_sources import Source
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -52,12 +55,16 @@ class SetUp(Whole):
         self.viewer = Viewer(height=220)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
         self._actions = Actions("ptynb set up", self._complain)
-        buttons = ipywidgets.HBox([self.advise, self.look, self.measure], layout=ipywidgets.Layout(overflow="visible"))
+        self._memory.layout.flex = "1 1 400px"
+        line = ipywidgets.HBox(
+            [self.advise, self.look, self.measure, self._memory],
+            layout=ipywidgets.Layout(overflow="visible", flex_flow="row wrap", align_items="center"),
+        )
         self._beside = ipywidgets.VBox(
-            [self._memory, buttons, self._recommended, self._time, self._message, self._viewed],
+            [line, self._recommended, self._time, self._message, self._viewed],
             layout=ipywidgets.Layout(display="none", overflow="visible"),
         )
-        super().__init__([self.form, self._beside])
+        super().__init__([self._beside, self.form])
         self.form.on_change(self._changed)
         self.scan = scan
 
@@ -107,7 +114,7 @@ class SetUp(Whole):
         super().close()
 
     def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> ipywidgets.Button:
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="150px"))
+        button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="auto"))
         button.on_click(lambda _: self._actions.put(action, instead_of=text))
         return button
 
@@ -167,8 +174,8 @@ class SetUp(Whole):
             self.use_scan(prepare(scan, found.recipe.prepare))
             self._say("scan = pt.prepare(scan, recommended.recipe.prepare)")
         self.last_recommendation = found
-        put(self._recommended, f"<p>{found.table().html()}</p>")
-        self.form.settings = found.settings
+        put(self._recommended, _reasons(found))
+        self.form.take(_source(found))
 
     def _preview(self) -> None:
         if (scan := self._scan) is None:
@@ -222,6 +229,23 @@ def settings_form(scan: Scan | None = None, settings: Settings | None = None, cl
     return SetUp(scan, settings, cluster)
 
 
+def _reasons(found: Recommendation) -> str:
+    """Return what is recommended and why, folded (HTML): the fields show their reasons themselves."""
+    rows = tuple(
+        (", ".join(map(label_of_name, choice.name.split(", "))), choice_label(choice.value), choice.reason)
+        for choice in found.choices
+    )
+    table = replace(found.table(), rows=rows).html()
+    return f"<details><summary>Recommended settings, and why</summary>{table}</details>"
+
+
+def _source(found: Recommendation) -> Source:
+    """Return a recommendation as a source of settings, with the reason of each."""
+    reasons = {name: choice.reason for choice in found.choices for name in choice.name.split(", ")}
+    about = f"for {found.scan}, from {len(found.trials)} trials with {found.patterns} patterns"
+    return Source("recommended", "recommended", found.settings, "recommended.settings", about, reasons)
+
+
 def _memory(found: Estimate) -> str:
     """Return the required memory and its items, folded (HTML)."""
     there = found.room.host if found.room.device is None else found.room.device
@@ -233,4 +257,4 @@ def _memory(found: Estimate) -> str:
     )
     problem = "" if found.problem is None else complaint(found.problem)
     items = f"<details><summary>details</summary>{found.table().html()}</details>"
-    return f'<div role="status" style="line-height:1.5">{sentence}{items}{problem}</div>'
+    return f'<div role="status" style="line-height:1.4;font-size:90%">{sentence}{items}{problem}</div>'

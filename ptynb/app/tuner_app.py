@@ -19,6 +19,9 @@ from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.shared_widgets import Whole
 from ptynb.widgets.tuner_widget import Metric, Tuner
 
+RANGES = "Settings and ranges"
+"""Title of the form above the trials."""
+
 
 class Tuning(Whole):
     """A form with ticks, and trials below it; see `tuner`.
@@ -53,8 +56,14 @@ class Tuning(Whole):
         shown = [self.tuner]
         if form is None:
             hint = "Tick the settings to tune. By default learning rates are tuned."
-            above = ipywidgets.Accordion([self.form], titles=("Settings and ranges",))
-            shown = [ipywidgets.HTML(f"<p>{hint}</p>"), above, self.tuner]
+            above = ipywidgets.Accordion([self.form], titles=(RANGES,))
+            shown = [ipywidgets.HTML(hint), above, self.tuner]
+
+            def count() -> None:
+                ticked = sum(tick.tick.value for tick in self.form.ticks.values())
+                above.titles = (f"{RANGES} ({ticked} tuned)" if ticked else RANGES,)
+
+            self.form.on_ranges(count)
         self._own_form = form is None
         super().__init__(shown)
 

@@ -21,6 +21,7 @@ from ptynb.settings import Settings
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.layout.own_tab import OwnTab
 from ptynb.widgets.shared_widgets import Whole, complaint, free, put
 
 TABS = ("Scan", "Settings", "Run", "Compare", "Tune", "Python")
@@ -62,8 +63,14 @@ class Workbench(Whole):
             layout=free(width="auto"),
         )  # fmt: skip
         self._tabs.titles = TABS
-        super().__init__([self._facts, self._offer, self._message, self._tabs], layout=free())
+        tab = OwnTab()
+        head = ipywidgets.HBox([self._facts, tab])
+        head.add_class("ptynb-workbench-head")
+        pages = ipywidgets.VBox([head, self._tabs], layout=free())
+        pages.add_class("ptynb-workbench-pages")
+        super().__init__([self._offer, self._message, pages], layout=free())
         self.add_class("ptynb-workbench")
+        tab.show(self, "Workbench")
         self._desk.on_change(self._follow)
         self._show_facts()
         if recon is not None:
@@ -144,10 +151,13 @@ class Workbench(Whole):
         parts = ["no scan"]
         if scan is not None:
             height, width = scan.pattern_shape
-            parts = [f"<b>{html.escape(scan.name)}</b>", f"{len(scan):,} patterns of {height} × {width}"]
+            parts = [scan.name, f"{len(scan):,} patterns of {height} × {width}"]
         if cluster is not None:
-            parts.append(f"{counted(len(cluster), 'engine')} on {html.escape(cluster.plan.engines[0].kind)}")
-        put(self._facts, " &nbsp;·&nbsp; ".join(parts))
+            parts.append(f"{counted(len(cluster), 'engine')} on {cluster.plan.engines[0].kind}")
+        first, *others = map(html.escape, parts)
+        shown = " &nbsp;·&nbsp; ".join([f"<b>{first}</b>" if scan is not None else first, *others])
+        whole = " · ".join([first, *others])  # of which a narrow page shows the beginning
+        put(self._facts, f'<div class="ptynb-workbench-facts" title="{whole}">{shown}</div>')
 
     def _complain(self, error: Exception | None) -> None:
         put(self._message, complaint(error))

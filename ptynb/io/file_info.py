@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,8 @@ class FileInfo(Tabular):
         Why the file cannot be opened as it is; None if it can.
     open : str
         Line of Python that opens the file, with "..." for what is missing.
+    suggested : dict of str to Any
+        Options of `load` that fit what the file states, or what its patterns look like, and were not given.
     """
 
     path: str
@@ -89,6 +91,7 @@ class FileInfo(Tabular):
     notes: tuple[str, ...]
     problem: str | None
     open: str
+    suggested: dict[str, Any] = field(default_factory=dict)
 
     def table(self) -> Table:
         """Return the facts as a table, below what was guessed, what is missing and how to open the file.
@@ -160,14 +163,17 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
     lacks = missing(record, options)
     problem, facts, remarks = None, tuple(_facts(record, options)), record.notes
     arguments, unpack = options.arguments, True
+    suggested: dict[str, Any] = {}
     if record.near_field and not options.is_near_field:
-        arguments |= {"geometry": "near field"}
+        suggested = {"geometry": "near field"}
+        arguments |= suggested
     try:
         if isinstance(record.frames, PackedFrames) and record.frames.nbytes > QUICK:
             unpack, remarks = False, (*remarks, f"{record.frames.note} None of them was read.")
             record.frames.check()
         if not lacks:
-            remarks += _shadows(record, options, path)
+            looks, like_shadows = _shadows(record, options, path)
+            remarks, suggested = (*remarks, *looks), suggested | like_shadows
             scan = assemble(record, options, path, unpack)
             facts += tuple(_derived(scan))
             remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
@@ -175,32 +181,35 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
             remarks += check_patterns(record.frames, record.frames.read)
     except ValueError as error:
         problem = str(error)
-    return FileInfo(str(path), record.format, facts, lacks, remarks, problem, _line(path, arguments, lacks))
+    line = _line(path, arguments, lacks)
+    return FileInfo(str(path), record.format, facts, lacks, remarks, problem, line, suggested)
 
 
-def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[str, ...]:
-    """Return a remark if patterns that are read as far field look like shadows of the near field."""
+def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return a remark, and options, if patterns that are read as far field look like shadows of the near field."""
     distance = options.distance or record.distance
     pixel = options.detector_pixel or record.detector_pixel
     known = distance is not None and pixel is not None and not positions_in_pixels(record, options)
     if options.is_near_field or record.near_field or not known or isinstance(record.frames, PackedFrames):
-        return ()
+        return (), {}
     assert record.frames is not None
     assert distance is not None
     assert pixel is not None
     mask = record.mask if record.mask is not None and record.mask.shape == record.frames.shape[1:] else None
     motion = shadow_motion(record.frames, positions_in_metres(record, options, path), mask)
     if motion is None:
-        return ()
+        return (), {}
     magnification = motion * float(np.mean(pixel))
-    words = "geometry='near field'"
+    words, suggested = "geometry='near field'", dict[str, Any](geometry="near field")
     if magnification > 1 + PARALLEL:
-        words += f", focus_to_sample={distance / (magnification - 1):.3g}"
-    return (
+        focus = f"{distance / (magnification - 1):.3g}"
+        words, suggested["focus_to_sample"] = f"{words}, focus_to_sample={focus}", float(focus)
+    remark = (
         "The patterns look like shadows of the near field: they are bright up to the corners of the detector, and move "
         f"with the positions, by a pixel in {1 / motion:.3g} m (magnification {magnification:.3g}). If they are, give "
-        f"{words}, with the distance that was measured.",
+        f"{words}, with the distance that was measured."
     )
+    return (remark,), suggested
 
 
 def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:

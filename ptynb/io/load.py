@@ -50,6 +50,8 @@ FORMATS: tuple[Format, ...] = (
     plain_hdf5.FORMAT,  # accepts any HDF5 file: after all others
 )
 """Readable formats; the first that recognises a file reads it."""
+SUFFIXES = frozenset(suffix for format in FORMATS for suffix in format.suffixes)
+"""Usual ends of the names of scans, in small letters."""
 DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
 """Exceptions that h5py raises for damaged files."""
 FIRST_BYTES = 4096

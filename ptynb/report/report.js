@@ -3,12 +3,6 @@
 
 const given = JSON.parse(document.getElementById("report-data").textContent);
 
-function save(blob, name) {
-  const address = URL.createObjectURL(blob);
-  make("a", "", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
-}
-
 /** Replaces the kernel of a notebook as the model of a viewer: stores traits, and notifies of changes. */
 class Model {
   constructor(values) {
@@ -95,11 +89,12 @@ class Shelf {
     element.setAttribute("aria-label", spec.label);
     this.model = new Model({
       frame: { number: 0, pictures: [], facts: {} }, shown: 0, tables, cyclic: given.cyclic, columns: 0,
-      height: spec.height, linked: true, tools: spec.tools, view: WHOLE, colours: {}, percentiles: [0, 100],
-      swipe: [], swipe_at: 0.5, points: {}, moves: {}, chosen: {}, painted: null, brush: 3, erase: false,
+      height: spec.height, linked: true, tools: spec.tools, view: WHOLE, colours: {}, percentiles: [0, 100], limits: {},
+      linked_colours: true, swipe: [], swipe_at: 0.5, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
+      expressions: {}, link: "", points: {}, moves: {}, chosen: {}, painted: null, brush: 3, erase: false,
       clickable: false, exact: false, problem: "",
     });
-    const row = make("div", "ptynb-tools report-controls");
+    const row = make("div", "report-controls");
     row.append(...spec.controls.map((control, index) => this.makeControl(control, index)));
     row.append(button("Save pictures (PNG)", `Save the pictures as they are shown: ${spec.label}`, () => this.save()));
     element.append(row, this.note, place);
@@ -157,6 +152,7 @@ class Shelf {
     const marks = (values) => Object.fromEntries(shown.map(({ name }) => [name, coordinates(values)]));
     this.model.set("points", marks(frame.points));
     this.model.set("moves", marks(frame.moves));
+    this.model.set("expressions", frame.expressions ?? {});
     this.model.set("frame", { number, pictures: shown, facts: {} });
     this.model.set("swipe", this.options.find(({ swipe }) => swipe)?.swipe ?? []);
   }
@@ -165,7 +161,7 @@ class Shelf {
     for (const [name, pane] of this.board.panes) {
       if (pane.empty || !pane.source.width) continue;
       const blob = await new Promise((take) => pane.source.toBlob(take, "image/png"));
-      save(blob, `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
+      offerFile(blob, `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
     }
   }
 }
@@ -175,7 +171,7 @@ const curves = Array.from(document.querySelectorAll("[data-curve]"), (element) =
 for (const element of document.querySelectorAll("[data-file]")) {
   const { name, type, content, planes, pixel_size } = given.files[element.dataset.file];
   const made = () => (planes ? tiffOf(planes, pixel_size) : bytesOf(content));
-  element.addEventListener("click", () => save(new Blob([made()], { type }), name));
+  element.addEventListener("click", () => offerFile(new Blob([made()], { type }), name));
 }
 for (const element of document.querySelectorAll("[data-copies]")) {
   const text = document.getElementById(element.dataset.copies);
@@ -190,7 +186,7 @@ const PAPER = { width: 720, height: 280 };
 const folded = new Set();
 addEventListener("beforeprint", () => {
   for (const curve of curves) curve.draw(PAPER);
-  for (const element of document.querySelectorAll("details:not([open]):not(.ptynb-tool-keys)")) {
+  for (const element of document.querySelectorAll("details:not([open])")) {
     element.open = true;
     folded.add(element);
   }

@@ -3,14 +3,6 @@
 const INK = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2"];
 const EDGE = { left: 64, right: 14, top: 22, bottom: 40 };
-const SVG = "http://www.w3.org/2000/svg";
-
-function drawn(name, attributes, text) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
 
 /** Returns about `count` round numbers between two numbers. */
 function roundTicks(low, high, count) {
@@ -64,7 +56,7 @@ class Curve {
   }
 
   makeTools() {
-    const row = make("div", "ptynb-tools report-controls");
+    const row = make("div", "report-controls");
     row.setAttribute("role", "group");
     row.setAttribute("aria-label", `Tools of: ${this.spec.title}`);
     if (this.spec.axes.length > 1) {
@@ -321,6 +313,6 @@ class Curve {
     for (const line of this.spec.lines) {
       line.y.forEach((y, index) => rows.push([quoted(line.name), ...line.x.map((places) => places[index] ?? ""), y ?? ""]));
     }
-    save(new Blob([rows.map((row) => `${row.join(",")}\r\n`).join("")], { type: "text/csv" }), `${this.spec.file}.csv`);
+    offerFile(new Blob([rows.map((row) => `${row.join(",")}\r\n`).join("")], { type: "text/csv" }), `${this.spec.file}.csv`);
   }
 }

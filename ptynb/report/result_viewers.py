@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ptynb.analysis.array_lines import field_line, quantity_lines
 from ptynb.analysis.probe_modes import mode_powers
 from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
@@ -42,13 +43,15 @@ def show_object(data: PageData, result: Result, budget: ByteBudget) -> list[str]
     """Add the viewer "object": projection, slices and thumbnails of earlier epochs. Return notes about it."""
     area, slices = area_of(result), result.slices
     seen = np.nan_to_num(result.projection[area])
-    frames: dict[str, Mapping[str, Any]] = {"whole": _frame(data, "whole", [seen], result, budget.whole)[0]}
+    frames: dict[str, Mapping[str, Any]] = {
+        "whole": {**_frame(data, "whole", [seen], result, budget.whole)[0], **_arrays(result, area)}
+    }
     controls, notes = [], [_reduced(data, "whole amplitude", "It is")]
     if len(slices) > 1:
         fields = [np.nan_to_num(one[area]) for one in slices]
         shown = _frame(data, "slice", fields, result, budget.slices)
         keys = {f"slice {number + 1} of {len(slices)}": f"slice {number}" for number in range(len(slices))}
-        frames |= {f"slice {number}": frame for number, frame in enumerate(shown)}
+        frames |= {f"slice {number}": {**frame, **_arrays(result, area, number)} for number, frame in enumerate(shown)}
         controls.append(choice("Slice", [("product of all", "whole"), *keys.items()], kind="range"))
         notes.append(_reduced(data, "slice 0 amplitude", "Each slice is"))
     thumbnails = [one for one in result.history if min(one.object.shape) > 1]
@@ -62,6 +65,14 @@ def show_object(data: PageData, result: Result, budget: ByteBudget) -> list[str]
     if result.object.ndim == 4:
         notes.append(f"It has {len(result.object)} modes, of which the first is shown.")
     return [text for text in notes if text]
+
+
+def _arrays(result: Result, area: Area, slice: int | None = None) -> dict[str, Any]:
+    """Return the Python of the arrays behind the pictures of the area, for the lines that measure in them."""
+    y, x = area
+    corner, shape = (y.start, x.start), (y.stop - y.start, x.stop - x.start)
+    modes = len(result.object) if result.object.ndim == 4 else 1
+    return {"expressions": quantity_lines(field_line("result", slice, modes=modes), corner, shape)}
 
 
 def _frame(

@@ -330,7 +330,11 @@ class EngineClient:
         return None
 
     def checkpoint_folder(self) -> str | None:
-        """Return the checkpoint folder, from any engine that answers: rank 0 may be lost before its first status."""
+        """Return the checkpoint folder, from any engine that answers: rank 0 may be lost before its first status.
+
+        Before the first checkpoint rank 0 is asked alone: views ask every second, and each request takes milliseconds
+        of an engine.
+        """
         known = self.statuses.get(0)
         if known is not None and known.checkpoint_folder is not None:
             return known.checkpoint_folder
@@ -341,6 +345,8 @@ class EngineClient:
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
                 if status.checkpoint_folder is not None:
                     return status.checkpoint_folder
+                if rank == 0 and status.failure is None:
+                    return None  # all engines write at the same update
         return None
 
     # Requested reopening: see `ptynb.session.reopen`

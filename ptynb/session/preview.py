@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
+from ptynb.cluster.devices import counted
 from ptynb.data.engine_records import Picture
 from ptynb.data.images import picture
 from ptynb.data.scan import Scan
@@ -83,12 +84,12 @@ class Preview:
             Images in grey levels or colours, with titles and units.
         """
         powers = (np.abs(self.probe) ** 2).sum((1, 2))
-        states, slices, height, width = self.object.shape
+        modes, slices, height, width = self.object.shape
         size = self.pixel_size
         light = picture(
             self.illumination, "positions", "Illumination", unit="photons", pixel_size=size, colours="viridis"
         )
-        what = f"{height} × {width} pixels, {slices} slice(s), {states} state(s)"
+        what = f"{height} × {width} pixels, {counted(slices, 'slice')}, {counted(modes, 'mode')}"
         first = self.object[0, 0]
         varies = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # of a constant object only the amplitude is shown
         flat = float(abs(first.flat[0]))

@@ -25,6 +25,8 @@ LIVE: JsonDict = {"live": True}
 """Marks a field that can be changed during a run."""
 SIMPLE: JsonDict = {"simple": True}
 """Marks a field that forms show first; the others come with "more"."""
+GROUP = "group"
+"""Key of the group in which forms show a field of `Settings` itself."""
 
 TRUST = "trust"
 """Marks a field that runs code or connects to other machines: see `ptynb.cli.trust_prompt`."""

@@ -20,7 +20,7 @@ class Constraint(SettingsModel):
         default=1, ge=1, le=MOST_EPOCHS, title="First epoch", description="First epoch in which it is imposed"
     )
     every: int = Field(
-        default=1, ge=1, le=MOST_EPOCHS, title="Every", description="Interval between two times [epochs]"
+        default=1, ge=1, le=MOST_EPOCHS, title="Interval", description="Interval between two times [epochs]"
     )
     end_epoch: int | None = Field(
         default=None,
@@ -30,7 +30,9 @@ class Constraint(SettingsModel):
         description="Last epoch in which it is imposed; none: no limit",
     )
     after: Literal["epoch", "update"] = Field(
-        default="epoch", description="Whether it is imposed at the end of these epochs, or after each of their updates"
+        default="epoch",
+        title="Imposed after",
+        description="Whether it is imposed at the end of these epochs, or after each of their updates",
     )
 
     @model_validator(mode="after")
@@ -102,14 +104,14 @@ class GaussianBlur(Constraint):
     """Smooth the slices of the object by a Gaussian."""
 
     kind: Literal["gaussian_blur"] = "gaussian_blur"
-    sigma: Length = Field(description="Standard deviation [object pixels]")
+    sigma: Length = Field(title="Standard deviation", description="Standard deviation [object pixels]")
 
 
 class DepthBlur(Constraint):
     """Smooth the object by a Gaussian across its slices."""
 
     kind: Literal["depth_blur"] = "depth_blur"
-    sigma: Length = Field(description="Standard deviation [slices]")
+    sigma: Length = Field(title="Standard deviation", description="Standard deviation [slices]")
 
 
 class LowPass(Constraint):
@@ -117,7 +119,7 @@ class LowPass(Constraint):
 
     kind: Literal["low_pass"] = "low_pass"
     cutoff: Annotated[float, Field(gt=0, le=1)] = Field(
-        description="Highest frequency that is kept [fraction of the Nyquist frequency]"
+        title="Highest frequency", description="Highest frequency that is kept [fraction of the Nyquist frequency]"
     )
     edge: float = Field(
         default=0.0, ge=0, le=1, description="Width of the soft edge of the filter [fraction of the Nyquist frequency]"
@@ -138,7 +140,7 @@ class DCTThreshold(Constraint):
 
     kind: Literal["dct_threshold"] = "dct_threshold"
     keep_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
-        description="Fraction of the coefficients, the largest ones, that is kept"
+        title="Fraction kept", description="Fraction of the coefficients, the largest ones, that is kept"
     )
 
 
@@ -153,8 +155,12 @@ class AmplitudeLimits(Constraint):
     """Clip the amplitude of the object to an interval."""
 
     kind: Literal["amplitude_limits"] = "amplitude_limits"
-    low: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False, description="Smallest amplitude")
-    high: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False, description="Largest amplitude")
+    low: float = Field(
+        default=0.0, ge=0, le=1e6, allow_inf_nan=False, title="Smallest amplitude", description="Smallest amplitude"
+    )
+    high: float = Field(
+        default=1.0, gt=0, le=1e6, allow_inf_nan=False, title="Largest amplitude", description="Largest amplitude"
+    )
 
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
@@ -220,8 +226,8 @@ class RemoveGridArtifacts(Constraint):
     """Remove the periods of the scan raster from the spectrum of the object."""
 
     kind: Literal["remove_grid_artifacts"] = "remove_grid_artifacts"
-    period_y: Length = Field(description="Step of the raster along y [object pixels]")
-    period_x: Length = Field(description="Step of the raster along x [object pixels]")
+    period_y: Length = Field(title="Period along y", description="Step of the raster along y [object pixels]")
+    period_x: Length = Field(title="Period along x", description="Step of the raster along x [object pixels]")
     width: Length = Field(default=1.5, description="Radius of each notch [samples of the object's spectrum]")
 
 
@@ -238,7 +244,7 @@ class SmoothTilts(Constraint):
     """Replace the tilt of each position by a weighted mean of those around it."""
 
     kind: Literal["smooth_tilts"] = "smooth_tilts"
-    sigma: Length = Field(description="Standard deviation of the weights [object pixels]")
+    sigma: Length = Field(title="Standard deviation", description="Standard deviation of the weights [object pixels]")
 
 
 AnyConstraint = Annotated[

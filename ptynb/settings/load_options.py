@@ -57,53 +57,78 @@ class LoadOptions(SettingsModel):
     """What a scan's file lacks or has wrong. These values take precedence over those in the file."""
 
     patterns: str | None = Field(
-        default=None, description="Name of the dataset of patterns, such as 'entry/data/data', if there are several"
+        title="Dataset of the patterns",
+        default=None,
+        description="Name of the dataset of patterns, such as 'entry/data/data', if there are several",
     )
     positions: FileOrArray = Field(
+        title="Positions from",
         default=None,
         description="Positions (pattern, yx) of the probe on the sample: name of a dataset, or file (.npy, text)",
         json_schema_extra=FILE_OR_ARRAY,
     )
     motion: FileOrArray = Field(
+        title="Motion from",
         default=None,
         description="Displacement (pattern, yx) of each position during its exposure, for fly scans: name of a "
         "dataset, or file (.npy, text)",
         json_schema_extra=FILE_OR_ARRAY,
     )
     mask: FileOrArray = Field(
+        title="Mask from",
         default=None,
         description="Mask (y, x), true where the detector works: name of a dataset, or file (.npy, .h5, text)",
         json_schema_extra=FILE_OR_ARRAY,
     )
     units: Literal["metres", "pixels"] = Field(
-        default="metres", description="Unit of the given positions and motion: metres, or pixels of the object"
+        title="Positions are in",
+        default="metres",
+        description="Unit of the given positions and motion: metres, or pixels of the object",
     )
-    raster: tuple[Count, Count] | None = Field(default=None, description="Rows and columns of a raster scan")
+    raster: tuple[Count, Count] | None = Field(
+        title="Raster", default=None, description="Rows and columns of a raster scan"
+    )
     step: Annotated[tuple[Finite, Finite] | None, ONE_OR_TWO] = Field(
-        default=None, description="Step of a raster scan (y, x), or one number for both [m]"
+        title="Raster step", default=None, description="Step of a raster scan (y, x), or one number for both [m]"
     )
     rotation: Finite | None = Field(
-        default=None, description="Rotation of the scan relative to the detector, from x towards y [rad]"
+        title="Scan rotation",
+        default=None,
+        description="Rotation of the scan relative to the detector, from x towards y [rad]",
     )
-    wavelength: Positive | None = Field(default=None, description="Wavelength of the beam [m]")
-    energy: Positive | None = Field(default=None, description="Photon energy [eV]")
-    voltage: Positive | None = Field(default=None, description="Acceleration voltage of electrons [V]")
-    distance: Positive | None = Field(default=None, description="Distance from the sample to the detector [m]")
+    wavelength: Positive | None = Field(title="Wavelength", default=None, description="Wavelength of the beam [m]")
+    energy: Positive | None = Field(title="Photon energy", default=None, description="Photon energy [eV]")
+    voltage: Positive | None = Field(
+        title="Electron voltage", default=None, description="Acceleration voltage of electrons [V]"
+    )
+    distance: Positive | None = Field(
+        title="Detector distance", default=None, description="Distance from the sample to the detector [m]"
+    )
     detector_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
-        default=None, description="Size of a detector pixel (y, x), or one number for both [m]"
+        title="Detector pixel size",
+        default=None,
+        description="Size of a detector pixel (y, x), or one number for both [m]",
     )
     angular_pixel: Annotated[tuple[Positive, Positive] | None, ONE_OR_TWO] = Field(
-        default=None, description="Angle of a detector pixel seen from the sample (y, x), or one number for both [rad]"
+        title="Pixel angle",
+        default=None,
+        description="Angle of a detector pixel seen from the sample (y, x), or one number for both [rad]",
     )
     geometry: Literal["far field", "near field"] = Field(
-        default="far field", description="Far field (diffraction patterns), or near field (shadows of the sample)"
+        title="Geometry",
+        default="far field",
+        description="Far field (diffraction patterns), or near field (shadows of the sample)",
     )
     focus_to_sample: Positive | None = Field(
+        title="Focus to sample",
         default=None,
         description="Distance from the focus to the sample in the near field, whose beam is parallel without it [m]",
     )
-    clip_negative: bool = Field(default=False, description="Set negative counts to 0; otherwise they are an error")
+    clip_negative: bool = Field(
+        title="Negative counts to 0", default=False, description="Set negative counts to 0; otherwise they are an error"
+    )
     links: Literal["folder", "anywhere"] = Field(
+        title="Linked files",
         default="folder",
         description="Where other files that the file refers to may be: in its folder and below, or anywhere",
     )

@@ -18,15 +18,22 @@ class Object(Part):
         json_schema_extra=LIVE | SIMPLE,
     )
     padding: int = Field(
-        default=4, ge=0, le=4096, description="Width of the margin around the scanned area [object pixels]"
+        default=4,
+        ge=0,
+        le=4096,
+        title="Margin",
+        description="Width of the margin around the scanned area [object pixels]",
     )
     modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent modes of the object")
     parametrization: Literal["complex", "amplitude_phase"] = Field(
-        default="complex", description="Parameters that are optimised: real and imaginary part, or amplitude and phase"
+        default="complex",
+        title="Parameters",
+        description="Parameters that are optimised: real and imaginary part, or amplitude and phase",
     )
     amplitude_learning_rate: Rate | None = Field(
         default=None,
-        description="Learning rate of the amplitude, with amplitude_phase; none: that of the phase, 0: fixed",
+        description="Learning rate of the amplitude, if amplitude and phase are optimised; none: that of the phase, 0: "
+        "fixed",
         json_schema_extra=LIVE,
     )
 
@@ -45,12 +52,20 @@ class Probe(Part):
 class Slices(Part):
     """Slices of a thick object, with free space between them; the learning rate is that of the thickness."""
 
-    count: int = Field(default=1, ge=1, le=512, description="Number of slices of the object", json_schema_extra=SIMPLE)
+    count: int = Field(
+        default=1,
+        ge=1,
+        le=512,
+        title="Number of slices",
+        description="Number of slices of the object",
+        json_schema_extra=SIMPLE,
+    )
     thickness: float | None = Field(
         default=None,
         gt=0,
         le=10,
         allow_inf_nan=False,
+        title="Slice distance",
         description="Distance between two slices [m]",
         json_schema_extra=SIMPLE,
     )
@@ -72,9 +87,11 @@ class Tilt(Part):
         default=0.0,
         description="Learning rate of the tilt (1 = a shift of one object pixel from the first to the last slice; 0.1 "
         "is a good start), or of its angle (1 = 1 mrad); 0 keeps it fixed",
+        json_schema_extra=LIVE | SIMPLE,
     )
     parametrization: Literal["shift", "angle"] = Field(
         default="shift",
+        title="Parameter",
         description="Parameter that is optimised: the shift of the beam from the first to the last slice, so that one "
         "learning rate serves all lengths, or the angle (as in version 0.1)",
     )
@@ -94,6 +111,7 @@ class Positions(Part):
         ge=0,
         le=1024,
         allow_inf_nan=False,
+        title="Largest position shift",
         description="Largest distance of a position from its initial value, along y and x [object pixels]",
     )
     momentum: float = Field(
@@ -107,7 +125,7 @@ class Positions(Part):
         default=0,
         ge=0,
         le=1000,
-        title="Trial shifts",
+        title="Trial shifts of a position",
         description="Random shifts of each position that are tried after an epoch (12 are a good number), each at the "
         "cost of the forward model; 0: no search",
     )
@@ -116,7 +134,7 @@ class Positions(Part):
         gt=0,
         le=1024,
         allow_inf_nan=False,
-        title="Radius of the search",
+        title="Radius of the position search",
         description="Largest trial shift along y and x, 1.5 to 2 times the expected error; half of the trials shrink "
         "to 1 pixel until the object restarts or the search ends [object pixels]",
     )
@@ -124,7 +142,7 @@ class Positions(Part):
         default=2,
         ge=1,
         le=MOST_EPOCHS,
-        title="First epoch of the search",
+        title="First epoch of the position search",
         description="First epoch after which shifts are tried",
         json_schema_extra=LIVE,
     )
@@ -132,7 +150,7 @@ class Positions(Part):
         default=120,
         ge=1,
         le=MOST_EPOCHS,
-        title="Last epoch of the search",
+        title="Last epoch of the position search",
         description="Last epoch after which shifts are tried",
         json_schema_extra=LIVE,
     )
@@ -140,7 +158,7 @@ class Positions(Part):
         default=2,
         ge=0,
         le=100,
-        title="Restarts of the object",
+        title="Object restarts in the position search",
         description="How often the object starts again from its initial values during the search, at equal intervals: "
         "one that has adapted to wrong positions holds them there",
     )
@@ -211,6 +229,7 @@ class Affine(Part):
         default=0.0,
         description="Learning rate, as a shift at the edge of the scan [object pixels], 0.1 is a good start; 0 keeps "
         "the map fixed",
+        json_schema_extra=LIVE | SIMPLE,
     )
 
 
@@ -220,6 +239,7 @@ class ProbeOffset(Part):
     learning_rate: Rate = Field(
         default=0.0,
         description="Learning rate of the offset [object pixels], 0.1 is a good start; 0 keeps it fixed",
+        json_schema_extra=LIVE | SIMPLE,
     )
 
 
@@ -227,12 +247,17 @@ class OPR(Part):
     """Orthogonal probe relaxation: the first probe mode varies from pattern to pattern, in a few modes."""
 
     modes: int = Field(
-        default=0, ge=0, le=64, description="Number of modes of the variation; 0: the probe does not vary"
+        default=0,
+        ge=0,
+        le=64,
+        description="Number of modes of the variation; 0: the probe does not vary",
+        json_schema_extra=SIMPLE,
     )
     learning_rate: Rate = Field(
         default=0.03,
         description="Learning rate of the variation (1 = the probe's root-mean-square amplitude), with LSQML the "
         "factor of its least-squares step",
+        json_schema_extra=LIVE | SIMPLE,
     )
 
 
@@ -243,6 +268,7 @@ class PatternIntensities(Part):
         default=0.0,
         description="Learning rate of the intensities, with LSQML the factor of their least-squares step; 0 keeps them "
         "at 1",
+        json_schema_extra=LIVE | SIMPLE,
     )
 
 
@@ -253,9 +279,11 @@ class Background(Part):
         default=0.0,
         description="Learning rate of the background's amplitude (1 = the square root of the mean count of a pixel), "
         "or of its intensity (1 = the mean count), with LSQML the factor of its least-squares step; 0 keeps it fixed",
+        json_schema_extra=LIVE | SIMPLE,
     )
     parametrization: Literal["amplitude", "intensity"] = Field(
         default="amplitude",
+        title="Parameter",
         description="Parameter that is optimised: the square root of the background, so that one learning rate serves "
         "weak and strong ones, or the background itself (as in version 0.1)",
     )
@@ -272,10 +300,12 @@ class Descan(Part):
         title="Initial shifts",
         description="Initial shifts: none (patterns are not shifted), zero, or a plane over the scan that is fitted to "
         "the centres of mass of the patterns",
+        json_schema_extra=SIMPLE,
     )
     learning_rate: Rate = Field(
         default=0.0,
         description="Learning rate of each shift [detector pixels], 0.1 is a good start; 0 keeps the initial shifts",
+        json_schema_extra=LIVE | SIMPLE,
     )
 
 
@@ -283,7 +313,11 @@ class FlyScan(SettingsModel):
     """Motion of the sample during the exposure: a pattern is the incoherent sum over positions along the motion."""
 
     steps: int = Field(
-        default=1, ge=1, le=64, description="Number of positions along the motion; 1: the sample does not move"
+        default=1,
+        ge=1,
+        le=64,
+        description="Number of positions along the motion; 1: the sample does not move",
+        json_schema_extra=SIMPLE,
     )
     exposure_fraction: float = Field(
         default=1.0,
@@ -306,10 +340,15 @@ class Detector(SettingsModel):
         default=0.0,
         ge=0,
         le=64,
+        title="Point spread",
         description="Standard deviation of the Gaussian point spread function [detector pixels]",
     )
     saturation: float | None = Field(
-        default=None, gt=0, le=1e12, allow_inf_nan=False, description="Highest count of a pixel; none: no limit"
+        default=None,
+        gt=0,
+        le=1e12,
+        allow_inf_nan=False,
+        description="Highest count of a pixel [counts]; none: no limit",
     )
 
 

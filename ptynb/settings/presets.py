@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,10 +16,11 @@ class _Sized(Protocol):
 
 @dataclass(frozen=True)
 class Preset:
-    """Function that returns settings for a number of patterns, and its purpose."""
+    """Function that returns settings for a number of patterns, its purpose, and the reason of each setting by name."""
 
     about: str
     make: Callable[[int | None], dict[str, Any]]
+    reasons: Mapping[str, str]
 
 
 def _thin_xray(patterns: int | None) -> dict[str, Any]:
@@ -85,17 +86,50 @@ def _low_dose(patterns: int | None) -> dict[str, Any]:
 
 
 PRESETS = {
-    "thin X-ray": Preset("Thin specimens at a synchrotron: partial coherence, fast convergence.", _thin_xray),
+    "thin X-ray": Preset(
+        "Thin specimens at a synchrotron: partial coherence, fast convergence.",
+        _thin_xray,
+        {
+            "optimiser": "converges in tens of epochs for thin objects",
+            "batch_sampling": "LSQ-ML converges best with neighbouring patterns",
+            "batch": "at least eight updates an epoch",
+            "momentum": "accelerates LSQ-ML from epoch to epoch",
+            "probe.modes": "three contain nearly all power of a synchrotron beam",
+        },
+    ),
     "thick electron": Preset(
         "Specimens of 10 to 30 nm in an electron microscope: slices. Set their number to your thickness.",
         _thick_electron,
+        {
+            "slices.count": "multiple scattering; set it to your thickness",
+            "slices.thickness": "the depth of focus of a probe of 25 to 35 mrad",
+            "object.parametrization": "atoms shift the phase and hardly absorb",
+            "object.amplitude_learning_rate": "a tenth of that of the phase, as atoms hardly absorb",
+            "probe.modes": "the beam is partially coherent",
+        },
     ),
     "near field": Preset(
         "Full-field shadows at few positions: positions, intensities and background are refined. End the schedule at "
         "your last epoch.",
         _near_field,
+        {
+            "batch": "each pattern depends on nearly the whole object, so four make an effective update",
+            "positions.learning_rate": "a wrong position appears as contrast in the whole field",
+            "pattern_intensities.learning_rate": "a drift of the intensity appears as contrast in the whole field",
+            "background.learning_rate": "a background appears as contrast in the whole field",
+            "schedule.kind": "decreasing steps end the fluctuations that small batches cause",
+            "schedule.epochs": "set it to your last epoch",
+            "schedule.end_factor": "decreasing steps end the fluctuations that small batches cause",
+        },
     ),
-    "low dose": Preset("About a photon a pixel or less: the likelihood of counts, all patterns at once.", _low_dose),
+    "low dose": Preset(
+        "About a photon a pixel or less: the likelihood of counts, all patterns at once.",
+        _low_dose,
+        {
+            "loss": "has the correct weights for pixels with one photon or none",
+            "optimiser": "steps computed from all patterns do not fluctuate with the noise of a batch",
+        },
+    ),
 }
 
 

@@ -23,7 +23,7 @@ class DataTerm(Regularizer):
     """A second loss of the patterns."""
 
     kind: Literal["data"] = "data"
-    loss: LossName = Field(description="Name of the loss")
+    loss: LossName = Field(title="Loss", description="Name of the loss")
 
 
 class PACBED(Regularizer):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from ptynb.exceptions import SettingsError
-from ptynb.settings.base_models import flat
+from ptynb.settings.base_models import GROUP, flat
 from ptynb.settings.base_models import nested as nested
 from ptynb.settings.settings import Settings
 
@@ -25,6 +25,12 @@ _UNIT = re.compile(r" ?\[([^]]+)\]")
 _RATIO = re.compile(r"^1 = ")
 ABBREVIATIONS = {"dct": "DCT", "opr": "OPR", "pacbed": "PACBED", "psf": "PSF", "rpie": "rPIE"}
 """Words of names with a special spelling."""
+OWN_GROUPS = {
+    "Algorithm": "Loss, and the algorithm that minimises it",
+    "Batches": "Patterns of an update",
+    "Computing": "Storage, exchange between engines, precision",
+}
+"""Groups of the fields of `Settings` itself, with their descriptions."""
 LISTED = {"ptynb.settings.constraints": "constraints", "ptynb.settings.regularizers": "regularizers"}
 """Module with the entries of a list -> its name in `pt`."""
 
@@ -63,7 +69,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Section:
-    """Fields of a part, or of `Settings` itself (with the name "")."""
+    """Fields of a part, or a group of fields of `Settings` itself, whose name is no prefix of theirs: "Batches"."""
 
     name: str
     title: str
@@ -112,6 +118,10 @@ class Structure:
         """Return a field by its dotted name. Raises KeyError."""
         return self._by_name[name]
 
+    def has(self, name: str) -> bool:
+        """Whether there is a field with this dotted name."""
+        return name in self._by_name
+
     @functools.cached_property
     def _by_name(self) -> dict[str, Setting]:
         return {setting.name: setting for setting in self.settings}
@@ -119,10 +129,10 @@ class Structure:
 
 @functools.cache
 def structure() -> Structure:
-    """Return the structure of `Settings`, in the order of its fields; its own fields first."""
+    """Return the structure of `Settings`: groups of its own fields, then the parts, each in the order of the fields."""
     schema = Settings.model_json_schema()
     models: Schema = schema["$defs"]
-    own: list[Setting] = []
+    own: dict[str, list[Setting]] = {}
     sections: list[Section] = []
     lists: list[Entries] = []
     for name, field in schema["properties"].items():
@@ -132,9 +142,9 @@ def structure() -> Structure:
         elif field.get("type") == "array":
             lists.append(_entries(name, field, models))
         else:
-            own.append(_setting(name, name, field, required=False))
-    first = Section("", "Method", "Algorithm, batches and precision", tuple(own))
-    return Structure((first, *sections), tuple(lists))
+            own.setdefault(field.get(GROUP, "Algorithm"), []).append(_setting(name, name, field, required=False))
+    groups = [Section(name, name, OWN_GROUPS[name], tuple(settings)) for name, settings in own.items()]
+    return Structure((*groups, *sections), tuple(lists))
 
 
 def given(settings: Settings) -> dict[str, Any]:

@@ -9,9 +9,21 @@ from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, Field, model_validator
+from pydantic.config import JsonDict
 
 from ptynb.exceptions import InvalidValueError, SettingsError
-from ptynb.settings.base_models import LIVE, MOST_EPOCHS, SIMPLE, Part, SettingsModel, check_names, flat, merge, nested
+from ptynb.settings.base_models import (
+    GROUP,
+    LIVE,
+    MOST_EPOCHS,
+    SIMPLE,
+    Part,
+    SettingsModel,
+    check_names,
+    flat,
+    merge,
+    nested,
+)
 from ptynb.settings.constraints import AnyConstraint, DepthBlur, MissingWedge, RecenterDepth
 from ptynb.settings.lr_scaling import BY_PATTERN, rate_factor
 from ptynb.settings.model_parts import (
@@ -35,6 +47,9 @@ from ptynb.settings.renamed import translated
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
+BATCHES: JsonDict = {GROUP: "Batches"}
+COMPUTING: JsonDict = {GROUP: "Computing"}
+"""Groups of fields of `Settings` itself, beside those of the algorithm, in which forms show them."""
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
 """Optimisers that compute their step length; the default rate of object and probe (LSQML: also of OPR) is 1."""
 PROJECTIONS = ("dm", "raar")
@@ -55,22 +70,26 @@ class Schedule(SettingsModel):
     """Schedule of all learning rates over the epochs."""
 
     kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
-        default="constant", title="Course", description="Course of the learning rates", json_schema_extra=LIVE
+        default="constant",
+        title="Course of the learning rates",
+        description="Course of all learning rates over the epochs",
+        json_schema_extra=LIVE | SIMPLE,
     )
     epochs: int = Field(
         default=100,
         ge=1,
         le=MOST_EPOCHS,
-        title="End at epoch",
-        description="Epoch in which the end factor is reached",
-        json_schema_extra=LIVE,
+        title="Last epoch of the schedule",
+        description="Epoch in which the final factor is reached, and from which on the learning rates are constant",
+        json_schema_extra=LIVE | SIMPLE,
     )
     end_factor: float = Field(
         default=0.1,
         gt=0,
         le=1,
+        title="Final factor of the learning rates",
         description="Factor of the learning rates at the end",
-        json_schema_extra=LIVE,
+        json_schema_extra=LIVE | SIMPLE,
     )
 
     def factor(self, epoch: int) -> float:
@@ -110,18 +129,20 @@ class Stop(SettingsModel):
         ge=0,
         le=MOST_EPOCHS,
         description="Number of epochs over which progress is judged; 0: a run ends at its last epoch only",
-        json_schema_extra=LIVE,
+        json_schema_extra=LIVE | SIMPLE,
     )
     tolerance: float = Field(
         default=0.01,
         ge=0,
         lt=1,
+        title="Least progress",
         description="Progress that continues a run: the relative decrease of the lowest loss, or the largest change of "
-        "object, probe (relative) and positions [object pixels] in an epoch",
+        "object, probe (relative) and positions (in object pixels) in an epoch",
         json_schema_extra=LIVE,
     )
     criterion: Literal["loss", "changes"] = Field(
         default="loss",
+        title="Progress judged by",
         description="Whether progress is judged by the loss, or by the changes of object, probe and positions",
         json_schema_extra=LIVE,
     )
@@ -141,17 +162,21 @@ class Settings(SettingsModel):
     Unknown names, values out of range and unsupported combinations raise `SettingsError`, a `ValueError`.
     """
 
-    object: Object = Field(default=Object(), description="Object")
-    probe: Probe = Field(default=Probe(), description="Probe")
+    object: Object = Field(default=Object(), description="Transmission of the sample")
+    probe: Probe = Field(default=Probe(), description="Illumination of the sample")
     slices: Slices = Field(default=Slices(), description="Slices of a thick object")
     tilt: Tilt = Field(default=Tilt(), description="Tilt of the beam against the normal of the slices")
     positions: Positions = Field(default=Positions(), description="Refinement of the scan positions")
-    affine: Affine = Field(default=Affine(), description="Refinement of one linear map of all positions")
+    affine: Affine = Field(
+        default=Affine(), title="Linear map of positions", description="Refinement of one linear map of all positions"
+    )
     probe_offset: ProbeOffset = Field(
         default=ProbeOffset(), description="Refinement of one shift of the probe against all positions"
     )
     opr: OPR = Field(
-        default=OPR(), description="Orthogonal probe relaxation: a probe that varies from pattern to pattern"
+        default=OPR(),
+        title="Probe variation (OPR)",
+        description="Orthogonal probe relaxation: a probe that varies from pattern to pattern",
     )
     pattern_intensities: PatternIntensities = Field(
         default=PatternIntensities(), description="Relative intensity of the beam for each pattern"
@@ -184,57 +209,81 @@ class Settings(SettingsModel):
         default=0.1,
         ge=0,
         le=1,
+        title="rPIE regularisation α",
         description="Regularisation of rPIE, whose steps are divided by the brightest illumination (1: ePIE) or by "
         "that of each pixel (0)",
     )
-    beta: float = Field(default=0.75, gt=0, le=1, description="Relaxation parameter (beta) of DM and RAAR")
+    beta: float = Field(
+        default=0.75,
+        gt=0,
+        le=1,
+        title="DM and RAAR relaxation β",
+        description="Relaxation parameter (beta) of DM and RAAR",
+    )
     schedule: Schedule = Field(default=Schedule(), description="Schedule of all learning rates over the epochs")
-    stop: Stop = Field(default=Stop(), description="End of a run before its last epoch")
+    stop: Stop = Field(default=Stop(), title="Early stop", description="End of a run before its last epoch")
     batch: int = Field(
         default=16,
         ge=1,
         le=1_000_000,
-        description="Diffraction patterns per update, over all engines together or on each (see `batch_per`)",
-        json_schema_extra=SIMPLE,
+        description="Diffraction patterns per update [patterns], over all engines together or on each of them",
+        json_schema_extra=SIMPLE | BATCHES,
     )
     batch_per: Literal["group", "engine"] = Field(
         default="group",
-        title="Batch of",
-        description="Whether `batch` counts the patterns of all engines together (the number of engines then does not "
-        "change the result) or of each engine (more engines make larger batches)",
+        title="Batch is that of",
+        description="Whether the batch counts the patterns of all engines together (the number of engines then does "
+        "not change the result) or of each engine (more engines make larger batches)",
+        json_schema_extra=BATCHES,
     )
     gradient_accumulation: int = Field(
         default=1,
         ge=1,
         le=4096,
-        description="Parts in which a batch is computed, with summed gradients: less memory, same update",
+        description="Parts in which a batch is computed [parts], with summed gradients: less memory, same update",
+        json_schema_extra=BATCHES,
     )
     batch_sampling: Literal["spread", "random", "compact"] = Field(
         default="spread",
+        title="Patterns of a batch",
         description="Patterns of a batch: evenly spread over the scan, random, or neighbours",
+        json_schema_extra=BATCHES,
     )
     pattern_storage: Literal["auto", "device", "host", "disk"] = Field(
         default="auto",
+        title="Patterns stored in",
         description="Where engines store the patterns: on the device, in host memory, in the file, or the first with "
         "enough space",
+        json_schema_extra=COMPUTING,
     )
     gradient_sync: Literal["sparse", "dense"] = Field(
         default="sparse",
+        title="Exchanged gradient",
         description="Part of the object's gradient that engines exchange: that of the probe windows in the batch, or "
         "all of it; the result is the same",
-        json_schema_extra=LIVE,
+        json_schema_extra=LIVE | COMPUTING,
     )
     sync_every: int = Field(
         default=1,
         ge=1,
         le=1_000_000,
-        description="Updates that each engine makes before the parameters are averaged; the result is that of one "
-        "engine only if it is 1",
-        json_schema_extra=LIVE,
+        title="Averaged every",
+        description="Updates that each engine makes before the parameters are averaged [updates]; the result is that "
+        "of one engine only if it is 1",
+        json_schema_extra=LIVE | COMPUTING,
     )
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of the random numbers")
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**63,
+        title="Random seed",
+        description="Seed of the random numbers",
+        json_schema_extra=COMPUTING,
+    )
     precision: Literal["single", "double"] = Field(
-        default="single", description="Floating-point precision of the reconstruction"
+        default="single",
+        description="Floating-point precision of the reconstruction",
+        json_schema_extra=COMPUTING,
     )
 
     @model_validator(mode="before")

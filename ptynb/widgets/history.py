@@ -48,9 +48,11 @@ class History(Whole):
     """Checkpoints, newest last, and branches, with buttons to restore, save, branch and switch; see `history`.
 
     tell: called with the line of Python equivalent to a click.
+    resting: whether the list is out of sight, so that nothing is read to follow it.
     """
 
     tell: Callable[[str], None] | None = None
+    resting = False
 
     def __init__(self, recon: SupportsCheckpoints) -> None:
         self._recon = recon
@@ -93,7 +95,7 @@ class History(Whole):
             self,
             "ptynb history view",
             REFRESH_SECONDS,
-            History.refresh,
+            History._follow,
             History.complain,
             over=lambda view: view._recon.closed,
         )
@@ -131,6 +133,15 @@ class History(Whole):
                 self._present = present
             self._refreshing = False
             self._enable()
+
+    def rest(self, resting: bool) -> None:
+        """Stop to follow the checkpoints while the list is out of sight, or show the present ones and follow again."""
+        self.resting = resting
+        self._soon.set()
+
+    def _follow(self) -> None:
+        if not self.resting:
+            self.refresh()
 
     # At a click: queue the action for the present selection, which may have changed when the action is executed
 

@@ -11,6 +11,7 @@ from ptynb.widgets.svg_axes import Point, decades, decimal, drawable, line, line
 from ptynb.widgets.svg_curves import Curve, CurvePanel, curves
 
 WIDTH, HEIGHT = 460, 240
+LEAST_SIZE, LABEL_HEIGHT = (200, 100), 16
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 34
 LOSS, R_FACTOR, MARK = "#2f7fd0", "#c2571a", "#d9822b"
 NARROWEST = 1e-9
@@ -23,26 +24,30 @@ def loss_curve(
     *,
     r_factors: Sequence[tuple[int, float]] = (),
     seconds: Sequence[float] | None = None,
+    size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> str:
     """Return SVG of losses over epochs, on a logarithmic axis, with a dotted line before each epoch in `marks`.
 
     r_factors: (epochs completed, R-factor), on the same axis: dashed, with squares. seconds: of each epoch; if they
-    are given, the axis below is the time that epochs took.
+    are given, the axis below is the time that epochs took. size: width and height [screen pixels]; texts have the size
+    of the page's, so that a curve in a small place should be drawn for it.
 
     Values that are not positive and finite have no logarithm and are left out. Colours follow the notebook's theme.
     """
+    width, height = max(size[0], LEAST_SIZE[0]), max(size[1], LEAST_SIZE[1])
     points = [drawable(enumerate(losses, 1)), drawable(r_factors)]
     if not points[0]:
-        return _frame(text(WIDTH / 2, HEIGHT / 2, "no epoch yet", "middle"))
+        return _frame((width, height), text(width / 2, height / 2, "no epoch yet", "middle"))
     heights = [value for one in points for _, value in one]
     low, high, ticks = decades(min(heights), max(heights))
+    ticks = ticks[:: -(-len(ticks) * LABEL_HEIGHT // (height - TOP - BOTTOM))]
     last = max(len(losses), 2, *marks)
     times = None if seconds is None else [0.0, *itertools.accumulate(seconds)]
     span = (1.0, float(last)) if times is None else (0.0, max(times[-1], NARROWEST))
     left, right, across = linear(*span, tight=True, whole=times is None)
 
     def x(at: float) -> float:
-        return LEFT + (at - left) / (right - left) * (WIDTH - LEFT - RIGHT)
+        return LEFT + (at - left) / (right - left) * (width - LEFT - RIGHT)
 
     def when(epoch: float) -> float:
         """Return the coordinate of the end of an epoch."""
@@ -50,28 +55,28 @@ def loss_curve(
 
     def y(loss: float) -> float:
         return TOP + (math.log10(high) - math.log10(loss)) / (math.log10(high) - math.log10(low)) * (
-            HEIGHT - TOP - BOTTOM
+            height - TOP - BOTTOM
         )
 
     parts = []
     for tick in ticks:
-        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick)))
+        parts.append(line(LEFT, y(tick), width - RIGHT, y(tick)))
         parts.append(text(LEFT - 6, y(tick) + 4, scientific(tick), "end"))
     for tick in across:
-        parts.append(line(x(tick), TOP, x(tick), HEIGHT - BOTTOM))
-        parts.append(text(x(tick), HEIGHT - BOTTOM + 16, decimal(tick), "middle"))
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4, "epoch" if times is None else "time [s]", "middle"))
+        parts.append(line(x(tick), TOP, x(tick), height - BOTTOM))
+        parts.append(text(x(tick), height - BOTTOM + 16, decimal(tick), "middle"))
+    parts.append(text((LEFT + width - RIGHT) / 2, height - 4, "epoch" if times is None else "time [s]", "middle"))
     for mark in marks:
         at = x(min(max(mark, 1), last) if times is None else when(mark - 1))
         parts.append(
-            f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{HEIGHT - BOTTOM}" '
+            f'<line x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{height - BOTTOM}" '
             f'stroke="{MARK}" stroke-dasharray="3 3"/>'
         )
     loss, r_factor = ([(x(when(epoch)), y(value)) for epoch, value in one] for one in points)
     parts.append(_curve(loss, LOSS))
     if r_factor:
-        parts += [_curve(r_factor, R_FACTOR, "6 3"), *_legend()]
-    return _frame("".join(parts), "epochs" if times is None else "seconds")
+        parts += [_curve(r_factor, R_FACTOR, "6 3"), *_legend(width)]
+    return _frame((width, height), "".join(parts), "epochs" if times is None else "seconds")
 
 
 def change_curves(epochs: Sequence[Epoch], seconds: Sequence[float] | None = None) -> str:
@@ -104,17 +109,17 @@ def _curve(points: Sequence[Point], colour: str, dashes: str = "") -> str:
     return f'{drawn}<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>'
 
 
-def _legend() -> list[str]:
-    right = WIDTH - RIGHT - 8
+def _legend(width: int) -> list[str]:
+    right = width - RIGHT - 8
     return [
         text(right, TOP + 14, "loss ●", "end", colour=LOSS),
         text(right, TOP + 30, "R-factor ■", "end", colour=R_FACTOR),
     ]
 
 
-def _frame(inside: str, over: str = "epochs") -> str:
+def _frame(size: tuple[int, int], inside: str, over: str = "epochs") -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="loss over {over}" '
+        f'<svg viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="loss over {over}" '
         'style="display:block;width:100%;color:var(--jp-ui-font-color1,#333)">'
         f"{inside}</svg>"
     )

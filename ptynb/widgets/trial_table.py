@@ -6,10 +6,14 @@ import base64
 import html
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ptynb.data.trial_record import TunedTrial, best_of, value_text
 from ptynb.settings.ranges import Between, Range
+from ptynb.settings.schema import structure
 from ptynb.table import duration
+from ptynb.widgets.form.field_search import label_of_name
+from ptynb.widgets.form.group_summary import value_words
 
 ROWS = 40
 """Maximum number of trials in the table; all its pictures are sent to the browser after each trial."""
@@ -28,7 +32,7 @@ def trials_table(trials: Sequence[TunedTrial], names: Sequence[str], best_first:
         return ""
     best = best_of(tuple(trials))
     ordered = _ordered(trials, best_first)
-    heads = ("trial", "object phase", *names, "score", "state", "epochs", "time", "engines")
+    heads = ("trial", "object phase", *map(label_of_name, names), "score", "state", "epochs", "time", "engines")
     head = "".join(f'<th scope="col" style="text-align:left;padding:2px 10px">{html.escape(one)}</th>' for one in heads)
     rows = "".join(_row(trial, names, trial is best) for trial in ordered[:ROWS])
     more = len(ordered) - ROWS
@@ -77,7 +81,7 @@ def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
     score = "" if trial.score is None else f"{trial.score:.5g}"
     ranks = ", ".join(str(rank) for rank in trial.ranks) or "this process"
     time = duration(trial.seconds) if trial.seconds else ""
-    cells = [html.escape(value_text(trial.values.get(name, ""))) for name in names]
+    cells = [html.escape(_value(name, trial.values.get(name, ""))) for name in names]
     cells = [number, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, ranks]
     inside = "".join(f'<td style="padding:2px 10px;text-align:left">{cell}</td>' for cell in cells)
     style = "border-top:1px solid var(--jp-border-color2,#ccc);vertical-align:middle"
@@ -89,7 +93,7 @@ def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
 def _figure(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
     score = trial.state if trial.score is None else f"{trial.score:.5g}"
     lines = [f"{'★ ' if best else ''}trial {trial.number}{' best' if best else ''}: {score}"]
-    lines += [f"{name.rpartition('.')[2]} {value_text(trial.values.get(name, ''))}" for name in names]
+    lines += [f"{label_of_name(name)} {_value(name, trial.values.get(name, ''))}" for name in names]
     caption = "<br>".join(map(html.escape, lines))
     outline = ";outline:2px solid var(--jp-ui-font-color1,#333);outline-offset:3px;font-weight:700" if best else ""
     return (
@@ -128,8 +132,8 @@ def _plot(trials: Sequence[TunedTrial], name: str, range: Range) -> str:
         return PLOT_HEIGHT - BOTTOM - 10 - part * (PLOT_HEIGHT - TOP - BOTTOM - 18)
 
     parts = [_text(LEFT - 6, y(score) + 4, f"{score:.3g}", "end") for score in sorted({low, high})]
-    parts += [_text(x, PLOT_HEIGHT - BOTTOM + 16, word, anchor) for x, word, anchor in _ends(range)]
-    parts.append(_text((LEFT + PLOT_WIDTH - RIGHT) / 2, PLOT_HEIGHT - 4, name, "middle"))
+    parts += [_text(x, PLOT_HEIGHT - BOTTOM + 16, word, anchor) for x, word, anchor in _ends(name, range)]
+    parts.append(_text((LEFT + PLOT_WIDTH - RIGHT) / 2, PLOT_HEIGHT - 4, label_of_name(name), "middle"))
     frame = f"M{LEFT} {TOP}V{PLOT_HEIGHT - BOTTOM}H{PLOT_WIDTH - RIGHT}"
     parts.append(f'<path d="{frame}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>')
     for trial in trials:
@@ -141,11 +145,16 @@ def _plot(trials: Sequence[TunedTrial], name: str, range: Range) -> str:
     for trial, score in complete:
         at = (_x(trial.values[name], range), y(score))
         parts.append(_star(*at, trial) if trial is best else _dot(*at, trial))
-    label = html.escape(f"score against {name}")
+    label = html.escape(f"score against {label_of_name(name)}")
     return (
         f'<svg viewBox="0 0 {PLOT_WIDTH} {PLOT_HEIGHT}" width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" role="img" '
         f'aria-label="{label}" style="color:var(--jp-ui-font-color1,#333)">{"".join(parts)}</svg>'
     )
+
+
+def _value(name: str, value: Any) -> str:
+    is_setting = structure().has(name) and value != ""
+    return value_words(structure().setting(name), value) if is_setting else value_text(value)
 
 
 def _x(value: object, range: Range) -> float:
@@ -157,11 +166,11 @@ def _x(value: object, range: Range) -> float:
     return LEFT + (range.index(value) + 0.5) / len(range) * inside
 
 
-def _ends(range: Range) -> list[tuple[float, str, str]]:
+def _ends(name: str, range: Range) -> list[tuple[float, str, str]]:
     """Return position, text and anchor of the labels below the axis."""
     if isinstance(range, Between):
-        return [(LEFT, value_text(range.low), "start"), (PLOT_WIDTH - RIGHT, value_text(range.high), "end")]
-    return [(_x(choice, range), value_text(choice), "middle") for choice in range]
+        return [(LEFT, _value(name, range.low), "start"), (PLOT_WIDTH - RIGHT, _value(name, range.high), "end")]
+    return [(_x(choice, range), _value(name, choice), "middle") for choice in range]
 
 
 def _dot(x: float, y: float, trial: TunedTrial) -> str:

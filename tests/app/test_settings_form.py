@@ -63,6 +63,7 @@ def test_the_preview_shows_probe_frame_and_positions(set_up):
     assert one._viewed.layout.display is None
     assert [picture["name"] for picture in one.viewer.frame["pictures"]] == ["positions", "object", "probe 1"]
     assert len(one.viewer.points["positions"]) > 0
+    assert one.viewer.frame["pictures"][1]["note"].endswith(" pixels, 1 slice, 1 mode")
     assert lines == ["pt.preview(scan, settings)"]
     assert one.last_preview.object.shape == pt.preview(SCAN, one.settings).object.shape
 
@@ -190,9 +191,12 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     found = one.last_recommendation
     assert found.settings.object.learning_rate in (0.03, 0.1)
     assert one.settings == found.settings
-    assert "mask_bad_pixels" in one._recommended.value
+    assert "mask bad pixels" in one._recommended.value
+    assert "Object learning rate, Probe learning rate" in one._recommended.value
     [scan] = scans
     assert not scan.mask[3, 5]
     assert scan.mask.sum() == 32 * 32 - 1
     assert lines[:2] == ["recommended = pt.recommend(scan)", "scan = pt.prepare(scan, recommended.recipe.prepare)"]
-    assert lines[2].startswith("settings = settings.replace(object={'learning_rate'")
+    assert lines[2] == "settings = recommended.settings"
+    assert one.form.presets.choice.value == "recommended"
+    assert "◆ recommended</b>: loss" in one.form.row("object.learning_rate").about.value

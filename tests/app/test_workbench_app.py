@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import ipywidgets
 import numpy as np
 import pytest
@@ -19,12 +21,20 @@ from ptynb.app.session_state import Desk
 from ptynb.app.workbench_app import TABS, Workbench
 from ptynb.data.scan import Scan
 from ptynb.settings.schema import as_python
+from ptynb.widgets.history import History
 from ptynb.widgets.shared_widgets import below
+from tests.io import layouts
+from tests.io.test_near_field import FOCUS, shadows
 
 
 @pytest.fixture(scope="module")
 def scan() -> Scan:
     return pt.simulate(patterns=36, window=32, seed=2)
+
+
+@pytest.fixture(autouse=True)
+def _own_recent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
 
 
 @pytest.fixture
@@ -156,22 +166,31 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
     np.savez("some.npz", patterns=counts)
     bench = pt.workbench()
     try:
+        tab = bench._scan_tab
         field(bench, "Scan", "File").value = "some.npz"
+        bench._actions.settle()
+        assert "The file lacks the positions, the wavelength" in tab._remarks.value
+        assert "25 of 32 x 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
         assert "does not contain the positions" in bench._message.value
-        assert bench._scan_tab._options._folded.selected_index == 0, "the fields are shown"
+        assert tab._open_file.layout.display is None, "the fields are shown"
         for name, value in {
             "Raster": "5, 5",
-            "Step": "2e-6",
-            "Energy": "12e3",
-            "Distance": "0.99",
-            "Detector pixel": "50e-6 50e-6",
+            "Raster step": "2",
+            "Photon energy": "12",
+            "Detector distance": "99 cm",
+            "Detector pixel size": "50 50",
             "Geometry": "near field",
-            "Focus to sample": "0.01",
+            "Focus to sample": "10",
         }.items():
             field(bench, "Scan", name).value = value
-        click(bench, "Scan", "Info")
-        assert "effective distance" in bench._scan_tab._facts.value
+        bench._actions.settle()
+        assert "distance is &#x27;99 cm&#x27;" in bench._message.value
+        field(bench, "Scan", "Detector distance").value = "990 mm"
+        bench._actions.settle()
+        assert bench._message.value == ""
+        assert "effective distance" in tab._facts.value
+        assert [line for line in bench.code.splitlines() if "pt.info" in line] == ["pt.info('some.npz')"]
         click(bench, "Scan", "Load")
         assert bench.scan is not None
         assert isinstance(bench.scan.geometry, pt.NearField)
@@ -181,13 +200,76 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         names: dict[str, Any] = {"pt": pt}
         exec(told[-1], names)
         assert names["scan"].geometry == bench.scan.geometry
-        field(bench, "Scan", "Energy").value = "12 keV"
+        assert tab._open_file.layout.display == "none", "folded once it is open"
+        field(bench, "Scan", "Photon energy").value = "12 kilos"
         click(bench, "Scan", "Load")
-        assert "energy is &#x27;12 keV&#x27;" in bench._message.value
-        field(bench, "Scan", "Energy").value = "12e3"
+        assert "energy is &#x27;12 kilos&#x27;" in bench._message.value
+        assert tab._open_file.layout.display is None
+        field(bench, "Scan", "Photon energy").value = "12 keV"
         field(bench, "Scan", "Geometry").value = "far field"
         click(bench, "Scan", "Load")
         assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
+    finally:
+        bench.close()
+
+
+def test_checkpoints_are_followed_while_their_page_is_shown(bench: Workbench) -> None:
+    reconstruct(bench, 1)
+    view = bench._run_tab._run.children[0]
+    history = next(one for one in below(view) if isinstance(one, History))
+    assert history.resting
+    view._drawer.shown = "Checkpoints"
+    assert not history.resting
+    view._drawer.shown = None
+    assert history.resting
+
+
+def test_a_near_field_file_is_opened_by_three_clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "night").mkdir()
+    layouts.cxidb(tmp_path / "night" / "shadows.cxi", shadows(FOCUS))
+    bench = pt.workbench()
+    tab = bench._scan_tab
+    try:
+        for name in ("night", "shadows.cxi"):
+            tab._chooser.list._said(None, {"open": name}, [])
+        bench._actions.settle()
+        assert "look like shadows of the near field" in tab._remarks.value
+        assert tab._suggestion.description.startswith("Use near field, focus to sample about 10")
+        tab._suggestion.click()
+        bench._actions.settle()
+        assert "magnification" in tab._facts.value
+        assert tab._suggestion.layout.display == "none"
+        click(bench, "Scan", "Load")
+        assert bench.scan is not None
+        assert isinstance(bench.scan.geometry, pt.NearField)
+        told = [line for line in bench.code.splitlines() if line.startswith("scan = ")]
+        assert told[0].startswith("scan = pt.load('night/shadows.cxi', geometry='near field', focus_to_sample=")
+        tab._browse.value = True
+        assert [label for label, _ in tab._chooser.recent.options][1].startswith("shadows.cxi")
+    finally:
+        bench.close()
+
+
+def test_a_file_that_says_that_it_is_of_the_near_field_needs_no_click_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with h5py.File(layouts.ptyd(tmp_path / "shadows.ptyd", shadows(math.inf)), "r+") as file:
+        layouts.put(file, "info/propagation", "nearfield").attrs["type"] = "string"
+    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "far.h5")
+    bench = pt.workbench()
+    tab = bench._scan_tab
+    try:
+        tab._chooser.list._said(None, {"open": "shadows.ptyd"}, [])
+        tab._chooser.list._said(None, {"open": "shadows.ptyd", "twice": True}, [])
+        bench._actions.settle()
+        assert bench._message.value == ""
+        assert bench.scan is not None
+        assert isinstance(bench.scan.geometry, pt.NearField)
+        tab._chooser.list._said(None, {"open": "far.h5"}, [])
+        bench._actions.settle()
+        assert tab._options.arguments == {}, "of the file before"
     finally:
         bench.close()
 

@@ -222,11 +222,14 @@ def test_info_says_that_patterns_look_like_shadows_and_how_to_open_them(tmp_path
     (remark,) = [note for note in found.notes if note.startswith("The patterns look like shadows")]
     focus = float(remark.partition("focus_to_sample=")[2].split(",")[0])
     assert focus == pytest.approx(FOCUS, rel=0.05)
+    assert found.suggested == {"geometry": "near field", "focus_to_sample": focus}
+    assert pt.info(path, **found.suggested).problem is None
     assert "give geometry='near field', focus_to_sample=" in remark
     assert not [note for note in pt.info(path, **MAGNIFIED).notes if "shadows" in note]
     path = layouts.cxidb(tmp_path / "parallel.cxi", shadows(math.inf))
     (remark,) = [note for note in pt.info(path).notes if "shadows" in note]
     assert "give geometry='near field', with" in remark, "no distance of a focus"
+    assert pt.info(path).suggested == {"geometry": "near field"}
     path = layouts.cxidb(tmp_path / "far.cxi", far_field(1))
     assert not [note for note in pt.info(path).notes if "shadows" in note]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -164,3 +165,17 @@ def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_fil
     whole = file_of(str(raised.value)).read_text()
     assert whole.count("Traceback:") == 2
     assert "frame #39" in whole
+
+
+def test_before_the_first_checkpoint_only_rank_0_is_asked_for_its_folder_if_it_answers() -> None:
+    client, engines = linked(status())
+    assert client.checkpoint_folder() is None
+    assert engines.asked == [(0, "status")]
+
+
+def test_the_folder_is_told_by_any_engine_if_rank_0_does_not_answer_or_failed() -> None:
+    told = replace(status(), checkpoint_folder="/checkpoints")
+    for silent in (ClusterError("no answer"), status(failure=Failure(0, "lost", ""))):
+        client, engines = linked(silent, told)
+        assert client.checkpoint_folder() == "/checkpoints"
+        assert engines.asked == [(0, "status"), (1, "status")]

@@ -16,6 +16,7 @@ from scipy import ndimage
 import ptynb as pt
 from ptynb.analysis import compare
 from ptynb.data.scan import Scan
+from ptynb.settings.base_models import flat
 from ptynb.settings.presets import PRESETS
 from tests.raising import raises
 
@@ -144,3 +145,9 @@ def test_a_batch_leaves_updates_in_an_epoch_of_few_patterns() -> None:
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with raises("argument.invalid-value", "'thin xray'", "'thin X-ray'", "'low dose'"):
         pt.preset("thin xray")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_each_setting_of_a_preset_has_its_reason(name: str) -> None:
+    chosen = PRESETS[name].make(100)
+    assert {*PRESETS[name].reasons} == {name for name, _ in flat(chosen)}

@@ -43,8 +43,7 @@ def recon(scan: Scan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pt.R
 def form_opened(recon: pt.Reconstruction, _: Path) -> SettingsForm:
     """All its rows, ticks and lists made, and one that was looked for and is on no page."""
     form = SettingsForm(ticks=True, scan=recon.scan)
-    form.more.button.value = True
-    form.more.open_all()
+    form.groups.make_all()
     form.row("probe.learning_rate")
     editor = form.editor(structure().lists[0].name)
     editor.add.click()

@@ -82,11 +82,18 @@ def test_quantities_are_those_of_the_field(shown):
         low + pixels(a) / 255 * (high - low), np.clip(expected, low, high), atol=(high - low) / 200
     )
     assert view._viewer.value_at("A", 3, 5) == f"{expected[3, 5]:.5g}"
+    lines: list[str] = []
+    view.tell = lines.append
+    view._viewer._handle_custom_msg({"kind": "line", "name": "A", "text": "np.hypot(3, 4)"}, [])
+    assert lines == ["np.hypot(3, 4)"]
+    np.testing.assert_allclose(eval(view._viewer.expressions["A"], {"view": view}), expected, rtol=1e-6)
+    view.tell = None
     assert view._viewer.value_at("A", 300, 5) == view._viewer.value_at("gone", 0, 0) == ""
     view.show(picture="complex")
     view.settle()
     assert panes(view)["A"]["limits"] is None
     assert pixels(panes(view)["A"]).ndim == 3
+    np.testing.assert_allclose(eval(view._viewer.expressions["A"], {"view": view, "np": np}), expected, rtol=1e-6)
     assert view._viewer.value_at("A", 3, 5).startswith(f"{expected[3, 5]:.4g}, ")
     view.show(picture="probe")
     view.settle()
@@ -193,7 +200,7 @@ def test_slices_are_offered_where_there_are_some(shown):
     assert [text for text, _ in view._controls["slice"].options] == ["all", "0", "1", "2"]
     view.show(slice=1, picture="amplitude")
     view.settle()
-    assert "B is not compared: it has 1 slice(s) and no slice 1" in view._notes.value
+    assert "B is not compared: it has no slice 1 (its number of slices is 1)" in view._notes.value
     assert [*view._together] == [1], "the fields of slices shown before are not kept"
     assert view._viewer.value_at("A", 3, 5) == f"{np.abs(thin.object[11, 13]) ** 2:.5g}"
     assert shown(thin, thin)._controls["slice"].disabled

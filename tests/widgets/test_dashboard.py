@@ -82,6 +82,15 @@ def test_the_workbench_is_a_page_without_code(dashboard: Dashboard, page: Page) 
     expect(live.locator("b").first).to_have_text("ready", timeout=SLOW)
     expect(live).to_contain_text("epoch 200")
     screenshot(page, "dashboard")
+    for width, height in ((1280, 720), (1920, 1080)):  # the page is as high as the window, without a scroll bar
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(1000)
+        screenshot(page, f"dashboard-{width}")
+        box = live.bounding_box()
+        assert box is not None
+        assert height - 40 < box["y"] + box["height"] <= height
+        assert page.evaluate("document.scrollingElement.scrollHeight") <= height
+    bench.locator("button").filter(has_text="Result").locator("visible=true").first.click()
     bench.locator("button").filter(has_text="Save result").locator("visible=true").first.click()
     expect(bench.get_by_text("saved: simulated.result.h5")).to_be_visible(timeout=SLOW)
     assert len(pt.load_result(dashboard.folder / "simulated.result.h5").epochs) == 200

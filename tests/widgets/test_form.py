@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from decimal import Decimal
@@ -13,9 +14,14 @@ import pytest
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
+from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.presets import preset
 from ptynb.settings.schema import nested, structure
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.field_row import Row, fitting_unit, range_of, text_of, value_of
+from ptynb.widgets.form.field_search import choice_label
+from ptynb.widgets.form.part_switches import SWITCHES
+from ptynb.widgets.form.settings_sources import Source
 from ptynb.widgets.shared_widgets import below
 from tests.raising import raises
 
@@ -119,7 +125,7 @@ def shown(form: SettingsForm) -> set[ipywidgets.Widget]:
 
 def test_every_field_is_in_the_form_once_with_label_help_and_range(form):
     one = form()
-    one.more.open_all()
+    one.groups.make_all()
     rows = [widget for widget in shown(one) if isinstance(widget, Row)]
     assert sorted(row.setting.name for row in rows) == sorted(ALL)
     for name in ALL:
@@ -134,14 +140,49 @@ def test_every_field_is_in_the_form_once_with_label_help_and_range(form):
     assert "object pixels" in one.row("positions.max_shift").about.value
 
 
-def test_simple_fields_come_first_and_the_rest_is_made_on_demand(form):
+def test_no_label_is_the_name_of_a_field(form):
     one = form()
-    assert set(one.rows) == {setting.name for setting in structure().settings if setting.simple}
-    assert one.more.pages.layout.display == "none"
-    one.more.button.value = True
-    assert one.more.pages.layout.display is None
-    assert one.more.pages.selected_index is None
-    one.more.pages.selected_index = [*one.more.pages.titles].index("Detector")
+    one.groups.make_all()
+    names = {name.rpartition(".")[2] for name in ALL}
+    labels = [row.input.description for row in one.rows.values()]
+    labels += [label for row in one.rows.values() if row.setting.kind == "choice" for label, _ in row.input.options]
+    labels += [group.part.title for group in one.groups.groups.values()]
+    for entries in structure().lists:
+        for kind in entries.kinds:
+            labels += [kind.title, *(setting.title for setting in kind.settings)]
+            labels += [choice_label(choice) for setting in kind.settings for choice in setting.choices]
+    labels += [field.title for field in LoadOptions.model_fields.values()]
+    assert [label for label in labels if re.search("[_`]", label) or not label] == []
+    assert [label for label in labels if label in names and "_" in label] == []
+    for label in ("Number of slices", "Slice distance", "Detector point spread", "Position learning rate"):
+        assert label in labels
+    texts = [row.about.value for row in one.rows.values()]
+    assert [text for text in texts if re.search(r"`|1000000|\de[+-]?\d", text)] == []
+
+
+def test_a_part_that_is_off_takes_one_line_and_the_rest_is_made_on_demand(form):
+    one = form()
+    assert set(one.rows) == {
+        "loss", "optimiser", "batch", "object.learning_rate", "probe.modes", "probe.learning_rate"
+    }  # fmt: skip
+    group = one.groups.groups["positions"]
+    _, first, more = group.children
+    assert (group.switch.value, first.layout.display, more.layout.display) == (False, "none", "none")
+    assert "off · Refinement of the scan positions" in group.summary.value
+    group.switch.value = True
+    assert one.settings == Settings(positions={"learning_rate": 0.1})
+    assert (first.layout.display, more.layout.display) == (None, "none")
+    assert one.rows["positions.learning_rate"] in first.children
+    assert "learning rate 0.1 object pixels" in group.summary.value
+    group.unfold()
+    assert more.layout.display is None
+    assert "positions.search_trials" in one.rows
+    one.row("positions.learning_rate").input.value = "0.3"
+    group.switch.value = False
+    assert one.settings == Settings()
+    group.switch.value = True
+    assert one.settings.positions.learning_rate == 0.3, "as it was"
+    one.groups.groups["detector"].fold.value = True
     assert {"detector.psf_sigma", "detector.oversampling", "detector.saturation"} <= one.rows.keys()
     assert "object.parametrization" not in one.rows
 
@@ -216,7 +257,8 @@ def test_the_order_of_entries_is_that_of_the_settings(form):
     panels = [*one.editor("constraints").panels.values()]
     panels[1].up.click()
     assert [constraint.kind for constraint in one.settings.constraints] == ["fixed_probe_power", "gaussian_blur"]
-    assert one.more.pages.titles[-2:] == ("Regularizers", "Constraints (2 on)")
+    assert "<b>● 2 changed</b> Fixed probe power, Gaussian blur" in one.groups.groups["constraints"].summary.value
+    assert one.groups.groups["regularizers"].summary.value.endswith(">none</div>")
 
 
 # What is wrong
@@ -255,7 +297,8 @@ def test_an_error_in_another_unit_names_the_settings_own(form):
 def test_what_can_not_go_together_is_told_at_the_top(form):
     one = form()
     one.row("slices.count").input.value = "4"
-    assert "slices.thickness is missing; give the distance" in one._message.value
+    assert "“Slice distance” is missing; give the distance" in one._message.value
+    assert "a value is needed" in one.row("slices.thickness").about.value
     assert 'role="alert"' in one._message.value
     assert one.settings == Settings()
     one.row("slices.thickness").input.value = "2"
@@ -278,7 +321,7 @@ def test_all_that_holds_edits_back_is_named_at_the_top_also_while_it_runs(form):
     one.row("object.learning_rate").input.value = "0.5"
     one.settle()
     assert recon.assigned == []
-    assert "after this is corrected: Probe learning rate, Gaussian blur: Sigma.<" in one._message.value
+    assert "after this is corrected: Probe learning rate, Gaussian blur: Standard deviation.<" in one._message.value
     one.row("probe.learning_rate").input.value = "0.2"
     editor.panels[panel.entry].remove.click()
     one.settle()
@@ -301,7 +344,7 @@ def test_a_default_that_follows_from_another_choice_is_followed(form):
     assert one.settings == Settings(optimiser="rpie")
     assert one.row("object.learning_rate").input.value == "1"
     one.row("object.learning_rate").input.value = "0.3"
-    assert "(default 1)" in one.row("object.learning_rate").about.value
+    assert "(default: 1)" in one.row("object.learning_rate").about.value
     one.row("optimiser").input.value = "adam"
     assert (one.settings.object.learning_rate, one.settings.probe.learning_rate) == (0.3, 0.01)
 
@@ -342,7 +385,7 @@ def test_units_are_chosen_to_read_easily_and_ranges_follow():
     assert fitting_unit(thickness, 3e-6) == "µm"
     assert text_of(3e-6, thickness, "µm") == "3"
     assert range_of(tilt, "mrad") == "above -1500, below 1500"
-    assert range_of(structure().setting("seed"), "") == "at least 0, below 9.223372e+18"
+    assert range_of(structure().setting("seed"), "") == "at least 0", "other limits are technical"
     for value in (1e-9, 2.5e-9, 1.23456789012e-7):
         assert Decimal(value_of(text_of(value, thickness, "nm"), thickness, "nm")) == Decimal(value)
 
@@ -477,13 +520,106 @@ def test_a_preset_replaces_what_is_there(form):
     assert lines == ["settings = pt.preset('low dose')"]
 
 
+def test_the_box_says_which_preset_holds_and_fields_say_why(form):
+    lines: list[str] = []
+    one = form(tell=lines.append)
+    box = one.presets.choice
+    assert (box.value, box.label) == ("defaults", "defaults")
+    box.value = "thin X-ray"
+    one.settle()
+    modes = one.row("probe.modes")
+    assert box.value == "thin X-ray"
+    assert "◆ preset thin X-ray</b>: three contain nearly all power" in modes.about.value
+    assert "● changed" not in modes.about.value
+    modes.input.value = "4"
+    assert (box.label, box.value) == ("thin X-ray, changed", "changed")
+    assert "● changed</b> (preset thin X-ray: 3)" in modes.about.value
+    assert "<b>● 1 changed</b> modes 4" in one.groups.groups["probe"].summary.value
+    modes.reset.click()
+    assert (box.value, modes.input.value) == ("thin X-ray", "3")
+    modes.input.value = "none at all"
+    assert box.value == "changed"
+    box.value = "thin X-ray"
+    one.settle()
+    assert (box.value, one.problems, one.settings) == ("thin X-ray", {}, preset("thin X-ray"))
+    box.value = "defaults"
+    one.settle()
+    assert (one.settings, lines[-1]) == (Settings(), "settings = pt.Settings()")
+    one.settings = preset("low dose")
+    assert box.value == "low dose", "whoever has set them"
+    assert form(preset("near field")).presets.choice.value == "near field"
+
+
+def test_a_preset_is_that_of_the_present_scan(form):
+    one = form(scan=range(400))
+    box = one.presets.choice
+    box.value = "near field"
+    one.settle()
+    assert one.settings == preset("near field", range(400))
+    one.scan = range(8)
+    assert box.label == "near field, changed"
+    assert "● changed</b> (preset near field: 2 patterns)" in one.row("batch").about.value
+    box.value = "defaults"
+    one.settle()
+    one.scan = range(9)
+    one.row("optimiser").input.value = "rpie"
+    assert "● changed" not in one.row("object.learning_rate").about.value, "it follows from the optimiser"
+
+
+def test_a_file_is_a_source_too(form, tmp_path):
+    (tmp_path / "defaults").write_text(Settings(batch=9).to_yaml())
+    one = form()
+    one.files.name.value = str(tmp_path / "defaults")
+    one.files.load.click()
+    one.settle()
+    assert one.presets.choice.label == "file defaults"
+    one.row("batch").input.value = "10"
+    assert one.presets.choice.label == "file defaults, changed"
+    assert "● changed</b> (file defaults: 9 patterns)" in one.row("batch").about.value
+
+
+def test_what_was_taken_from_elsewhere_is_offered_with_its_reasons(form):
+    lines: list[str] = []
+    one = form(tell=lines.append)
+    found = Settings(positions={"learning_rate": 0.1})
+    reasons = {"positions.learning_rate": "the positions are not those of the file"}
+    one.take(Source("recommended", "recommended", found, "recommended.settings", "for scan", reasons))
+    one.settle()
+    assert (one.settings, one.presets.choice.value) == (found, "recommended")
+    assert "◆ recommended</b>: the positions are not those" in one.row("positions.learning_rate").about.value
+    one.presets.choice.value = "defaults"
+    one.settle()
+    one.presets.choice.value = "recommended"
+    one.settle()
+    assert one.settings == found
+    assert lines == ["settings = recommended.settings", "settings = pt.Settings()", "settings = recommended.settings"]
+
+
+@pytest.mark.parametrize("part", SWITCHES)
+def test_a_part_is_switched_on_and_off(form, part):
+    thick = {"slices.count": 2, "slices.thickness": 1e-9} if part == "tilt" else {}
+    start = Settings(**nested(thick))
+    one = form(start)
+    group = one.groups.groups[part]
+    assert group.switch.value is False
+    group.switch.value = True
+    if part == "slices":
+        assert "slices.thickness" in one.problems, "no value is a good guess"
+        one.row("slices.thickness").input.value = "2"
+    assert one.problems == {}
+    assert one.settings.differences(start)
+    group.switch.value = False
+    assert one.settings == start
+    assert {*SWITCHES[part].on} <= {setting.name for setting in group.part.settings}
+
+
 def test_fields_are_found_by_their_words(form):
     one = form()
     one.find.value = "thickness"
     names = [row.setting.name for row in one._found.children if isinstance(row, Row)]
     assert "slices.thickness" in names
     assert "probe.modes" not in names
-    assert one._all.layout.display == "none"
+    assert one.groups.layout.display == "none"
     one.find.value = "denoise"
     assert one._found.children == (one.editor("constraints"),)
     one.find.value = "no such thing"
@@ -543,7 +679,7 @@ def test_a_range_stays_what_it_is_in_another_unit(form):
         ("probe.modes", "0", "4", "greater than or equal to 1"),
         ("probe.modes", "4", "2", "lowest value is 4 and the highest 2"),
         ("probe.modes", "few", "2", "not a number"),
-        ("slices.count", "1", "4", "slices.thickness is missing"),
+        ("slices.count", "1", "4", "“Slice distance” is missing"),
     ],
 )
 def test_a_range_that_can_not_be_used_is_told_at_its_field(form, name, low, high, words):
@@ -552,7 +688,7 @@ def test_a_range_that_can_not_be_used_is_told_at_its_field(form, name, low, high
     tick.tick.value = True
     tick.low.value, tick.high.value = low, high
     assert words in tick.message.value
-    with raises("tuning.invalid-range", name, words):
+    with raises("tuning.invalid-range", tick.row.label, words):
         one.ranges()
 
 
@@ -561,7 +697,10 @@ def test_a_range_that_can_not_be_used_is_told_at_its_field(form, name, low, high
 
 def test_the_rest_is_shown_only_where_it_can_not_be_restructured(form):
     one = form(live=True, recon=Steered())
-    one.more.open_all()
+    one.groups.make_all()
+    assert {name for name, group in one.groups.groups.items() if group.switch and group.switch.disabled} == {
+        "slices", "opr", "descan", "fly_scan"
+    }  # fmt: skip
     for name, row in one.rows.items():
         assert row.input.disabled != Settings.is_live(name)
         assert ("fixed during a run" in row.about.value) != Settings.is_live(name)
@@ -596,7 +735,7 @@ def test_what_engines_have_to_be_held_for_waits_for_apply(form):
     one.settle()
     assert recon.settings == Settings(probe={"learning_rate": 0.002}), "only what may change while it runs"
     assert one.waiting.layout.display is None
-    assert "1 → 3" in one.waiting._about.value
+    assert "<b>Probe modes</b> 1 → 3" in one.waiting._about.value
     recon.settings = recon.settings.replace(object={"learning_rate": 0.5})
     one.refresh()
     one.settle()
@@ -686,6 +825,7 @@ def test_a_part_is_frozen_and_freed_at_the_rate_it_had(form):
     freeze.click()
     one.settle()
     assert recon.settings.probe.learning_rate == 0.004
+    one.row("positions.learning_rate")
     assert one.freezes["positions.learning_rate"].disabled, "it never had a rate"
 
 
@@ -749,7 +889,7 @@ def test_a_refused_change_is_told_and_the_form_shows_what_holds(form):
 def test_a_closed_form_leaves_no_thread_and_no_widget():
     before = set(threading.enumerate())
     one = SettingsForm(live=True, recon=Steered())
-    one.more.pages.selected_index = 0
+    one.groups.make_all()
     rows = [*one.rows.values()]
     one.close()
     assert all(row.comm is None and row.input.comm is None for row in rows)

@@ -143,6 +143,19 @@ def test_what_is_chosen_after_the_click_is_no_part_of_it(recon: Recon, view: His
     assert recon.asked == [("go back", a_state(2)), ("branch", "trial", a_state(2)), ("switch", "other")]
 
 
+def test_out_of_sight_nothing_is_read_and_in_sight_the_list_is_the_present_one(recon: Recon, view: History) -> None:
+    view.rest(True)
+    time.sleep(0.1)
+    recon.checkpoints += (a_state(6),)
+    time.sleep(1.2)
+    assert len(view.list.options) == 3
+    view.rest(False)
+    until = time.monotonic() + 0.8  # at once, not with the next turn of a second
+    while len(view.list.options) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_a_refresh_never_turns_a_button_off_that_was_on(recon: Recon, view: History) -> None:
     view.list.value = str(recon.checkpoints[0].path)
     seen: list[bool] = []

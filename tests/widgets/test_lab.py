@@ -63,6 +63,22 @@ def run_cells(page: Page, lab: Lab, upto: str) -> None:
         page.keyboard.press("Shift+Enter")
 
 
+def look_at_it_in_a_tab_of_its_own(page: Page) -> None:
+    """One click shows the same view, as high as the window, in a tab beside the notebook's, which is closed again."""
+    page.get_by_role("button", name="Open in a tab of its own").click()
+    tab = page.locator(".ptynb-own-tab")
+    tab.locator(".ptynb-main canvas").first.wait_for(timeout=20_000)
+    expect(tab.locator("b").first).to_have_text("paused")
+    screenshot(page, "live-own-tab")
+    room, shown = tab.bounding_box(), tab.locator(".ptynb-live").bounding_box()
+    assert room is not None
+    assert shown is not None
+    assert 0 <= room["height"] - shown["height"] < 60
+    page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabCloseIcon").locator("visible=true").first.click()
+    expect(tab).to_have_count(0)
+    page.locator(".ptynb-live").first.wait_for()
+
+
 def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page: Page) -> None:
     outside: list[str] = []
     page.on(
@@ -120,9 +136,12 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         view.locator('figure[data-name="phase"] .ptynb-pane-stage').click()
         view.locator('figure[data-name="modelled"]').wait_for(timeout=20_000)
         expect(view.get_by_text("counts measured")).to_be_visible()
-        expect(view.locator("table", has_text="Engines")).to_contain_text("paused")
+        drawer = view.locator(".ptynb-drawer-buttons button")
+        drawer.filter(has_text="Engines").click()
+        expect(view.locator("table", has_text="Engines")).to_contain_text("paused", timeout=20_000)
         screenshot(page, "live-pattern")
 
+        look_at_it_in_a_tab_of_its_own(page)
         latencies["resume"] = page.evaluate(TIME_THE_CLICK, ["Resume", "running"])
         before = page.evaluate("window.pictures")
         page.wait_for_function(f"window.pictures > {before}", timeout=20_000)

@@ -16,7 +16,9 @@ from ptynb.data import images
 from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.settings import Settings
 from ptynb.widgets.live import Live, live
+from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, PATTERN
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
+from ptynb.widgets.shared_widgets import below
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
@@ -219,22 +221,22 @@ def test_state_epoch_loss_and_curve_are_told(recon, view):
     until(lambda: "<b>2</b> of 40" in view._summary.value)
     assert ">running</b>" in view._summary.value
     assert "loss <b>0.125</b>" in view._summary.value
-    assert "1,234 patterns/s" in view._summary.value
+    assert "1,105 patterns/s" in view._summary.value  # of both epochs together
     until(lambda: "<polyline" in view._curve.value and "stroke-dasharray" in view._curve.value)
     until(lambda: "Changes" in view._record.value)
-    for widget in (view._summary, view._record):
+    for widget in (view._facts, view._record):
         assert "<script" not in widget.value
         assert html.escape(HOSTILE) in widget.value
 
 
 def test_the_effective_batch_is_told_with_the_rates_that_go_with_it(recon, view):
-    until(lambda: "batch 16<" in view._summary.value)
+    until(lambda: "batch 16" in view._facts.value)
     recon.batch = HOSTILE
     recon.settings = Settings(batch=8, batch_per="engine")
     until(
         lambda: (
             f"batch {html.escape(HOSTILE)}; settings.scale_for_engines(2) scales learning rates chosen for a batch of 8"
-            in view._summary.value
+            in view._facts.value
         )
     )
 
@@ -534,7 +536,7 @@ def test_closing_the_view_ends_its_threads_and_nothing_else(recon, sent):
     view = live(recon, extra=[extra])
     mine = {thread.name: thread for thread in set(threading.enumerate()) - before}
     assert set(mine) == {"ptynb live view", "ptynb live requests", "ptynb live actions", "ptynb viewer"}
-    assert extra in view.children
+    assert extra in below(view)
     view.close()
     assert view.closed
     for thread in mine.values():
@@ -691,12 +693,93 @@ def test_engines_are_told_with_what_is_known_of_them(recon, view):
         Health(0, "node1", "GPU 0", "running", 5, 1234.5, 3 * 2**30, 80 * 2**30, 0.97, 61.0, 12),
         Health(1, HOSTILE, "GPU 1", "running", 5, None, None, None, None, None, 0, answered=False),
     )
-    view._health_at = float("-inf")
+    browser_sends(view._drawer.buttons, shown=3)
+    assert view._drawer.shown == ENGINES
     until(lambda: "node1" in view._health.value)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", view._health.value)
     assert cells[:8] == ["0", "GPU 0 on node1", "1,234", "3.0 of 80 GiB", "97%", "61 °C", "12", "running"]
     assert cells[10:] == ["–", "–", "–", "–", "–", "busy; values are from before"]
     assert "<script" not in view._health.value
+
+
+def test_only_what_is_shown_is_asked_of_the_engines(recon, view):
+    confirm_frames(view)
+    recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0),)
+    asked = []
+    health = recon.health
+    recon.health = lambda: (asked.append("health"), health())[1]
+    browser_sends(view._patterns.number.widget, value=7)
+    until(lambda: view._drawer.shown == PATTERN)
+    until(lambda: recon.patterns_asked == [7, 7])
+    assert not asked
+    browser_sends(view._drawer.buttons, shown=0)
+    time.sleep(0.6)
+    seen = len(recon.patterns_asked)
+    steady(lambda: len(recon.patterns_asked) == seen and not asked, 0.7)
+    browser_sends(view._drawer.buttons, shown=3)
+    until(lambda: asked)
+    assert view._drawer._titles == [PATTERN, CONVERGENCE, ENGINES, CHANGES]
+
+
+def test_a_view_of_a_run_that_rests_looks_seldom_and_after_a_click_at_once(recon, sent):
+    recon.state, looks = "ready", []
+    last_status = recon.last_status
+    recon.last_status = lambda: (looks.append(time.monotonic()), last_status())[1]
+    view = live(recon, rate=50.0)
+    confirm_frames(view)
+    time.sleep(1.5)  # awake for a second after it was made
+    looks.clear()
+    time.sleep(1.0)
+    assert len(looks) <= 10  # two threads: 4 and 2 a second
+    until(lambda: not view._controls.buttons["Start"].disabled)
+    click(view._controls.buttons["Start"])
+    until(lambda: recon.calls)
+    recon.state = "running"
+    clicked = time.monotonic()
+    until(lambda: ">running</b>" in view._summary.value)
+    assert time.monotonic() - clicked < 0.2
+    view.close()
+
+
+def test_speed_and_time_left_are_told_before_the_first_epoch_is_over(recon, view):
+    until(lambda: "1,234 patterns/s" in view._summary.value)  # of the engines' health, as long as it is all there is
+    # 40 epochs of 9 patterns
+    until(lambda: re.search(r"<b>1 s</b> left", view._summary.value))
+
+
+def test_the_state_is_told_in_the_words_and_units_of_the_field(recon, view):
+    recon.epochs = tuple(Epoch(number, 0.5 / number, 2.0, 4.5) for number in (1, 2))
+    until(lambda: "R-factor –" in view._summary.value)
+    recon.r_factors = ((2, 0.03456),)
+    until(lambda: "R-factor <b>0.0346</b>" in view._summary.value)
+    assert "4 patterns/s" in view._summary.value
+    # 38 epochs of 9 patterns, less the updates done, at 4.5 a second
+    assert re.search(r"<b>(7\d) s</b> left", view._summary.value)
+    recon.state = "ready"
+    until(lambda: "ready" in view._summary.value)
+    assert "left" not in re.sub("margin[^;]*", "", view._summary.value.partition("patterns/s")[2])
+
+
+def test_pause_and_resume_share_one_place(recon, view):
+    displays = lambda: [view._controls.buttons[name].layout.display for name in ("Pause", "Resume")]  # noqa: E731
+    until(lambda: displays() == [None, "none"])
+    recon.state = "paused"
+    until(lambda: displays() == ["none", None])
+
+
+def test_the_curve_is_drawn_to_the_size_of_its_place(recon, view):
+    recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0), Epoch(2, 0.25, 2.0, 1000.0))
+    until(lambda: 'viewBox="0 0 460 240"' in view._curve.value and "<polyline" in view._curve.value)
+    browser_sends(view._divider, room=[300, 170])
+    until(lambda: 'viewBox="0 0 300 170"' in view._curve.value)
+
+
+def test_further_pages_are_in_the_drawer_and_closed_with_the_view(recon, sent):
+    page = ipywidgets.HTML("checkpoints")
+    view = Live(recon, pages={"Checkpoints": page})
+    assert view._drawer.buttons.titles[-1] == "Checkpoints"
+    view.close()
+    assert page.comm is None
 
 
 # Controls

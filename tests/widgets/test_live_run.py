@@ -50,6 +50,7 @@ def test_a_session_with_the_mouse_is_what_the_engine_does(recon, view):
     until(lambda: "phase" in view._panes.object.moves)
     assert len(points(view, "phase")) == 36
     until(lambda: np.abs(points(view, "phase", "moves") - points(view, "phase")).max() > 1e-3)
+    browser_sends(view._drawer.buttons, shown=3)
     until(lambda: "in sync at epoch" in view._health.value)
 
     click(controls.buttons["Stop"])

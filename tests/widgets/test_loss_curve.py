@@ -165,3 +165,11 @@ def test_changes_have_curves_where_they_are_known():
     root = ElementTree.fromstring(change_curves(moved, [2.0, 2.0]))
     assert len([*root.iter("polyline")]) == 3
     assert {"positions", "time [s]"} <= {text for text, _, _ in labels(root)}
+
+
+def test_in_a_small_place_texts_keep_their_size_and_do_not_overlap():
+    root = ElementTree.fromstring(loss_curve([0.5, 0.2, 0.001], size=(240, 120)))
+    assert root.get("viewBox") == "0 0 240 120"
+    heights = sorted(float(text.get("y")) for text in root.findall("text") if text.get("text-anchor") == "end")
+    assert len(heights) >= 2
+    assert min(b - a for a, b in itertools.pairwise(heights)) >= 12

@@ -146,12 +146,17 @@ def test_pictures_zoom_together_and_tell_values(shown: Open) -> None:
     said = one.page.locator('[data-viewer="object"] [data-name="phase"] .ptynb-pane-readout').inner_text()
     assert said.startswith("y ")
     assert said.endswith(" rad")
-    low = one.page.locator('[data-viewer="object"]').get_by_label("Contrast from [%]")
+    viewer = one.page.locator('[data-viewer="object"]')
+    viewer.get_by_role("button", name="Colour maps and contrast").click()
     bar = one.page.locator('[data-viewer="object"] [data-name="phase"] .ptynb-pane-limit').first
     limit = bar.inner_text()
-    low.fill("20")
-    low.press("Enter")
+    viewer.get_by_role("slider", name="Lower limit of Object phase").press("PageUp")
     expect(bar).not_to_have_text(limit)
+    viewer.get_by_role("button", name="Ruler").click()
+    drag(one.page, stage, 0.2, 0.6)
+    expect(viewer.locator('[data-name="phase"] .ptynb-measure-text')).to_contain_text("nm")
+    viewer.get_by_role("button", name="Spectrum").click()
+    viewer.get_by_role("button", name="Save what is shown").click()
 
 
 def test_the_curve_zooms_and_tells_values_by_mouse_and_keys(shown: Open) -> None:

@@ -159,7 +159,7 @@ def test_trials_are_shown_as_they_come_with_the_best_marked_in_words(desk: Desk)
     assert "<b>4</b> of 20 trials" in desk.tuner._summary.value
     assert "1 running" in desk.tuner._summary.value
     assert "best score <b>0.02</b> in trial 2" in desk.tuner._summary.value
-    assert "score against probe.learning_rate" in desk.tuner._plots.value
+    assert "score against Probe learning rate" in desk.tuner._plots.value
     desk.tuner._order.value = "newest first"
     until(lambda: desk.tuner._table.value.index("trial 5") < desk.tuner._table.value.index("trial 2"))
     before = desk.tuner._table.value
@@ -203,7 +203,9 @@ def test_a_trial_is_picked_by_its_picture(desk: Desk) -> None:
     text = desk.tuner._table.value
     assert text.count("<figure") == text.count("data:image/png;base64,") == 5
     assert "<table" not in text
-    assert text.index("★ trial 2 best: 0.02<br>learning_rate 0.001<br>batch 32") < text.index("trial 1: 0.5")
+    assert text.index("★ trial 2 best: 0.02<br>Probe learning rate 0.001<br>Batch 32 patterns") < text.index(
+        "trial 1: 0.5"
+    )
     assert [label for label, _ in desk.tuner.pick.options][:3] == ["the best trial", "trial 1: 0.5", "trial 2: 0.02"]
     desk.tuner.pick.value = 3
     study.trials = (*TRIALS, trial(6, score=0.01))
@@ -306,7 +308,7 @@ def test_plots_put_scores_where_their_parameters_are() -> None:
     ]
     text = score_plots(trials, RANGES)
     plots = [ElementTree.fromstring(f"<svg{part.split('</svg>')[0]}</svg>") for part in text.split("<svg")[1:]]
-    assert [plot.get("aria-label") for plot in plots] == ["score against probe.learning_rate", "score against batch"]
+    assert [plot.get("aria-label") for plot in plots] == ["score against Probe learning rate", "score against Batch"]
     for plot, places in zip(plots, ([0.5, 1], [0.5, 5 / 6]), strict=True):
         dots = [(float(dot.get("cx", 0)), float(dot.get("cy", 0))) for dot in plot.findall("circle")]
         assert [round((x - 62) / 166, 3) for x, _ in dots] == [round(place, 3) for place in places]
@@ -315,6 +317,14 @@ def test_plots_put_scores_where_their_parameters_are() -> None:
         assert [star.findtext("title") for star in plot.findall("polygon")] == ["trial 1: 1"]
         assert "trial 4: pruned" in [path.findtext("title") for path in plot.findall("path")]
     assert plots[0].findall("circle")[0].get("cx") == "145.0"  # 1e-2 in the middle of its decades
+
+
+def test_values_have_labels_and_units() -> None:
+    values = {"slices.thickness": 2.5e-9, "optimiser": "lbfgs", "load.focus_to_sample": 0.01, "scan.drift_rate": 3.0}
+    text = trials_table([TunedTrial(1, values, "complete", 1.0)], [*values])
+    for word in ("Slice distance", "2.5 nm", "Optimiser", "L-BFGS", "Focus to sample", "drift rate"):
+        assert f">{word}<" in text, word
+    assert "_" not in text.replace("object_phase", "")
 
 
 def test_equal_scores_are_no_division_by_nothing() -> None:

@@ -84,6 +84,10 @@ def test_wrong_pictures_and_choices_are_refused_in_a_sentence(viewer):
         "percentiles": [3, 2],
         "view": {"y": 0.5},
         "swipe": ["one"],
+        "limits": {"ramp": [3, 3]},
+        "measure": {"kind": "ruler", "picture": "ramp", "start": [0, 0]},
+        "tool": "hammer",
+        "pairing": "mirror",
         "colours": {"ramp": "rainbows"},
     }.items():
         with pytest.raises((traitlets.TraitError, ValueError)):
@@ -111,6 +115,18 @@ def test_clicks_and_strokes_arrive_and_what_callbacks_raise_is_shown(viewer):
     viewer.on_click(lambda *_: {}["no pattern there"])
     says(viewer, kind="click", name="ramp", y=0, x=0)
     assert "no pattern there" in viewer.problem
+
+
+def test_the_line_of_a_measurement_is_told(viewer):
+    lines = []
+    says(viewer, kind="line", name="ramp", text="np.hypot(3, 4)")
+    viewer.tell = lines.append
+    says(viewer, kind="line", name="ramp", text="np.hypot(3, 4)")
+    assert lines == ["np.hypot(3, 4)"]
+    viewer.measure = {"kind": "ruler", "picture": "ramp", "start": (0, 0), "stop": (3, 4)}
+    assert viewer.measure == {"kind": "ruler", "picture": "ramp", "start": [0.0, 0.0], "stop": [3.0, 4.0], "width": 1}
+    viewer.measure = {}
+    assert viewer.problem == ""
 
 
 def test_marks_are_sent_as_pairs_and_taken_away(viewer):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from PIL import Image
+from playwright.sync_api import expect
 
 from ptynb.data.images import picture
 from ptynb.widgets.colour_maps import look_up_table
@@ -69,6 +71,19 @@ def colour(model, name, y, x):
     return model.page.evaluate(COLOUR, [name, y, x])
 
 
+def tool(model, label):
+    return model.page.get_by_role("button", name=label)
+
+
+def drag(model, start, stop, name="one"):
+    box = place(model, name)
+    model.page.mouse.move(box["x"] + start[1], box["y"] + start[0])
+    model.page.mouse.down()
+    model.page.mouse.move(box["x"] + stop[1], box["y"] + stop[0], steps=4)
+    model.page.mouse.up()
+    settle(model)
+
+
 def hover(model, y, x, name="one"):
     box = place(model, name)
     model.page.mouse.move(box["x"] + x, box["y"] + y)
@@ -88,15 +103,13 @@ def test_pictures_have_the_colours_of_their_levels_and_frames_are_confirmed(show
     assert colour(model, "one", 50, 260) == [255, 255, 255]
     limits = model.page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts()
     assert [round(float(limit)) for limit in limits] == pytest.approx([63, 191], abs=2)
-    model.page.get_by_label("Colours of Ramp one").select_option("twilight")
+    tool(model, "Colour maps and contrast").click()
+    model.page.get_by_label("Colour map of Ramp one").select_option("twilight")
     settle(model)
     assert viewer.colours == {"one": "twilight"}
     # Part of a circle of phases must not stand for all of it.
     assert colour(model, "one", 50, 60) == look_up_table("twilight")[int(RAMP[0, 60] * 255.999 / 255)].tolist()
-    model.page.get_by_label("Contrast from [%]").fill("80")
-    model.page.get_by_label("Contrast from [%]").press("Enter")
-    assert "two percentages" in model.page.get_by_role("alert").inner_text()
-    assert viewer.percentiles == [25, 75]
+    assert model.page.get_by_role("slider", name="Lower limit of Ramp one").count() == 0
 
 
 def test_a_page_that_is_not_to_confirm_frames_draws_them_and_says_nothing(page):
@@ -252,6 +265,268 @@ def test_the_titles_of_two_pictures_in_one_pane_are_whole(shown):
     screenshot(model.page, "viewer-swipe-titles")
 
 
+def test_contrast_is_dragged_and_locked_for_later_frames(shown):
+    viewer, model = shown
+    page = model.page
+    tool(model, "Colour maps and contrast").click()
+    lower = page.get_by_role("slider", name="Lower limit of Ramp one")
+    box = page.locator('[data-name="one"] .ptynb-histogram').bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20, steps=5)
+    page.mouse.up()
+    settle(model)
+    assert viewer.limits == {"one": [0.0, pytest.approx(127.5, abs=1)]}  # two is of another kind
+    assert colour(model, "one", 50, 170) == [255, 255, 255]
+    assert abs(colour(model, "one", 50, 80)[0] - 127) <= 3
+    lower.press("PageUp")
+    lower.press("ArrowRight")
+    settle(model)
+    assert viewer.limits["one"][0] == pytest.approx(17 * 255 / 256, abs=0.1)
+    assert lower.get_attribute("aria-valuetext") == "17"
+    viewer.limits = {"one": [0.0, 100.0]}
+    viewer.show([ramp("one", RAMP / 2, limits=(0.0, 127.5)), ramp("two", colours="viridis")])
+    settle(model)
+    assert abs(colour(model, "one", 50, 160)[0] - 163) <= 2  # 64 of 100
+    assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == ["0.0", "100.0"]
+    lock = page.locator('[data-name="one"]').get_by_label("Lock the limits")
+    assert lock.get_attribute("aria-pressed") == "true"
+    lock.click()
+    settle(model)
+    assert viewer.limits == {}
+    assert abs(colour(model, "one", 50, 160)[0] - 128) <= 2
+    tool(model, "Automatic contrast").click()
+    settle(model)
+    assert viewer.percentiles == [0.5, 99.5]
+    assert colour(model, "one", 50, 1) == [0, 0, 0]
+    tool(model, "Whole range").click()
+    settle(model)
+    assert viewer.percentiles == [0, 100]
+
+
+def test_pictures_of_one_kind_share_map_and_limits_unless_unlinked(shown):
+    viewer, model = shown
+    viewer.show([ramp("one"), ramp("two"), ramp("phase", unit="rad")])
+    settle(model)
+    tool(model, "Colour maps and contrast").click()
+    model.page.get_by_label("Colour map of Ramp two").select_option("magma")
+    model.page.get_by_role("slider", name="Upper limit of Ramp one").press("PageDown")
+    settle(model)
+    assert viewer.colours == {"one": "magma", "two": "magma"}
+    assert viewer.limits["one"] == viewer.limits["two"]
+    assert "phase" not in viewer.limits
+    tool(model, "One colour map and contrast").click()
+    model.page.get_by_label("Colour map of Ramp two").select_option("gray")
+    settle(model)
+    assert viewer.colours == {"one": "magma", "two": "gray"}
+
+
+WAVE = np.sin(2 * np.pi * np.arange(SIDE) / 16)[None, :] + np.zeros((SIDE, 1))
+
+
+def test_measurements_give_values_lengths_and_a_line_of_python(shown):
+    viewer, model = shown
+    lines = []
+    viewer.tell, viewer.expressions = lines.append, {"one": "np.abs(result.object)"}
+    text = model.page.locator('[data-name="one"] .ptynb-measure-text')
+    tool(model, "Line profile").click()
+    drag(model, (100, 40), (100, 240))
+    assert viewer.measure["kind"] == "profile"
+    assert (viewer.measure["start"], viewer.measure["stop"]) == ([100, 40], [100, 240])
+    assert text.inner_text() == "Profile, length 200 nm, 200 px"
+    plot = model.page.locator('[data-name="one"] .ptynb-plot')
+    words = plot.get_attribute("aria-label").split()
+    assert words[:4] == ["Profile", "over", "200", "nm,"]
+    assert float(words[5]) == pytest.approx(39.5 * 255 / 319, abs=0.6)
+    assert float(words[7]) == pytest.approx(239.5 * 255 / 319, abs=0.6)
+    assert viewer.view["scale"] == 1
+    called = "pt.analysis.line_profile(np.abs(result.object), (99.5, 39.5), (99.5, 239.5), pixel_size=1e-9)"
+    assert lines == [called]
+    assert model.page.locator('[data-name="two"] .ptynb-plot').count() == 1
+    tool(model, "Ruler").click()
+    drag(model, (200, 100), (160, 130), "two")
+    assert text.inner_text() == "Length 50 nm, 50 px; angle 53.1° from the x axis, anticlockwise"
+    assert lines[-1] == "np.hypot(-40 * 1e-9, 30 * 1e-9)"
+    tool(model, "Statistics of a rectangle").click()
+    drag(model, (10, 20), (110, 220))
+    inside = RAMP[10:110, 20:220]
+    said = text.inner_text()
+    assert f"mean {inside.mean():.0f}" in said.replace(".00", "")
+    assert float(said.split("deviation ")[1].split(",")[0]) == pytest.approx(inside.std(), abs=0.3)
+    assert said.endswith("area 0.02 µm² (20000 px)")
+    tool(model, "Statistics of an ellipse").click()
+    drag(model, (10, 20), (110, 220))
+    expect(text).to_contain_text("Ellipse")
+    pixels = int(text.inner_text().split("(")[1].split(" ")[0])
+    assert pixels == pytest.approx(np.pi * 50 * 100, rel=0.01)
+    assert lines[-1].endswith('shape="ellipse", pixel_size=1e-9)')
+    model.page.keyboard.press("Delete")
+    settle(model)
+    assert viewer.measure == {}
+    assert text.is_hidden()
+
+
+def test_a_measurement_by_keys_ends_at_the_cross(shown):
+    viewer, model = shown
+    stage = model.page.locator(STAGE.format("one"))
+    stage.press("d")
+    stage.press("Shift+ArrowRight")
+    stage.press("Enter")
+    for _ in range(5):
+        stage.press("Shift+ArrowRight")
+    stage.press("Enter")
+    settle(model)
+    assert viewer.tool == "ruler"
+    assert (viewer.measure["start"], viewer.measure["stop"]) == ([160.5, 160.5], [160.5, 180.5])
+    viewer.tool = "profile"
+    viewer.measure = {"kind": "profile", "picture": "one", "start": [5, 5], "stop": [5, 45], "width": 3}
+    settle(model)
+    assert model.page.get_by_label("Width of the profile [px]").input_value() == "3"
+    assert "40 px" in model.page.locator('[data-name="one"] .ptynb-measure-text').inner_text()
+
+
+def test_the_spectrum_has_the_peaks_of_a_wave_and_the_ring_of_a_period(shown):
+    viewer, model = shown
+    viewer.show([ramp("one", WAVE, limits=(-1.0, 1.0)), ramp("two", np.exp(0.5j * np.pi * WAVE), limits=None)])
+    settle(model)
+    tool(model, "Spectrum").click()
+    settle(model)
+    # 512 pixels of the transform on 320 of the screen; the peak is 32 of them from the middle.
+    at = [round(160 + 320 / 512 * offset) for offset in (0, 32, -32)]
+    for x in at[1:]:
+        assert sum(colour(model, "one", 160, x)) > 500
+        assert sum(colour(model, "two", 160, x)) > 400
+    assert sum(colour(model, "one", 160 + 32, 160)) < 100
+    readout = hover(model, 160.3, at[1] + 0.3)
+    assert readout.inner_text().startswith(("Period 16", "Period 15.9", "Period 15.8", "Period 16.1"))
+    place_of = place(model)
+    model.page.mouse.click(place_of["x"] + at[1] + 0.3, place_of["y"] + 160.3)
+    settle(model)
+    assert viewer.resolution == pytest.approx(16e-9, rel=0.03)
+    lines = []
+    viewer.tell = lines.append
+    model.page.get_by_role("button", name="Copy the lines of Python of the spectra").click()
+    settle(model)
+    assert lines == ["pt.analysis.amplitude_spectrum(image[0:320, 0:320], pixel_size=1e-9)"] * 2
+    assert viewer.view["scale"] == 1
+    tool(model, "Spectrum").click()
+    settle(model)
+    assert colour(model, "one", 50, 4) == [255, 255, 255]
+
+
+def test_the_cursor_is_in_all_pictures_of_the_same_shape(shown):
+    viewer, model = shown
+    viewer.show([ramp("one"), ramp("two", RAMP[::-1].T), ramp("small", RAMP[:64, :64])])
+    settle(model)
+    hover(model, 100.5, 60.5)
+    said = [model.page.locator(f'[data-name="{name}"] output').first.inner_text() for name in ("one", "two", "small")]
+    assert said == ["y 100, x 60: ≈ 48", "y 100, x 60: ≈ 80", ""]
+    over = COLOUR.replace("ptynb-pane-picture", "ptynb-pane-overlay")
+    model.page.wait_for_timeout(60)
+    assert model.page.evaluate(over, ["two", 100, 68]) == [255, 255, 255]
+    model.page.mouse.move(2, 2)
+    settle(model)
+    assert model.page.evaluate(over, ["two", 100, 68]) == [0, 0, 0]
+
+
+ANOTHER = """
+async (esm) => {
+  const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
+  const place = document.body.appendChild(document.createElement("section"));
+  window.removeOther = module.default.render({ model: kernel.model, el: place });
+}
+"""
+
+
+def test_the_cursor_is_in_other_viewers_with_the_same_link(shown):
+    viewer, model = shown
+    model.page.evaluate(ANOTHER, viewer._esm)
+    settle(model)
+    other = model.page.locator('section [data-name="one"] output')
+    box = model.page.locator('main [data-name="two"] .ptynb-pane-stage').bounding_box()
+    for link, said in (("", ""), ("results", "y 100, x 60: ≈ 48")):
+        viewer.link = link
+        model.page.mouse.move(box["x"] + 60.5, box["y"] + 100.5)
+        assert other.inner_text() == said
+        model.page.mouse.move(2, 2)
+    model.page.evaluate("removeOther()")
+
+
+def test_two_pictures_alternate_or_are_subtracted(shown):
+    viewer, model = shown
+    viewer.show([ramp("one"), ramp("two", RAMP - 51.0)])
+    settle(model)
+    tool(model, "Two pictures in one").click()
+    model.page.get_by_label("How two pictures are shown").select_option("Flicker")
+    settle(model)
+    assert (viewer.swipe, viewer.pairing) == (["one", "two"], "flicker")
+    seen = set()
+    for _ in range(8):
+        seen.add(colour(model, "one", 50, 200)[0])
+        model.page.wait_for_timeout(150)
+    assert seen == {160, 109}
+    model.page.get_by_label("How two pictures are shown").select_option("Difference")
+    settle(model)
+    assert viewer.pairing == "difference"
+    told = model.page.locator(".ptynb-swipe").inner_text()
+    assert told.startswith("Ramp one − Ramp two: orange −5")
+    assert colour(model, "one", 50, 200) == pytest.approx(look_up_table("PuOr")[255].tolist(), abs=6)
+    assert min(colour(model, "one", 50, 1)) > 235
+    model.page.get_by_label("How two pictures are shown").select_option("side by side")
+    settle(model)
+    assert viewer.swipe == []
+    assert colour(model, "one", 50, 200)[0] == 160
+
+
+def test_what_is_shown_is_saved_with_its_range(shown, tmp_path):
+    viewer, model = shown
+    viewer.limits = {"one": [10.0, 200.0]}
+    settle(model)
+    with model.page.expect_download() as waiting:
+        tool(model, "Save what is shown").click()
+    assert waiting.value.suggested_filename == "Ramp_one-Ramp_two.png"
+    saved = Image.open(waiting.value.path())
+    saved.load()
+    first, second = saved.text["Description"].splitlines()
+    assert first == "Ramp one; 10 to 200; colour map gray; y 0 to 320, x 0 to 320 px; pixel 1e-9 x 1e-9 m (y, x)"
+    assert "viridis" in second
+    box, shelf = place(model), model.page.locator(".ptynb-panes").bounding_box()
+    left, top = (2 * (box[key] - shelf[key] + 10) for key in ("x", "y"))
+    assert saved.getpixel((left + 2 * 300, top + 2 * 50))[:3] == (255, 255, 255)
+    assert saved.getpixel((left + 2, top + 2 * 50))[:3] == (0, 0, 0)
+    # the scale bar, white within its dark ground
+    assert saved.getpixel((left + 2 * 60, top + 2 * 305))[:3] == (255, 255, 255)
+
+
+def test_the_toolbar_takes_one_tab_stop_and_arrow_keys(shown):
+    _, model = shown
+    buttons = model.page.get_by_role("toolbar").get_by_role("button")
+    assert buttons.evaluate_all("all => all.filter((one) => one.tabIndex === 0).length") == 1
+    for one in buttons.all():
+        assert one.get_attribute("aria-label") in one.get_attribute("title")
+    tool(model, "Colour maps and contrast").focus()
+    model.page.keyboard.press("ArrowRight")
+    assert model.page.evaluate("document.activeElement.getAttribute('aria-label')") == "Zoom out"
+    model.page.keyboard.press("c")
+    assert model.page.get_by_role("slider", name="Lower limit of Ramp one").is_visible()
+
+
+def test_full_screen_fills_the_window_with_pictures(shown):
+    _, model = shown
+    page = model.page
+    before = place(model)
+    tool(model, "Full screen").click()
+    page.wait_for_function("document.fullscreenElement !== null")
+    page.wait_for_timeout(300)
+    box = place(model)
+    assert box["width"] > 1.7 * before["width"]
+    assert page.evaluate("document.fullscreenElement.scrollHeight <= innerHeight")
+    tool(model, "Full screen").click()
+    page.wait_for_function("document.fullscreenElement === null")
+    page.wait_for_timeout(300)
+    assert place(model) == before
+
+
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
 def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     page.set_viewport_size({"width": 1280, "height": 720})
@@ -263,6 +538,11 @@ def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     viewer.mark("two", np.random.default_rng(1).uniform(0, SIDE, (40, 2)), chosen=4)
     settle(model)
     assert "rad" in hover(model, 30, 30, "wave").inner_text()
+    for label in ("Colour maps and contrast", "Two pictures in one", "Keys and mouse"):
+        tool(model, label).click()
+    viewer.tool = "profile"
+    viewer.measure = {"kind": "profile", "picture": "one", "start": [30, 30], "stop": [200, 250]}
+    settle(model)
     screenshot(page, f"viewer-{name}")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     found = Axe().run(

@@ -12,6 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 import ptynb as pt
+from tests.io import layouts
+from tests.io.test_near_field import FOCUS, shadows
 from tests.widgets.conftest import Lab, screenshot
 from tests.widgets.test_lab import ask, wait_until
 
@@ -20,6 +22,22 @@ CLEAN = "bench.recon and bench.recon.close(); cluster = bench.cluster; bench.clo
 OPEN = "import ptynb as pt\nbench = pt.workbench()\nbench"
 SIZES = {"newest": (1280, 720), "7.2": (1920, 1080)}
 NO_LAB = ".ptynb-workbench"
+OUT_OF_SIGHT = """
+() => {
+  const box = document.querySelector(".jp-WindowedPanel-outer").getBoundingClientRect();
+  const parts = {
+    "state": [".ptynb-live-head b", 1, 10], "object": [".ptynb-main .ptynb-pane-stage", 2, 140],
+    "probe": [".ptynb-aside .ptynb-pane-stage", 1, 90], "loss curve": [".ptynb-curve svg", 1, 120],
+    "buttons": [".ptynb-split-controls button", 2, 20], "drawer": [".ptynb-live > .ptynb-drawer button", 6, 20],
+  };
+  return Object.entries(parts).flatMap(([name, [selector, least, size]]) => {
+    const seen = [...document.querySelectorAll(selector)].map((part) => part.getBoundingClientRect()).filter(
+      ({ top, left, bottom, right, height }) =>
+        height >= size && top >= box.top - 1 && left >= box.left && bottom <= box.bottom + 1 && right <= box.right);
+    return seen.length >= least ? [] : [`${name}: ${seen.length}`];
+  });
+}
+"""
 
 
 class Session:
@@ -34,6 +52,7 @@ class Session:
         notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, lab.folder / NOTEBOOK)
         pt.save_scan(pt.simulate(patterns=100, window=48, seed=3), lab.folder / "scan.h5")
+        layouts.cxidb(lab.folder / "shadows.cxi", shadows(FOCUS))
         self.open()
         self.kernel = lab.client(NOTEBOOK)
         self.bench = page.locator(NO_LAB).first
@@ -72,6 +91,12 @@ class Session:
     def wait(self, expression: str, seconds: float = 60) -> None:
         wait_until(self.kernel, f"bool({expression})", seconds)
 
+    def in_sight(self) -> list[str]:
+        """What of a run is not wholly in the window when the workbench is scrolled to, or is too small to be read."""
+        self.bench.evaluate("bench => bench.scrollIntoView({block: 'start'})")
+        self.page.wait_for_timeout(500)
+        return list(self.page.evaluate(OUT_OF_SIGHT))
+
     def look(self, part: str) -> None:
         """A picture for a person's eye, and what a screen reader would miss."""
         screenshot(self.page, f"{self.name}-{part}")
@@ -109,9 +134,12 @@ def look_at_the_scan(session: Session) -> None:
     session.field("File").fill("nowhere.h5")
     session.click("Load")
     expect(session.bench.get_by_role("alert").first).to_contain_text("nowhere.h5")
-    session.field("File").fill("scan.h5")
+    open_near_field(session)
+    session.click("Choose file")
+    session.bench.get_by_role("button", name="scan.h5").click()
+    expect(session.bench.get_by_role("cell", name="100 of 48 x 48")).to_be_visible()
     session.click("Load")
-    session.wait("bench.scan is not None")
+    session.wait("len(bench.scan) == 100")
     expect(session.bench.locator(".ptynb-inspect")).to_contain_text("100 patterns of 48 × 48")
     expect(session.bench.get_by_role("alert").locator("visible=true")).to_have_count(0)
     pattern = session.field("Pattern")
@@ -133,6 +161,24 @@ def look_at_the_scan(session: Session) -> None:
     session.look("mask")
 
 
+def open_near_field(session: Session) -> None:
+    """A file whose shadows look like those of the near field: three clicks, and the distance is there to be edited."""
+    session.field("File").fill("")
+    session.look("files")
+    session.bench.get_by_role("button", name="shadows.cxi").click()
+    near = session.bench.locator("button").filter(has_text="Use near field, focus to sample about 10")
+    near.wait_for()
+    session.look("shadows")
+    near.click()
+    expect(session.field("Geometry")).to_have_value("near field")
+    session.enter("Focus to sample", "10")
+    expect(session.bench.get_by_text("100, beam from a focus")).to_be_visible()
+    session.look("near-field")
+    session.click("Load")
+    session.wait("bench.scan is not None and bench.scan.geometry.magnification > 99")
+    expect(session.bench.locator(".ptynb-files")).to_be_hidden()
+
+
 def set_up(session: Session) -> None:
     """A value that can't be, told at its field; then others, the memory they take, and a preview of the start."""
     session.tab("Settings")
@@ -143,6 +189,25 @@ def set_up(session: Session) -> None:
     session.enter("Batch", "20")
     session.wait("bench.settings.batch == 20")
     expect(batch).to_have_value("20")
+    preset = session.field("Preset")
+    expect(preset.locator("option:checked")).to_have_text("defaults, changed")
+    preset.select_option(label="thin X-ray")
+    session.wait("bench.settings == pt.preset('thin X-ray', bench.scan)")
+    expect(session.bench.get_by_text("three contain nearly all power").locator("visible=true").first).to_be_visible()
+    session.enter("Probe modes", "4")
+    expect(preset.locator("option:checked")).to_have_text("thin X-ray, changed")
+    positions = session.field("Positions")
+    positions.press("Space")
+    session.wait("bench.settings.positions.learning_rate == 0.1")
+    session.bench.locator("button[title='Object: all settings']").locator("visible=true").first.press("Enter")
+    expect(session.field("Object margin")).to_be_visible()
+    session.look("groups")
+    positions.press("Space")
+    session.wait("bench.settings.positions.learning_rate == 0")
+    expect(session.bench.get_by_label("Position learning rate").locator("visible=true")).to_have_count(0)
+    preset.select_option(label="defaults")
+    session.enter("Batch", "20")
+    session.wait("bench.settings == pt.Settings(batch=20)")
     session.click("Preview")
     expect(session.bench.locator("canvas").locator("visible=true").first).to_be_visible(timeout=20_000)
     session.look("settings")
@@ -159,6 +224,9 @@ def reconstruct(session: Session) -> None:
     assert session.ask("len(bench.cluster), bench.recon.scan.mask is not None") == (2, True)
     view = session.bench.locator(".ptynb-live")
     expect(view.locator("b").first).to_have_text("running", timeout=20_000)
+    view.locator("[data-frame] .ptynb-pane-stage").first.wait_for(timeout=20_000)
+    session.look("running")
+    assert session.in_sight() == [], "not in sight without scrolling"
     session.enter("Probe learning rate", "0.004")
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
     session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
@@ -170,7 +238,7 @@ def reconstruct(session: Session) -> None:
     expect(view).to_contain_text("counts measured", timeout=20_000)
     session.look("run")
     block(session)
-    session.bench.get_by_text("Checkpoints and branches").click()
+    session.click("Checkpoints")
     session.click("Save now")
     session.wait("len(bench.recon.checkpoints) >= 1")
     session.click("Resume")
@@ -182,6 +250,7 @@ def reconstruct(session: Session) -> None:
     session.click("Restore")
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {kept}")
     session.look("went-back")
+    session.click("Result")
     session.click("Add to comparison")
     session.wait(f"list(bench._desk.results) == ['epoch {kept}']")
 
@@ -248,6 +317,14 @@ def compare_two(session: Session) -> None:
 
 def tune(session: Session) -> None:
     session.tab("Tune")
+    session.bench.get_by_text("Settings and ranges").click()
+    tick = session.field("Tune Batch")
+    tick.press("Space")
+    expect(session.bench.get_by_label("highest").locator("visible=true")).to_have_count(1)
+    expect(session.bench.get_by_label("highest").locator("visible=true")).to_have_value("40")
+    session.look("ranges")
+    tick.press("Space")
+    session.bench.get_by_text("Settings and ranges").click()
     session.enter("Trials", "8")
     session.enter("Epochs", "5")
     session.click("Start")
@@ -261,6 +338,8 @@ def tune(session: Session) -> None:
 def keep(session: Session) -> None:
     """The file, and the lines of Python: each of them can be read by Python."""
     session.tab("Run")
+    if not session.field("Result file").count():
+        session.click("Result")
     session.enter("Result file", "night.h5")
     session.click("Save result")
     expect(session.bench.get_by_text("saved: night.h5")).to_be_visible(timeout=30_000)

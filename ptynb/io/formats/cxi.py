@@ -104,7 +104,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         )
 
 
-FORMAT = Format("CXI", recognises, read)
+FORMAT = Format("CXI", recognises, read, (".cxi",))
 
 
 def _entry(linked: Linked, path: Path, options: LoadOptions, notes: Notes) -> tuple[str, str]:

@@ -85,7 +85,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     )
 
 
-FORMAT = Format("EMD (py4DSTEM)", recognises, read)
+FORMAT = Format("EMD (py4DSTEM)", recognises, read, (".emd", ".h5"))
 
 
 def _cubes(file: h5py.File) -> Iterator[h5py.Group]:

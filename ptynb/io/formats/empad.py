@@ -108,7 +108,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     )
 
 
-FORMAT = Format("EMPAD", recognises, read)
+FORMAT = Format("EMPAD", recognises, read, (".raw", ".xml"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         return found_in(FORMAT.name, _with_standard_names(_version_73(path, options), path), options, path)
 
 
-FORMAT = Format("MATLAB", recognises, read)
+FORMAT = Format("MATLAB", recognises, read, (".mat",))
 
 
 def _para(path: Path) -> Path | None:

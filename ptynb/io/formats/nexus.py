@@ -95,7 +95,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         )
 
 
-FORMAT = Format("NeXus", recognises, read)
+FORMAT = Format("NeXus", recognises, read, (".nxs", ".nx", ".h5", ".cxi"))
 
 
 class _Classes:

@@ -77,8 +77,8 @@ def read_npz(path: Path, options: LoadOptions) -> FileRecord:
     return found_in(NPZ.name, arrays, options, path)
 
 
-NPY = Format("npy", recognises_npy, read_npy)
-NPZ = Format("npz", recognises_npz, read_npz)
+NPY = Format("npy", recognises_npy, read_npy, (".npy",))
+NPZ = Format("npz", recognises_npz, read_npz, (".npz",))
 
 
 def _header(file: IO[bytes], path: Path, where: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, int]:

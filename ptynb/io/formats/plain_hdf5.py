@@ -46,7 +46,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         return FileRecord(format=FORMAT.name, **described(names, patterns, options, notes), **noted(notes))
 
 
-FORMAT = Format("HDF5", recognises, read)
+FORMAT = Format("HDF5", recognises, read, (".h5", ".hdf5", ".hdf"))
 
 
 def noted(notes: Notes) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         )
 
 
-FORMAT = Format("ptypy .ptyd", recognises, read)
+FORMAT = Format("ptypy .ptyd", recognises, read, (".ptyd",))
 
 
 def _stored(linked: Linked, names: tuple[str, ...]) -> h5py.Dataset | None:

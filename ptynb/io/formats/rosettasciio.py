@@ -203,7 +203,12 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     )
 
 
-FORMAT = Format("MIB, DM3/DM4, EMD of Velox, BLO, TVIPS, MRC (RosettaSciIO)", recognises, read)
+FORMAT = Format(
+    "MIB, DM3/DM4, EMD of Velox, BLO, TVIPS, MRC (RosettaSciIO)",
+    recognises,
+    read,
+    (".mib", ".dm3", ".dm4", ".emd", ".blo", ".tvips", ".mrc"),
+)
 
 
 def _kind(path: Path) -> tuple[RosettaFormat, bytes]:

@@ -65,4 +65,4 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     )
 
 
-FORMAT = Format("SEQ", recognises, read)
+FORMAT = Format("SEQ", recognises, read, (".seq",))

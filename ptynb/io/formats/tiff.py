@@ -64,7 +64,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     )
 
 
-FORMAT = Format("TIFF", recognises, read)
+FORMAT = Format("TIFF", recognises, read, (".tif", ".tiff"))
 
 
 @dataclass(frozen=True)

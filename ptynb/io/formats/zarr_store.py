@@ -85,7 +85,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     return found_in(FORMAT.name, arrays, options, path)
 
 
-FORMAT = Format("zarr", recognises, read)
+FORMAT = Format("zarr", recognises, read, (".zarr",))
 
 
 def _in_folder(path: Path, policy: LinkPolicy) -> Iterator[tuple[str, dict[str, Any]]]:

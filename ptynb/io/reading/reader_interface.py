@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,11 +73,13 @@ class Format:
 
     name: for messages. recognises: whether a file is of this format, by its content.
     read: returns what the file contains; patterns stay in the file. Raise FileError for damaged files.
+    suffixes: usual ends of names, by which lists of files are filtered.
     """
 
     name: str
     recognises: Callable[[Head], bool]
     read: Callable[[Path, LoadOptions], FileRecord]
+    suffixes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,8 @@ class Missing:
 
     name: str
     give: str
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the options that supply it."""
+        return tuple(name for name in re.findall(r"\b(\w+)(?:=| \[)", self.give) if name in LoadOptions.model_fields)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets
+import numpy as np
 
 from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
 from ptynb.analysis.result_comparison import Together
@@ -27,15 +29,18 @@ ALL, NONE, OFF = "all", "none", "off"
 class Compare(Whole):
     """Results side by side; see `compare`.
 
-    results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`.
+    results: by name. values: arrays (y, x) of the pictures that are shown, by name. tell: called with the line of
+    Python equivalent to a click, for a view named `view`.
     """
 
     def __init__(self, results: Mapping[str, Result]) -> None:
         self.results = dict(results)
         self.tell: Callable[[str], None] | None = None
         self._together: dict[int | str, Together] = {}
-        self._values: dict[str, Array] = {}
+        self.values: dict[str, Array] = {}
         self._viewer = Viewer(value_at=self._value_at)
+        this = weakref.ref(self)  # the viewer must not keep the view alive
+        self._viewer.tell = lambda line: _tell(this, line)
         self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         # The first pair is the second result minus the first.
         pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
@@ -160,8 +165,9 @@ class Compare(Whole):
         self._show(shown)
 
     def _show(self, shown: ComparisonPictures) -> None:
-        self._values = shown.values
+        self.values = shown.values
         put(self._notes, "".join(note(text) for text in shown.notes))
+        self._viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
         self._viewer.show(shown.pictures)
         self._slide()
 
@@ -179,7 +185,7 @@ class Compare(Whole):
         self._viewer.swipe = [] if pair == OFF else list(pair)
 
     def _value_at(self, name: str, y: int, x: int) -> str:
-        values = self._values.get(name)
+        values = self.values.get(name)
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
         return value_text(values[y, x]) if values is not None and inside else ""
 
@@ -220,6 +226,18 @@ def compare(*results: Given) -> Compare:
         For a file that is not a result.
     """
     return Compare(named(results))
+
+
+def _array_line(name: str, values: Array) -> str:
+    """Return the Python of what a picture shows and can be measured."""
+    line = f"view.values[{name!r}]"
+    return f"np.abs({line})" if np.iscomplexobj(values) else line
+
+
+def _tell(reference: weakref.ref[Compare], line: str) -> None:
+    view = reference()
+    if view is not None and view.tell is not None:
+        view.tell(line)
 
 
 def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:

@@ -15,9 +15,22 @@ from typing import Any
 import ipywidgets
 
 from ptynb.settings.schema import Setting
+from ptynb.widgets.form.field_search import choice_label
 from ptynb.widgets.shared_widgets import put
 
-WIDE = {"description_width": "150px"}
+LABEL = {"description_width": "205px"}
+STYLE = """<style>
+.ptynb-clip { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; line-height: 26px; }
+.ptynb-row > .widget-html, .ptynb-row > .widget-html > .widget-html-content,
+.ptynb-group-line > .widget-html, .ptynb-group-line > .widget-html > .widget-html-content { overflow: hidden; }
+.ptynb-row:focus-within .ptynb-clip { white-space: normal; line-height: 1.35; padding-top: 3px; }
+.ptynb-muted { color: var(--jp-ui-font-color2, #555); }
+.ptynb-group { border-top: 1px solid var(--jp-border-color2, #ccc); padding: 1px 0; }
+.ptynb-groups > .widget-vbox { padding: 0 10px 0 0; }
+.ptynb-group-line .widget-checkbox label, .ptynb-group-line .widget-label-basic { font-weight: 600; }
+.ptynb-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+</style>"""
+"""Of a form: texts beside fields are one line, cut off at the width, and whole while the field has the focus."""
 MISSING = object()
 """The value of an empty field that has no default and cannot be None."""
 UNITS: dict[str, dict[str, Decimal]] = {
@@ -29,6 +42,8 @@ UNITS: dict[str, dict[str, Decimal]] = {
 _SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 _NUMBER = re.compile(r"^([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s]*)$")
 _NONE = ("", "none")
+TECHNICAL = 1e6
+"""Limits that large are only technical, and not shown."""
 LONGEST_NUMBER = 100
 """Maximum length of a number [characters]; longer input stays text, which validation rejects: a float may overflow."""
 
@@ -55,13 +70,13 @@ class Row(ipywidgets.HBox):
         self._enter, self._reason, self._note = enter, reason, note
         self._value: Any = None
         self._shown: Any = None
-        self._state: tuple[bool, Any, str] = (False, None, "")
+        self._state: tuple[bool, Any, str, str, str] = (False, None, "", "default", "")
         self.input = self._input()
         self.unit = self._unit_choice()
         self.reset = ipywidgets.Button(
-            description="Reset",
-            tooltip=f"{label}: restores the default",
-            layout=ipywidgets.Layout(width="64px", visibility="hidden"),
+            icon="undo",
+            tooltip=f"{label}: reset",
+            layout=ipywidgets.Layout(width="30px", padding="0", visibility="hidden", flex="0 0 auto"),
         )
         self.reset.on_click(lambda _: reset())
         self.about = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 0%", min_width="0"))
@@ -72,13 +87,28 @@ class Row(ipywidgets.HBox):
             [self.input, *units, *beside, self.reset, self.about],
             layout=ipywidgets.Layout(align_items="flex-start", overflow="visible", width="100%"),
         )
+        self.add_class("ptynb-row")
 
-    def show(self, value: Any, *, changed: bool, default: Any = None, problem: str = "") -> None:
-        """Show a value, whether it differs from the default, and its problem."""
+    def show(
+        self,
+        value: Any,
+        *,
+        changed: bool,
+        default: Any = None,
+        problem: str = "",
+        source: str = "default",
+        reason: str = "",
+    ) -> None:
+        """Show a value and its problem.
+
+        changed: whether it differs from `default`, the value of the source ("default", "preset low dose"). reason: why
+        the source has this value, if it is not changed.
+        """
         self._value = value
         self._write()
         self.reset.layout.visibility = "visible" if changed and not self._reason else "hidden"
-        self._state = (changed, default, problem)
+        self.reset.tooltip = f"{self.label}: reset to {source}"
+        self._state = (changed, default, problem, source, reason)
         put(self.about, self._about(*self._state))
 
     def _write(self) -> None:
@@ -118,28 +148,28 @@ class Row(ipywidgets.HBox):
         setting, tooltip = self.setting, self.setting.description
         if setting.kind == "choice":
             return ipywidgets.Dropdown(
-                options=[(choice.replace("_", " "), choice) for choice in setting.choices],
+                options=[(choice_label(choice), choice) for choice in setting.choices],
                 value=None,
                 description=self.label,
                 tooltip=tooltip,
-                style=WIDE,
-                layout=ipywidgets.Layout(width="310px", flex="0 0 auto"),
+                style=LABEL,
+                layout=ipywidgets.Layout(width="365px", flex="0 0 auto"),
             )
         if setting.kind == "switch":
             return ipywidgets.Checkbox(
                 value=False,
                 description=self.label,
                 tooltip=tooltip,
-                style=WIDE,
-                layout=ipywidgets.Layout(width="310px", flex="0 0 auto"),
+                style=LABEL,
+                layout=ipywidgets.Layout(width="365px", flex="0 0 auto"),
             )
         return ipywidgets.Text(
             description=self.label,
             tooltip=tooltip,
             placeholder="none" if setting.optional else "",
             continuous_update=False,
-            style=WIDE,
-            layout=ipywidgets.Layout(width="214px" if units_of(setting) else "310px", flex="0 0 auto"),
+            style=LABEL,
+            layout=ipywidgets.Layout(width="281px" if units_of(setting) else "365px", flex="0 0 auto"),
         )
 
     def _unit_choice(self) -> ipywidgets.Dropdown | None:
@@ -151,8 +181,8 @@ class Row(ipywidgets.HBox):
             value=units[0],
             description="in",
             tooltip=f"Unit of {self.label}",
-            style={"description_width": "18px"},
-            layout=ipywidgets.Layout(width="92px", flex="0 0 auto"),
+            style={"description_width": "16px"},
+            layout=ipywidgets.Layout(width="80px", flex="0 0 auto"),
         )
         chosen.observe(lambda _: self._show_unit(), "value")
         return chosen
@@ -166,26 +196,35 @@ class Row(ipywidgets.HBox):
         if self.unit is not None:
             self.unit.value = fitting_unit(self.setting, self._value)
 
-    def _about(self, changed: bool, default: Any, problem: str) -> str:
+    def _about(self, changed: bool, default: Any, problem: str, source: str, reason: str) -> str:
         setting = self.setting
-        unit = "" if self.unit is not None else setting.unit
-        facts = [fact for fact in (html.escape(unit), html.escape(range_of(setting, self.shown_unit))) if fact]
+        facts = [html.escape(setting.unit)] if setting.unit and self.unit is None else []
         if changed and not setting.required:
-            shown = text_of(default, setting, self.shown_unit) if setting.numeric else str(default)
-            facts.append(f"<b>● changed</b> (default {html.escape(shown or 'none')})")
+            facts.append(f"<b>● changed</b> ({html.escape(f'{source}: {self._words(default)}')})")
+        elif reason:
+            facts.append(f"<b>◆ {html.escape(source)}</b>: {html.escape(reason)}")
         facts += [f"<i>{html.escape(text)}</i>" for text in (self._reason, self._note) if text]
+        limits = range_of(setting, self.shown_unit)
+        whole = "; ".join(part for part in (setting.description, limits) if part)
+        facts.append(f'<span class="ptynb-muted">{html.escape(whole)}</span>')
         error = (
             f'<div role="alert" style="border-left:4px solid #c62828;padding:0 8px"><b>⚠ '
             f"{html.escape(problem)}</b></div>"
             if problem
             else ""
         )
+        tip = html.escape(whole if not reason else f"{reason}. {whole}")
         return (
-            '<div style="line-height:1.35;padding:2px 8px;color:var(--jp-ui-font-color1,#333)">'
-            f"<div>{' · '.join(facts)}</div>{error}"
-            f'<div style="font-size:90%;color:var(--jp-ui-font-color2,#555)">{html.escape(setting.description)}</div>'
-            "</div>"
+            '<div style="padding:0 6px;font-size:90%;color:var(--jp-ui-font-color1,#333)">'
+            f'<div class="ptynb-clip" title="{tip}">{" · ".join(facts)}</div>{error}</div>'
         )
+
+    def _words(self, value: Any) -> str:
+        """Return a value as shown in text."""
+        setting = self.setting
+        if setting.numeric:
+            return " ".join(filter(None, (text_of(value, setting, self.shown_unit) or "none", self.shown_unit)))
+        return {True: "on", False: "off"}[value] if setting.kind == "switch" else choice_label(str(value))
 
 
 def units_of(setting: Setting) -> tuple[str, ...]:
@@ -243,11 +282,16 @@ def value_of(text: str, setting: Setting, unit: str) -> Any:
 
 
 def range_of(setting: Setting, unit: str) -> str:
-    """Return the range of a setting as text in this unit: "0 to 10", "above 0", "at least 1"; "" if there is none."""
+    """Return the range of a setting as text in this unit: "0 to 10", "above 0", "at least 1"; "" if there is none.
+
+    Limits that are only technical are left out.
+    """
     low, high = (
         None if end is None else float(Decimal(repr(end)) / _factor(setting, unit))
         for end in (setting.low, setting.high)
     )
+    if high is not None and high >= TECHNICAL:
+        high = None
     if low is not None and high is not None and setting.low_included and setting.high_included:
         return f"{low:.7g} to {high:.7g}"
     limits = []

@@ -1,16 +1,92 @@
-"""Labels of fields, and the search for fields."""
+"""Words of the form: labels of fields, names of choices, dotted names in messages; and the search for fields."""
 
 from __future__ import annotations
 
 import functools
+import re
 
-from ptynb.settings.schema import Setting, structure
+from ptynb.settings.load_options import LoadOptions
+from ptynb.settings.schema import EntryKind, Setting, structure
+
+PREFIXES = {
+    "slices": "Slice distance",
+    "positions": "Position",
+    "affine": "Linear map",
+    "opr": "OPR",
+    "pattern_intensities": "Intensity",
+    "schedule": "",
+    "stop": "Early stop",
+}
+"""First words of the labels of a part's fields, where they are not its title."""
+CHOICES = {
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "nadam": "NAdam",
+    "radam": "RAdam",
+    "rmsprop": "RMSprop",
+    "sgd": "SGD",
+    "lbfgs": "L-BFGS",
+    "rpie": "rPIE",
+    "lsqml": "LSQ-ML",
+    "dm": "difference map (DM)",
+    "raar": "RAAR",
+    "poisson": "Poisson",
+    "tv": "total variation",
+    "l1": "L1 norm",
+    "l2": "L2 norm",
+    "amplitude_phase": "amplitude and phase",
+    "group": "all engines together",
+    "engine": "each engine",
+    "spread": "spread over the scan",
+    "compact": "neighbours",
+    "auto": "first with enough space",
+    "device": "memory of the device",
+    "host": "memory of the host",
+    "disk": "file",
+    "sparse": "probe windows only",
+    "dense": "whole object",
+    "update": "each update",
+    "epoch": "each epoch",
+    "plane": "fitted plane",
+}
+"""Names of choices that are not words of the field by themselves."""
+_QUOTED = re.compile(r"`(\w+)`")
 
 
 def label_of(setting: Setting) -> str:
-    """Return the label of a setting, with the title of its section: "Probe modes", "Batch"."""
-    part = setting.name.rpartition(".")[0]
-    return f"{_titles()[part]} {setting.title[0].lower()}{setting.title[1:]}" if part else setting.title
+    """Return the label of a setting: its title, with the words for its part unless they are in it."""
+    prefix = _prefixes().get(setting.name.rpartition(".")[0], "")
+    if not prefix or prefix.split()[0].lower() in setting.title.lower():
+        return setting.title
+    first, rest = setting.title[0], setting.title[1:]
+    return f"{prefix} {first if rest[:1].isupper() else first.lower()}{rest}"
+
+
+def label_of_name(name: str) -> str:
+    """Return the label of a setting, or the words for a value of the scan: "load.focus_to_sample", "scan.angle"."""
+    if structure().has(name):
+        return label_of(structure().setting(name))
+    group, _, field = name.rpartition(".")
+    title = LoadOptions.model_fields[field].title if group == "load" and field in LoadOptions.model_fields else None
+    return title or field.replace("_", " ")
+
+
+def choice_label(choice: str) -> str:
+    """Return the words for one of the choices of a setting."""
+    return CHOICES.get(choice, choice.replace("_", " "))
+
+
+def in_words(message: str, kind: EntryKind | None = None) -> str:
+    """Return a message with labels in place of the names of fields and choices: "slices.count", "'lsqml'"."""
+    names = {setting.name: label_of(setting) for setting in structure().settings}
+    for one in () if kind is None else kind.settings:
+        names[one.name] = one.title
+    dotted = sorted((name for name in names if "." in name or "_" in name), key=len, reverse=True)
+    found = re.sub(
+        rf"(?<![\w.'])({'|'.join(map(re.escape, dotted))})(?![\w'])", lambda one: f"“{names[one[1]]}”", message
+    )
+    found = re.sub(r"'(\w+)'", lambda one: f"“{choice_label(one[1])}”" if one[1] in _choices() else one[0], found)
+    return _QUOTED.sub(lambda one: f"“{names.get(one[1], one[1].replace('_', ' '))}”", found)
 
 
 def found_by(words: str) -> tuple[list[str], list[str]]:
@@ -23,7 +99,14 @@ def found_by(words: str) -> tuple[list[str], list[str]]:
     names = [
         setting.name
         for setting in structure().settings
-        if matches(label_of(setting), setting.name, setting.description, setting.unit, *setting.choices)
+        if matches(
+            label_of(setting),
+            setting.name,
+            setting.description,
+            setting.unit,
+            *setting.choices,
+            *map(choice_label, setting.choices),
+        )
     ]
     lists = [
         entries.name
@@ -34,5 +117,10 @@ def found_by(words: str) -> tuple[list[str], list[str]]:
 
 
 @functools.cache
-def _titles() -> dict[str, str]:
-    return {section.name: section.title for section in structure().sections}
+def _prefixes() -> dict[str, str]:
+    return {section.name: section.title for section in structure().sections} | PREFIXES
+
+
+@functools.cache
+def _choices() -> set[str]:
+    return {choice for setting in structure().settings for choice in setting.choices}

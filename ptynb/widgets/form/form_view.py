@@ -16,20 +16,29 @@ import ipywidgets
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
-from ptynb.settings.presets import preset
+from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.form.field_row import MISSING, Row
-from ptynb.widgets.form.field_search import found_by, label_of
-from ptynb.widgets.form.form_sections import Page, SettingsPages
+from ptynb.widgets.form.field_row import MISSING, STYLE, Row
+from ptynb.widgets.form.field_search import found_by, in_words, label_of
+from ptynb.widgets.form.form_groups import FormGroups
+from ptynb.widgets.form.group_summary import Page, state_of
 from ptynb.widgets.form.list_editor import EntriesEditor
 from ptynb.widgets.form.live_changes import FreezeButton, PendingChanges, SupportsReconfigure, SupportsSettings
+from ptynb.widgets.form.part_switches import SWITCHES
 from ptynb.widgets.form.range_editor import Range, RangeEditor
-from ptynb.widgets.form.settings_sources import PresetChoice, SettingsFiles, read_file, write_file
+from ptynb.widgets.form.settings_sources import (
+    SettingsFiles,
+    Source,
+    SourceChoice,
+    Sources,
+    read_file,
+    write_file,
+)
 from ptynb.widgets.form.unsaved_settings import Draft
 from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
 
-FIXED, WITH_APPLY = "fixed during a run", "changed with Apply"
+FIXED, WITH_APPLY = "fixed during a run", "with Apply"
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
 Listener = Callable[[Settings], Any]
@@ -41,7 +50,8 @@ class SettingsForm(Whole):
     live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
     same update; others wait for Apply, which reconfigures it, or are read-only. Changes that are made elsewhere are
     shown. ticks: each number and choice has a checkbox and a range in which it is tuned, see `ranges`. scan: used by
-    presets; may be set later. tell: called with the line of Python equivalent to an edit.
+    presets; may be set later. tell: called with the line of Python equivalent to an edit. Changes are marked against
+    the source of the settings: the defaults, a preset, or what was taken with `take`.
     """
 
     def __init__(
@@ -60,10 +70,12 @@ class SettingsForm(Whole):
                 "or neither.",
                 code="argument.conflict",
             )
-        self.tell, self._recon, self.scan, self._with_ticks = tell, recon, scan, ticks
+        self.tell, self._recon, self._scan, self._with_ticks = tell, recon, scan, ticks
         self._applied = recon.settings if recon is not None else settings or Settings()
         self._draft, self._lock = Draft(self._applied), threading.RLock()
         self._waiting: dict[str, Any] = {}
+        self._sources = Sources(scan)
+        self._switched_off: dict[str, dict[str, Any]] = {}
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
         self.rows: dict[str, Row] = {}
@@ -95,6 +107,26 @@ class SettingsForm(Whole):
         with self._lock:
             self._draft.replace(settings)
             self._edited()
+
+    @property
+    def scan(self) -> Any:
+        """The scan, on which presets depend."""
+        return self._scan
+
+    @scan.setter
+    def scan(self, scan: Any) -> None:
+        with self._lock:
+            self._scan = scan
+            self._sources.for_scan(scan)
+            self._show()
+
+    def take(self, source: Source) -> None:
+        """Show the settings of a source, offer it among the presets, and mark later changes against it."""
+        with self._lock:
+            self._sources.take(source)
+            self._draft.replace(source.settings)
+            target = "settings" if self._recon is None else "recon.settings"
+            self._edited(f"{target} = {source.line}")
 
     @property
     def problems(self) -> dict[Any, str]:
@@ -176,50 +208,54 @@ class SettingsForm(Whole):
     # Building
 
     def _build(self) -> None:
-        simple = [setting.name for setting in structure().settings if setting.simple]
         self.find = ipywidgets.Text(
             description="Find",
-            placeholder="a setting: learning rate, blur, thickness ...",
+            placeholder="learning rate, blur ...",
             tooltip="Shows settings with these words in their name or description",
             style={"description_width": "40px"},
-            layout=ipywidgets.Layout(width="300px"),
+            layout=ipywidgets.Layout(width="200px"),
         )
         self.find.observe(lambda _: self._find(), "value")
         self.files = SettingsFiles(self._load, self._save)
-        self.presets = PresetChoice(self._preset)
+        self.presets = SourceChoice(self._take_named)
         self.presets.layout.display = None if self._recon is None else "none"
-        self._simple = ipywidgets.VBox(
-            [self._box(name) for name in simple], layout=ipywidgets.Layout(overflow="visible")
-        )
-        self.more = SettingsPages(self._page, lists=not self._with_ticks)
-        self._all = ipywidgets.VBox([self._simple, self.more])
+        self.groups = FormGroups(self._boxes, self._switch, self._is_fixed, lists=not self._with_ticks)
         self._no_match = ipywidgets.HTML("No setting has these words in its name or description.")
         self._found = ipywidgets.VBox(layout=ipywidgets.Layout(display="none", overflow="visible"))
-        self._all.layout.overflow = "visible"
         top = ipywidgets.HBox(
-            [self.find, self.presets, self.files], layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")
+            [self.presets, self.find, self.files], layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")
         )
         self.waiting = PendingChanges(self._apply, self._discard)
-        super().__init__([top, self._message, self._failure, self.waiting, self._all, self._found])
+        style = ipywidgets.HTML(STYLE, layout=ipywidgets.Layout(display="none"))
+        super().__init__(
+            [style, top, self.presets.about, self._message, self._failure, self.waiting, self.groups, self._found]
+        )
         self.add_class("ptynb-settings-form")
+        if self._recon is None:
+            self._sources.find(self._applied)
         self._show()
+
+    def _is_fixed(self, name: str) -> bool:
+        """Whether a field cannot be changed, not even with Apply."""
+        return self._recon is not None and not self._reconfigurable and not Settings.is_live(name)
+
+    @property
+    def _reconfigurable(self) -> bool:
+        return isinstance(self._recon, SupportsReconfigure)
 
     def _make_row(self, setting: Setting) -> None:
         name, label = setting.name, label_of(setting)
-        fixed = self._recon is not None and not setting.live
-        reconfigurable = isinstance(self._recon, SupportsReconfigure)
+        with_apply = self._recon is not None and self._reconfigurable and not setting.live
         beside: list[ipywidgets.Widget] = []
         if self._recon is not None and name.endswith(".learning_rate"):
             beside = [self.freezes.setdefault(name, FreezeButton(label, setting, lambda rate: self._enter(name, rate)))]
-        elif self._recon is not None:
-            beside = [ipywidgets.HTML(layout=ipywidgets.Layout(width="76px", flex="0 0 auto"))]  # as wide as the button
         self.rows[name] = Row(
             setting,
             label,
             lambda value: self._enter(name, value),
             lambda: self._enter(name, MISSING),
-            reason=FIXED if fixed and not reconfigurable else "",
-            note=WITH_APPLY if fixed and reconfigurable else "",
+            reason=FIXED if self._is_fixed(name) else "",
+            note=WITH_APPLY if with_apply else "",
             beside=beside,
         )
         if self._with_ticks:
@@ -231,12 +267,11 @@ class SettingsForm(Whole):
         """Return the row of a field, with its range in a form with ticks."""
         return self.tick(name) if self._with_ticks else self.row(name)
 
-    def _page(self, part: Page) -> Sequence[ipywidgets.Widget]:
-        """Return the widgets on the page of a section."""
+    def _boxes(self, part: Page, names: Sequence[str]) -> Sequence[ipywidgets.Widget]:
+        """Return the widgets of a group."""
         if isinstance(part, Entries):
             return (self.editor(part.name),)
-        about = ipywidgets.HTML(f"{part.description}.")
-        return (about, *(self._box(setting.name) for setting in part.settings if not setting.simple))
+        return tuple(self._box(name) for name in names)
 
     def _find(self) -> None:
         names, lists = found_by(self.find.value)
@@ -245,7 +280,7 @@ class SettingsForm(Whole):
             editors = [] if self._with_ticks else [self.editor(name) for name in lists]
             found = (*(self._box(name) for name in names), *editors)
             self._found.children = found or (self._no_match,)
-        self._all.layout.display = "none" if searching else None
+        self.groups.layout.display = "none" if searching else "flex"
         self._found.layout.display = None if searching else "none"
 
     # Showing
@@ -259,16 +294,32 @@ class SettingsForm(Whole):
                 editor.refresh()
             problems = self._draft.problems
             put(self._message, complaint(_summary_of(problems)) if problems else "")
-            self.more.show(self._draft.values, self._draft.entries)
+            held = self._sources.held
+            edited = bool(problems) or self._draft.settings != held.settings
+            self.presets.show(self._sources.offered, held, edited)
+            changed = {setting.name for setting in structure().settings if self._is_changed(setting.name)}
+            ticked = {name for name, tick in self.ticks.items() if tick.tick.value}
+            for group in self.groups.groups.values():
+                group.show(state_of(group.part, self._draft, changed, ticked))
+
+    def _is_changed(self, name: str) -> bool:
+        """Whether a value differs from that of the source; of the defaults, only what was chosen counts."""
+        if self._sources.from_defaults:
+            return name in self._draft.values
+        return bool(self._draft.value(name) != value_of(self._sources.held.settings, name))
 
     def _show_row(self, name: str) -> None:
-        draft, row = self._draft, self.rows[name]
-        changed = name in draft.values
+        draft, row, held = self._draft, self.rows[name], self._sources.held
+        changed, default = self._is_changed(name), value_of(held.settings, name)
+        if changed and self._sources.from_defaults:
+            default = draft.default(name)  # which may depend on other values
         row.show(
             draft.value(name),
             changed=changed,
-            default=draft.default(name) if changed else None,
-            problem=draft.problems.get(name, ""),
+            default=default,
+            problem=in_words(draft.problems.get(name, "")),
+            source=held.title,
+            reason=held.reasons.get(name, ""),
         )
         if name in self.freezes:
             self.freezes[name].show(row.value)
@@ -277,16 +328,32 @@ class SettingsForm(Whole):
 
     def _enter(self, name: str, value: Any) -> None:
         with self._lock:
-            if value is MISSING:
+            if value is MISSING and self._sources.from_defaults:
                 self._draft.reset(name)
+            elif value is MISSING:
+                self._draft.put_all({name: value_of(self._sources.held.settings, name)})
             else:
                 self._draft.put(name, value)
+            self._edited()
+
+    def _switch(self, part: str, on: bool) -> None:
+        """Switch a part of the model on, with the values it had or those for a start, or off."""
+        switch = SWITCHES[part]
+        with self._lock:
+            if on:
+                values = self._switched_off.pop(part, dict(switch.on))
+            else:
+                values = {**switch.off, **switch.unused}
+                self._switched_off[part] = {name: self._draft.value(name) for name in values}
+            self._draft.put_all(values)
             self._edited()
 
     def _edited(self, line: str = "") -> None:
         """Queue the changes of a valid draft and show it; line: of Python, if it is not a `replace`."""
         with self._lock:
             before, now = self._applied, self._draft.settings
+            if not self._draft.problems and self._recon is None:
+                self._sources.find(now)
             if not self._draft.problems:
                 changes = _changes(before, now)
                 if self._recon is not None:
@@ -369,23 +436,14 @@ class SettingsForm(Whole):
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
         self._call_back(now)
 
-    def _preset(self, name: str) -> None:
-        def take() -> None:
-            scan = self.scan
-            chosen = preset(name, scan)
-            with self._lock:
-                self._draft.replace(chosen)
-                self._edited(f"settings = pt.preset({name!r}{'' if scan is None else ', scan'})")
-
-        self._actions.put(take)
+    def _take_named(self, name: str) -> None:
+        source = self._sources.named(name)
+        self._actions.put(lambda: self.take(source))
 
     def _load(self, path: Path) -> None:
         def take() -> None:
-            loaded = read_file(path)
-            target = "settings" if self._recon is None else "recon.settings"
-            with self._lock:
-                self._draft.replace(loaded)
-                self._edited(f"{target} = pt.Settings.from_yaml(Path({str(path)!r}))")
+            line = f"pt.Settings.from_yaml(Path({str(path)!r}))"
+            self.take(Source(f"file {path.name}", f"file {path.name}", read_file(path), line))
 
         self._actions.put(take)
 
@@ -400,6 +458,7 @@ class SettingsForm(Whole):
         self._actions.put(write)
 
     def _ranges_changed(self) -> None:
+        self._show()
         for listener in self._range_listeners:
             self._actions.put(listener)
 
@@ -416,6 +475,7 @@ def _summary_of(problems: Mapping[Any, str]) -> str:
     """Return the labels of invalid fields, and the problem of several fields."""
     together = problems.get("", "")
     labels = ", ".join(dict.fromkeys(_label(field) for field in problems if field != ""))
+    together = in_words(together)
     return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
 
 

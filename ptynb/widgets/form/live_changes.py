@@ -9,7 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import ipywidgets
 
 from ptynb.settings import Settings
-from ptynb.settings.schema import Setting
+from ptynb.settings.schema import Setting, structure
+from ptynb.widgets.form.field_search import label_of_name
+from ptynb.widgets.form.group_summary import value_words
 from ptynb.widgets.shared_widgets import complaint, put
 
 
@@ -54,11 +56,20 @@ class PendingChanges(ipywidgets.HBox):
 
     def show(self, changes: Mapping[str, tuple[Any, Any]], problem: str = "") -> None:
         """Show the changes, and the problem if they cannot be applied; hidden without changes."""
-        texts = (f"<b>{name}</b> {html.escape(f'{old} → {new}')}" for name, (old, new) in changes.items())
+        texts = (_change(name, *values) for name, values in changes.items())
         about = f'<div role="status">Waiting for Apply: {", ".join(texts)}</div>'
         put(self._about, about + (complaint(problem) if problem else ""))
         self.apply.disabled = bool(problem)
         self.layout.display = None if changes else "none"
+
+
+def _change(name: str, old: Any, new: Any) -> str:
+    """Return a change in words (HTML); of a list, that it changes."""
+    values = ""
+    if structure().has(name):
+        setting = structure().setting(name)
+        values = f" {value_words(setting, old)} → {value_words(setting, new)}"
+    return f"<b>{html.escape(label_of_name(name))}</b>{html.escape(values)}"
 
 
 class FreezeButton(ipywidgets.Button):

@@ -10,6 +10,7 @@ import ipywidgets
 from ptynb.exceptions import SettingsError
 from ptynb.settings.schema import Setting
 from ptynb.widgets.form.field_row import Row, text_of, value_of
+from ptynb.widgets.form.field_search import choice_label, in_words
 from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
 
 Range = tuple[float, float, bool] | tuple[Any, ...]
@@ -17,7 +18,7 @@ Range = tuple[float, float, bool] | tuple[Any, ...]
 
 
 class RangeEditor(Whole):
-    """A row, and below it the range in which the field is tuned.
+    """A row that begins with a checkbox, and below it, while that is on, the range in which the field is tuned.
 
     check: returns the problem of these values, or "". changed: called after every edit.
     """
@@ -26,9 +27,11 @@ class RangeEditor(Whole):
         self.row, self._check, self._changed = row, check, changed
         self.tick = ipywidgets.Checkbox(
             value=False,
-            description=f"Tune {row.label}",
+            description=f'<span class="ptynb-hidden">Tune {row.label}</span>',
+            description_allow_html=True,
+            tooltip=f"Tune {row.label}",
             indent=False,
-            layout=ipywidgets.Layout(width="230px", margin="0 0 0 158px"),
+            layout=ipywidgets.Layout(width="24px", flex="0 0 auto"),
         )
         self.low, self.high = (self._end(f"{row.label}: {end}", end) for end in ("lowest", "highest"))
         self.logarithmic = ipywidgets.Checkbox(
@@ -36,10 +39,10 @@ class RangeEditor(Whole):
             description="logarithmic",
             tooltip=f"{row.label}: sample the logarithm uniformly",
             indent=False,
-            layout=ipywidgets.Layout(width="110px"),
+            layout=ipywidgets.Layout(width="120px"),
         )
         self.choices = ipywidgets.SelectMultiple(
-            options=_choices(row.setting),
+            options=[(_words(choice), choice) for choice in _choices(row.setting)],
             description="Try",
             tooltip=f"{row.label}: values to try; select several with Ctrl or Shift",
             rows=min(5, max(2, len(_choices(row.setting)))),
@@ -48,14 +51,15 @@ class RangeEditor(Whole):
         self.message = ipywidgets.HTML()
         self._range = ipywidgets.HBox(
             [self.low, self.high, self.logarithmic] if row.setting.numeric else [self.choices],
-            layout=ipywidgets.Layout(display="none", overflow="visible"),
+            layout=ipywidgets.Layout(display="none", overflow="visible", margin="0 0 0 180px"),
         )
         for widget in (self.tick, self.low, self.high, self.logarithmic, self.choices):
             widget.observe(self._edited, "value")
         if row.unit is not None:
             row.unit.observe(self._in_another_unit, "value")
-        beside = ipywidgets.HBox([self.tick, self._range], layout=ipywidgets.Layout(overflow="visible"))
-        super().__init__([row, beside, self.message], layout=ipywidgets.Layout(overflow="visible"))
+        row.layout.flex, row.layout.width, row.layout.min_width = "1 1 0%", "auto", "0"
+        line = ipywidgets.HBox([self.tick, row], layout=ipywidgets.Layout(overflow="visible"))
+        super().__init__([line, self._range, self.message], layout=ipywidgets.Layout(overflow="visible"))
 
     def close(self) -> None:
         """Close the widgets, including those that this kind of setting does not show."""
@@ -68,7 +72,7 @@ class RangeEditor(Whole):
             return None
         problem, found = self._read()
         if problem:
-            raise SettingsError(f"{self.row.setting.name}: {problem}.", code="tuning.invalid-range")
+            raise SettingsError(f"{self.row.label}: {in_words(problem)}.", code="tuning.invalid-range")
         return found
 
     def _end(self, label: str, placeholder: str) -> ipywidgets.Text:
@@ -87,7 +91,7 @@ class RangeEditor(Whole):
             if self.tick.value:
                 self._suggest()
         problem = self._read()[0] if self.tick.value else ""
-        put(self.message, complaint(f"{problem}.") if problem else "")
+        put(self.message, complaint(f"{in_words(problem)}.") if problem else "")
         self._changed()
 
     def _in_another_unit(self, change: dict[str, Any]) -> None:
@@ -136,6 +140,10 @@ class RangeEditor(Whole):
         if self.logarithmic.value and low <= 0:
             return f"the lowest value is {low:g}; enter one above 0 for a logarithmic range", ()
         return self._check((low, high)), (low, high, self.logarithmic.value)
+
+
+def _words(choice: Any) -> str:
+    return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else choice_label(choice)
 
 
 def _choices(setting: Setting) -> tuple[Any, ...]:

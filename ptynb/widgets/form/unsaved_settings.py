@@ -6,7 +6,7 @@ An invalid value is kept with its problem until it is corrected; the settings st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from ptynb.settings import Settings
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import given, nested, structure
 
+_LACKING = re.compile(r"([a-z_]+\.[a-z_]+) is missing")
+"""The field that a message about several fields asks for."""
 LISTS = tuple(entries.name for entries in structure().lists)
 
 
@@ -78,6 +80,13 @@ class Draft:
         self.values.pop(name, None)
         self.check()
 
+    def put_all(self, values: Mapping[str, Any]) -> None:
+        """Set several values; those that are the default then are not entered."""
+        for name in values:
+            self.values.pop(name, None)
+        self.values |= {name: value for name, value in values.items() if self.default(name) != value}
+        self.check()
+
     def value(self, name: str) -> Any:
         """Return the value that the form shows for a field: the entered one, or that of the settings."""
         return self.values[name] if name in self.values else value_of(self.settings, name)
@@ -109,7 +118,8 @@ class Draft:
             trial.values, trial.entries = {**self.values, name: value}, self.entries
             trial.problems, trial.settings = {}, self.settings
             if not trial.check():
-                return f"{value!r}: {trial.problems.get(name) or next(iter(trial.problems.values()))}"
+                told = [trial.problems.get(key, "") for key in (name, "")]
+                return f"{value!r}: {next(filter(None, (*told, *trial.problems.values())))}"
         return ""
 
     def _on(self, name: str) -> list[Entry]:
@@ -131,6 +141,8 @@ class Draft:
                 found[entry, last] = message
             else:
                 text = f"{name}: {message}" if name else message
+                if (lacking := _LACKING.search(message)) and lacking[1] in known:
+                    found[lacking[1]] = "a value is needed"
                 found[""] = f"{found['']} {text}." if "" in found else f"{text}."
         return found
 

@@ -73,7 +73,10 @@ def whole_number(text: str, value: int, least: int, most: int, width: str, toolt
 
 
 class Controls:
-    """Buttons, learning rates and checkboxes that freeze a component; `follow` updates them."""
+    """Buttons, learning rates and checkboxes that freeze a component; `follow` updates them.
+
+    buttons, rates, frozen and r_factor: by name. run: the row of buttons; parts: learning rates and checkboxes.
+    """
 
     def __init__(self, recon: Watched, actions: Actions) -> None:
         self._recon, self._actions = recon, actions
@@ -90,13 +93,13 @@ class Controls:
                 "Continues from the latest checkpoint, on the remaining engines and new ones.",
             ),
         }
-        self.more = whole_number("More epochs", 100, 1, MOST_EPOCHS, "180px", "Number of epochs that Start runs.")
+        self.more = whole_number("More epochs", 100, 1, MOST_EPOCHS, "auto", "Number of epochs that Start runs.")
         self.buttons["Start"] = ipywidgets.Button(
             description="Start",
             icon="forward",
             disabled=True,
             tooltip="Runs this number of epochs.",
-            layout=ipywidgets.Layout(width="100px"),
+            layout=ipywidgets.Layout(width="auto", flex="0 0 72px"),
         )
         self.buttons["Start"].on_click(lambda _: self._start(self.more.value))
         self.rates = {part: self._rate_field(part, text) for part, text in LEARNING_RATES.items()}
@@ -109,18 +112,17 @@ class Controls:
                 recon.r_factor_every,
                 0,
                 MOST_EPOCHS,
-                "250px",
+                "auto",
                 "Interval of the R-factor, which takes a pass over all patterns; 0: never.",
             ),
             self._measure,
         )
-        freeze = [field.widget for field in self.frozen.values()]
-        started = [self.more, self.buttons["Start"]]
-        held = [self.buttons[name] for name in ("Pause", "Resume", "Stop", "Recover")]
-        self.widgets = (
-            row(*held, *started, grid_gap="2px 6px"),
-            row(*(field.widget for field in self.rates.values()), *freeze, grid_gap="2px 12px"),
-        )
+        held = ipywidgets.HBox([self.buttons[name] for name in ("Pause", "Resume", "Stop", "Recover")])
+        self.more.layout.flex = "1 1 0"
+        started = ipywidgets.HBox([self.more, self.buttons["Start"]])
+        self.run = ipywidgets.VBox([held, started])
+        freeze = row(*(field.widget for field in self.frozen.values()), grid_gap="0 6px")
+        self.parts = ipywidgets.VBox([*(field.widget for field in self.rates.values()), freeze])
 
     def follow(self, state: str, moving: set[str]) -> None:
         """Enable the controls for this state and show current values. moving: components that are optimised now."""
@@ -131,7 +133,12 @@ class Controls:
             "Recover": self._recon.can_recover,
             "Start": state == "ready",
         }
-        self.buttons["Recover"].layout.display = None if usable["Recover"] else "none"
+        for name, shown in (  # Pause and Resume have one place
+            ("Recover", usable["Recover"]),
+            ("Resume", usable["Resume"]),
+            ("Pause", not usable["Resume"]),
+        ):
+            self.buttons[name].layout.display = None if shown else "none"
         for name, button in self.buttons.items():
             button.disabled = not usable[name]
         ended = state in ("failed", "closed")
@@ -154,7 +161,11 @@ class Controls:
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
         button = ipywidgets.Button(
-            description=text, icon=icon, disabled=True, tooltip=tooltip, layout=ipywidgets.Layout(width="100px")
+            description=text,
+            icon=icon,
+            disabled=True,
+            tooltip=tooltip,
+            layout=ipywidgets.Layout(width="auto", flex="1 1 0", min_width="74px"),
         )
         button.on_click(lambda _: self._actions.put(action, line=f"recon.{text.lower()}()"))
         return button
@@ -179,7 +190,7 @@ class Controls:
             step=0.001,
             continuous_update=False,
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="230px"),
+            layout=ipywidgets.Layout(width="auto"),
         )
         return Field(widget, lambda rate: self._change_rate(part, rate))
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from ptynb.data.engine_records import Change, Epoch, Health, Status
+from ptynb.data.engine_records import Change, Health, Status
 from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
 from ptynb.widgets.live.protocol import Watched
+from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_left
 from ptynb.widgets.shared_widgets import state_row
 
 MOST_CHANGES = 8
+NO_R_FACTOR = "Not measured; under More, choose every how many epochs it is"
+TIME_LEFT = "At the rate of the last epochs; in stages to come, in proportion to the pixels of their patterns"
 CELL = 'style="padding:0 14px 0 0;text-align:left;white-space:nowrap"'
 
 
@@ -22,25 +25,52 @@ def state_of(recon: Watched, status: Status) -> str:
     return "closed" if recon.closed else "recovering" if recon.recovering else status.state
 
 
-def summary(recon: Watched, status: Status, state: str, epochs: Sequence[Epoch]) -> str:
-    """Return state, epoch, loss, speed, engines and batch in a row."""
+def summary(recon: Watched, status: Status, state: str, measured: float | None = None) -> str:
+    """Return what a glance has to find, in a row: state, epoch, loss, R-factor, speed and time left.
+
+    measured: patterns per second of all engines, for the time before the first epoch is completed.
+    """
+    epochs = recon.epochs
     epoch = f"epoch <b>{status.epoch}</b> of {status.target}" if status.target else f"epoch <b>{status.epoch}</b>"
     if status.update:
         epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
     parts = [epoch]
+    if reason := stop_reason(status.changes, status.epoch):
+        parts.append(html.escape(f"stopped: {reason}"))
     if len(status.stages) > 1:
         parts.append(f"stage <b>{status.stage + 1}</b> of {len(status.stages)}")
+    speed = recent_rate(status, epochs) or measured
     if epochs:
-        parts += [f"loss <b>{epochs[-1].loss:.5g}</b>", f"{epochs[-1].patterns_per_second:,.0f} patterns/s"]
-    if reason := stop_reason(status.changes, status.epoch):
-        parts.insert(1, html.escape(f"stopped: {reason}"))
-    if status.checkpoint_epoch is not None:
-        parts.append(f"checkpoint of epoch {status.checkpoint_epoch}")
-    parts += [
+        parts.append(f"loss <b>{epochs[-1].loss:.4g}</b>")
+    if recon.r_factors:
+        at, value = recon.r_factors[-1]
+        parts.append(f'<span title="after epoch {at}">R-factor <b>{value:.4f}</b></span>')
+    elif epochs:
+        parts.append(f'<span title="{NO_R_FACTOR}">R-factor –</span>')
+    if speed:
+        parts.append(f"{speed:,.0f} patterns/s")
+    if state in ("running", "paused"):
+        left = seconds_left(status, epochs, len(recon.scan), recon.scan.pattern_shape, measured)
+        if left is not None:
+            parts.append(f'<span title="{TIME_LEFT}"><b>{rough_duration(left)}</b> left</span>')
+    return state_row(state, parts)
+
+
+def facts(recon: Watched, status: Status) -> str:
+    """Return engines, batch and the newest checkpoint in a row."""
+    parts = [
         html.escape(recon.engines),
         html.escape(f"batch {recon.batch}{_scaling_hint(recon.settings, status.world)}"),
     ]
-    return state_row(state, parts)
+    if status.checkpoint_epoch is not None:
+        parts.append(f"checkpoint of epoch {status.checkpoint_epoch}")
+    return f'<div style="line-height:1.6">{" &nbsp;·&nbsp; ".join(parts)}</div>'
+
+
+def speed_of(engines: Sequence[Health]) -> float | None:
+    """Return patterns per second of all engines; None if it is not known of each."""
+    speeds = [one.patterns_per_second for one in engines]
+    return None if not speeds or None in speeds else sum(speed for speed in speeds if speed is not None)
 
 
 def _scaling_hint(settings: Settings, engines: int) -> str:

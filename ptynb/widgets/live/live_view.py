@@ -1,5 +1,8 @@
 """The live view: the state of a reconstruction while it runs, and its controls.
 
+Pictures, loss curve and state have the window; controls are in a column beside them that folds away, and what is looked
+at now and then (patterns, convergence, engines, changes) is in a drawer below (`ptynb.widgets.layout`).
+
 It has three threads besides the kernel's: one updates pictures and figures at the rate of the screen, one
 requests what may take longer (patterns, positions, the state of engines), one executes clicks in order. Callbacks of
 widgets only put an action in a queue, so that a click never waits for a picture.
@@ -10,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,23 +21,31 @@ import ipywidgets
 
 from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.live.controls import Controls, row
-from ptynb.widgets.live.live_text import change_table, health_table, state_of, summary
+from ptynb.widgets.layout.divider import Divider
+from ptynb.widgets.layout.drawer import Drawer
+from ptynb.widgets.layout.own_tab import OwnTab
+from ptynb.widgets.live.controls import Controls
+from ptynb.widgets.live.live_text import change_table, facts, health_table, speed_of, state_of, summary
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.pattern_comparison import PatternViewer
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.loss_curve import change_curves, loss_curve
-from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import Whole, complaint, free, note, put
 
 REQUEST_SECONDS = 0.5
 """Interval of requests for a pattern or positions."""
 HEALTH_SECONDS = 2.0
 TEXT_SECONDS = 0.5
 """Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
+WAITING_SECONDS, AWAKE_SECONDS = 0.25, 1.0
+"""Interval of looks at a run that is not running, and the time after a click in which it is that of pictures."""
 TRIES = 4
 """Number of checks per interval of pictures while the screen is not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
 """The three threads; each may have an error to show."""
+PATTERN, CONVERGENCE, ENGINES, CHANGES = "Pattern", "Convergence", "Engines", "Changes"
+"""The pages of the drawer."""
+ICONS = {PATTERN: "th", CONVERGENCE: "line-chart", ENGINES: "server", CHANGES: "list", "More": "ellipsis-h"}
 NO_PICTURES = ("failed", "closed", "recovering")
 """States in which no pictures are requested from engines."""
 
@@ -48,49 +59,62 @@ class Live(Whole):
     tell: Tell | None = None
 
     def __init__(
-        self, recon: Watched, rate: float = 10.0, size: int = 1024, extra: Sequence[ipywidgets.Widget] = ()
+        self,
+        recon: Watched,
+        rate: float = 10.0,
+        size: int = 1024,
+        extra: Sequence[ipywidgets.Widget] = (),
+        pages: Mapping[str, ipywidgets.Widget] | None = None,
     ) -> None:
+        """pages: further pages of the drawer, by title; they are closed with the view."""
         self._recon, self._pause_seconds = recon, 1.0 / rate
         self._update_now, self._request_now = threading.Event(), threading.Event()
         self._ended = threading.Event()
         self._drawn: tuple[Any, ...] = ()
         self._text_of: tuple[Any, ...] = ()
-        self._not_before = self._health_at = self._text_at = float("-inf")
+        self._not_before = self._health_at = self._text_at = self._awake_until = float("-inf")
+        self._speed: float | None = None
         self._positions_of: tuple[int, Moment] | None = None
         self._failure: Exception | None = None
         self._errors: dict[str, str] = {}
         self._message_lock = threading.Lock()
         self._shown_notices: tuple[str, ...] = ()
-        self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
-        self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="100%"))
+        self._curve = ipywidgets.HTML(loss_curve([]))
+        self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="480px", max_width="100%"))
         self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        self._record, self._health = ipywidgets.HTML(), ipywidgets.HTML()
+        self._record, self._health, self._facts = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self._actions = Actions("ptynb live actions", self._complain, self._update_soon, self._say)
         this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
         self._controls = Controls(recon, self._actions)
         self._panes = Panes(recon, size, lambda: _of(this)._update_soon(), lambda y, x: _of(this)._clicked(y, x))
+        self._panes.object.tell = lambda line: _of(this)._say(line)
         self._patterns = PatternViewer(recon, lambda index: _of(this)._entered(index), lambda: _of(this)._update_soon())
         self._over = ipywidgets.Dropdown(
             options=["epochs", "seconds"],
             description="Loss over",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="170px"),
+            layout=ipywidgets.Layout(width="auto"),
         )
         self._over.observe(lambda _: _of(this)._update_soon(), "value")
-        super().__init__(
-            [
-                self._summary,
-                *self._controls.widgets,
-                self._message,
-                self._notices,
-                *extra,
-                *self._panes.widgets,
-                *self._patterns.widgets,
-                self._beside(),
-            ]
+        self._divider, tab = Divider(), OwnTab()
+        self._divider.observe(lambda _: _of(this)._update_soon(), "room")
+        self._drawer = Drawer(
+            {
+                PATTERN: ipywidgets.VBox([*self._patterns.widgets], layout=free()),
+                CONVERGENCE: self._changes_curve,
+                ENGINES: ipywidgets.VBox([self._facts, self._health], layout=free()),
+                CHANGES: self._record,
+                **(pages or {}),
+            },
+            "Below the pictures",
+            icons=ICONS,
         )
-        self.layout.overflow = "visible"
+        self._drawer.on_change(lambda: _of(this)._update_soon())
+        head = ipywidgets.HBox([self._summary, tab], layout=free())
+        head.add_class("ptynb-live-head")
+        super().__init__([head, self._message, self._notices, self._split(extra), self._drawer], layout=free())
         self.add_class("ptynb-live")
+        tab.show(self, "Live view")
         self._update_soon()
         for name, seconds, work, thread, soon in (
             ("ptynb live view", self._pause_seconds, Live.refresh, UPDATE, self._update_now),
@@ -99,14 +123,20 @@ class Live(Whole):
             complain = partial(_complain, thread=thread)
             repeat(self, name, seconds, work, complain, soon=soon, over=lambda view: view._recon.closed)
 
-    def _beside(self) -> ipywidgets.HBox:
-        """Return the curves with the tables beside them."""
-        above = row(self._over, self._controls.r_factor.widget, grid_gap="2px 12px")
-        wide = ipywidgets.Layout(width="480px", max_width="100%", overflow="visible")
-        tables = ipywidgets.VBox([self._health, self._record], layout=ipywidgets.Layout(overflow="visible"))
-        beside = row(ipywidgets.VBox([above, self._curve, self._changes_curve], layout=wide), tables, grid_gap="0 24px")
-        beside.layout.align_items = "flex-start"
-        return beside
+    def _split(self, extra: Sequence[ipywidgets.Widget]) -> ipywidgets.Box:
+        """Return pictures and loss curve, the divider, and the column of controls."""
+        self._curve.add_class("ptynb-curve")
+        pictures = ipywidgets.Box([self._panes.object, self._panes.probe, self._curve])
+        pictures.add_class("ptynb-split-pictures")
+        more = ipywidgets.VBox([self._controls.r_factor.widget, self._over])
+        drawer = Drawer({"More": more}, "Rarely used controls", icons=ICONS)
+        controls = ipywidgets.VBox(
+            [self._controls.run, self._controls.parts, self._panes.choices, *extra, drawer],
+        )
+        controls.add_class("ptynb-split-controls")
+        split = ipywidgets.Box([pictures, self._divider, controls])
+        split.add_class("ptynb-split")
+        return split
 
     def close(self) -> None:
         """Close the view and end its threads; the reconstruction continues."""
@@ -119,6 +149,15 @@ class Live(Whole):
     def closed(self) -> bool:
         """Whether the view was closed."""
         return self._ended.is_set()
+
+    @property
+    def page(self) -> str | None:
+        """Title of the page of the drawer that is shown; None: it is shut."""
+        return self._drawer.shown
+
+    def on_page(self, callback: Callable[[], None]) -> None:
+        """Register a function that is called when another page of the drawer is shown."""
+        self._drawer.on_change(callback)
 
     # The thread that updates the view
 
@@ -141,12 +180,14 @@ class Live(Whole):
             state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
         )  # before the text: Resume is enabled when "paused" is shown
         if self._text_is_due(state):
-            put(self._summary, summary(recon, status, state, recon.epochs))
+            put(self._summary, summary(recon, status, state, self._speed))
+            put(self._facts, facts(recon, status))
             self._draw_curve()
         # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
         if state in NO_PICTURES or not new:
-            return None
+            waiting = state in ("ready", "paused") and time.monotonic() > self._awake_until
+            return max(WAITING_SECONDS, self._pause_seconds) if waiting else None
         if time.monotonic() < self._not_before or not self._panes.ready:
             return self._pause_seconds / TRIES  # a whole interval would cost a picture
         self._not_before = time.monotonic() + self._panes.update()
@@ -154,7 +195,8 @@ class Live(Whole):
 
     def _text_is_due(self, state: str) -> bool:
         """Return whether text is due: every `TEXT_SECONDS`, after a change of settings or choice, and at the end."""
-        subject, now = (state, self._recon.changes[-1:], self._over.value), time.monotonic()
+        subject = (state, self._recon.changes[-1:], self._over.value, self._divider.room)
+        now = time.monotonic()
         if subject == self._text_of and now - self._text_at < TEXT_SECONDS and not self._recon.closed:
             return False
         self._text_of, self._text_at = subject, now
@@ -163,13 +205,14 @@ class Live(Whole):
     def _draw_curve(self) -> None:
         epochs, changes, r_factors = self._recon.epochs, self._recon.changes, self._recon.r_factors
         latest = [(len(record), record[-1:]) for record in (epochs, changes, r_factors)]
-        drawn = (*latest, self._over.value)
+        drawn = (*latest, self._over.value, self._divider.room)
         if drawn == self._drawn:
             return
         self._drawn = drawn
         losses, marks = [epoch.loss for epoch in epochs], [change.epoch + 1 for change in changes]
         seconds = [epoch.seconds for epoch in epochs] if self._over.value == "seconds" else None
-        put(self._curve, loss_curve(losses, marks, r_factors=r_factors, seconds=seconds))
+        room = {"size": (self._divider.room[0], self._divider.room[1])} if any(self._divider.room) else {}
+        put(self._curve, loss_curve(losses, marks, r_factors=r_factors, seconds=seconds, **room))
         put(self._changes_curve, change_curves(epochs, seconds))
         put(self._record, change_table(changes))
 
@@ -180,13 +223,17 @@ class Live(Whole):
         status = self._recon.last_status()
         if status is None or status.state == "loading" or state_of(self._recon, status) in NO_PICTURES:
             return
-        self._patterns.update(status.epoch, status.update)
-        state = status.epoch, moment_of(self._recon)
-        if self._panes.wants_positions and self._positions_of != state:
+        if self._drawer.shown == PATTERN:
+            self._patterns.update(status.epoch, status.update)
+        moment = status.epoch, moment_of(self._recon)
+        if self._panes.wants_positions and self._positions_of != moment:
             self._panes.show_positions(*self._recon.positions)
-            self._positions_of = state
-        if time.monotonic() - self._health_at >= HEALTH_SECONDS:
-            put(self._health, health_table(self._recon.health()))
+            self._positions_of = moment
+        seen = self._drawer.shown == ENGINES or (state_of(self._recon, status) == "running" and not self._recon.epochs)
+        if seen and time.monotonic() - self._health_at >= HEALTH_SECONDS:
+            health = self._recon.health()
+            put(self._health, health_table(health))
+            self._speed = speed_of(health)
             self._health_at = time.monotonic()  # last, so that a failed request is repeated in the next turn
 
     # Clicks
@@ -200,6 +247,7 @@ class Live(Whole):
     def _choose(self, index: int) -> None:
         self._patterns.choose(index)
         self._panes.choose(index)
+        self._drawer.shown = PATTERN
         self._request_now.set()
         self._say(f"recon.pattern({index})")
 
@@ -208,6 +256,7 @@ class Live(Whole):
             self.tell(line)
 
     def _update_soon(self) -> None:
+        self._awake_until = time.monotonic() + AWAKE_SECONDS
         self._update_now.set()
         self._request_now.set()
 

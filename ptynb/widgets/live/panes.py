@@ -10,12 +10,14 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
+from ptynb.analysis.array_lines import field_line, quantity_lines
 from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer
 
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
+"""Of a pane where no divider gives it the height of the window [screen pixels]."""
 MOST_MODES = 12
 REST = 20.0
 """Ratio of the pause after pictures to their cost, which limits the share of time that pictures take from updates."""
@@ -27,8 +29,9 @@ Shown = tuple[int, int, RenderRequest, Moment]
 
 
 class Panes:
-    """Two viewers, of the object and of the probe modes, with the choice of their content.
+    """Two viewers, `object` and `probe`, of the object and of the probe modes, with the choice of their content.
 
+    choices: the fields of that choice.
     changed: called when the choice changes; clicked: called with (y, x) of a click on the object [array pixels].
     """
 
@@ -43,25 +46,27 @@ class Panes:
         self._ticks = {
             pane: checkbox(pane.capitalize(), pane != "complex", f"Shows the object: {pane}") for pane in PANES
         }
-        self._slice = whole_number("Slice", 0, 0, 0, "120px", "Slice of a thick object; 0: the product of all slices.")
-        self._object_mode = whole_number("Object mode", 1, 1, 1, "170px", "Object mode that is shown.")
+        self._slice = whole_number("Slice", 0, 0, 0, "auto", "Slice of a thick object; 0: the product of all slices.")
+        self._object_mode = whole_number("Object mode", 1, 1, 1, "auto", "Object mode that is shown.")
         self._flat = checkbox("Remove phase ramp", True, "Shows phases without mean and linear ramp")
-        self._modes = whole_number("Probe modes", 4, 0, MOST_MODES, "150px", "Number of probe modes that are shown.")
+        self._modes = whole_number("Probe modes", 4, 0, MOST_MODES, "auto", "Number of probe modes that are shown.")
         self._modes_as = ipywidgets.Dropdown(
             options=["complex", "amplitude"],
             description="Probe as",
             tooltip="Complex: phase as hue, amplitude as brightness.",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="170px"),
+            layout=ipywidgets.Layout(width="auto"),
         )
         self.positions = checkbox("Positions", False, "Shows positions over the object, with lines to the refined ones")
         for field in (self._slice, self._object_mode):
             field.layout.display = "none"
-        choices = (*self._ticks.values(), self._slice, self._object_mode, self._flat, self._modes, self._modes_as)
-        for field in choices:
+        fields = (self._slice, self._object_mode, self._modes, self._modes_as)
+        for field in (*self._ticks.values(), self._flat, self.positions, *fields):
             field.observe(lambda _: changed(), "value")
-        self.positions.observe(lambda _: changed(), "value")
-        self.widgets = (row(*choices, self.positions, grid_gap="2px 16px"), self.object, self.probe)
+        ticks = row(*self._ticks.values(), self.positions, self._flat, grid_gap="0 6px")
+        self.choices = ipywidgets.VBox([ticks, *fields])
+        self.object.add_class("ptynb-main")
+        self.probe.add_class("ptynb-aside")
         self._corner, self._longest = (0, 0), 0
         self._centres: tuple[Array, Array] | None = None
         self._chosen: int | None = None
@@ -120,6 +125,7 @@ class Panes:
         self._shown = shown
         self._longest = max((max(one.shape) for one in pictures.pictures if one.name in PANES), default=0)
         self._corner = pictures.corner
+        self._name_arrays(request, next((one.shape for one in pictures.pictures if one.name in PANES), None))
         for field, count in ((self._slice, pictures.slices), (self._object_mode, pictures.states)):
             _limit(field, count)  # before max, which would choose the last one
             if field.max != max(count, 1):
@@ -127,6 +133,12 @@ class Panes:
             field.layout.display = None if count > 1 else "none"
         self._draw_marks()
         return REST * pictures.cost
+
+    def _name_arrays(self, request: RenderRequest, shape: tuple[int, int] | None) -> None:
+        """Set the Python of the arrays behind the object's pictures, which show an area of this shape."""
+        if shape is not None:
+            field = field_line("recon.result", request.slice, request.state, self._object_mode.max)
+            self.object.expressions = quantity_lines(field, self._corner, shape, flat=request.flat)
 
     def _probe_is_due(self, request: RenderRequest) -> bool:
         """Return whether the probe is due: every `PROBE_SECONDS`, and immediately if the choice changed."""

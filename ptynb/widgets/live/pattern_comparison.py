@@ -13,7 +13,7 @@ from ptynb.widgets.live.controls import Field, checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer
 
-HEIGHT = 240
+HEIGHT = 200
 
 
 class PatternViewer:

@@ -2,26 +2,37 @@
 
 const SYNC_MS = 100;
 const ASK_MS = 60;
+/** Height of what stands around a picture in full screen. */
+const AROUND = 84;
 
 class Board {
   constructor(model, element) {
     this.model = model;
+    this.panes = new Map();
+    this.open = new Set();
+    this.colouring = new Colouring(this);
+    this.cursors = new Cursors(this);
+    this.measuring = new Measuring(this);
+    this.pairing = new Pairing(this);
     this.root = make("div", "ptynb-viewer");
-    this.tools = makeTools(this);
+    this.tools = makeToolbar(this);
     this.problem = make("div", "ptynb-problem");
     this.problem.setAttribute("role", "alert");
     this.shelf = make("div", "ptynb-panes");
-    this.root.append(this.tools.row, this.problem, this.shelf);
-    this.slider = this.makeSlider();
+    const edge = make("div", "ptynb-edge");
+    edge.append(this.tools.row, this.tools.options);
+    this.root.append(edge, this.problem, this.shelf);
     element.append(this.root);
-    this.panes = new Map();
-    this.tables = {};
-    this.waiting = this.animation = this.timer = this.question = null;
+    this.waiting = this.animation = this.timer = null;
     this.taken = -1;
-    this.gone = this.decoding = false;
+    this.gone = this.decoding = this.stale = false;
     this.coarse = 1;
     this.sizes = new ResizeObserver((entries) => entries.forEach((entry) => this.resized(entry)));
     this.listening = [];
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    this.layoutAgain = () => this.layout();
+    document.addEventListener("fullscreenchange", this.layoutAgain);
+    window.addEventListener("resize", this.layoutAgain);
     this.follow();
   }
 
@@ -39,14 +50,18 @@ class Board {
   /** Registers listeners for the kernel, and applies its current state. */
   follow() {
     this.on("change:frame", () => this.take());
-    this.on("change:tables change:colours change:percentiles", () => this.recolour());
+    this.on("change:tables change:colours change:percentiles change:limits", () => this.recolour());
     this.on("change:view", () => this.viewed());
     this.on("change:points change:moves change:chosen", () => this.marked());
-    this.on("change:swipe change:swipe_at", () => this.swiped());
+    this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
     this.on("change:columns change:height change:tools", () => this.layout());
-    this.on("change:painted change:brush change:erase change:percentiles change:tools", () => this.equip());
+    this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
+    this.on("change:painted change:brush change:erase change:tool", () => this.equip());
+    this.on("change:measure", () => this.measured());
+    this.on("change:spectrum", () => this.transformed());
+    this.on("change:resolution", () => this.encircled());
     this.on("change:problem", () => this.complain(this.get("problem")));
-    this.on("msg:custom", (message) => this.answered(message));
+    this.on("msg:custom", (message) => this.cursors.answered(message));
     this.layout();
     this.complain(this.get("problem"));
     this.take();
@@ -94,6 +109,9 @@ class Board {
       if (this.waiting) this.change(this.waiting);
       const number = this.waiting?.frame.number;
       this.drop();
+      // Here, so that several changes within a frame, as of a drag, take the colours once.
+      if (this.stale) this.colouring.recolour();
+      this.stale = false;
       for (const pane of this.panes.values()) pane.draw();
       this.measure();
       if (number !== undefined) this.confirm(number);
@@ -106,11 +124,13 @@ class Board {
     frame.pictures.forEach((picture, index) => {
       const pane = this.panes.get(picture.name);
       pane.take(picture, bitmaps[index]);
-      this.colour(pane);
+      this.colouring.colour(pane);
     });
     this.root.dataset.frame = frame.number;
-    this.swiped();
-    for (const pane of this.panes.values()) if (pane.pointer || pane.cross) this.tell(pane);
+    this.pairing.follow();
+    this.measuring.follow();
+    if (this.get("spectrum")) this.measuring.transform();
+    for (const pane of this.panes.values()) if (pane.pointer || pane.cross || pane.ghost) this.cursors.tell(pane);
   }
 
   /** Sends the required resolution of pictures, only if it changed on this page: other pages may differ. */
@@ -133,7 +153,7 @@ class Board {
 
   build(names) {
     const before = this.panes;
-    this.unswipe();
+    this.pairing.end();
     this.panes = new Map(names.map((name) => [name, before.get(name) ?? this.makePane(name)]));
     for (const [name, pane] of before) {
       if (this.panes.has(name)) continue;
@@ -142,16 +162,13 @@ class Board {
     }
     this.shelf.replaceChildren(...[...this.panes.values()].map((pane) => pane.figure));
     this.marked();
-    this.equip();
+    this.layout();
   }
 
   makePane(name) {
-    const pane = new Pane(name);
+    const pane = new Pane(name, this);
     pane.view = this.get("view");
     listen(pane, this);
-    pane.select.addEventListener("change", () => {
-      this.says("colours", { ...this.get("colours"), [name]: pane.select.value });
-    });
     this.sizes.observe(pane.stage);
     return pane;
   }
@@ -163,49 +180,62 @@ class Board {
       // Immediately: a canvas of a new size is empty until it is drawn.
       pane.draw();
     }
+    if (this.get("spectrum")) this.measuring.transform();
   }
 
   layout() {
-    const columns = this.get("columns");
+    const full = document.fullscreenElement === this.root ? this.filling() : null;
+    const columns = full?.columns ?? this.get("columns");
     this.shelf.classList.toggle("ptynb-in-columns", columns > 0);
     this.shelf.style.setProperty("--ptynb-columns", String(columns || 1));
-    this.shelf.style.setProperty("--ptynb-height", `${this.get("height")}px`);
+    this.shelf.style.setProperty("--ptynb-height", `${full?.height ?? this.get("height")}px`);
     this.equip();
   }
 
+  /** {columns, height}: with which the panes fill the screen. */
+  filling() {
+    const seen = [...this.panes.values()].filter((pane) => !pane.figure.hidden && pane.picture);
+    const [width, height] = [window.innerWidth - 32, window.innerHeight - 60];
+    const arrangements = seen.map((_, index) => {
+      const columns = index + 1;
+      const room = { width: width / columns - 14, height: height / Math.ceil(seen.length / columns) - AROUND };
+      const scale = Math.min(...seen.map((pane) => Math.min(room.width / pane.extent.x, room.height / pane.extent.y)));
+      return { columns, height: Math.max(room.height, 60), scale };
+    });
+    return arrangements.sort((one, other) => other.scale - one.scale)[0] ?? null;
+  }
+
+  fullScreen() {
+    if (document.fullscreenElement === this.root) document.exitFullscreen();
+    else this.root.requestFullscreen().catch(() => this.complain("This page may not fill the screen."));
+  }
+
+  /** Applies tools and brush to the panes. */
   equip() {
     this.tools.follow();
+    const shown = this.get("tools") && this.open.has("contrast");
     for (const pane of this.panes.values()) {
       pane.brush = this.get("painted") === pane.name ? this.get("brush") : null;
       pane.stage.classList.toggle("ptynb-painted", pane.brush !== null);
-      pane.select.hidden = !this.get("tools") || !pane.picture?.limits;
+      const hidden = !shown || !pane.picture?.limits || pane.spectrum !== null;
+      pane.foot.classList.toggle("ptynb-plain", !hidden); // the histogram has the colours
+      if (pane.contrast.root.hidden !== hidden) {
+        pane.contrast.root.hidden = hidden;
+        if (!hidden) pane.contrast.draw();
+      }
       this.refresh(pane);
     }
   }
 
-  // Colours
-
-  colour(pane) {
-    const name = this.get("colours")[pane.name] ?? pane.picture.colours;
-    if (this.sent !== this.get("tables")) {
-      this.sent = this.get("tables");
-      this.tables = tablesOf(this.sent);
-    }
-    // The kernel may still be sending a map that was requested just before.
-    const table = this.tables[name] ?? this.tables.gray;
-    pane.colour(table, this.get("cyclic").includes(name) ? [0, 100] : this.get("percentiles"));
-    if (pane.select.options.length !== Object.keys(this.tables).length) {
-      pane.select.replaceChildren(...Object.keys(this.tables).map((map) => new Option(map, map)));
-    }
-    pane.select.value = name;
-    pane.select.hidden = !this.get("tools") || !pane.picture.limits;
-    pane.select.setAttribute("aria-label", `Colours of ${pane.picture.title}`);
-    pane.stage.setAttribute("aria-label", pane.picture.title);
+  /** Opens or closes options: "contrast", "pair" or "help". */
+  toggle(name) {
+    if (!this.open.delete(name)) this.open.add(name);
+    this.equip();
   }
 
   recolour() {
-    for (const pane of this.panes.values()) if (pane.picture) this.colour(pane);
-    this.redraw();
+    this.stale = true;
+    this.schedule();
   }
 
   /** Draws all panes again: one may be part of another. */
@@ -232,6 +262,7 @@ class Board {
 
   viewed() {
     for (const pane of this.panes.values()) pane.view = this.get("view");
+    if (this.get("spectrum")) this.measuring.transform();
     this.redraw();
   }
 
@@ -247,7 +278,31 @@ class Board {
     for (const pane of this.panes.values()) this.look(pane, WHOLE);
   }
 
-  // Marks and swiping
+  // Tools
+
+  get tool() {
+    return this.get("tools") && this.get("tool");
+  }
+
+  get erase() {
+    return this.get("erase");
+  }
+
+  get tables() {
+    return this.colouring.tables;
+  }
+
+  /** Executes the key of a tool, unless it is typed into a field. */
+  pressed(event) {
+    const typing = event.target.closest("input, select, textarea");
+    if (!this.get("tools") || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const ending = event.key === "Escape" && this.get("tool") ? () => this.says("tool", "") : undefined;
+    const act = ending ?? this.tools.keys[event.key.toLowerCase()];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
 
   marked() {
     const floats = (bytes) => bytes && new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
@@ -258,80 +313,43 @@ class Board {
     }
   }
 
-  makeSlider() {
-    const label = make("label", "ptynb-swipe");
-    const text = make("span", "ptynb-pane-note");
-    const input = make("input", "", { type: "range", min: 0, max: 1, step: 0.005 });
-    input.addEventListener("input", () => this.says("swipe_at", input.valueAsNumber));
-    label.append(input, text);
-    return { label, input, text };
+  measured() {
+    this.measuring.follow();
+    this.equip();
   }
 
-  swiped() {
-    const [left, right] = this.get("swipe").map((name) => this.panes.get(name));
-    if (!left || !right || !left.picture || !right.picture) return this.unswipe();
-    const at = this.get("swipe_at");
-    if (left.beside?.pane !== right) {
-      this.unswipe();
-      left.heads.append(right.head);
-      left.feet.append(right.foot);
-      left.stage.after(this.slider.label);
-      right.figure.hidden = true;
-    }
-    left.beside = { pane: right, at };
-    this.slider.input.value = at;
-    write(this.slider.text, `${left.picture.title} | ${right.picture.title}`);
-    left.dirty = left.overlayDirty = true;
-    return this.schedule();
+  transformed() {
+    this.measuring.transform();
+    this.measuring.follow();
+    this.recolour();
+    this.equip();
   }
 
-  unswipe() {
-    for (const pane of this.panes.values()) {
-      if (!pane.beside) continue;
-      const { pane: right } = pane.beside;
-      right.heads.append(right.head);
-      right.feet.append(right.foot);
-      right.figure.hidden = false;
-      this.slider.label.remove();
-      pane.beside = null;
-      pane.dirty = pane.overlayDirty = true;
-      this.schedule();
+  encircled() {
+    this.measuring.encircle();
+    this.equip();
+  }
+
+  paired() {
+    this.pairing.follow();
+    this.layout();
+  }
+
+  /** Shows two pictures in one pane; how: "swipe", "flicker", "difference", "": side by side again. */
+  pairUp(left, right, how = this.get("swipe").length ? this.get("pairing") : "") {
+    if (how && left !== right) {
+      this.says("pairing", how);
+      this.says("swipe", [left, right]);
+    } else {
+      this.says("swipe", []);
     }
   }
 
-  // Cursor
-
-  get erase() {
-    return this.get("erase");
-  }
-
-  /** Sets the mouse position in a pane: a point of the screen, or null. live: politeness of the screen reader. */
-  point(pane, point, live) {
-    pane.pointer = point;
-    pane.readout.setAttribute("aria-live", live);
-    if (pane.brush) this.refresh(pane);
-    this.tell(pane);
-  }
-
-  /** Writes the value under the mouse, or else under the cross. */
-  tell(pane) {
-    const point = pane.pointer ?? (pane.cross && toScreen(pane.place, pane.cross));
-    const under = point && pane.under(point);
-    clearTimeout(this.question);
-    if (!under) return write(pane.readout, "");
-    const [name, y, x] = [under.pane.name, Math.floor(under.at.y), Math.floor(under.at.x)];
-    const same = this.told?.pane === pane && this.told.name === name && this.told.y === y && this.told.x === x;
-    if (!same || !this.get("exact")) write(pane.readout, `y ${y}, x ${x}: ${under.pane.valueText(under.at)}`);
-    this.told = { pane, name, y, x };
-    if (!this.get("exact")) return undefined;
-    this.question = setTimeout(() => this.model.send({ kind: "value", name, y, x }), ASK_MS);
-    return undefined;
-  }
-
-  answered({ kind, name, y, x, text }) {
-    const { told } = this;
-    if (kind !== "value" || told?.name !== name || told.y !== y || told.x !== x) return;
-    if (told.pane.readout.textContent) write(told.pane.readout, `y ${y}, x ${x}: ${text}`);
+  async save() {
+    const panes = [...this.panes.values()].filter((pane) => !pane.empty && !pane.figure.hidden);
+    if (!panes.length) return;
+    const blob = await figureOf(this.shelf, panes, panes.map((pane) => this.colouring.mapOf(pane)));
+    offerFile(blob, `${panes.map((pane) => pane.picture.title).join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
   }
 
   click(pane, { y, x }) {
@@ -346,9 +364,13 @@ class Board {
   end() {
     this.gone = true;
     for (const [event, act] of this.listening) this.model.off(event, act);
+    document.removeEventListener("fullscreenchange", this.layoutAgain);
+    window.removeEventListener("resize", this.layoutAgain);
     if (this.timer !== null) this.model.save_changes();
     clearTimeout(this.timer);
-    clearTimeout(this.question);
+    this.cursors.end();
+    this.measuring.end();
+    this.pairing.end();
     if (this.animation !== null) cancelAnimationFrame(this.animation);
     this.sizes.disconnect();
     this.drop();

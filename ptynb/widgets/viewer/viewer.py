@@ -4,8 +4,8 @@ A frame is one message with all pictures. The browser confirms a frame when it i
 at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
 a cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
 
-Real pictures are sent as grey levels between limits. The browser computes colours, contrast, zoom, overlays and
-values under the cursor, which therefore work while the kernel is busy.
+Real pictures are sent as grey levels between limits. The browser computes colours, contrast, zoom, overlays, values
+under the cursor and measurements, which therefore work while the kernel is busy.
 
 Coordinates are (y, x) in pixels of the array behind a picture, from the outer corner of its first pixel: that pixel
 covers 0 to 1, and rounding down gives a pixel's index.
@@ -30,17 +30,20 @@ from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
 
 UNCONFIRMED = 1
 PATIENCE = 1.0
+PAIRINGS = "swipe", "flicker", "difference"
+TOOLS = "profile", "rectangle", "ellipse", "ruler"
 
 Clicked = Callable[[str, float, float], None]
 Stroked = Callable[[str, Array, float, bool], None]
 ValueAt = Callable[[str, int, int], str]
+Tell = Callable[[str], None]
 
 
 class Viewer(anywidget.AnyWidget):
     """Pictures side by side, with one zoom and pan, colour maps, contrast by percentile, scale bar, values.
 
     columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. linked: one zoom and pan for all
-    panes. tools: whether there is a row of tools (contrast, zoom) and a choice of colours at each pane.
+    panes. tools: whether there is a toolbar (colours and contrast, zoom, measurements, spectrum, pairs, saving).
     value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
     short text; without it the value is read from the grey level, to about 1/255 of the range.
     confirms: whether pages confirm frames; otherwise the caller controls the pace.
@@ -50,9 +53,20 @@ class Viewer(anywidget.AnyWidget):
     Traits that the user changes with the mouse, and a program by assignment:
     view: {"y", "x", "scale"}: the centre of the panes, as parts of the picture, and the magnification relative to the
     whole picture. colours: colour map by picture, if not the picture's own. percentiles: (low, high) of the grey levels
-    at the ends of the colour map; (0, 100): the picture's own limits. brush: radius of the brush [array pixels]; erase:
-    whether it erases. swipe: two pictures in one pane with a slider between them; empty: off. swipe_at: position of the
-    slider, 0 to 1.
+    at the ends of the colour map; (0, 100): the picture's own limits. limits: (low, high) by picture, values at the
+    ends of the colour map, which hold for later frames too, whatever their own limits (locked). linked_colours: a
+    choice of colours or limits holds for all pictures of one kind, with equal unit and initial colour map. brush:
+    radius of the brush [array pixels]; erase: whether it erases.
+    swipe: two pictures in one pane; empty: off. pairing: how: "swipe", a slider between them at swipe_at, 0 to 1;
+    "flicker", in turn; "difference", first minus second.
+    tool: what a drag draws: "profile", "rectangle", "ellipse", "ruler"; "": it moves the picture. measure: what was
+    drawn: {"kind": a tool, "picture", "start", "stop": [y, x] in array pixels, "width": of a profile}; {}: nothing. All
+    pictures of the same shape show it. spectrum: whether the amplitude of the Fourier transform of the visible part is
+    shown in the place of pictures; resolution: period of the ring in it [m, or array pixels]; 0: four pixels.
+
+    expressions: Python for the array of a picture, for the line of a measurement; by default `image`. tell:
+    called with the line of each measurement.
+    link: viewers with the same text on one page show each other's cursor.
 
     coarse, set by the page: the smallest number of array pixels per screen pixel, along a side, over all panes;
     pictures may be reduced by it without a visible loss.
@@ -76,8 +90,18 @@ class Viewer(anywidget.AnyWidget):
     view: traitlets.Dict[str, float] = traitlets.Dict({"y": 0.5, "x": 0.5, "scale": 1.0}).tag(sync=True)
     colours: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
     percentiles: traitlets.List[float] = traitlets.List([0.0, 100.0], minlen=2, maxlen=2).tag(sync=True)
+    limits: traitlets.Dict[str, list[float]] = traitlets.Dict().tag(sync=True)
+    linked_colours = traitlets.Bool(True).tag(sync=True)
     swipe: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     swipe_at = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
+    pairing = traitlets.Enum(PAIRINGS, "swipe").tag(sync=True)
+
+    tool = traitlets.Enum(("", *TOOLS), "").tag(sync=True)
+    measure: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    spectrum = traitlets.Bool(False).tag(sync=True)
+    resolution = traitlets.Float(0.0, min=0.0).tag(sync=True)
+    expressions: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
+    link = traitlets.Unicode("").tag(sync=True)
 
     points: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     moves: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
@@ -103,6 +127,7 @@ class Viewer(anywidget.AnyWidget):
     ) -> None:
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
         self._questions: Actions | None = None
+        self.tell: Tell | None = None
         super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables, confirms=confirms)
         self._sent_at, self._drawn = 0.0, 0
         self._clicked: list[Clicked] = []
@@ -227,6 +252,9 @@ class Viewer(anywidget.AnyWidget):
                 radius, erase = float(content["radius"]), bool(content["erase"])
                 for stroked in self._stroked:
                     stroked(name, path, radius, erase)
+            elif kind == "line":
+                if self.tell is not None:
+                    self.tell(str(content["text"]))
             elif kind == "value":
                 self._ask(name, int(content["y"]), int(content["x"]))
         except Exception as error:  # noqa: BLE001 - shown to the user
@@ -259,6 +287,27 @@ class Viewer(anywidget.AnyWidget):
         if not 0 <= low < high <= 100:
             raise traitlets.TraitError(f"percentiles are {low:g} and {high:g}; they need 0 <= low < high <= 100.")
         return [low, high]
+
+    @traitlets.validate("limits")
+    def _valid_limits(self, proposal: Any) -> dict[str, list[float]]:
+        limits = {str(name): [float(value) for value in values] for name, values in proposal["value"].items()}
+        for name, values in limits.items():
+            if len(values) != 2 or not all(map(math.isfinite, values)) or values[0] >= values[1]:
+                raise traitlets.TraitError(f"limits of {name} are {values}; they need two values, low < high.")
+        return limits
+
+    @traitlets.validate("measure")
+    def _valid_measure(self, proposal: Any) -> dict[str, Any]:
+        measure = dict(proposal["value"])
+        if not measure:
+            return measure
+        ends = [[float(value) for value in measure.get(end, ())] for end in ("start", "stop")]
+        finite = all(len(end) == 2 and all(map(math.isfinite, end)) for end in ends)
+        if measure.get("kind") not in TOOLS or "picture" not in measure or not finite:
+            raise traitlets.TraitError(
+                f"measure is {measure}; it needs kind ({', '.join(TOOLS)}), picture, start and stop [y, x], or nothing."
+            )
+        return {"width": 1, **measure, "start": ends[0], "stop": ends[1]}
 
     @traitlets.validate("swipe")
     def _valid_swipe(self, proposal: Any) -> list[str]:

@@ -8,15 +8,24 @@ HERE = Path(__file__).parent
 PARTS = (
     "viewer_pixels.js",
     "viewer_geometry.js",
+    "viewer_icons.js",
     "viewer_overlay.js",
+    "viewer_contrast.js",
+    "viewer_measures.js",
+    "viewer_spectrum.js",
     "viewer_pane.js",
+    "viewer_colouring.js",
+    "viewer_cursor.js",
+    "viewer_measuring.js",
+    "viewer_pair.js",
     "viewer_input.js",
-    "viewer_tools.js",
+    "viewer_saving.js",
+    "viewer_toolbar.js",
     "viewer.js",
 )
 """Files of the JavaScript module, in order."""
-COLOURS = ("gray", "viridis", "cividis", "magma", "twilight")
-"""Colour maps to choose from: perceptually uniform; twilight is cyclic, for phases."""
+COLOURS = ("gray", "viridis", "cividis", "magma", "PuOr", "twilight")
+"""Colour maps to choose from: perceptually uniform; PuOr diverges, for differences, twilight is cyclic, for phases."""
 CYCLIC = ("twilight", "twilight_shifted")
 """Cyclic maps, for which the browser does not change the contrast."""
 

@@ -64,3 +64,19 @@ function scaleBarOf(pixelSize, scale, width) {
   const length = power * [5, 2, 1].find((step) => step * power <= most * 1.0001);
   return { pixels: (length / pixelSize) * scale, text: lengthText(length) };
 }
+
+/** The distance between points of the array: {pixels, length [m] or null, angle from the x axis, anticlockwise [°]}. */
+function distanceOf(from, to, pixelSize) {
+  const [down, across] = [to.y - from.y, to.x - from.x];
+  const [tall, wide] = pixelSize ?? [1, 1];
+  const length = pixelSize ? Math.hypot(down * tall, across * wide) : null;
+  return { pixels: Math.hypot(down, across), length, angle: (Math.atan2(-down * tall, across * wide) * 180) / Math.PI };
+}
+
+/** An area of so many pixels with its unit. */
+function areaText(pixels, pixelSize) {
+  if (!pixelSize) return `${pixels} px²`;
+  const area = pixels * pixelSize[0] * pixelSize[1];
+  const [unit, size] = UNITS.find(([, metres]) => area >= 0.01 * metres ** 2) ?? UNITS[UNITS.length - 1];
+  return `${Number((area / size ** 2).toPrecision(3))} ${unit}² (${pixels} px)`;
+}

@@ -1,7 +1,8 @@
-// Mouse and keyboard on a pane. `board` is the interface of the viewer: view(pane), look(pane, view), click, stroke,
-// point.
+// Mouse and keyboard on a pane. `board` is the viewer: look(pane, view), click, stroke, tool, cursors.point,
+// measuring.draft(pane, from, to, done) of a measurement, measuring.ring(pane, point) of a resolution in a spectrum.
 
 const STILL = 4;
+const NEAR = 9;
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 function listen(pane, board) {
@@ -21,7 +22,7 @@ function listen(pane, board) {
       // The page scrolls unless zoom was requested, and if a whole picture cannot become smaller.
       const asked = event.ctrlKey || stage.contains(stage.getRootNode().activeElement);
       if (event.ctrlKey && !pane.empty) event.preventDefault(); // else the browser would zoom the page
-      if (pane.empty || !asked || (factor < 1 && pane.view.scale <= 1)) return;
+      if (pane.empty || pane.spectrum || !asked || (factor < 1 && pane.view.scale <= 1)) return;
       event.preventDefault();
       board.look(pane, zoomed(pane.view, pane.room, pane.extent, pointOf(event), factor));
     },
@@ -33,8 +34,10 @@ function listen(pane, board) {
     stage.setPointerCapture(event.pointerId);
     const point = pointOf(event);
     dragged = false;
-    drag = { point, start: point, stroke: null };
-    if (pane.brush && event.button === 0 && !event.shiftKey) {
+    drag = { point, start: point, stroke: null, from: null };
+    if (board.tool && event.button === 0 && !event.shiftKey && !pane.spectrum) {
+      drag.from = fixedEnd(pane, board.tool, point) ?? toArray(pane.place, point);
+    } else if (pane.brush && event.button === 0 && !event.shiftKey) {
       drag.stroke = { path: [toArray(pane.place, point)], radius: pane.brush, erase: board.erase };
       pane.strokes.push(drag.stroke);
     }
@@ -48,30 +51,35 @@ function listen(pane, board) {
       drag.stroke.path.push(toArray(pane.place, point));
     } else if (drag) {
       dragged ||= Math.hypot(point.y - drag.start.y, point.x - drag.start.x) > STILL;
-      if (dragged) {
+      if (dragged && drag.from) {
+        board.measuring.draft(pane, drag.from, toArray(pane.place, point), false);
+      } else if (dragged && !pane.spectrum) {
         board.look(pane, panned(pane.view, pane.room, pane.extent, { y: point.y - drag.point.y, x: point.x - drag.point.x }));
         drag.point = point;
       }
     }
-    board.point(pane, point, "off");
+    board.cursors.point(pane, point, "off");
   });
 
   const release = (event) => {
     if (drag?.stroke) board.stroke(pane, drag.stroke);
+    if (drag?.from && dragged) board.measuring.draft(pane, drag.from, toArray(pane.place, pointOf(event)), true);
     drag = null;
     if (event.type === "pointercancel") dragged = true;
   };
   stage.addEventListener("pointerup", release);
   stage.addEventListener("pointercancel", release);
-  stage.addEventListener("pointerleave", () => board.point(pane, null, "off"));
+  stage.addEventListener("pointerleave", () => board.cursors.point(pane, null, "off"));
 
   stage.addEventListener("click", (event) => {
+    if (pane.spectrum) return board.measuring.ring(pane, pointOf(event));
     // The second click of a double click, which shows the whole picture, is not a separate click.
     const under = pane.under(pointOf(event));
     if (under && !dragged && !pane.brush && event.detail <= 1) board.click(under.pane, under.at);
+    return undefined;
   });
   stage.addEventListener("dblclick", () => {
-    if (!pane.brush) board.look(pane, WHOLE);
+    if (!pane.brush && !pane.spectrum) board.look(pane, WHOLE);
   });
   stage.addEventListener("keydown", (event) => {
     if (!pane.empty && !event.ctrlKey && !event.metaKey && !event.altKey && pressed(pane, board, event)) {
@@ -81,8 +89,20 @@ function listen(pane, board) {
   });
 }
 
+/** The end of the measurement that stays while the one near this point is moved; null if none is near. */
+function fixedEnd({ measure, place }, tool, point) {
+  if (measure?.kind !== tool) return null;
+  const ends = [measure.start, measure.stop].map(([y, x]) => ({ y, x }));
+  const near = ends.findIndex((end) => {
+    const at = toScreen(place, end);
+    return Math.hypot(at.y - point.y, at.x - point.x) <= NEAR;
+  });
+  return near < 0 ? null : ends[1 - near];
+}
+
 /** Executes the action of a key; returns whether it has one. */
 function pressed(pane, board, event) {
+  if (pane.spectrum) return false;
   const { room, extent, view } = pane;
   const arrow = ARROWS[event.key];
   if (arrow && event.shiftKey) {
@@ -95,7 +115,11 @@ function pressed(pane, board, event) {
   } else if (event.key === "0") {
     board.look(pane, WHOLE);
   } else if (event.key === "Enter" && pane.cross) {
-    if (pane.brush) {
+    if (board.tool) {
+      // The first Enter sets one end, the second the other.
+      if (pane.anchor) board.measuring.draft(pane, pane.anchor, pane.cross, true);
+      pane.anchor = pane.anchor ? null : pane.cross;
+    } else if (pane.brush) {
       const stroke = { path: [pane.cross], radius: pane.brush, erase: board.erase };
       pane.strokes.push(stroke);
       board.stroke(pane, stroke);
@@ -103,8 +127,8 @@ function pressed(pane, board, event) {
       board.click(pane, pane.cross);
     }
   } else if (event.key === "Escape" && pane.cross) {
-    pane.cross = null;
-    board.point(pane, null, "off");
+    pane.cross = pane.anchor = null;
+    board.cursors.point(pane, null, "off");
   } else {
     return false;
   }
@@ -123,5 +147,5 @@ function moveCross(pane, board, [down, across]) {
   const over = (value, size) => Math.max(0, value - size + 12) + Math.min(0, value - 12);
   const by = { y: -over(at.y, room.height), x: -over(at.x, room.width) };
   if (by.y || by.x) board.look(pane, panned(pane.view, room, extent, by));
-  board.point(pane, null, "polite");
+  board.cursors.point(pane, null, "polite");
 }

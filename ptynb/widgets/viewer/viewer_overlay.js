@@ -1,4 +1,4 @@
-// Overlay of a picture: points and their displacements, cross, strokes and brush, scale bar. Everything has a light
+// Overlay of a picture: points and their displacements, cross, strokes and brush, measurements, scale bar. Everything has a light
 // and a dark edge, so that it is visible on any colour.
 
 const LIGHT = "#ffffff";
@@ -87,6 +87,50 @@ function drawDivider(context, room, at) {
     context.moveTo(at * room.width, 0);
     context.lineTo(at * room.width, room.height);
   }, 1.5, LIGHT);
+}
+
+/** A measurement: line, rectangle or ellipse, with squares at its ends; beside a ruler its length. */
+function drawMeasure(context, place, room, { kind, start, stop, width }, pixelSize) {
+  const [from, to] = [start, stop].map(([y, x]) => toScreen(place, { y, x }));
+  const wide = kind === "profile" && width > 1 ? (width * place.scale) / 2 : 0;
+  const long = Math.hypot(to.x - from.x, to.y - from.y) || 1;
+  const aside = { x: (-(to.y - from.y) / long) * wide, y: ((to.x - from.x) / long) * wide };
+  line(context, () => {
+    if (kind === "rectangle") {
+      context.rect(from.x, from.y, to.x - from.x, to.y - from.y);
+    } else if (kind === "ellipse") {
+      const [high, half] = [Math.abs(to.y - from.y) / 2, Math.abs(to.x - from.x) / 2];
+      context.ellipse((from.x + to.x) / 2, (from.y + to.y) / 2, half, high, 0, 0, 2 * Math.PI);
+    } else {
+      for (const side of wide ? [-1, 1] : [0]) {
+        context.moveTo(from.x + side * aside.x, from.y + side * aside.y);
+        context.lineTo(to.x + side * aside.x, to.y + side * aside.y);
+      }
+    }
+  }, 1.5, ACCENT);
+  for (const [side, style] of [[9, DARK], [6, ACCENT]]) {
+    context.fillStyle = style;
+    for (const end of [from, to]) context.fillRect(end.x - side / 2, end.y - side / 2, side, side);
+  }
+  if (kind !== "ruler") return;
+  const { length, pixels } = distanceOf(pointOf(start), pointOf(stop), pixelSize);
+  const text = length === null ? `${Number(pixels.toPrecision(3))} px` : lengthText(length);
+  drawLabel(context, room, { y: Math.max(from.y, to.y), x: (from.x + to.x) / 2 }, text);
+}
+
+/** A text on a dark ground, below a point, within the pane. */
+function drawLabel(context, room, at, text) {
+  context.font = "12px system-ui, sans-serif";
+  const width = context.measureText(text).width + 12;
+  const left = within(at.x - width / 2, 2, Math.max(room.width - width - 2, 2));
+  const top = within(at.y + 5, 2, Math.max(room.height - 22, 2));
+  context.fillStyle = "rgba(0, 0, 0, 0.6)";
+  context.beginPath();
+  context.roundRect(left, top, width, 20, 4);
+  context.fill();
+  context.fillStyle = LIGHT;
+  context.textAlign = "left";
+  context.fillText(text, left + 6, top + 14);
 }
 
 function drawScaleBar(context, room, bar) {

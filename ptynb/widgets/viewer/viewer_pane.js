@@ -16,15 +16,14 @@ function make(name, className, properties = {}) {
 }
 
 class Pane {
-  constructor(name) {
+  constructor(name, board) {
     this.name = name;
     this.figure = make("figure", "ptynb-pane");
     this.figure.dataset.name = name;
     this.heads = make("div", "ptynb-pane-row");
     this.head = make("div", "ptynb-pane-head");
     this.title = make("span", "ptynb-pane-title");
-    this.select = make("select", "ptynb-pane-colours");
-    this.head.append(this.title, this.select);
+    this.head.append(this.title);
     this.heads.append(this.head);
     this.stage = make("div", "ptynb-pane-stage", { tabIndex: 0 });
     this.stage.setAttribute("role", "application");
@@ -36,6 +35,7 @@ class Pane {
     this.overlay.setAttribute("aria-hidden", "true");
     this.stage.append(this.canvas, this.overlay);
     this.feet = make("div", "ptynb-pane-row");
+    this.base = make("div", "ptynb-pane-base");
     this.foot = make("div", "ptynb-pane-foot");
     this.low = make("span", "ptynb-pane-limit");
     this.bar = make("canvas", "ptynb-pane-bar", { width: 256, height: 1 });
@@ -45,19 +45,25 @@ class Pane {
     this.wheel.setAttribute("aria-hidden", "true");
     this.legend = make("span", "", { textContent: "hue: phase, brightness: amplitude" });
     this.foot.append(this.low, this.bar, this.high, this.wheel, this.legend);
-    this.feet.append(this.foot);
+    this.contrast = new ContrastBox(this, board.colouring);
+    this.base.append(this.foot, this.contrast.root);
+    this.feet.append(this.base);
     this.readout = make("output", "ptynb-pane-readout");
+    this.measures = new MeasureBox(this, board.measuring);
     this.note = make("div", "ptynb-pane-note");
-    this.figure.append(this.heads, this.stage, this.feet, this.readout, this.note);
+    this.figure.append(this.heads, this.stage, this.feet, this.readout, this.measures.root, this.note);
 
     this.source = document.createElement("canvas");
     this.levels = new Uint8Array(0);
+    this.counts = new Uint32Array(256);
     this.room = { width: 0, height: 0 };
     this.view = WHOLE;
     this.marks = {};
     this.strokes = [];
     this.dirty = this.overlayDirty = true;
-    this.picture = this.cross = this.pointer = this.brush = this.beside = null;
+    this.picture = this.cross = this.pointer = this.ghost = this.brush = this.beside = null;
+    this.measure = this.spectrum = this.difference = null;
+    this.colouring = "";
   }
 
   get extent() {
@@ -80,12 +86,13 @@ class Pane {
     this.strokes = [];
     this.problem = bitmap === null ? "This picture could not be decoded." : "";
     if (bitmap !== null) this.read(bitmap);
+    this.colouring = "";
+    this.brightness = null;
     this.dirty = true;
     this.overlayDirty = true;
     write(this.title, picture.title);
     this.title.title = picture.title; // of which a narrow pane shows the beginning
     write(this.note, this.problem || picture.note);
-    this.foot.classList.toggle("ptynb-complex", !picture.limits);
     if (!before || String(before.shape) !== String(picture.shape)) {
       const aspect = this.source.height ? this.source.width / this.source.height : 1;
       this.figure.style.setProperty("--ptynb-aspect", String(within(aspect, 0.4, 8)));
@@ -103,28 +110,50 @@ class Pane {
     this.pixels = new Uint32Array(this.image.data.buffer);
     if (this.levels.length !== this.pixels.length) this.levels = new Uint8Array(this.pixels.length);
     const { levels, pixels } = this;
-    for (let index = 0; index < levels.length; index += 1) levels[index] = pixels[index] & 255;
+    const counts = this.counts.fill(0);
+    for (let index = 0; index < levels.length; index += 1) {
+      const level = pixels[index] & 255;
+      levels[index] = level;
+      counts[level] += 1;
+    }
   }
 
-  /** Colours the levels: table of the map, percentiles of the levels for its ends. */
-  colour(table, percentiles) {
+  /** Colours the levels by the table of a map. how: {contrast: levels of its ends, locked, cyclic}. */
+  colour(map, table, { contrast, locked, cyclic }) {
     const { picture, levels, pixels } = this;
+    if (this.spectrum) return;
+    this.foot.classList.toggle("ptynb-complex", !picture?.limits);
     if (!picture?.limits || !pixels) {
       this.canvas.setAttribute("aria-label", picture ? `${picture.title}, hue is phase, brightness is amplitude` : "");
       return;
     }
-    const contrast = contrastOf(levels, percentiles);
     const colours = stretched(table, contrast);
-    for (let index = 0; index < levels.length; index += 1) pixels[index] = colours[levels[index]];
-    this.context.putImageData(this.image, 0, 0);
+    const key = `${map} ${contrast}`;
+    if (key !== this.colouring) {
+      this.colouring = key;
+      for (let index = 0; index < levels.length; index += 1) pixels[index] = colours[levels[index]];
+      this.context.putImageData(this.image, 0, 0);
+      this.dirty = true;
+    }
     const bar = this.bar.getContext("2d");
     bar.putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
-    const [low, high] = narrowed(picture.limits, contrast).map((value) => numberText(value, picture.limits));
+    const ends = narrowed(picture.limits, contrast);
+    const [low, high] = ends.map((value) => numberText(value, ends));
     const unit = picture.unit ? ` ${picture.unit}` : "";
     write(this.low, low);
     write(this.high, `${high}${unit}`);
     this.canvas.setAttribute("aria-label", `${picture.title}, ${low} to ${high}${unit}`);
-    this.dirty = true;
+    this.ends = ends;
+    this.contrast.follow(contrast, colours, locked, cyclic);
+  }
+
+  /** The foot of a spectrum; that of the picture comes back with its colours. The lowest level is `DECADES` below the highest. */
+  nameSpectrum(table) {
+    this.foot.classList.remove("ptynb-complex");
+    this.bar.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
+    write(this.low, "10⁻⁴");
+    write(this.high, "1, of the largest amplitude");
+    this.canvas.setAttribute("aria-label", `${this.picture.title}, spectrum of the visible part, logarithmic`);
   }
 
   /** Follows the size of the stage. */
@@ -145,43 +174,51 @@ class Pane {
     return context;
   }
 
-  /** Draws what has changed. beside: {pane, at}: another picture right of the part `at` of the pane. */
+  /** Draws what has changed. */
   draw() {
     if (this.empty || this.figure.hidden) return;
-    if (this.dirty) {
-      const context = this.start(this.canvas);
-      this.drawPicture(context, this);
-      if (this.beside) {
-        const left = this.beside.at * this.room.width;
-        context.beginPath();
-        context.rect(left, 0, this.room.width - left, this.room.height);
-        context.save();
-        context.clip();
-        context.clearRect(0, 0, this.room.width, this.room.height);
-        this.drawPicture(context, this.beside.pane);
-        context.restore();
-      }
-    }
+    if (this.dirty) this.drawStage(this.start(this.canvas));
     if (this.overlayDirty) this.drawOver(this.start(this.overlay));
     this.dirty = this.overlayDirty = false;
+  }
+
+  /** The picture, or what is in its place. beside: {pane, at}: another picture right of the part `at` of the pane. */
+  drawStage(context) {
+    if (this.spectrum) return drawSpectrum(context, this.room, this.spectrum);
+    if (this.difference) return this.drawPicture(context, { ...this.difference, picture: this.picture });
+    this.drawPicture(context, this);
+    if (!this.beside) return undefined;
+    const left = this.beside.at * this.room.width;
+    context.beginPath();
+    context.rect(left, 0, this.room.width - left, this.room.height);
+    context.save();
+    context.clip();
+    context.clearRect(0, 0, this.room.width, this.room.height);
+    this.drawPicture(context, this.beside.pane);
+    context.restore();
+    return undefined;
   }
 
   drawPicture(context, { source, extent, picture }) {
     const { scale, left, top } = placed(this.view, this.room, extent);
     // Pixels stay crisp once one of them is larger than two of the screen's.
-    context.imageSmoothingEnabled = scale * picture.reduction * (this.canvas.width / this.room.width) < 2;
+    context.imageSmoothingEnabled = scale * picture.reduction * context.getTransform().a < 2;
     context.imageSmoothingQuality = "medium";
     context.drawImage(source, left, top, extent.x * scale, extent.y * scale);
   }
 
   drawOver(context) {
     const { place, room, picture } = this;
+    if (this.spectrum) return drawRing(context, room, this.spectrum, this.ring);
     drawStrokes(context, place, this.strokes);
     drawMarks(context, place, room, this.marks);
-    if (this.beside) drawDivider(context, room, this.beside.at);
+    if (this.beside && this.beside.at > 0 && this.beside.at < 1) drawDivider(context, room, this.beside.at);
     if (this.brush && this.pointer) drawBrush(context, place, this.pointer, this.brush);
-    if (this.cross) drawCross(context, place, this.cross);
+    if (this.measure) drawMeasure(context, place, room, this.measure, picture.pixel_size);
+    const cross = this.cross ?? this.ghost;
+    if (cross) drawCross(context, place, cross);
     if (picture.pixel_size) drawScaleBar(context, room, scaleBarOf(picture.pixel_size[1], place.scale, room.width));
+    return undefined;
   }
 
   /** {pane, at}: the picture at a point of the screen, and the pixel of its array; null outside. */
@@ -206,10 +243,34 @@ class Pane {
     return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
   }
 
+  /** {levels, values: of a level, unit, width, height}: what is measured; of a complex picture the brightness. */
+  get grid() {
+    const { picture, source } = this;
+    const { width, height } = source;
+    const size = { width, height, reduction: picture.reduction };
+    if (picture.limits) {
+      const values = Float64Array.from({ length: 256 }, (_, level) => valueOf(level, picture.limits));
+      return { ...size, levels: this.levels, values, limits: picture.limits, unit: picture.unit };
+    }
+    if (this.brightness === null) {
+      const { data } = this.context.getImageData(0, 0, width, height);
+      this.brightness = Uint8Array.from({ length: width * height }, (_, index) => {
+        return Math.max(data[4 * index], data[4 * index + 1], data[4 * index + 2]);
+      });
+    }
+    const values = Float64Array.from({ length: 256 }, (_, level) => (100 * level) / 255);
+    return { ...size, levels: this.brightness, values, limits: [0, 100], unit: "% of the largest amplitude" };
+  }
+
+  /** What pictures of one kind have in common, so that one contrast suits them. */
+  get kind() {
+    return `${this.picture.unit}|${this.picture.colours}|${this.picture.limits === null}`;
+  }
+
   /** Frees the memory of the canvases immediately. */
   end() {
     for (const canvas of [this.canvas, this.overlay, this.source, this.bar]) canvas.width = canvas.height = 0;
-    this.levels = this.image = this.pixels = null;
+    this.levels = this.image = this.pixels = this.spectrum = this.difference = null;
     this.figure.remove();
   }
 }

@@ -24,13 +24,12 @@ function tablesOf(sent) {
   return tables;
 }
 
-/** The levels (low, high) that get the ends of the colours, at these percentiles of the picture's levels. */
-function contrastOf(levels, [low, high]) {
+/** The levels (low, high) that get the ends of the colours, at these percentiles. counts: pixels of each level. */
+function contrastOf(counts, [low, high]) {
   if (low <= 0 && high >= 100) return [0, 255];
-  const counts = new Uint32Array(256);
-  for (const level of levels) counts[level] += 1;
+  const all = counts.reduce((sum, count) => sum + count, 0);
   const at = (percentile) => {
-    const wanted = (percentile / 100) * levels.length;
+    const wanted = (percentile / 100) * all;
     let sum = 0;
     for (let level = 0; level < 256; level += 1) {
       sum += counts[level];
@@ -42,7 +41,7 @@ function contrastOf(levels, [low, high]) {
   return [bottom, high >= 100 ? 255 : Math.max(at(high), bottom + 1)];
 }
 
-/** A table stretched so that the levels of the contrast get its ends. */
+/** A table stretched so that the levels of the contrast, which may lie outside of 0 to 255, get its ends. */
 function stretched(table, [low, high]) {
   return table.map((_, level) => table[Math.round((255 * Math.min(Math.max(level - low, 0), high - low)) / (high - low))]);
 }
@@ -52,10 +51,14 @@ function valueOf(level, [low, high]) {
   return low + ((high - low) * (level + 0.5)) / 256;
 }
 
-/** The limits of a picture after contrast. */
+/** The values at levels of the contrast, for a picture of these limits; and the reverse. */
 function narrowed([low, high], [bottom, top]) {
   const step = (high - low) / 255;
   return [low + bottom * step, low + top * step];
+}
+
+function levelsAt([low, high], values) {
+  return values.map((value) => (255 * (value - low)) / (high - low));
 }
 
 /** A number with the digits that a step of the grey levels resolves. */
@@ -67,15 +70,19 @@ function numberText(value, [low, high]) {
   return value.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
 }
 
-/** The meaning of colours of a complex picture: hue is the phase, brightness the amplitude. */
-function complexText([red, green, blue]) {
+/** [amplitude from 0 to 1, phase] of the colours of a complex picture: hue is the phase, brightness the amplitude. */
+function complexOf(red, green, blue) {
   const most = Math.max(red, green, blue);
-  const percent = `${Math.round((100 * most) / 255)}% of the largest`;
   const span = most - Math.min(red, green, blue);
-  if (span === 0) return percent;
+  if (span === 0) return [most / 255, null];
   let sixth = (red - green) / span + 4;
   if (most === red) sixth = (green - blue) / span;
   else if (most === green) sixth = (blue - red) / span + 2;
-  const phase = (sixth > 3 ? sixth - 6 : sixth) * (Math.PI / 3);
-  return `${percent}, phase ${phase.toFixed(2).replace("-", "−")} rad`;
+  return [most / 255, (sixth > 3 ? sixth - 6 : sixth) * (Math.PI / 3)];
+}
+
+function complexText([red, green, blue]) {
+  const [amplitude, phase] = complexOf(red, green, blue);
+  const percent = `${Math.round(100 * amplitude)}% of the largest`;
+  return phase === null ? percent : `${percent}, phase ${phase.toFixed(2).replace("-", "−")} rad`;
 }

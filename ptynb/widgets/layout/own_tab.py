@@ -1,0 +1,29 @@
+"""OwnTab: a button that shows a view in a tab of JupyterLab of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anywidget
+import ipywidgets
+import traitlets
+
+HERE = Path(__file__).parent
+
+
+class OwnTab(anywidget.AnyWidget):
+    """A button that opens a view in a tab beside the notebook's, as large as the window; elsewhere it is hidden.
+
+    target: identifier of the view's model. title: of the tab. It is the same view: kernel and run are not affected, and
+    closing the tab ends nothing.
+    """
+
+    _esm = (HERE / "own_tab.js").read_text(encoding="utf-8")
+    _css = (HERE / "own_tab.css").read_text(encoding="utf-8")
+
+    target = traitlets.Unicode("").tag(sync=True)
+    title = traitlets.Unicode("").tag(sync=True)
+
+    def show(self, view: ipywidgets.Widget, title: str) -> None:
+        """Set the view that the button opens, and the title of its tab."""
+        self.target, self.title = view.model_id, title

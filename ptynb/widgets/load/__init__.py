@@ -1,0 +1,1 @@
+"""Choosing a file, and what `load` needs to open it."""

@@ -1,0 +1,206 @@
+"""Options of `ptynb.load` as fields with units, generated from `ptynb.settings.load_options`."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from typing import Any, Literal, get_args, get_origin
+
+import ipywidgets
+from pydantic.fields import FieldInfo
+
+from ptynb.data.geometry import energy_from_wavelength
+from ptynb.io.file_info import FileInfo
+from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions
+from ptynb.widgets.load.quantities import UNITS, in_unit, number_and_unit, quantity
+from ptynb.widgets.shared_widgets import Whole, free, put
+
+UNIT = re.compile(r"\[(\w+)\]$")
+SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
+FIRST = ("geometry", "energy", "distance", "detector_pixel")
+"""Options that are always shown; with them those that the file lacks, the others are folded."""
+ORDER = ("geometry", "focus_to_sample", "energy", "voltage", "wavelength", "distance", "detector_pixel")
+"""Options that come first where they are shown."""
+USUAL_UNITS = {
+    "energy": "keV", "voltage": "kV", "wavelength": "nm", "distance": "m", "detector_pixel": "µm", "step": "µm",
+    "focus_to_sample": "mm", "rotation": "°", "angular_pixel": "mrad",
+}  # fmt: skip
+SHORTEST_PHOTONS = 2e-11
+"""Wavelength [m] below which a beam is more likely of electrons: no photon energy is told for it."""
+
+
+class LoadPanel(Whole):
+    """A field for each option of `ptynb.load`; empty fields keep what the file says.
+
+    edited: called after each change by the user.
+    """
+
+    def __init__(self, edited: Callable[[], None] = lambda: None) -> None:
+        self._edited, self._filling = edited, False
+        self.fields = {name: OptionField(name, field) for name, field in LoadOptions.model_fields.items()}
+        for field in self.fields.values():
+            field.observe_all(self._changed)
+        self._shown, self._others = ipywidgets.VBox(layout=free()), ipywidgets.VBox(layout=free())
+        self._folded = ipywidgets.Accordion(
+            [self._others], titles=("More that replaces what the file says",), selected_index=None
+        )
+        super().__init__([self._shown, self._folded], layout=free())
+        self._arrange(())
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The options that were entered, as keyword arguments of `load`. Raises InvalidValueError."""
+        given = {name: field.entered for name, field in self.fields.items()}
+        return LoadOptions.from_arguments({name: value for name, value in given.items() if value is not None}).arguments
+
+    def show(self, found: FileInfo | None) -> None:
+        """Show beside the fields what a file has, and first those that it lacks; None: of no file."""
+        lacks = {} if found is None else _missing(found)
+        known = {} if found is None else _known(found)
+        for name, field in self.fields.items():
+            field.show(lacks.get(name) or (f"file: {known[name]}" if name in known else ""))
+        self._arrange(lacks)
+
+    def fill(self, options: Mapping[str, Any]) -> None:
+        """Enter options, as if the user had."""
+        self._filling = True
+        try:
+            for name, value in options.items():
+                self.fields[name].enter(value)
+        finally:
+            self._filling = False
+        self._changed()
+
+    def clear(self) -> None:
+        """Empty all fields, for another file."""
+        self._filling = True
+        try:
+            for field in self.fields.values():
+                field.enter(None)
+        finally:
+            self._filling = False
+        self.show(None)
+
+    def _changed(self, _: Any = None) -> None:
+        if not self._filling:
+            self._edited()
+
+    def _arrange(self, lacks: Collection[str]) -> None:
+        near = self.fields["geometry"].entered == "near field"
+        first = {*FIRST, *lacks, *(["focus_to_sample"] if near else [])}
+        for box, there in ((self._shown, True), (self._others, False)):
+            names = sorted(self.fields, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+            children = tuple(self.fields[name] for name in names if (name in first) is there)
+            if box.children != children:
+                box.children = children
+
+
+class OptionField(ipywidgets.HBox):
+    """The field of an option, its unit, and what the file has."""
+
+    def __init__(self, name: str, field: FieldInfo) -> None:
+        self.name, self._field = name, field
+        text = field.description or ""
+        found = UNIT.search(text)
+        self._units = UNITS.get(found[1], {}) if found else {}
+        self._pair = any(get_origin(kind) is tuple for kind in get_args(field.annotation))
+        self.input = self._input(text)
+        self.unit: ipywidgets.Dropdown | None = None
+        if self._units:
+            self.unit = ipywidgets.Dropdown(
+                options=[*self._units], value=USUAL_UNITS[name], description="in", tooltip=f"Unit of {field.title}",
+                style={"description_width": "16px"}, layout=ipywidgets.Layout(width="84px", flex="0 0 auto"),
+            )  # fmt: skip
+        self._about = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 0%", min_width="0"))
+        units = [] if self.unit is None else [self.unit]
+        super().__init__([self.input, *units, self._about], layout=free())
+
+    def observe_all(self, call: Callable[[Any], None]) -> None:
+        """Call a function after each change of value or unit."""
+        for widget in (self.input, *([] if self.unit is None else [self.unit])):
+            widget.observe(call, "value")
+
+    @property
+    def entered(self) -> Any:
+        """What the field contains, of which `LoadOptions` makes numbers; None if it is empty."""
+        value = self.input.value
+        if not isinstance(value, str) or get_origin(self._field.annotation) is Literal:
+            return value
+        text = value.strip()
+        if not text:
+            return None
+        if not self._pair:
+            return self._number(text)
+        parts = [self._number(part) for part in SEPARATORS.split(text)]
+        return parts * 2 if len(parts) == 1 and self.name != "raster" else parts
+
+    def enter(self, value: Any) -> None:
+        """Show a value of the option, in the unit shown; None: its default."""
+        if value is None and not isinstance(self.input, ipywidgets.Text):
+            value = self._field.default
+        if value is None or not isinstance(self.input, ipywidgets.Text):
+            self.input.value = "" if value is None else value
+            return
+        values = value if isinstance(value, tuple | list) else (value,)
+        self.input.value = ", ".join(in_unit(one, self._size) if self.unit is not None else str(one) for one in values)
+
+    def show(self, text: str) -> None:
+        """Show what the file has, or that it lacks this."""
+        weight = 600 if text.startswith("●") else 400
+        style = f"padding:5px 6px 0;font-size:90%;line-height:1.4;font-weight:{weight}"
+        put(self._about, f'<div style="{style}">{html.escape(text)}</div>' if text else "")
+
+    @property
+    def _size(self) -> Decimal:
+        assert self.unit is not None
+        return self._units[self.unit.value]
+
+    def _number(self, text: str) -> Any:
+        """Return a number in the unit of the option, or the text if it is none."""
+        if self.unit is None:
+            return text
+        return number_and_unit(text, self._units, self.unit.value)
+
+    def _input(self, text: str) -> ipywidgets.ValueWidget:
+        field = self._field
+        shown: dict[str, Any] = {
+            "description": field.title,
+            "tooltip": text,
+            "style": {"description_width": "135px"},
+            "layout": ipywidgets.Layout(width="222px" if self._units else "310px", flex="0 0 auto"),
+        }
+        if field.annotation is bool:
+            return ipywidgets.Checkbox(value=bool(field.default), **shown)
+        if get_origin(field.annotation) is Literal:
+            return ipywidgets.Dropdown(options=get_args(field.annotation), value=field.default, **shown)
+        if self._pair:
+            what = "rows, columns" if self.name == "raster" else "y, x"
+        else:
+            what = "" if self._units else "dataset or file"
+        return ipywidgets.Text(placeholder=what, continuous_update=False, **shown)
+
+
+def _missing(found: FileInfo) -> dict[str, str]:
+    """Return what to say beside the options that supply what a file lacks; several supply the same."""
+    said: dict[str, str] = {}
+    for lack in found.missing:
+        first, *others = lack.options or ("",)
+        said |= {first: "● missing in the file", **dict.fromkeys(others, "● or this instead")}
+    return said
+
+
+def _known(found: FileInfo) -> dict[str, str]:
+    """Return what a file has, by the name of the option that would replace it."""
+    known = {}
+    for fact in found.facts:
+        if fact.place == "given":
+            continue
+        name = fact.name.replace(" ", "_")
+        if name in LoadOptions.model_fields:
+            is_place = name in ("patterns", *MAY_BE_ARRAYS)
+            known[name] = fact.place if is_place else quantity(fact.value, fact.unit)
+        if name == "wavelength" and float(fact.value) > SHORTEST_PHOTONS:
+            known["energy"] = f"{energy_from_wavelength(float(fact.value)) / 1e3:.5g} keV"
+    return known

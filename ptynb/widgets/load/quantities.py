@@ -1,0 +1,51 @@
+"""Numbers with units, as they are typed and shown."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+UNITS: dict[str, dict[str, Decimal]] = {
+    "m": {"pm": Decimal("1e-12"), "nm": Decimal("1e-9"), "µm": Decimal("1e-6"), "mm": Decimal("1e-3"), "m": Decimal(1)},
+    "rad": {"mrad": Decimal("1e-3"), "°": Decimal(repr(math.pi / 180)), "rad": Decimal(1)},
+    "eV": {"eV": Decimal(1), "keV": Decimal("1e3")},
+    "V": {"V": Decimal(1), "kV": Decimal("1e3")},
+}
+"""Units of options and their sizes in the unit of the option."""
+NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([^\d\s]*)")
+SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
+
+
+def number_and_unit(text: str, units: Mapping[str, Decimal], unit: str) -> Any:
+    """Return the number in `text`, in the base unit; the text itself if it is none. A unit in it goes before `unit`."""
+    found = NUMBER.fullmatch(text.strip())
+    if found is None:
+        return text
+    written = SPELLINGS.get(found[2], found[2]) or unit
+    return float(Decimal(found[1]) * units[written]) if written in units else text
+
+
+def in_unit(value: float, size: Decimal) -> str:
+    """Return a value of the base unit in a unit of this size, without a loss of digits."""
+    return f"{float(Decimal(repr(float(value))) / size):.12g}"
+
+
+def quantity(text: str, unit: str) -> str:
+    """Return numbers in a base unit, as "5.5e-05 x 5.5e-05", in the unit that reads easily: "55 × 55 µm"."""
+    count, over, rest = text.rpartition(" over ")
+    try:
+        numbers = [float(part) for part in rest.split(" x ")]
+    except ValueError:
+        return f"{text} {unit}".strip()
+    if over:
+        return f"{count} over {quantity(rest, unit)}"
+    largest = max(map(abs, numbers))
+    fitting = [name for name, size in UNITS.get(unit, {}).items() if name != "°" and largest >= float(size)]
+    if not fitting or not math.isfinite(largest):
+        return f"{' × '.join(f'{one:g}' for one in numbers)} {unit}".strip()
+    size = max(float(UNITS[unit][name]) for name in fitting)
+    name = next(name for name in fitting if float(UNITS[unit][name]) == size)
+    return f"{' × '.join(f'{one / size:.6g}' for one in numbers)} {name}"

@@ -1,0 +1,195 @@
+"""The layout of a view in a real browser, on a page without Jupyter: divider, arrangement of pictures, drawer."""
+
+from __future__ import annotations
+
+import ipywidgets
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from ptynb.widgets.layout.divider import Divider
+from ptynb.widgets.layout.drawer import Drawer, DrawerButtons
+from tests.widgets.browser_model import BrowserModel
+
+VIEW = """
+([count, aspect]) => {
+  const element = (className, ...children) => {
+    const made = document.createElement("div");
+    made.className = className;
+    made.append(...children);
+    return made;
+  };
+  const viewer = (name, many, ratio) => element(name, element("ptynb-viewer", element("ptynb-panes",
+    ...Array.from({ length: many }, () => {
+      const pane = element("ptynb-pane", element("ptynb-pane-head"), element("ptynb-pane-stage"));
+      pane.style.setProperty("--ptynb-aspect", String(ratio));
+      return pane;
+    }))));
+  const controls = element("ptynb-split-controls");
+  controls.innerHTML = "<button type=button>Pause</button>";
+  const here = document.getElementById("widget");
+  document.body.style.margin = "0";
+  const place = document.createElement("div");
+  const pictures = element("ptynb-split-pictures",
+    viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"));
+  here.replaceWith(place);
+  place.append(element("ptynb-live", element("ptynb-live-head", "running"),
+    element("ptynb-split", pictures, here, controls)));
+}
+"""
+SIZES = """
+() => {
+  const size = (selector) => [...document.querySelectorAll(selector)].map((one) => {
+    const { left, top, width, height } = one.getBoundingClientRect();
+    return { left, top, width, height };
+  });
+  return {
+    split: size(".ptynb-split")[0], main: size(".ptynb-main .ptynb-pane-stage"),
+    controls: size(".ptynb-split-controls"), pictures: size(".ptynb-split-pictures")[0],
+    curve: size(".ptynb-curve")[0], strip: document.querySelector(".ptynb-split-pictures").dataset.strip,
+  };
+}
+"""
+
+
+@pytest.fixture
+def shown(page):
+    """Shows a view of so many pictures of an aspect beside a divider, and returns its sizes and the divider's model."""
+    opened = []
+
+    def show(count=2, aspect=1.0, width=1280, height=720):
+        page.set_viewport_size({"width": width, "height": height})
+        model = BrowserModel(page, Divider())
+        opened.append(model)
+        page.evaluate(VIEW, [count, aspect])
+        page.wait_for_timeout(300)
+        return model
+
+    yield show
+    for model in opened:
+        model.close()
+        model.widget.close()
+
+
+def sizes(model):
+    model.page.wait_for_timeout(200)
+    return model.page.evaluate(SIZES)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
+def test_the_pictures_have_the_height_of_the_window(shown, width, height):
+    seen = sizes(shown(width=width, height=height))
+    bottom = seen["split"]["top"] + seen["split"]["height"]
+    assert height - 30 < bottom <= height
+    assert len(seen["main"]) == 2
+    assert all(stage["top"] + stage["height"] <= height for stage in seen["main"])
+    assert seen["curve"]["top"] + seen["curve"]["height"] <= height
+    assert seen["main"][0]["height"] > 0.4 * height
+
+
+def test_a_larger_window_shows_larger_pictures_at_once(shown):
+    model = shown()
+    before = sizes(model)["main"][0]
+    model.page.set_viewport_size({"width": 1920, "height": 1080})
+    after = sizes(model)["main"][0]
+    assert after["width"] > before["width"]
+    assert after["height"] > 1.4 * before["height"]
+
+
+def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
+    square = sizes(shown())["main"]
+    assert square[0]["top"] == square[1]["top"]
+    long = sizes(shown(aspect=4.0))["main"]
+    assert long[0]["left"] == long[1]["left"]
+    assert long[0]["top"] < long[1]["top"]
+    high = sizes(shown(aspect=0.4))
+    assert high["strip"] == "beside"  # their height is what counts
+
+
+def test_the_divider_follows_mouse_and_keys_and_is_remembered(shown):
+    model = shown()
+    before = sizes(model)["controls"][0]["width"]
+    line = model.page.get_by_role("separator")
+    box = line.bounding_box()
+    model.page.mouse.move(box["x"] + 6, 300)
+    model.page.mouse.down()
+    model.page.mouse.move(box["x"] + 6 - 120, 320, steps=4)
+    model.page.mouse.up()
+    assert sizes(model)["controls"][0]["width"] == pytest.approx(before + 120, abs=10)
+    line.press("ArrowRight")
+    assert sizes(model)["controls"][0]["width"] == pytest.approx(before + 100, abs=10)
+    assert line.get_attribute("aria-valuenow") == str(round(sizes(model)["controls"][0]["width"]))
+
+
+def test_the_controls_fold_away_and_come_back(shown):
+    model = shown()
+    before = sizes(model)
+    model.page.get_by_role("button", name="Hide the controls").focus()
+    model.page.keyboard.press("Enter")
+    folded = sizes(model)
+    assert folded["controls"][0]["width"] == 0
+    assert folded["pictures"]["width"] == pytest.approx(before["pictures"]["width"] + before["controls"][0]["width"])
+    model.page.get_by_role("button", name="Show the controls").click()
+    assert sizes(model) == before
+
+
+def test_the_place_of_the_curve_is_told_to_the_kernel(shown):
+    model = shown()
+    curve = sizes(model)["curve"]
+    model.collect()
+    assert model.widget.room == pytest.approx([curve["width"], curve["height"]], abs=10)
+
+
+def test_divider_and_controls_can_be_used_by_everyone(shown):
+    model = shown()
+    found = Axe().run(model.page, context=".ptynb-live")
+    assert [one["id"] for one in found.response["violations"]] == []
+
+
+def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
+    buttons = DrawerButtons(titles=["Pattern", "Engines"], icons=["th", ""], description="Below the pictures")
+    model = BrowserModel(page, buttons)
+    page.evaluate(
+        """() => {
+          const here = document.getElementById("widget");
+          const drawer = document.createElement("div");
+          drawer.className = "ptynb-drawer";
+          here.replaceWith(drawer);
+          drawer.append(here);
+          for (const number of [1, 2]) {
+            const made = document.createElement("div");
+            made.className = `ptynb-drawer-page ptynb-drawer-page-${number}`;
+            made.textContent = `page ${number}`;
+            drawer.append(made);
+          }
+        }"""
+    )
+    page.wait_for_timeout(200)
+    pages = [page.get_by_text("page 1"), page.get_by_text("page 2")]
+    pattern = page.get_by_role("button", name="Pattern")
+    assert [one.is_visible() for one in pages] == [False, False]
+    pattern.focus()
+    page.keyboard.press("Enter")
+    assert [one.is_visible() for one in pages] == [True, False]
+    assert pattern.get_attribute("aria-expanded") == "true"
+    page.get_by_role("button", name="Engines").click()
+    assert [one.is_visible() for one in pages] == [False, True]
+    model.collect()
+    assert buttons.shown == 2
+    assert [one["id"] for one in Axe().run(page, context=".ptynb-drawer").response["violations"]] == []
+    page.get_by_role("button", name="Engines").click()
+    assert [one.is_visible() for one in pages] == [False, False]
+    buttons.shown = 1  # as the kernel does when a pattern is chosen
+    assert pages[0].is_visible()
+    model.close()
+    buttons.close()
+
+
+def test_a_drawer_is_closed_with_its_pages():
+    page = ipywidgets.HTML("page")
+    drawer = Drawer({"Page": page}, "Pages")
+    drawer.shown = "Page"
+    assert drawer.buttons.shown == 1
+    drawer.shown = None
+    assert drawer.shown is None
+    drawer.close()
+    assert page.comm is None

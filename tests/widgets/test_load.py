@@ -1,0 +1,306 @@
+"""Choosing a file, and the fields for what it lacks: without a browser, and the list of files in a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+import ptynb as pt
+from ptynb.io.load import FORMATS, SUFFIXES
+from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
+from ptynb.widgets.load.file_list import FileList
+from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.quantities import UNITS, number_and_unit, quantity
+from ptynb.widgets.load.recent_files import MOST, recent_files, remember
+from tests.raising import raises
+from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
+from tests.widgets.conftest import screenshot
+
+
+@pytest.fixture(autouse=True)
+def _own_recent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    here = tmp_path / "night"
+    (here / "Older" / "deep").mkdir(parents=True)
+    (here / "stack.zarr").mkdir()
+    for name in ("b.h5", "A.cxi", "notes.txt", ".hidden.h5"):
+        (here / name).write_bytes(b"x" * 1500)
+    return here
+
+
+@pytest.fixture
+def chosen() -> list[tuple[str, bool]]:
+    return []
+
+
+@pytest.fixture
+def chooser(folder: Path, chosen: list[tuple[str, bool]]) -> Iterator[FileChooser]:
+    made = FileChooser(lambda path, twice: chosen.append((path.name, twice)), folder)
+    yield made
+    made.close()
+
+
+def click(chooser: FileChooser, name: str, twice: bool = False) -> None:
+    chooser.list._said(None, {"open": name, "twice": twice}, [])
+
+
+def names(chooser: FileChooser) -> list[str]:
+    return [item[2] for item in chooser.list.items]
+
+
+def test_folders_come_first_and_only_what_may_be_a_scan_is_listed(chooser: FileChooser) -> None:
+    assert names(chooser) == ["Older", "A.cxi", "b.h5", "stack.zarr"]
+    assert [item[1] for item in chooser.list.items] == ["folder", "scan", "scan", "scan"]
+    assert chooser.list.items[1][3] == "1.5 kB"
+    chooser.filter.value = ALL
+    assert names(chooser) == ["Older", "A.cxi", "b.h5", "notes.txt", "stack.zarr"]
+
+
+def test_every_format_has_names_by_which_its_files_are_listed() -> None:
+    assert all(format.suffixes for format in FORMATS)
+    assert {".cxi", ".h5", ".nxs", ".ptyd", ".mat", ".npz", ".mib", ".tif", ".zarr"} <= SUFFIXES
+    assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in SUFFIXES)
+
+
+def test_clicks_go_through_folders_to_a_file(
+    chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path
+) -> None:
+    click(chooser, "Older")
+    assert (names(chooser), chooser.place.value) == (["deep"], str(folder / "Older"))
+    click(chooser, "b.h5")  # of the list before, on its way while the folder was opened
+    assert chosen == []
+    chooser.list._said(None, {"up": True}, [])
+    click(chooser, "b.h5")
+    click(chooser, "b.h5", twice=True)
+    assert chosen == [("b.h5", False), ("b.h5", True)]
+    assert chooser.list.current == "b.h5"
+    chooser.place.value = str(folder / "Older" / "deep")
+    assert names(chooser) == []
+    chooser.up.click()
+    assert names(chooser) == ["deep"]
+    chooser.show(Path("/"))
+    assert chooser.up.disabled
+
+
+def test_a_folder_that_is_not_there_is_told_and_the_last_one_stays(chooser: FileChooser, folder: Path) -> None:
+    chooser.place.value = str(folder / "nowhere")
+    assert "cannot be read: No such file or directory. Choose another folder." in chooser._message.value
+    assert chooser.folder == folder
+    chooser.show(folder / "Older")
+    assert chooser._message.value == ""
+
+
+def test_files_that_were_loaded_last_are_offered(
+    chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path
+) -> None:
+    assert chooser.recent.disabled
+    remember(folder / "A.cxi")
+    remember(folder / "b.h5")
+    remember(folder / "A.cxi")
+    chooser.show(folder / "Older")
+    chooser.refresh()
+    assert [label for label, _ in chooser.recent.options] == [
+        "loaded last ...",
+        *(f"{name}  ({folder})" for name in ("A.cxi", "b.h5")),
+    ]
+    chooser.recent.value = str(folder / "b.h5")
+    assert chosen == [("b.h5", False)]
+    assert (chooser.folder, chooser.list.current, chooser.recent.value) == (folder, "b.h5", "")
+
+
+def test_recent_files_are_few_exist_and_survive_what_is_broken(folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "jupyter" / "ptynb" / "recent_files.json"
+    assert recent_files() == []
+    for number in range(MOST + 3):
+        (folder / f"{number}.h5").touch()
+        remember(folder / f"{number}.h5")
+    assert [path.name for path in recent_files()] == [f"{number}.h5" for number in range(MOST + 2, 2, -1)]
+    (folder / f"{MOST + 2}.h5").unlink()
+    assert recent_files()[0].name == f"{MOST + 1}.h5"
+    assert os.listdir(store.parent) == [store.name], "no temporary file is left"
+    for text in ("", "{}", "[1, null]"):
+        store.write_text(text)
+        assert recent_files() == []
+    remember(folder / "b.h5")
+    assert json.loads(store.read_text()) == [str(folder / "b.h5")]
+    store.unlink()
+    store.parent.rmdir()
+    store.parent.write_text("a file where a folder is needed")
+    remember(folder / "b.h5")
+    assert recent_files() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "unit", "expected"),
+    [
+        ("12", "eV", "keV", 12e3),
+        ("12.4 keV", "eV", "eV", 12.4e3),
+        ("55", "m", "µm", 55e-6),
+        ("55um", "m", "mm", 55e-6),
+        ("1e-3 m", "m", "mm", 1e-3),
+        ("3 furlongs", "m", "m", "3 furlongs"),
+        ("fast", "m", "m", "fast"),
+    ],
+)
+def test_quantities_are_typed_in_the_unit_shown_or_their_own(text: str, kind: str, unit: str, expected: Any) -> None:
+    assert number_and_unit(text, UNITS[kind], unit) == expected
+
+
+def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
+    assert quantity("5.5e-05 x 5.5e-05", "m") == "55 × 55 µm"
+    assert quantity("0.99", "m") == "990 mm"
+    assert quantity("16 over 1.2e-05 x 1e-05", "m") == "16 over 12 × 10 µm"
+    assert quantity("12 of 36 pixels bad", "") == "12 of 36 pixels bad"
+    assert quantity("0", "m") == "0 m"
+    assert [_bytes(size) for size in (0, 999, 1000, 1_250_000, 3 * 10**9)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "1.25 MB",
+        "3 GB",
+    ]
+
+
+@pytest.fixture
+def panel() -> Iterator[LoadPanel]:
+    made = LoadPanel()
+    yield made
+    made.close()
+
+
+def test_options_are_entered_with_units(panel: LoadPanel) -> None:
+    entered: dict[str, Any] = {
+        "geometry": "near field", "energy": "12.4", "distance": "990 mm", "detector_pixel": "55",
+        "focus_to_sample": "10", "raster": "5, 6", "step": "1.5 2", "rotation": "90", "positions": "places.npy",
+        "clip_negative": True,
+    }  # fmt: skip
+    for name, value in entered.items():
+        panel.fields[name].input.value = value
+    found = panel.arguments
+    assert found.pop("rotation") == pytest.approx(np.pi / 2)
+    assert found == {
+        "geometry": "near field", "energy": 12.4e3, "distance": 0.99, "detector_pixel": (55e-6, 55e-6),
+        "focus_to_sample": 0.01, "raster": (5, 6), "step": (1.5e-6, 2e-6), "positions": "places.npy",
+        "clip_negative": True,
+    }  # fmt: skip
+    panel.fields["energy"].input.value = "bright"
+    with raises("argument.invalid-value", "energy", "bright"):
+        panel.arguments  # noqa: B018 - raises
+    panel.clear()
+    assert panel.arguments == {}
+    panel.fill(found)
+    assert panel.arguments == found
+    assert panel.fields["focus_to_sample"].input.value == "10"
+
+
+def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: LoadPanel, tmp_path: Path) -> None:
+    calls: list[int] = []
+    panel._edited = lambda: calls.append(1)
+
+    def shown() -> list[str]:
+        return [field.name for field in panel._shown.children]
+
+    usual = ["geometry", "energy", "distance", "detector_pixel"]
+    assert shown() == usual
+    np.savez(tmp_path / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
+    panel.show(pt.info(tmp_path / "bare.npz"))
+    assert {*shown()} == {*usual, "positions", "raster", "step", "wavelength", "voltage", "angular_pixel"}
+    assert "● missing in the file" in panel.fields["distance"]._about.value
+    assert "● or this instead" in panel.fields["energy"]._about.value
+    with h5py.File(tmp_path / "scan.h5", "w") as file:
+        file["patterns"] = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
+        for name, value, unit in (("wavelength", 1e-10, "m"), ("distance", 2.0, "m")):
+            file[name] = value
+            file[name].attrs["units"] = unit
+    panel.show(pt.info(tmp_path / "scan.h5"))
+    assert ">file: 12.398 keV" in panel.fields["energy"]._about.value
+    assert ">file: 2 m" in panel.fields["distance"]._about.value
+    panel.fields["geometry"].input.value = "near field"
+    assert calls == [1]
+    panel.show(pt.info(tmp_path / "scan.h5"))
+    assert shown()[:2] == ["geometry", "focus_to_sample"]
+
+
+# In a browser
+
+
+@pytest.fixture
+def heard() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def files(heard: list[Any]) -> Iterator[FileList]:
+    made = FileList(lambda key, twice: heard.append((key, twice)), lambda: heard.append("up"))
+    made.label = "Files in /night"
+    made.items = [
+        ("old", "folder", "old", "", ""),
+        ("a.h5", "scan", "a.h5", "1.5 kB", "2026-01-02 03:04"),
+        ("b.h5", "scan", "b.h5", "12 GB", "2026-01-02 03:04"),
+        ("notes.txt", "other", "notes.txt", "3 B", "2026-01-02 03:04"),
+    ]
+    yield made
+    made.close()
+
+
+def test_files_are_chosen_by_keys_and_by_mouse(files: FileList, heard: list[Any], page: Page) -> None:
+    model = BrowserModel(page, files)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="old/")).to_be_focused()
+    for key, name in (("ArrowDown", "a.h5"), ("End", "notes.txt"), ("ArrowDown", "notes.txt"), ("b", "b.h5")):
+        page.keyboard.press(key)
+        expect(page.locator("button:focus")).to_contain_text(name)
+    page.keyboard.press("Enter")
+    page.keyboard.press("Backspace")
+    model.collect()
+    assert heard == [("b.h5", False), "up"]
+    files.current = "b.h5"
+    expect(page.locator("[aria-current=true]")).to_contain_text("b.h5")
+    heard.clear()
+    page.get_by_role("button", name="a.h5").dblclick()
+    model.collect()
+    assert heard == [("a.h5", False), ("a.h5", True)]
+    heard.clear()
+    page.get_by_role("button", name="b.h5").click()
+    files.items = files.items[1:]
+    page.keyboard.press("Home")
+    expect(page.locator("button:focus")).to_contain_text("a.h5"), "the focus stays in a list that changes"
+
+
+def test_a_double_click_on_a_folder_opens_nothing_that_lies_there_then(
+    files: FileList, heard: list[Any], page: Page
+) -> None:
+    model = BrowserModel(page, files)
+    box = page.get_by_role("button", name="old/").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 20, box["y"] + 8)
+    page.mouse.down(click_count=1)
+    page.mouse.up(click_count=1)
+    files.items = files.items[1:]  # as the kernel answers
+    page.mouse.down(click_count=2)
+    page.mouse.up(click_count=2)
+    model.collect()
+    assert heard == [("old", False)]
+
+
+@pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
+def test_the_list_of_files_is_readable_for_all(files: FileList, page: Page, name: str, theme: dict[str, str]) -> None:
+    BrowserModel(page, files, theme=theme)
+    files.current = "a.h5"
+    screenshot(page, f"files-{name}")
+    rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
+    found = Axe().run(page, options={"rules": rules})
+    assert found.violations_count == 0, found.generate_report()
