@@ -19,6 +19,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from ptynb.data.arrivals import Acquisition
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
@@ -114,6 +115,8 @@ class Scan:
         Steps of preparation since then, {function of `ptynb.preparation`: its arguments}, recorded by these functions.
     combination : CombinedScans, optional
         How the scan is made of several, by `ptynb.preparation.combine`.
+    acquisition : Acquisition, optional
+        Where the patterns of a scan come to that `ptynb.listen` receives; its `positions` are those of the plan.
 
     Raises
     ------
@@ -135,6 +138,7 @@ class Scan:
     loaded: Loaded | None = None
     preparation: tuple[dict[str, Any], ...] = ()
     combination: CombinedScans | None = None
+    acquisition: Acquisition | None = None
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)

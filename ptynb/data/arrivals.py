@@ -1,0 +1,334 @@
+"""Arrivals: which patterns of a scan that is still being measured have come, in a file that all processes share.
+
+The receiver of a scan (`ptynb.acquisition`) writes the index, engines and the notebook read it. All of them, on one
+machine, map it into memory: a change is seen at once, and looking takes microseconds. There is one writer.
+
+For each planned pattern the index has a state, the time of its arrival, the time from which it can be used, and its
+position. Values are written before the state that declares them, and the bytes of a pattern before both, so that
+whoever sees a pattern as placed reads all of it. (Processors of the x86 family keep the order of stores; on others
+thousands of instructions of the interpreter lie in between.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.exceptions import FileError, InvalidValueError
+
+INDEX_NAME = "arrivals.index"
+"""Name of the index in the folder of a scan."""
+SCAN_NAME = "scan.h5"
+"""Name of the file of the scan in its folder, which has the patterns."""
+
+Counter = Literal["duplicates", "differing", "outside", "damaged", "stray", "refused"]
+COUNTERS: tuple[Counter, ...] = ("duplicates", "differing", "outside", "damaged", "stray", "refused")
+"""What is counted beside the patterns themselves, in the order of the file; described at `Arrivals`."""
+RATE_SPAN = 5.0
+"""Time over which the present rate is determined [s]."""
+LAG_PATTERNS = 64
+"""Number of the latest patterns over which the present lag is determined."""
+
+MAGIC, VERSION, HEADER_BYTES = b"ptynbarr", 1, 4096
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("ended", "<u4"),
+        ("count", "<u8"),
+        ("receiver", "<u8"),
+        ("first", "<f8"),
+        ("last", "<f8"),
+        ("heartbeat", "<f8"),
+        ("counters", "<u8", (16,)),
+        ("series", "S64"),
+        ("reason", "S1024"),
+    ]
+)
+FRAME, POSITION = 1, 2
+"""Bits of the state of a pattern: its frame has come, its position is known. It is placed if both are set."""
+PLACED = FRAME | POSITION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """What has come of a scan that is, or was, measured while it is reconstructed.
+
+    planned: number of patterns of the plan.
+    arrived: patterns that have come; placed: those of them whose position is known, which can be used.
+    admitted: patterns that the reconstruction uses; None if there is none.
+    missing: patterns with a smaller number than one that has come, which have not come themselves; after the end: all
+        that have not come.
+    late: patterns that wait for their position; after the end: those that never got one.
+    duplicates: patterns that came again (the first is kept), and differing: those of them with other counts.
+    outside: patterns with a number outside of the plan. refused: positions that are not finite, outside of the plan's
+        extent, or other ones than came before for the same pattern. damaged: messages that could not be read. stray:
+        messages of another series.
+    rate: patterns that come [1/s], over the latest seconds; after the end: over the whole scan.
+    lag: median time from the arrival of a pattern until it can be used, of the latest ones [s].
+    silence: time since the receiver's last sign of life [s]; it gives several in a second.
+    series: identity of the series, as the detector states it.
+    ended: why the scan has ended, as a sentence; None while it is going on.
+    """
+
+    planned: int
+    arrived: int
+    placed: int
+    missing: int
+    late: int
+    duplicates: int
+    differing: int
+    outside: int
+    refused: int
+    damaged: int
+    stray: int
+    rate: float
+    lag: float
+    silence: float
+    series: str
+    ended: str | None
+    admitted: int | None = None
+
+
+class ArrivalIndex:
+    """The index of a scan's arrivals: `create` and the methods that change it are the receiver's.
+
+    Positions are in object pixels, as those of the scan; times in seconds since 1970.
+    """
+
+    def __init__(self, path: Path, memory: NDArray[np.uint8], count: int) -> None:
+        self.path = path
+        self.count = count
+        self._header = memory[: HEADER.itemsize].view(HEADER)
+        places = np.cumsum([HEADER_BYTES, 16 * count, 8 * count, 8 * count, count]).tolist()
+        position, arrival, usable, state = (memory[a:b] for a, b in itertools.pairwise(places))
+        self._position = position.view("<f8").reshape(count, 2)
+        self._arrival, self._usable, self._state = arrival.view("<f8"), usable.view("<f8"), state
+
+    @staticmethod
+    def size(count: int) -> int:
+        """Return the size of the file for a number of planned patterns [bytes]."""
+        return HEADER_BYTES + 33 * count
+
+    @classmethod
+    def create(cls, path: Path, count: int, *, series: str = "", positions: NDArray[np.float64] | None = None) -> Self:
+        """Create the index of a scan of `count` planned patterns; an existing file is an error.
+
+        positions: (pattern, yx), where they are known before the scan [object pixels].
+        """
+        if count < 1:
+            raise InvalidValueError(
+                f"The plan has {count} patterns; expected at least 1.", code="argument.invalid-value"
+            )
+        # Whoever finds the file finds a whole one: it gets its name when its header is there.
+        unnamed = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            memory = np.memmap(unnamed, np.uint8, "w+", shape=(cls.size(count),))
+            index = cls(path, memory, count)
+            header = index._header[0]
+            header["magic"], header["version"], header["count"], header["receiver"] = MAGIC, VERSION, count, os.getpid()
+            header["series"] = _encoded(series, 64)
+            index.beat(time.time())
+            if positions is not None:
+                index._position[:] = positions
+                index._state[:] = POSITION
+            os.link(unnamed, path)
+        except FileExistsError:
+            raise FileError(
+                f"{path} exists already, of an earlier scan; choose another folder.", code="file.not-writable"
+            ) from None
+        finally:
+            unnamed.unlink(missing_ok=True)
+        return index
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open an index for reading."""
+        try:
+            size = path.stat().st_size
+            memory = np.memmap(path, np.uint8, "r") if size >= HEADER_BYTES else np.zeros(HEADER_BYTES, np.uint8)
+        except OSError as error:
+            raise FileError(
+                f"{path} cannot be read: {error.strerror}. It belongs to a scan that ptynb.listen receives.",
+                code="file.not-found",
+            ) from None
+        header = memory[: HEADER.itemsize].view(HEADER)[0]
+        count = int(header["count"])
+        if header["magic"] != MAGIC or header["version"] != VERSION or count < 1 or size != cls.size(count):
+            raise FileError(
+                f"{path} is not an index of arrivals of version {VERSION}, or is cut short ({size} bytes).",
+                code="file.damaged",
+            )
+        return cls(path, memory, count)
+
+    # The receiver's methods. Numbers are those of planned patterns, from 0; whoever calls checks them.
+
+    def has_frame(self, number: int) -> bool:
+        """Return whether the frame of a pattern has come."""
+        return bool(self._state[number] & FRAME)
+
+    def frame(self, number: int, arrival: float) -> bool:
+        """Note that a pattern has come, after its counts were written; False if it had before."""
+        assert 0 <= number < self.count, "a pattern outside of the plan"
+        if self.has_frame(number):
+            return False
+        header = self._header[0]
+        self._arrival[number] = arrival
+        header["first"] = min(header["first"], arrival) if header["first"] else arrival
+        header["last"] = max(header["last"], arrival)
+        self._usable[number] = time.time()
+        self._state[number] |= FRAME
+        return True
+
+    def place(self, number: int, position: Sequence[float] | NDArray[np.float64]) -> bool:
+        """Note the position of a pattern [object pixels]; False if it had one, which stays."""
+        assert 0 <= number < self.count, "a pattern outside of the plan"
+        if self._state[number] & POSITION:
+            return False
+        self._position[number] = position
+        self._usable[number] = time.time()
+        self._state[number] |= POSITION
+        return True
+
+    def add(self, counter: Counter, number: int = 1) -> None:
+        """Count something that `Arrivals` describes."""
+        self._header[0]["counters"][COUNTERS.index(counter)] += number
+
+    def beat(self, now: float) -> None:
+        """Give a sign of life."""
+        self._header[0]["heartbeat"] = now
+
+    def end(self, reason: str) -> None:
+        """Note that the scan has ended, and why; the first reason stays."""
+        header = self._header[0]
+        if not header["ended"]:
+            header["reason"] = _encoded(reason, 1024)
+            header["ended"] = 1
+
+    # What everybody reads.
+
+    @property
+    def ended(self) -> str | None:
+        """Why the scan has ended; None while it is going on."""
+        header = self._header[0]
+        return _decoded(header["reason"]) if header["ended"] else None
+
+    @property
+    def heartbeat(self) -> float:
+        """Time of the receiver's last sign of life [s since 1970]."""
+        return float(self._header[0]["heartbeat"])
+
+    @property
+    def receiver(self) -> int:
+        """Process id of the receiver."""
+        return int(self._header[0]["receiver"])
+
+    @property
+    def series(self) -> str:
+        """Identity of the series, as the detector states it."""
+        return _decoded(self._header[0]["series"])
+
+    def states(self) -> NDArray[np.uint8]:
+        """Return the state (pattern,) of each planned pattern: bits `FRAME` and `POSITION`."""
+        return np.array(self._state)
+
+    def placed(self) -> NDArray[np.bool_]:
+        """Return (pattern,): whether frame and position of a pattern are there, so that it can be used."""
+        return self._state == PLACED
+
+    def positions(self) -> NDArray[np.float64]:
+        """Return the positions (pattern, yx) [object pixels]; NaN where none is known."""
+        known = self._state & POSITION != 0
+        return np.where(known[:, None], self._position, np.nan)
+
+    def arrival_times(self) -> NDArray[np.float64]:
+        """Return the time (pattern,) at which each pattern came [s since 1970]; NaN if it has not."""
+        came = self._state & FRAME != 0
+        return np.where(came, self._arrival, np.nan)
+
+    def usable_times(self) -> NDArray[np.float64]:
+        """Return the time (pattern,) from which each pattern could be used [s since 1970]; NaN if it cannot."""
+        placed = self.placed()
+        return np.where(placed, self._usable, np.nan)
+
+    def summary(self, now: float | None = None) -> Arrivals:
+        """Return the present numbers, at a time [s since 1970], by default this one."""
+        now = time.time() if now is None else now
+        header, ended, state = self._header[0], self.ended, self.states()
+        came = np.flatnonzero(state & FRAME)
+        counters: dict[Counter, int] = {name: int(header["counters"][i]) for i, name in enumerate(COUNTERS)}
+        expected = self.count if ended is not None else int(came.max(initial=-1)) + 1
+        return Arrivals(
+            planned=self.count,
+            arrived=len(came),
+            placed=int((state == PLACED).sum()),
+            missing=expected - len(came),
+            late=int((state == FRAME).sum()),
+            **counters,
+            rate=self._rate(came, now, over=ended is not None),
+            lag=self._lag(np.flatnonzero(state == PLACED)),
+            silence=max(0.0, now - self.heartbeat),
+            series=self.series,
+            ended=ended,
+        )
+
+    def _rate(self, came: NDArray[np.int64], now: float, *, over: bool) -> float:
+        times = self._arrival[came]
+        if over:
+            span = float(np.ptp(times)) if len(times) > 1 else 0.0
+            return (len(times) - 1) / span if span > 0 else 0.0
+        recent = times[times > now - RATE_SPAN]
+        if len(recent) < 2:
+            return 0.0
+        # Until the first pattern is older than the span, the time since then counts.
+        return len(recent) / min(RATE_SPAN, max(now - float(times.min()), 1e-3))
+
+    def _lag(self, placed: NDArray[np.int64]) -> float:
+        if not len(placed):
+            return 0.0
+        usable = self._usable[placed]
+        latest = np.argpartition(usable, -min(LAG_PATTERNS, len(usable)))[-LAG_PATTERNS:]
+        return float(np.median(usable[latest] - self._arrival[placed[latest]]))
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """A scan that is being received, or was: the folder with its patterns and its index, on this machine.
+
+    folder: has `scan.h5`, whose dataset of patterns is filled as they come, and the index.
+    count: number of planned patterns.
+    """
+
+    folder: Path
+    count: int
+
+    def index(self) -> ArrivalIndex:
+        """Open the index of arrivals.
+
+        Raises
+        ------
+        FileError
+            If the folder is gone (code "file.not-found"), or has the index of another scan ("file.damaged").
+        """
+        index = ArrivalIndex.open(self.folder / INDEX_NAME)
+        if index.count != self.count:
+            raise FileError(
+                f"{index.path} is of a scan of {index.count} patterns; expected {self.count}.", code="file.damaged"
+            )
+        return index
+
+
+def _encoded(text: str, size: int) -> bytes:
+    return text.encode()[:size].decode(errors="ignore").encode()
+
+
+def _decoded(text: Any) -> str:
+    return bytes(text).decode(errors="replace")
