@@ -14,19 +14,10 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from ptynb.data.admissions import Admissions
+from ptynb.data.stored_field import at as at
+
 Array = NDArray[Any]
-
-
-def at(
-    path: str = "", *, unit: str = "", required: bool = False, checkpoint: str = "", columns: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Return the metadata of a field, which describe its storage in files.
-
-    path: in a result file, relative to the group of its record; "dataset@name" for an attribute; by default the field's
-    name. unit: of the number or the column. required: whether a result file without it is incomplete. checkpoint: name
-    in the JSON record of a checkpoint, by default the field's. columns: names for tuples of pairs.
-    """
-    return {"path": path, "unit": unit, "required": required, "checkpoint": checkpoint, "columns": columns}
 
 
 @dataclass(frozen=True)
@@ -157,6 +148,7 @@ class RunRecord(Annotation):
     one. update: completed updates of an epoch that is not complete.
     started: when it was first opened, ISO 8601 in UTC; empty: unknown.
     history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
+    admissions: which patterns came when, if they came during the run.
     """
 
     epochs: tuple[Epoch, ...] = field(default=(), metadata=at("epochs", required=True))
@@ -171,6 +163,7 @@ class RunRecord(Annotation):
     metadata: dict[str, str] = field(default_factory=dict, metadata=at("about", required=True, checkpoint="about"))
     started: str = field(default="", metadata=at("entry/start_time", required=True))
     history: tuple[Thumbnail, ...] = field(default=(), metadata=at("moments", required=True, checkpoint="moments"))
+    admissions: Admissions | None = None
 
 
 STOPPED = "stopped"

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from ptynb.data.admissions import RecordedArrivals
 from ptynb.data.arrivals import Acquisition
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
@@ -33,6 +35,8 @@ Share = Literal["probe", "object"]
 """What scans that are combined have in common."""
 SAMPLED_PATTERNS = 8
 """Number of patterns whose counts identify a scan."""
+ROOM_FOR_POSITIONS = 1 / 8
+"""Margin of the object of a scan that is being measured, in windows, since measured positions differ from the plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +119,9 @@ class Scan:
         Steps of preparation since then, {function of `ptynb.preparation`: its arguments}, recorded by these functions.
     combination : CombinedScans, optional
         How the scan is made of several, by `ptynb.preparation.combine`.
-    acquisition : Acquisition, optional
-        Where the patterns of a scan come to that `ptynb.listen` receives; its `positions` are those of the plan.
+    acquisition : Acquisition or RecordedArrivals, optional
+        Where the patterns of a scan come to that `ptynb.listen` receives, or the record by which those of an earlier
+        run are admitted again; its `positions` are those of the plan.
 
     Raises
     ------
@@ -138,7 +143,7 @@ class Scan:
     loaded: Loaded | None = None
     preparation: tuple[dict[str, Any], ...] = ()
     combination: CombinedScans | None = None
-    acquisition: Acquisition | None = None
+    acquisition: Acquisition | RecordedArrivals | None = None
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
@@ -361,7 +366,7 @@ class Scan:
         Parameters
         ----------
         padding : int
-            Margin on each side [object pixels].
+            Margin on each side [object pixels]; of a scan that is being measured at least an eighth of a window.
         window : (int, int), optional
             Size (y, x) of the probe; by default that of the patterns.
         shift : (int, int), default (0, 0)
@@ -374,6 +379,8 @@ class Scan:
         """
         if self.object is not None:
             return ObjectFrame((0, 0), (self.object.shape[-2], self.object.shape[-1]))
+        if self.acquisition is not None:
+            padding = max(padding, math.ceil(ROOM_FOR_POSITIONS * max(self.pattern_shape)))
         low = np.rint(self.positions.min(0)).astype(int) - padding - shift
         high = np.rint(self.positions.max(0)).astype(int) + (window or self.pattern_shape) + padding - shift
         return ObjectFrame((int(low[0]), int(low[1])), (int(high[0] - low[0]), int(high[1] - low[1])))
@@ -382,9 +389,11 @@ class Scan:
     def sample_digest(self) -> str:
         """SHA-256 (hexadecimal) of up to eight patterns, evenly spaced from the first to the last, after preparation.
 
-        It differs for scans with different stored patterns or preparation (flips, crops, scaling). Raises an error if
-        the patterns cannot be read.
+        It differs for scans with different stored patterns or preparation (flips, crops, scaling). Empty for a scan
+        that is being measured. Raises an error if the patterns cannot be read.
         """
+        if self.acquisition is not None:
+            return ""
         digest = hashlib.sha256()
         for index in np.unique(np.linspace(0, len(self) - 1, SAMPLED_PATTERNS).astype(int)).tolist():
             digest.update(np.ascontiguousarray(self.frames.read(index, index + 1), dtype="<f8").tobytes())

@@ -44,6 +44,7 @@ class StoredField(NamedTuple):
     required: bool
     checkpoint: str
     columns: tuple[str, ...]
+    axes: int = 2
 
     @property
     def item(self) -> Any:
@@ -72,8 +73,9 @@ def _fields(kind: Any) -> tuple[StoredField, ...]:
         has_default = not (field.default is field.default_factory is dataclasses.MISSING)
         required = data.get("required", False) or not has_default
         checkpoint = data.get("checkpoint") or field.name
-        columns = data.get("columns", ())
-        found.append(StoredField(field.name, one, path, attribute, data.get("unit", ""), required, checkpoint, columns))
+        columns, axes = data.get("columns", ()), data.get("axes", 2)
+        unit = data.get("unit", "")
+        found.append(StoredField(field.name, one, path, attribute, unit, required, checkpoint, columns, axes))
     return tuple(found)
 
 
@@ -205,7 +207,7 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
     if field.attribute:
         return _read_attribute(source, field, path)
     if is_array(field.kind):
-        return source.array(path, _letter_of(field.kind), 2)
+        return source.array(path, _letter_of(field.kind), field.axes)
     if dataclasses.is_dataclass(field.kind):
         source.group(path)
         return read_record(source, typing.cast(Any, field.kind), path)
@@ -228,8 +230,10 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
 
 
 def _letter_of(kind: Any) -> str:
-    """Return "f" for the type of a real array, "c" for one of complex numbers, or of any."""
+    """Return "f" for the type of an array of real numbers, "iu" of whole ones, "c" of complex ones, or of any."""
     number = typing.get_args(typing.get_args(kind)[1])[0]
+    if isinstance(number, type) and issubclass(number, np.integer):
+        return "iu"
     return "f" if isinstance(number, type) and issubclass(number, np.floating) else "c"
 
 
@@ -300,7 +304,7 @@ def to_json(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
             plain[name] = [part for part, _ in parts]
             for number, (_, inner) in enumerate(parts):
                 arrays |= {f"{name}/{number}/{key}": one for key, one in inner.items()}
-        elif dataclasses.is_dataclass(field.kind):
+        elif dataclasses.is_dataclass(field.kind) and value is not None:
             plain[name], inner = to_json(value)
             arrays |= {f"{name}/{key}": one for key, one in inner.items()}
         else:
@@ -335,6 +339,6 @@ def _from_plain(field: StoredField, value: Any, arrays: dict[str, Any]) -> Any:
         return tuple(
             from_json(kind, one, _arrays_at(arrays, f"{field.checkpoint}/{number}")) for number, one in enumerate(value)
         )
-    if dataclasses.is_dataclass(field.kind):
+    if dataclasses.is_dataclass(field.kind) and value is not None:
         return from_json(typing.cast(Any, field.kind), value, _arrays_at(arrays, field.checkpoint))
     return tuple(value) if field.item is not None and value is not None else value

@@ -60,12 +60,16 @@ class EnginePatterns:
         group: Group,
         dtype: torch.dtype,
         frames: StorageOption = "auto",
+        present: NDArray[np.int64] | None = None,
     ) -> None:
         """Read all patterns once: check, sum and store them.
 
         patterns: their indices in the scan, ascending. dtype: real type of the model. frames: where to store them.
+        present: those that can be read now, for a scan that is being measured; the others follow by `admit`.
         """
         self.patterns, self.group, self.dtype = patterns, group, dtype
+        self.present = patterns if present is None else present
+        """Those of `patterns` that have been read, ascending."""
         self.window = scan.pattern_shape
         self._row_of = np.full(len(scan), -1, dtype=np.int64)
         self._row_of[patterns] = np.arange(len(patterns))
@@ -85,8 +89,10 @@ class EnginePatterns:
             group.engines_per_gpu,
         )
         self._held = torch.empty((0, *scan.pattern_shape), dtype=self._type)
+        if self.place != "disk":
+            self._held = self._allocate(len(self))
         self._total = np.zeros(scan.pattern_shape)
-        self._read()
+        self._read(self.present)
         in_place = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
         self._ring: BufferRing | None = None
         self._ahead = None if in_place else self._make_prefetch()
@@ -100,22 +106,37 @@ class EnginePatterns:
         self._ring = BufferRing(transfer, AHEAD + 1)
         return ThreadPrefetch(self._begin, transfer)
 
-    def _read(self) -> None:
-        patterns = self.patterns
-        if self.place != "disk":
-            self._held = self._allocate(len(self))
+    def admit(self, patterns: NDArray[np.int64]) -> None:
+        """Read patterns that have come meanwhile: those of these (ascending) that are this engine's."""
+        own = patterns[self._row_of[patterns] >= 0]
+        dtype = self._type
+        self._read(own)
+        self.present = np.sort(np.concatenate([self.present, own]))
+        if self._type != dtype and self._ahead is not None:
+            self._ahead.close()
+            self._ahead = self._make_prefetch()
+
+    def _read(self, patterns: NDArray[np.int64]) -> None:
+        rows_of = self._row_of[patterns]
+        consecutive = len(rows_of) == 0 or rows_of[-1] - rows_of[0] == len(rows_of) - 1
         scratch = torch.empty((0, *self.window), dtype=self._type)
-        for rows, stored in self._reader.chunks(patterns):
+        for part, stored in self._reader.chunks(patterns):
             wider = self._reader.wide_enough(self._type, stored)
             if wider != self._type:
-                self._widen(wider, rows.start)
-            on_host = self.place != "disk" and self._held.device.type == "cpu"
-            if not on_host and (len(scratch) < len(stored) or scratch.dtype != self._type):
+                self._widen(wider, part.start if len(patterns) == len(self) else len(self))
+            in_place = self.place != "disk" and self._held.device.type == "cpu" and consecutive
+            if not in_place and (len(scratch) < len(stored) or scratch.dtype != self._type):
                 scratch = torch.empty(stored.shape, dtype=self._type)
-            counts = self._held[rows] if on_host else scratch[: len(stored)]
+            rows = slice(int(rows_of[part.start]), int(rows_of[part.start]) + len(stored))
+            counts = self._held[rows] if in_place else scratch[: len(stored)]
             self._reader.arrange(stored, counts, self._total)
-            if self.place == "device" and not on_host:
+            if self.place == "disk" or in_place:
+                continue
+            if consecutive:
                 self._held[rows] = counts.to(self.group.device)
+            else:
+                for row, one in zip(rows_of[part].tolist(), counts, strict=True):
+                    self._held[row].copy_(one)
 
     def _allocate(self, patterns: int) -> Tensor:
         """Allocate memory for this number of patterns, on the device or host that stores them."""
@@ -188,9 +209,9 @@ class EnginePatterns:
         return centres
 
     def portions(self, size: int) -> Iterator[NDArray[np.int64]]:
-        """Yield this engine's patterns, `size` at a time."""
-        for first in range(0, len(self), size):
-            yield self.patterns[first : first + size]
+        """Yield this engine's patterns that are there, `size` at a time."""
+        for first in range(0, len(self.present), size):
+            yield self.present[first : first + size]
 
     def follow(self, batches: Iterator[NDArray[np.int64]]) -> None:
         """Set the sequence of batches to come, which are then read ahead."""

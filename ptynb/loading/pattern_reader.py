@@ -74,6 +74,12 @@ class PatternReader:
             self.frames.take(patterns[part], stored)
             return stored
 
+        if len(rows) == 1:  # as with the few patterns that come of a scan between two updates: no thread
+            stored = read(0)
+            self._clean(stored)
+            self._check(stored, patterns)
+            yield rows[0], stored
+            return
         with ThreadPoolExecutor(1, "ptynb reading") as reader:
             coming = [reader.submit(read, number) for number in range(min(1, len(rows)))]
             for number, part in enumerate(rows):

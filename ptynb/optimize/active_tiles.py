@@ -193,6 +193,11 @@ class Windows:
         """
         self._copied = None
 
+    def forget_initial(self) -> None:
+        """Compute all windows again when they are next needed: call it where initial positions were changed."""
+        self._fixed = self._copied = None
+        vars(self).pop("_initial", None)
+
     def tiles(self, patterns: NDArray[np.int64], update: int) -> NDArray[np.bool_]:
         """Return the tiles (tile y, tile x) that overlap with the windows of these patterns in this update."""
         if not self._model.movers:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ptynb.distributed.group import Group
 from ptynb.loading.engine_patterns import EnginePatterns
-from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.sampler import Sampler
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model import Model
@@ -23,16 +23,18 @@ from ptynb.settings import PART_OF_COMPONENT, Settings
 class Problem:
     """The optimisation problem of an algorithm; the loop updates `settings` and `epoch` (1 for the first).
 
-    normaliser: divisor of the sum of the losses of all patterns. imposed: custom constraints. custom_components: the
+    normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
+    a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints. custom_components: the
     user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
     model: Model
     shard: EnginePatterns
-    order: BatchSampler
+    order: Sampler
     group: Group
     settings: Settings
     normaliser: float
+    count: int
     epoch: int = 1
     imposed: tuple[CustomConstraint, ...] = ()
     custom_components: tuple[ModelComponent, ...] = ()
@@ -41,7 +43,7 @@ class Problem:
     @property
     def scale(self) -> float:
         """Factor that makes the loss of a pattern a sum over its pixels in units of their mean count."""
-        return self.pixels * self.order.count / self.normaliser
+        return self.pixels * self.count / self.normaliser
 
     @property
     def pixels(self) -> int:
@@ -83,7 +85,7 @@ class Algorithm(ABC):
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
         """Perform one update; return this engine's part of the sum of losses before it, a scalar without gradient.
 
-        table: (stratum, update), the epoch's order of patterns from `BatchSampler.epoch`; update: 0 for the first.
+        table: (stratum, update), the epoch's order of patterns from `Sampler.epoch`; update: 0 for the first.
         """
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
@@ -93,6 +95,14 @@ class Algorithm(ABC):
 
     def prepare(self) -> None:
         """Apply settings and epoch of the problem after one of them has changed: step sizes, frozen components."""
+        return
+
+    def positions_placed(self) -> None:
+        """Take into account that initial positions have changed."""
+        return
+
+    def sums_changed(self) -> None:
+        """Take into account that `count` and `normaliser` of the problem have changed."""
         return
 
     @abstractmethod
@@ -137,7 +147,7 @@ def portions(problem: Problem) -> Iterator[tuple[slice, Batch]]:
     """
     first = 0
     for patterns in portions_of(problem):
-        yield slice(first, first + len(patterns)), problem.shard.batch(patterns, problem.order.count)
+        yield slice(first, first + len(patterns)), problem.shard.batch(patterns, problem.count)
         first += len(patterns)
 
 

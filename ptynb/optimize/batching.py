@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
-from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.live_sampler import planned_order
 from ptynb.settings import WHOLE_PASSES, Settings
 
 
 def patterns_of(scan: Scan, settings: Sequence[Settings], rank: int, world: int) -> NDArray[np.int64]:
     """Return the patterns that an engine needs with any of these settings, ascending; those of different stages."""
-    owned = [BatchSampler.of(scan, one, world).owned(rank, world) for one in settings]
+    owned = [planned_order(scan, one, world).owned(rank, world) for one in settings]
     return np.unique(np.concatenate(owned))
 
 

@@ -215,7 +215,7 @@ class Gradient(Algorithm):
                 optimiser.batch = rows
         if problem.settings.regularizers:
             total = total + (
-                self._add_regularizers() * problem.normaliser * members / problem.order.count / problem.group.world
+                self._add_regularizers() * problem.normaliser * members / problem.count / problem.group.world
             )
         if problem.settings.optimiser == "rpie" and len(stepping):
             self._precondition(found, len(stepping))
@@ -251,6 +251,14 @@ class Gradient(Algorithm):
         """Restore the moments."""
         restore_moments(self.optimisers, state)
         self._graphs.clear()  # moments are other tensors now
+
+    def positions_placed(self) -> None:
+        """Compute the windows again."""
+        self._windows.forget_initial()
+
+    def sums_changed(self) -> None:
+        """Record updates again, which have the factor of the loss as a number."""
+        self._graphs.clear()
 
     def disconnect(self) -> None:
         """Release the wrapped model, whose connections would outlive the group, and the buffers."""

@@ -230,7 +230,7 @@ class LBFGS(Algorithm):
         self.passes += 1
         self._gradient.zero_()
         own = torch.zeros((), dtype=torch.float64, device=problem.group.device)
-        factor = problem.scale / problem.order.count
+        factor = problem.scale / problem.count
         for _, batch in portions(problem):
             value = problem.model(batch)
             own += value.detach()

@@ -144,11 +144,15 @@ class LeastSquares(Algorithm):
             if update == 0:
                 self._momentum.begin_epoch()
             if update == 0 or self._illumination is None:
-                self._set_illumination(illumination_of_all(problem.model))
+                self._set_illumination(illumination_of_all(problem.model, planned=problem.order.open))
             loss = self._step(own, members, rates)
             if update == self.updates - 1:
                 self._momentum.end_epoch(rates)
         return loss
+
+    def sums_changed(self) -> None:
+        """Record updates again."""
+        self._graphs.clear()
 
     def state(self) -> dict[str, Tensor | float]:
         """Return the last steps of object, probe and positions, where the epoch began, and its illumination."""
@@ -299,7 +303,7 @@ class LeastSquares(Algorithm):
             for index, (name, part) in enumerate(moving.items()):
                 part.step(rates[name], indices, others[2 * index], others[2 * index + 1], of_all)
         if "object" in rates:
-            factor = len(members) / (len(members) + MEMORY * problem.order.count)
+            factor = len(members) / (len(members) + MEMORY * problem.count)
             step = object_step.mul_(mean.mul_(rates["object"]))
             model.object.parts.add_(torch.view_as_real(step)[None], alpha=factor)
         if "probe" in rates:
@@ -377,16 +381,19 @@ def total(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def illumination_of_all(model: Model) -> Tensor:
+def illumination_of_all(model: Model, planned: bool = False) -> Tensor:
     """Return Σ_jm |P_jm|² of all patterns (y, x), of the object's size, from the mean probes at whole pixels.
 
+    planned: whether also of those that have not come yet: else the first steps where they come would be too long.
     A convolution of the numbers of patterns at each pixel with |P|², whose time does not depend on their number.
     """
     shape = model.object.values.shape[-2:]
-    origins, _ = model.window_origins_and_shifts(model.all_patterns())
+    patterns = model.all_patterns() if planned else model.admitted_patterns()
+    origins, _ = model.window_origins_and_shifts(patterns)
     places = origins[:, 0] * shape[1] + origins[:, 1]
     probes = model.probe.values.abs().square().view(model.probe.count, -1, *model.window).sum(1)
     of_pattern = model.probe.of_pattern
+    of_pattern = None if of_pattern is None else of_pattern[patterns.patterns]
     illumination = probes.new_zeros(shape)
     for number, probe in enumerate(probes):
         own = torch.ones_like(places) if of_pattern is None else (of_pattern == number).to(places)

@@ -148,7 +148,7 @@ class ProbeVariationSteps(PartOfModel):
         """Change both. Modes whose coefficients are all 0 remain as they are."""
         squares = self._part.coefficients.detach().square().sum(2).mean(0)[:, None, None]
         steps = sums / (squares * power).clamp(min=torch.finfo(torch.float32).tiny)
-        fraction = math.sqrt(len(members) / self.problem.order.count)
+        fraction = math.sqrt(len(members) / self.problem.count)
         self._part.ways.add_(torch.view_as_real(steps * (rate * fraction / self._part.scale)))
         self._part.coefficients[members, :, 0] += (rate * values).to(self._part.coefficients.dtype)
 
@@ -182,7 +182,7 @@ class BackgroundSteps(PartOfModel):
     def step(self, rate: float | Tensor, members: Tensor, values: Tensor, sums: Tensor, power: Tensor) -> None:
         """Change the background; bad pixels, of which nothing is known, keep it."""
         lacking, curvature = sums
-        change = 2 * len(members) / self.problem.order.count * lacking / torch.where(curvature > 0, curvature, 1)
+        change = 2 * len(members) / self.problem.count * lacking / torch.where(curvature > 0, curvature, 1)
         self._part.set(self._part.counts + rate * change)
 
 

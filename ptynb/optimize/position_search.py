@@ -57,7 +57,7 @@ def search_positions(problem: Problem) -> None:
     with torch_alone(problem.model.compiled):
         share = problem.order.share(problem.group.world)
         for patterns in problem.shard.portions(-(-share // problem.settings.gradient_accumulation)):
-            batch = problem.shard.batch(patterns, problem.order.count)
+            batch = problem.shard.batch(patterns, problem.count)
             found[batch.patterns] = _best(problem, positions, patterns, batch, radii)
     # Each row is 0 on all engines but one, so that the sum is exact.
     positions.moves.copy_(problem.group.sum(found))

@@ -9,24 +9,95 @@ any other.
 
 random: any patterns make a batch. Engines hold contiguous parts, and unequal parts of a batch.
 
+interleaved: as spread, but a stratum has every n-th pattern of the scan, and an engine every n-th stratum. So the first
+patterns are distributed over all strata and engines: the order of a scan that is reconstructed while it is measured
+(`LiveSampler`).
+
 compact: neighbours make a batch, the same ones in every epoch, the batches in random order. Their patterns are
 distributed over the strata, so again each engine holds as much of every batch as any other, from all over the file.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.scan import Scan
-from ptynb.settings import Settings
 
 
+class Sampler(ABC):
+    """The order of patterns in batches, the same on all engines.
+
+    count: number of patterns that are there. batch: the largest number of patterns of an update.
+    """
+
+    count: int
+    batch: int
+
+    @property
+    def open(self) -> bool:
+        """Whether further patterns may come."""
+        return False
+
+    @property
+    @abstractmethod
+    def strata(self) -> int:
+        """Number of strata: the largest batch."""
+
+    @property
+    @abstractmethod
+    def updates(self) -> int:
+        """Number of updates in an epoch."""
+
+    def share(self, world: int) -> int:
+        """Return the largest number of patterns of a batch on one engine (of some orders approximately)."""
+        return -(-self.strata // world)
+
+    def owned(self, rank: int, world: int) -> NDArray[np.int64]:
+        """Return the patterns of this rank, ascending, also those that are not there yet."""
+        return np.flatnonzero(self.owner(world) == rank)
+
+    def part(self, table: NDArray[np.int64], update: int, rank: int, world: int) -> NDArray[np.int64]:
+        """Return this rank's patterns of an update; may be empty."""
+        patterns = table[:, update]
+        patterns = patterns[patterns >= 0]
+        return patterns[self.owner(world)[patterns] == rank]
+
+    @abstractmethod
+    def owner(self, world: int) -> NDArray[np.int64]:
+        """Return the rank of each pattern (pattern,)."""
+
+    @abstractmethod
+    def epoch(self, number: int) -> NDArray[np.int64]:
+        """Return the table (stratum, update) of an epoch: the pattern of a stratum in an update, or -1 for none.
+
+        Each pattern occurs once, unless further ones may come: then the table is empty, and `fill` completes it.
+        """
+
+    def begin_epoch(self, number: int) -> NDArray[np.int64]:
+        """Begin an epoch, and return its table."""
+        return self.epoch(number)
+
+    def fill(self, table: NDArray[np.int64], update: int) -> None:
+        """Enter the batch of the next update into the table, if it is not there."""
+        return
+
+    def upcoming(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the batches (pattern,) to come, as long as no other patterns come, if `epoch` does not have them."""
+        return iter(())
+
+    def state(self) -> dict[str, NDArray[np.int64]]:
+        """Return what the further order depends on, besides patterns and epoch."""
+        return {}
+
+
+@final
 @dataclass(frozen=True, eq=False)
-class BatchSampler:
+class BatchSampler(Sampler):
     """The order of `count` patterns in batches of at most `batch`, from one seed.
 
     positions: positions (pattern, yx), needed for compact batches only.
@@ -35,14 +106,9 @@ class BatchSampler:
     count: int
     batch: int
     seed: int
-    kind: Literal["spread", "random", "compact"] = "spread"
+    kind: Literal["spread", "random", "compact", "interleaved"] = "spread"
     positions: NDArray[np.float64] | None = None
     _owners: dict[int, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
-
-    @classmethod
-    def of(cls, scan: Scan, settings: Settings, world: int) -> BatchSampler:
-        """Return the sampler of these settings on `world` engines."""
-        return cls(len(scan), settings.effective_batch(world), settings.seed, settings.batch_sampling, scan.positions)
 
     @property
     def strata(self) -> int:
@@ -54,14 +120,6 @@ class BatchSampler:
         """Number of updates in an epoch."""
         return -(-self.count // self.strata)
 
-    def share(self, world: int) -> int:
-        """Return the largest number of patterns of a batch on one engine (with random batches approximately)."""
-        return -(-self.strata // world)
-
-    def owned(self, rank: int, world: int) -> NDArray[np.int64]:
-        """Return the patterns of this rank, ascending."""
-        return np.flatnonzero(self._owner(world) == rank)
-
     def epoch(self, number: int) -> NDArray[np.int64]:
         """Return the table (stratum, update) of an epoch: the pattern of a stratum in an update, or -1 for none.
 
@@ -70,29 +128,30 @@ class BatchSampler:
         """
         random = np.random.default_rng([self.seed, number])
         match self.kind:
-            case "spread":
-                return self._spread(random)
+            case "spread" | "interleaved":
+                return self.strata_shuffled(random)
             case "random":
                 return self._columns(np.array_split(random.permutation(self.count), self.updates))
             case "compact":
                 groups = self._groups()
                 return self._columns([groups[index] for index in random.permutation(len(groups))])
 
-    def part(self, table: NDArray[np.int64], update: int, rank: int, world: int) -> NDArray[np.int64]:
-        """Return this rank's patterns of an update; may be empty."""
-        patterns = table[:, update]
-        patterns = patterns[patterns >= 0]
-        return patterns[self._owner(world)[patterns] == rank]
-
-    def _spread(self, random: np.random.Generator) -> NDArray[np.int64]:
+    def strata_shuffled(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Return a table (stratum, update) whose rows are the strata, each shuffled."""
         table = np.full((self.strata, self.updates), -1, dtype=np.int64)
-        lengths = np.diff([self._edge(stratum) for stratum in range(self.strata + 1)])
+        interleaved = self.kind == "interleaved"
+        lengths = (
+            (self.count - np.arange(self.strata) + self.strata - 1) // self.strata
+            if interleaved
+            else np.diff([self._edge(stratum) for stratum in range(self.strata + 1)])
+        )
         short = np.flatnonzero(lengths < self.updates)
         stride = max(1, self.updates // max(len(short), 1))
         gaps = (random.integers(self.updates) + np.arange(len(short)) * stride) % self.updates
         gap_of = dict(zip(short.tolist(), gaps.tolist(), strict=True))
         for stratum in range(self.strata):
-            patterns = self._edge(stratum) + random.permutation(lengths[stratum])
+            patterns = random.permutation(lengths[stratum])
+            patterns = stratum + self.strata * patterns if interleaved else self._edge(stratum) + patterns
             if stratum in gap_of:
                 patterns = np.insert(patterns, gap_of[stratum], -1)
             table[stratum] = patterns
@@ -110,7 +169,7 @@ class BatchSampler:
         sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
         return _bisected(np.arange(self.count), self.positions, sizes)
 
-    def _owner(self, world: int) -> NDArray[np.int64]:
+    def owner(self, world: int) -> NDArray[np.int64]:
         """Return the rank of each pattern (pattern,)."""
         if world not in self._owners:
             owner = np.empty(self.count, dtype=np.int64)
@@ -120,6 +179,8 @@ class BatchSampler:
             if self.kind == "compact":
                 for patterns in self._groups():
                     owner[patterns] = rank_of_stratum[self._dealt(len(patterns))]
+            elif self.kind == "interleaved":
+                owner = np.arange(self.count) % self.strata % world
             else:
                 for stratum, rank in enumerate(rank_of_stratum.tolist()):
                     owner[self._edge(stratum) : self._edge(stratum + 1)] = rank

@@ -439,7 +439,11 @@ def _(constraint: settings.RemoveGridArtifacts, model: Model) -> None:
 def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
     positions = model.parts["positions"]
     assert isinstance(positions, Positions)
-    positions.moves.sub_(positions.moves.mean(0))
+    if model.admitted is None:
+        positions.moves.sub_(positions.moves.mean(0))
+    else:
+        own = positions.moves[model.admitted]
+        positions.moves[model.admitted] = own - own.mean(0)
 
 
 @impose.register
@@ -459,7 +463,7 @@ def _(constraint: settings.SmoothTilts, model: Model) -> None:
 def _inside_windows(model: Model, rims: Sequence[int]) -> Tensor:
     """Return True in pixels of the object (y, x) inside some probe window reduced by `rims` (y, x) [pixels]."""
     shape = model.object.values.shape[-2:]
-    origins = model.window_origins_and_shifts(model.all_patterns())[0]
+    origins = model.window_origins_and_shifts(model.admitted_patterns())[0]
     origins = torch.stack([one + rim for one, rim in zip(origins.unbind(1), rims, strict=True)], 1)
     return covered((shape[0], shape[1]), origins, (model.window[0] - 2 * rims[0], model.window[1] - 2 * rims[1]))
 

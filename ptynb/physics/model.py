@@ -173,6 +173,8 @@ class Model(nn.Module):
         """Size (y, x) of the probe window [pixels]."""
         self._device = device = probe.parts.device
         self.initial_positions = positions.to(device)
+        self.admitted: Tensor | None = None
+        """Indices (pattern,) of the patterns that are there, if not all are; on the device."""
         sides = torch.tensor(object.values.shape[-2:]) - torch.tensor(self.window)
         self._limits = torch.zeros(2, dtype=positions.dtype, device=device), sides.to(self.initial_positions)
         whole = torch.round(positions)
@@ -362,9 +364,31 @@ class Model(nn.Module):
         with torch.no_grad():
             return self.positions_of(self.all_patterns()).double().cpu()
 
+    @torch.no_grad()
+    def place(self, patterns: Tensor, positions: Tensor) -> None:
+        """Set the initial positions (pattern, yx) of these patterns, float64; in the memory that graphs read."""
+        device, whole = self._device, torch.round(positions)
+        patterns = patterns.to(device)
+        self.initial_positions[patterns] = positions.to(device)
+        self._window_origins[patterns] = whole.to(device, torch.int64)
+        self._subpixel_shifts[patterns] = (positions - whole).to(device, self._subpixel_shifts.dtype)
+
+    def set_admitted(self, patterns: Tensor | None) -> None:
+        """Set the patterns that are there (pattern,); None: all are."""
+        self.admitted = None if patterns is None else patterns.to(self._device)
+        weights = self.parts["weights"]
+        assert isinstance(weights, Weights)
+        weights.admitted = self.admitted
+
     def all_patterns(self) -> Batch:
         """Return all patterns of the scan, as a batch without counts, by which to ask for their positions."""
-        patterns = torch.arange(len(self.initial_positions), device=self._device)
+        return self._without_counts(torch.arange(len(self.initial_positions), device=self._device))
+
+    def admitted_patterns(self) -> Batch:
+        """Return those of all patterns that are there."""
+        return self.all_patterns() if self.admitted is None else self._without_counts(self.admitted)
+
+    def _without_counts(self, patterns: Tensor) -> Batch:
         return Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
 
     def start_arrays(self) -> dict[str, Tensor]:

@@ -40,7 +40,7 @@ from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.batching import can_share
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
-from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.live_sampler import planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
 from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame
@@ -274,7 +274,7 @@ def own_patterns(scan: Scan, engines: int) -> int:
 
 def portion(scan: Scan, asked: Workload) -> int:
     """Return the largest number of patterns that one engine computes at once."""
-    share = BatchSampler.of(scan, asked.settings, asked.engines).share(asked.engines)
+    share = planned_order(scan, asked.settings, asked.engines).share(asked.engines)
     return -(-share // asked.settings.gradient_accumulation)
 
 

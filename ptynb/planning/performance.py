@@ -26,7 +26,7 @@ from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
 from ptynb.optimize.optimizers import moments
-from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.live_sampler import planned_order
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.planning.memory import arrays_of_an_update
 from ptynb.settings import BY_EXIT_WAVES, GLOBAL_STEPS, WHOLE_PASSES, Settings
@@ -113,7 +113,7 @@ def wire_bytes(count: float, engines: int) -> float:
 
 def updates(scan: Scan, settings: Settings, engines: int) -> int:
     """Return the number of updates in an epoch."""
-    return 1 if settings.optimiser in WHOLE_PASSES else BatchSampler.of(scan, settings, engines).updates
+    return 1 if settings.optimiser in WHOLE_PASSES else planned_order(scan, settings, engines).updates
 
 
 def patterns_per_update(scan: Scan, settings: Settings, engines: int) -> float:
@@ -153,7 +153,7 @@ def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
     layers = settings.slices.count * settings.object.modes
     nbytes = (16 if settings.precision == "double" else 8) * layers * shape[0] * shape[1]
     every = settings.sync_every
-    table = BatchSampler.of(scan, settings, engines).epoch(1)[:, : max(UPDATES_LOOKED_AT, every)]
+    table = planned_order(scan, settings, engines).epoch(1)[:, : max(UPDATES_LOOKED_AT, every)]
 
     def part(patterns: NDArray[np.int64]) -> float:
         found = Region(shape, touched_tiles(corners[patterns[patterns >= 0]], window, shape))

@@ -39,6 +39,7 @@ CHOICES = {
     "engine": "each engine",
     "spread": "spread over the scan",
     "compact": "neighbours",
+    "interleaved": "every n-th pattern",
     "auto": "first with enough space",
     "device": "memory of the device",
     "host": "memory of the host",
