@@ -107,6 +107,7 @@ class ArrivalIndex:
     def __init__(self, path: Path, memory: NDArray[np.uint8], count: int) -> None:
         self.path = path
         self.count = count
+        memory = memory.view(np.ndarray)  # a memmap's own methods take several times as long
         self._header = memory[: HEADER.itemsize].view(HEADER)
         places = np.cumsum([HEADER_BYTES, 16 * count, 8 * count, 8 * count, count]).tolist()
         position, arrival, usable, state = (memory[a:b] for a, b in itertools.pairwise(places))
@@ -305,10 +306,12 @@ class Acquisition:
 
     folder: has `scan.h5`, whose dataset of patterns is filled as they come, and the index.
     count: number of planned patterns.
+    start_after: how many patterns have to be placed before a reconstruction begins; 0: the reconstruction chooses.
     """
 
     folder: Path
     count: int
+    start_after: int = 0
 
     def index(self) -> ArrivalIndex:
         """Open the index of arrivals.
