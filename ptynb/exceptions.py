@@ -117,6 +117,7 @@ CODES: dict[str, str] = {
     "scan.implausible-metadata": "A number in a file is only explained by a wrong unit.",
     "scan.invalid-count": "A pattern contains negative or non-finite counts.",
     "scan.invalid-guess": "The initial guess of probe or object does not fit the scan.",
+    "scan.live": "The operation does not support a scan that is being measured.",
     "scan.mask-empty": "The mask excludes all pixels.",
     "scan.missing-metadata": "A file lacks metadata that a scan needs; give them as options.",
     "scan.near-field": "The operation does not support near-field scans.",

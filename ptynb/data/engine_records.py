@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ptynb.data.arrivals import Arrivals
 from ptynb.data.picture import Picture as Picture
 from ptynb.data.record import Array as Array
 from ptynb.data.record import Change as Change
@@ -50,7 +51,8 @@ class Status(RunRecord):
     checkpoint_folder: the folder of checkpoints. checkpoint_counts: numbers of checkpoints that this engine has
     written, and failed to write. notices: messages about problems that did not stop the run, such as a full disk; each
     once, and those about checkpoints last. r_factors: the last ones measured, and those of the requested epochs,
-    (epochs completed, amplitude R-factor).
+    (epochs completed, amplitude R-factor). arrivals: what has come of a scan that is being measured (rank 0 only).
+    live_epochs: completed epochs in which further patterns could come.
     """
 
     rank: int
@@ -71,6 +73,8 @@ class Status(RunRecord):
     checkpoint_folder: str | None = None
     notices: tuple[str, ...] = ()
     checkpoint_counts: tuple[int, int] = (0, 0)
+    arrivals: Arrivals | None = None
+    live_epochs: int = 0
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,8 +18,8 @@ def at(
 
     path: in a result file, relative to the group of its record; "dataset@name" for an attribute; by default the field's
     name. unit: of the number or the column. required: whether a result file without it is incomplete. checkpoint: name
-    in the JSON record of a checkpoint, by default the field's. columns: names for tuples of pairs. axes: number of axes of an
-    array.
+    in the JSON record of a checkpoint, by default the field's. columns: names for tuples of pairs. axes: number of axes
+    of an array.
     """
     return {
         "path": path,

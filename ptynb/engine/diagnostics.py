@@ -35,7 +35,7 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
     Uses the model's forward pass, so all active components take part. Call it in the training thread of this rank.
     """
     indices = np.array([index], dtype=np.int64)
-    if index not in loop.shard.patterns:
+    if index not in loop.shard.present:
         return None
     with torch_alone(loop.model.compiled):
         # Only this engine evaluates the model: a sum over all engines would wait for ever.
@@ -58,7 +58,12 @@ def positions(loop: Loop) -> tuple[Array, Array]:
 
 def patterns_per_second(loop: Loop) -> float | None:
     """Return this engine's own patterns per second in the last epoch; None before the first one."""
-    return len(loop.shard) / loop.epochs[-1].seconds if loop.epochs else None
+    if not loop.epochs:
+        return None
+    last = loop.epochs[-1]
+    if loop.live_epochs:  # an epoch of a scan that is being measured has any number of patterns
+        return last.patterns_per_second * len(loop.shard.present) / loop.order.count
+    return len(loop.shard) / last.seconds
 
 
 class Vitals:
@@ -139,7 +144,7 @@ def health(rank: int, device: str, state: str, loop: Loop | None, vitals: Vitals
         host=platform.node(),
         device=device,
         state=state,
-        patterns=len(loop.shard) if loop else 0,
+        patterns=len(loop.shard.present) if loop else 0,
         patterns_per_second=patterns_per_second(loop) if loop else None,
         memory=memory,
         memory_total=total,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import platform
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.data.admissions import Admission, Admissions
 from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
@@ -31,8 +33,9 @@ from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
+from ptynb.optimize.live_sampler import LiveSampler, planned_order
 from ptynb.optimize.position_search import search_positions
-from ptynb.optimize.sampler import BatchSampler
+from ptynb.optimize.sampler import BatchSampler, Sampler
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import ModelComponent, overrides
@@ -40,7 +43,7 @@ from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
 from ptynb.physics.model import Model, Slab
-from ptynb.physics.model_builder import initial_arrays, make_model, object_frame
+from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -55,6 +58,8 @@ CHECKSUM_MODULUS = 2**53 - 111
 """A prime below 2^53: the remainder of a sum of bits is exact as a float, and all bits have an effect on it."""
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer types by their size [bytes]."""
+GROWTH = 1.1
+"""Growth of the number of patterns that have come after which the sums over them are determined again."""
 SCAN_FACTS = {
     "patterns": "number of patterns",
     "window": "size of the patterns",
@@ -84,27 +89,36 @@ class Loop:
         group: Group,
         extensions: Sequence[Extension] = (),
         plan: StagePlan = WITHOUT_STAGES,
+        first: Admission | None = None,
     ) -> None:
         """Read this rank's patterns and create the model; rank 0 broadcasts the initial guess to the others.
 
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
+        first: of a scan that is being measured, the patterns to begin with, from whose mean the probe is guessed.
         """
         self.settings, self.begun, self.group = settings, settings, group
         if group.device.type == "cuda":
             agree_on_triton(group)
         self.plan, self.pattern_size = plan, plan.pattern_size
         dtype = torch.float64 if settings.precision == "double" else torch.float32
-        self.order = BatchSampler.of(scan, settings, group.world)
+        self._planned = scan.positions
+        self._admitted = [] if first is None else [first]
+        self._admitted_at = [0] * len(self._admitted)
+        """Updates completed before each admission."""
+        self.live_epochs = 0
+        """Completed epochs in which further patterns could come: the schedule begins after them."""
+        order = planned_order(scan, settings, group.world)
+        self.order: Sampler = order if first is None else _begun(order, first)
         whole, scan = scan, scan if self.pattern_size is None else in_window(scan, self.pattern_size)
         self._coarseness = max(a / b for a, b in zip(scan.pattern_shape, whole.pattern_shape, strict=True))
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
         self.spans = scan.spans
         """The patterns of each scan that this one is made of."""
-        self.shard = EnginePatterns(
-            scan, self.order.owned(group.rank, group.world), group, dtype, settings.pattern_storage
-        )
-        mean_pattern, self._sums = self.shard.totals(len(scan))
+        own = self.order.owned(group.rank, group.world)
+        present = own if first is None else np.intersect1d(own, first.patterns)
+        self.shard = EnginePatterns(scan, own, group, dtype, settings.pattern_storage, present)
+        mean_pattern, self._sums = self.shard.totals(self.order.count)
         self.mean_count = float(mean_pattern.mean())
         """Mean count of a pixel."""
         self.scan = {**identity(whole), "counts": self._sums.counts}
@@ -114,6 +128,10 @@ class Loop:
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components)
+        self._corner_shift = corner_shift(scan, settings)
+        if first is not None:
+            self.scan["mean_count"] = self.mean_count
+            self._place(first)
         self._update_hooks = [
             (component, [*component.parameters()])
             for component in self.model.parts.values()
@@ -129,12 +147,15 @@ class Loop:
             group,
             settings,
             normaliser,
+            self.order.count,
             imposed=tuple(self._custom_constraints),
             custom_components=tuple(components),
             initial_object=self.model.object.values.detach().clone() if restarts else None,
         )
         self.algorithm: Algorithm = make_algorithm(self.problem)
         self.epoch, self.update = 0, 0
+        self.updates_done = 0
+        """Updates completed in all epochs."""
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
         self.r_factors: list[tuple[int, float]] = []
@@ -157,6 +178,9 @@ class Loop:
 
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
         """Yield the indices of the patterns that this engine's updates will need, from the next update on."""
+        if self.order.open:
+            for batch in self.order.upcoming():
+                yield from self.algorithm.asks(batch[:, None], 0)
         first, done = self.epoch + 1, self.update
         for number in itertools.count(first):
             table = self.order.epoch(number)
@@ -207,8 +231,10 @@ class Loop:
         Raises FloatingPointError on all ranks if the loss of the epoch, or a parameter, is not finite.
         """
         started = time.perf_counter() if self._clock is None else self._clock
+        self.order.fill(self._table, self.update)
         self._loss_sum += self.algorithm.update(self._table, self.update)
         self.update += 1
+        self.updates_done += 1
         ended = self.update == self.updates
         self.after_update(ended)
         if ended:
@@ -225,23 +251,33 @@ class Loop:
             if any(parameter.requires_grad for parameter in parameters):
                 component.update_done()
         for constraint in (*self.settings.constraints, *self._custom_constraints):
-            if constraint.due(self.epoch + 1) and (epoch_ended or constraint.after == "update"):
+            if constraint.due(self.scheduled) and (epoch_ended or constraint.after == "update"):
                 if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
                 else:
                     impose(constraint, self.model)
 
-    def _begin_epoch(self) -> None:
-        self._table = self.order.epoch(self.epoch + 1)
-        self.problem.epoch, self.problem.settings = self.epoch + 1, self.settings
+    @property
+    def scheduled(self) -> int:
+        """Number of the present epoch in schedules; 1 as long as further patterns may come."""
+        return max(1, self.epoch + 1 - self.live_epochs)
+
+    def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
+        """Begin an epoch, or continue in one. table: its order of patterns, if it is known."""
+        self._table = self.order.begin_epoch(self.epoch + 1) if table is None else table
+        self.problem.epoch, self.problem.settings = self.scheduled, self.settings
         self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
+        live, used = self.order.open, self.order.count
         loss, *changes = self._summed_record()
+        if live:
+            used = int((self._table >= 0).sum())
+            loss *= self.problem.count / used
         self._clock = time.perf_counter()
         seconds = self._seconds + self._clock - started
         self.epoch, self.update, self._seconds = self.epoch + 1, 0, 0.0
-        self.epochs.append(Epoch(self.epoch, loss, seconds, self.order.count / seconds, time.time(), *changes))
+        self.epochs.append(Epoch(self.epoch, loss, seconds, used / seconds, time.time(), *changes))
         self._loss_sum = torch.zeros_like(self._loss_sum)
         checksum, finite = _checksum([*self.model.parameters()])
         if not (math.isfinite(loss) and finite):
@@ -260,8 +296,12 @@ class Loop:
         if self.group.rank == 0 and thumbnails.due(self.epoch):
             self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
-        search_positions(self.problem)
+        if not live:
+            search_positions(self.problem)
+        self.live_epochs += live
         self._begin_epoch()
+        if live != self.order.open:
+            self.shard.follow(self._upcoming_batches())
 
     def _summed_record(self) -> tuple[float, float | None, float | None, float | None]:
         """Return the loss of the epoch and the changes of object, probe and positions, bitwise equal on all ranks."""
@@ -275,8 +315,10 @@ class Loop:
 
         The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
-        applies = self.epoch < target and self.plan.end is None
-        reason = reason_to_stop(self.settings, self.epochs, self.changes) if applies else ""
+        applies = self.epoch < target and self.plan.end is None and not self.order.open
+        before = self.live_epochs
+        changes = [dataclasses.replace(one, epoch=max(0, one.epoch - before)) for one in self.changes]
+        reason = reason_to_stop(self.settings, self.epochs[before:], changes) if applies else ""
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)
@@ -320,6 +362,54 @@ class Loop:
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
         self.model.mean_pattern_weight = _mean_pattern_weight(settings)
 
+    # Patterns that come during the run
+
+    def admit(self, admission: Admission) -> None:
+        """Use further patterns from the next update on; on all ranks before the same update."""
+        self._admitted_at.append(self.updates_done)
+        self._admitted.append(admission)
+        self._use(admission)
+        if self.update == 0:
+            self._begin_epoch()
+        self.shard.follow(self._upcoming_batches())
+
+    def _use(self, admission: Admission) -> None:
+        order = self.order
+        assert isinstance(order, LiveSampler)
+        if len(admission):
+            self.shard.admit(admission.patterns)
+            order.admit(admission.patterns)
+            self._place(admission)
+        order.ended = admission.ended is not None
+        if order.ended or order.count >= GROWTH * self.problem.count:
+            self._renew_sums()
+
+    def _place(self, admission: Admission) -> None:
+        """Set the positions of patterns that have come, which may differ from the planned ones."""
+        order, patterns, positions = self.order, admission.patterns, admission.positions
+        assert isinstance(order, LiveSampler)
+        if not np.array_equal(positions, self._planned[patterns]):
+            corners = positions - np.array(self.frame.origin) - np.array(self._corner_shift)
+            self.model.place(torch.from_numpy(patterns), torch.from_numpy(corners))
+            if len(self._admitted) > 1:
+                self.algorithm.positions_placed()
+        self.model.set_admitted(None if order.count == order.planned else torch.from_numpy(order.members))
+
+    def _renew_sums(self) -> None:
+        """Determine the sums over all patterns again, to which losses are relative."""
+        _, self._sums = self.shard.totals(self.order.count)
+        self.scan["counts"] = self._sums.counts
+        if _data_terms(self.settings):
+            self.model.loss = _make_loss(self.settings, self.mean_count, self._sums)
+        self.problem.normaliser, self.problem.count = self.model.loss.normaliser(self._sums), self.order.count
+        self.algorithm.sums_changed()
+
+    def _admissions(self) -> Admissions | None:
+        """Return the record of the admissions; None for a scan that was measured before the run."""
+        if not self._admitted:
+            return None
+        return Admissions.of(self._planned, self._admitted, self._admitted_at, self.live_epochs)
+
     # Saving and restoring
 
     @property
@@ -362,6 +452,8 @@ class Loop:
             rows=rows,
             parts=self.group.world if rows else 1,
             epoch_start={} if self._changes is None or self.update == 0 else self._changes.arrays(),
+            updates_done=self.updates_done,
+            order=self.order.state(),
         )
 
     def record(self) -> RunRecord:
@@ -378,6 +470,7 @@ class Loop:
             metadata=self._environment,
             started=self.started,
             history=self.history,
+            admissions=self._admissions(),
         )
 
     def restore(self, state: ReconstructionState, settings: Settings | None = None) -> None:
@@ -390,10 +483,16 @@ class Loop:
         With the same number of engines the run continues bit for bit. Where batches differ (`batch_per="engine"`), the
         interrupted epoch starts again. Raises ValueError if the state belongs to another scan or model.
         """
+        if state.admissions is not None:
+            for admission in state.admissions.all()[1:]:
+                self._admitted.append(admission)
+                self._use(admission)
+            self._admitted_at, self.live_epochs = state.admissions.updates.tolist(), state.admissions.epochs
         self._check_state(state)
         self.begun = Settings(**state.begun)
         same_batches = state.batch == self.order.batch
         self.epoch, self.update = state.epoch, state.update if same_batches else 0
+        self.updates_done = state.updates_done
         self.epochs, self.changes = [*state.epochs], [*state.changes]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
@@ -403,7 +502,7 @@ class Loop:
         for name, component in self.model.parts.items():
             component.active = state.active[name]
         self._apply_settings(Settings(**state.settings))
-        self._begin_epoch()
+        self._begin_epoch(self._table_of(state) if same_batches else None)
         self._copy_values(state)
         sums = state.loss_sums if len(state.loss_sums) == self.group.world else state.loss_sums.sum()[None]
         if self._changes is not None:
@@ -413,6 +512,13 @@ class Loop:
         if settings is not None and settings != self.settings:
             self.change(settings)
         self.shard.follow(self._upcoming_batches())
+
+    def _table_of(self, state: ReconstructionState) -> NDArray[np.int64] | None:
+        """Return the order of patterns in the epoch of a state in which further ones could come; None: any other."""
+        if not state.order:
+            return None
+        assert isinstance(self.order, LiveSampler)
+        return self.order.resume_epoch(state.order)
 
     @torch.no_grad()
     def _copy_values(self, state: ReconstructionState) -> None:
@@ -524,6 +630,14 @@ def _checksum(parameters: Sequence[Tensor]) -> tuple[float, bool]:
     finite = torch.isfinite(sum(one.detach().sum(dtype=torch.float64) for one in parameters))  # type: ignore[arg-type]
     total, all_finite = torch.stack([bits, finite.to(torch.int64)]).tolist()  # type: ignore[list-item]
     return float(total % CHECKSUM_MODULUS), bool(all_finite)
+
+
+def _begun(order: BatchSampler, first: Admission) -> LiveSampler:
+    """Return the order of a scan of which these patterns have come. order: that of its plan."""
+    begun = LiveSampler(order)
+    begun.admit(first.patterns)
+    begun.ended = first.ended is not None
+    return begun
 
 
 def _environment(group: Group) -> dict[str, str]:

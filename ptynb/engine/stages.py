@@ -83,7 +83,8 @@ def loop_of_next(
     state: from `state_of_next`, on all ranks.
     """
     begun = Settings(**state.begun)
-    loop = Loop(scan, begun, group, extensions, plan)
+    first = None if state.admissions is None else state.admissions.admission(0)
+    loop = Loop(scan, begun, group, extensions, plan, first)
     if loop.pattern_size != previous.pattern_size:
         windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)
         state = resampled_state(state, windows, begun, (previous.mean_count, loop.mean_count))

@@ -26,6 +26,8 @@ from typing import Any, Literal, NoReturn
 import torch
 import torch.distributed as dist
 
+from ptynb.data.admissions import Admission, RecordedArrivals
+from ptynb.data.arrivals import Acquisition
 from ptynb.data.engine_records import (
     Array,
     Failure,
@@ -43,12 +45,13 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, is_echo, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
+from ptynb.engine.arrival_watch import ArrivalWatch
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.gpu_errors import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import with_background_of, with_tilt_of
 from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
-from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
+from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
 from ptynb.loading.device_memory import release_unused
@@ -59,6 +62,8 @@ from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
 IDLE_SECONDS = 2.0
 """How often rank 0 begins an idle turn, at least four times within the group's timeout."""
+ARRIVAL_SECONDS = 0.05
+"""How often rank 0 looks for patterns of a scan that is being measured, while no update is made."""
 SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
@@ -88,8 +93,8 @@ class Command:
     target: train until epoch `value` is completed. pause, resume, stop.
     settings: change to `value`, plain values of all or some settings. evaluate: make a result. measure: the R-factor
     after every `value` epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a
-    checkpoint as soon as the engines are equal. leave: write a checkpoint, if anything changed since the last one, and
-    close. close: leave the group and end.
+    checkpoint as soon as the engines are equal. admit: use further patterns, of which rank 0 tells itself. leave: write
+    a checkpoint, if anything changed since the last one, and close. close: leave the group and end.
     """
 
     kind: Literal[
@@ -105,6 +110,7 @@ class Command:
         "measure",
         "annotate",
         "checkpoint",
+        "admit",
         "leave",
         "close",
     ]
@@ -149,6 +155,19 @@ class Worker:
         """The record between two stages, while the model of the next one is made."""
         self._notices: tuple[str, ...] = ()
         """Messages for the user, besides those about checkpoints; each once."""
+        acquisition = scan.acquisition
+        self._will_end = isinstance(acquisition, Acquisition) or bool(acquisition and acquisition.admissions.ended)
+        """Whether the scan is being measured, or was in an earlier run, so that its end will come."""
+        self._watch: ArrivalWatch | None = None
+        """What has come of a scan that is being measured; on rank 0."""
+        self._repeated: list[tuple[int, Admission]] = []
+        """Admissions of an earlier run that are to be repeated, each after so many updates."""
+        self._wanted: State = "ready"
+        """State to enter once the first patterns have come."""
+        self._waiting: list[Command] = []
+        """Commands to execute then."""
+        self._from_end = True
+        """Whether the epochs of the run count from the end of the scan."""
         self._connections: Connections | None = None
         self._abandoned = False
         self._writer = (
@@ -234,6 +253,8 @@ class Worker:
             notices=(*self._notices, *(writer.notices if writer else ())),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
+            arrivals=None if self._watch is None else self._watch.summary(),
+            live_epochs=loop.live_epochs if loop else 0,
         )
 
     @property
@@ -378,19 +399,26 @@ class Worker:
                 if self._abandoned:
                     self._connections.abort()
             group = join(self._membership, self._connections)
-            self._loop = self._begin(scan, group, checkpoint_loading.shared(start, group), extensions)
+            state = checkpoint_loading.shared(start, group)
             del start
-            if self._note is not None:
-                self._loop.note(*self._note)
-            self._area = self._loop.area
-            if self._writer is not None:
-                self._writer.begin(self._initial_progress, self._start, self._initial_settings)
-            self._source = scan if self._loop.plan.end is not None else None
-            del scan  # its patterns are in the loop now
-            self._state = "ready"
-            while self._turn(group, self._loop):
-                self._begin_stages(group)
-            self._update_status_file(self._loop, look=True)
+            self._open_arrivals(scan, state)
+            first = None if state is not None else self._first_patterns(scan, group)
+            if self._state != "closed":
+                self._loop = self._begin(scan, group, state, extensions, first)
+                del state
+                if self._note is not None:
+                    self._loop.note(*self._note)
+                self._area = self._loop.area
+                if self._writer is not None:
+                    self._writer.begin(self._initial_progress, self._start, self._initial_settings)
+                self._source = scan if self._loop.plan.end is not None else None
+                del scan  # its patterns are in the loop now
+                for command in self._waiting:
+                    self._execute(command, group, self._loop)
+                self._state = self._wanted
+                while self._turn(group, self._loop):
+                    self._begin_stages(group)
+                self._update_status_file(self._loop, look=True)
         except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             loses = loses_gpu(error, torch.device(self._membership.device))
             ends = loses and self._end_process is not None
@@ -439,16 +467,24 @@ class Worker:
             first = failure.message.splitlines()[0]  # the last lines of a log are shown, and torch's are hints
             self._end_process(f"{failure.traceback.rstrip()}\nRank {failure.rank}: {first}\n{GPU_LOST}")
 
-    def _begin(self, scan: Scan, group: Group, state: ReconstructionState | None, extensions: Sequence[Any]) -> Loop:
+    def _begin(
+        self,
+        scan: Scan,
+        group: Group,
+        state: ReconstructionState | None,
+        extensions: Sequence[Any],
+        first: Admission | None,
+    ) -> Loop:
         if state is None or self._start is None:
-            return Loop(scan, self._settings, group, extensions, self._plan)
+            return Loop(scan, self._settings, group, extensions, self._plan, first)
         # A run that an earlier version began may continue with settings that have the present default.
         state = with_background_of(state, self._settings.background.parametrization)
         window = StagePlan.of(state.stages, state.stage).pattern_size
         state = with_tilt_of(state, self._settings.tilt.parametrization, in_window(scan, window))
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
-        loop = Loop(scan, begun, group, extensions, plan)
+        first = None if state.admissions is None else state.admissions.admission(0)
+        loop = Loop(scan, begun, group, extensions, plan, first)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings
@@ -456,7 +492,7 @@ class Worker:
 
     def _begin_stages(self, group: Group) -> None:
         """Begin the next stage if it is due, before the next update; on all ranks at the same time."""
-        while (loop := self._loop) is not None and (end := loop.plan.end) is not None and loop.epoch >= end:
+        while (loop := self._loop) is not None and (end := loop.plan.end) is not None and loop.scheduled > end:
             if self._state != "running":
                 return
             plan, scan = loop.plan.following, self._source
@@ -483,10 +519,14 @@ class Worker:
         """Perform one turn of the loop; return False after the command to close."""
         if self._writer is not None and group.rank == 0:
             self._checkpoint_if_due(loop, self._writer)
+        if self._watch is not None:
+            self._look_for_patterns(self._watch)
         agreed = group.agree(len(self._commands))
         idle = self._state != "running"
         if self._state == "running":
-            loop.step()
+            if self._repeated:
+                self._repeat_admissions(loop)
+            self._step(loop)
             self._notify(*found_problems(), *loop.algorithm.notices)
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
@@ -503,35 +543,57 @@ class Worker:
             self._update_status_file(loop, look=True)
         self._answer_requests()
         if self._state not in ("running", "closed") and group.rank == 0:
-            self._wake.wait(min(IDLE_SECONDS, self._membership.timeout / 4))
+            looking = self._watch is not None and not self._watch.over
+            self._wake.wait(ARRIVAL_SECONDS if looking else min(IDLE_SECONDS, self._membership.timeout / 4))
             self._wake.clear()
         return self._state != "closed"
+
+    def _step(self, loop: Loop) -> None:
+        """Perform an update; epochs of a scan that is still being measured are added to those of the run."""
+        before = loop.live_epochs
+        loop.step()
+        if self._from_end and self._will_end and loop.live_epochs != before:
+            self._target, self._last_epoch = self._target + 1, self._last_epoch + 1
+
+    def _shared(self, newest: int, group: Group) -> list[Command]:
+        """Return the commands up to this number that were not applied yet, which rank 0 has, on all ranks."""
+        if newest == self._applied:
+            return []
+        plain = group.broadcast_object(
+            [dataclasses.asdict(command) for command in self._commands[self._applied : newest]]
+        )
+        return [Command(**command) for command in plain]
 
     def _apply(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
             return
-        plain = group.broadcast_object(
-            [dataclasses.asdict(command) for command in self._commands[self._applied : newest]]
-        )
-        commands = [Command(**command) for command in plain]
-        if any(command.kind not in ("checkpoint", "annotate") for command in commands):
-            loop.settle()  # "checkpoint" and "annotate" neither read nor change parameters
+        commands = self._shared(newest, group)
+        if any(command.kind not in ("checkpoint", "annotate", "admit") for command in commands):
+            loop.settle()  # these neither read nor change parameters
         for command in commands:
             self._execute(command, group, loop)
+        self._forget_patterns(newest)
         self._applied = newest
+
+    def _forget_patterns(self, newest: int) -> None:
+        """Forget the patterns in commands that were applied, on rank 0, which keeps all commands."""
+        for number in range(self._applied, min(newest, len(self._commands))):
+            if self._commands[number].kind == "admit":
+                self._commands[number] = Command("admit")
 
     def _execute(self, command: Command, group: Group, loop: Loop) -> None:
         match command.kind:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
-                self._last_epoch = self._target
+                self._last_epoch, self._from_end = self._target, True
                 self._state = "running"
             case "advance":
                 self._target, self._reach = loop.epoch + 1, None
-                self._last_epoch = command.value
+                self._last_epoch, self._from_end = command.value, False
                 self._state = "running"
             case "reach":
                 epoch, update = command.value
+                self._from_end = False
                 self._target, self._reach = epoch + (update > 0), (epoch, update)
                 self._state = "running"
             case "target":
@@ -561,10 +623,107 @@ class Worker:
                 self._pending = CheckpointRequest(**command.value)
                 if loop.equal:
                     self._write_checkpoint(loop)
+            case "admit":
+                self._admit(Admission.from_plain(command.value), loop)
             case "leave":
                 self._leave(group, loop)
             case "close":
                 self._state = "closed"
+
+    # Patterns of a scan that is being measured
+
+    def _open_arrivals(self, scan: Scan, state: ReconstructionState | None) -> None:
+        """Open the index of arrivals, on rank 0, or the record of an earlier run; `state`: what the engines have."""
+        acquisition, record = scan.acquisition, None if state is None else state.admissions
+        if state is not None and (acquisition is None) != (record is None):
+            raise InvalidValueError(
+                "The checkpoint is of a scan that was measured during the run, and this one was not, or the other way "
+                "round; resume(path, scan) with the scan of the run, or without a scan.",
+                code="checkpoint.other-scan",
+            )
+        if isinstance(acquisition, RecordedArrivals):
+            known = 0 if record is None else len(record)
+            updates = acquisition.admissions.updates.tolist()
+            self._repeated = [*zip(updates, acquisition.admissions.all(), strict=True)][max(known, 1) :]
+        elif acquisition is not None and self._membership.rank == 0:
+            self._watch = ArrivalWatch(acquisition, scan, self._settings)
+            if record is not None:
+                self._watch.note(record.patterns, record.ended)
+
+    def _first_patterns(self, scan: Scan, group: Group) -> Admission | None:
+        """Return the patterns to begin with; None for an ordinary scan, or if the reconstruction is closed before.
+
+        Waits until they have come; commands are applied meanwhile, as far as they need no patterns.
+        """
+        if scan.acquisition is None:
+            return None
+        if isinstance(scan.acquisition, RecordedArrivals):
+            return scan.acquisition.admissions.admission(0)
+        while True:
+            if self._watch is not None:
+                self._look_for_patterns(self._watch, begun=False)
+            agreed = group.agree(len(self._commands))
+            newest = agreed(self._wake, self._answer_requests) if group.rank else agreed()
+            for command in self._shared(newest, group):
+                self._forget_patterns(self._applied + 1)
+                self._applied += 1
+                if command.kind == "admit":
+                    return self._begun_with(Admission.from_plain(command.value))
+                if command.kind in ("leave", "close"):
+                    self._state = "closed"
+                    return None
+                self._prepare(command)
+            self._answer_requests()
+            if group.rank == 0:
+                self._wake.wait(ARRIVAL_SECONDS)
+                self._wake.clear()
+
+    def _begun_with(self, first: Admission) -> Admission:
+        """Return the first patterns. Raises ScanError if the scan ended without any."""
+        if not len(first):
+            raise ScanError(f"The scan ended without a pattern: {first.ended}.", code="scan.empty")
+        self._note_end(first, len(first))
+        return first
+
+    def _prepare(self, command: Command) -> None:
+        """Apply a command before there are patterns, or keep it until then."""
+        match command.kind:
+            case "start" | "advance" | "reach" | "target":
+                self._waiting = [one for one in self._waiting if one.kind not in ("start", "advance", "reach")]
+                self._waiting.append(command)
+                value = command.value
+                self._target = value if command.kind in ("start", "target") else 1
+                self._wanted = "running"
+            case "pause" if self._wanted == "running":
+                self._wanted = "paused"
+            case "resume" if self._wanted == "paused":
+                self._wanted = "running"
+            case "stop":
+                runs = ("start", "advance", "reach", "target")
+                self._waiting = [one for one in self._waiting if one.kind not in runs]
+                self._target, self._wanted = 0, "ready"
+            case "settings" | "measure" | "annotate" | "checkpoint":
+                self._waiting.append(command)
+
+    def _look_for_patterns(self, watch: ArrivalWatch, begun: bool = True) -> None:
+        """Order the admission of what has come, on rank 0."""
+        found = watch.look(begun)
+        if found is not None:
+            self.command(Command("admit", found.plain()))
+
+    def _repeat_admissions(self, loop: Loop) -> None:
+        """Admit what was admitted before the next update of an earlier run."""
+        while self._repeated and self._repeated[0][0] <= loop.updates_done:
+            self._admit(self._repeated.pop(0)[1], loop)
+
+    def _admit(self, admission: Admission, loop: Loop) -> None:
+        loop.admit(admission)
+        self._note_end(admission, loop.order.count)
+
+    def _note_end(self, admission: Admission, admitted: int) -> None:
+        planned = admission.summary.get("planned", admitted)
+        if admission.ended is not None and admitted < planned:
+            self._notify(f"The scan ended early, with {admitted} of {planned} patterns: {admission.ended}.")
 
     def _notify(self, *sentences: str) -> None:
         """Add notices that are new to the status."""

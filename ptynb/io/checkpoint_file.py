@@ -14,6 +14,8 @@ reconstruction), `token` (shared by all files of one checkpoint) and `written` [
 /loss_sums        (rank,) float64: each engine's sum of losses in the current epoch
 /patterns         (pattern,) indices of the patterns to which the rows belong
 /moments/N/*      downsampled snapshots taken during the run: object and probe (y, x)
+/order/*          order of the patterns in an epoch in which further ones may come
+/admissions/*     which patterns came when, if they came during the run (`ptynb.data.admissions`)
 /epoch_start/*    object, probe (rows that are compared) and positions at the start of an epoch that is not complete
 /rows/*           (pattern, …) state of the algorithm for each pattern, such as exit waves
 
@@ -87,6 +89,8 @@ class ReconstructionState(RunRecord):
     "optimiser/" and "algorithm/"; numbers: scalars of the algorithm. scale, power: the probe's unit.
     batch: patterns per update. rows: arrays (pattern, …) for `patterns`. parts: number of files with the rows of all
     engines. epoch_start: arrays of `engine.state_changes` at the start of an epoch that is not complete, else empty.
+    updates_done: updates completed in all epochs. order: of the patterns of an epoch in which further ones may come, by
+    `LiveSampler.state`; else empty.
     metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
     epoch_start, r_factors, history, title, comments (the latter as in `Result`): missing in files of earlier versions.
     """
@@ -110,6 +114,8 @@ class ReconstructionState(RunRecord):
     run: str = ""
     token: str = ""
     epoch_start: dict[str, Array] = dataclasses.field(default_factory=dict)
+    updates_done: int = 0
+    order: dict[str, NDArray[np.int64]] = dataclasses.field(default_factory=dict)
 
 
 REQUIRED = ("settings", "update", "epochs", "changes")

@@ -45,6 +45,8 @@ class LiveSampler(Sampler):
         """Those left of the present round, in order."""
         self._rounds = 0
         self._updates = 0
+        self.ended = False
+        """Whether no more patterns come, from the next epoch on."""
 
     @property
     def count(self) -> int:  # type: ignore[override]
@@ -58,7 +60,7 @@ class LiveSampler(Sampler):
 
     @property
     def open(self) -> bool:
-        """Whether further patterns may come."""
+        """Whether the present epoch is one of those in which further patterns may come."""
         return self._whole is None
 
     @property
@@ -77,14 +79,9 @@ class LiveSampler(Sampler):
 
     def admit(self, patterns: NDArray[np.int64]) -> None:
         """Add patterns, which the next updates use first."""
-        assert self.open, "no more patterns were expected"
+        assert not self.ended, "no more patterns were expected"
         self.members = np.sort(np.concatenate([self.members, patterns]))
         self._new = np.concatenate([self._new, patterns])
-
-    def close(self) -> None:
-        """Expect no more patterns, from the next epoch on."""
-        self._whole = BatchSampler(self.count, self.batch, self._seed, "interleaved")
-        self._new = self._round = np.zeros(0, dtype=np.int64)
 
     def epoch(self, number: int) -> NDArray[np.int64]:
         """Return the table (stratum, update) of an epoch, which is empty as long as further patterns may come."""
@@ -95,9 +92,17 @@ class LiveSampler(Sampler):
 
     def begin_epoch(self, number: int) -> NDArray[np.int64]:
         """Begin an epoch, and return its table."""
+        if self.ended and self._whole is None:
+            self._whole = BatchSampler(self.count, self.batch, self._seed, "interleaved")
         table = self.epoch(number)
         self._updates = table.shape[1]
         return table
+
+    def resume_epoch(self, state: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Continue in an epoch in which further patterns may come, and return its table. state: from `state`."""
+        self.restore(state)
+        self._updates = int(state["numbers"][1])
+        return np.full((self.strata, self._updates), -1, dtype=np.int64)
 
     def fill(self, table: NDArray[np.int64], update: int) -> None:
         """Enter the batch of the next update into the table, if it is not there."""
@@ -139,7 +144,7 @@ class LiveSampler(Sampler):
         return {"new": self._new.copy(), "round": self._round.copy(), "numbers": numbers}
 
     def restore(self, state: Mapping[str, NDArray[np.int64]]) -> None:
-        """Continue from `state`, with the same patterns; call it after `begin_epoch`."""
+        """Continue from `state`, with the same patterns."""
         self._new, self._round = state["new"], state["round"]
         self._rounds = int(state["numbers"][0])
 

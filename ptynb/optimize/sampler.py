@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-
 class Sampler(ABC):
     """The order of patterns in batches, the same on all engines.
 

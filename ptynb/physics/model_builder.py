@@ -39,8 +39,10 @@ from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
 from ptynb.physics.propagation import angular_spectrum_kernel
 from ptynb.physics.tilted_detector import far_field_resampling
 from ptynb.preparation.combination import smallest_gap
-from ptynb.settings import BY_EXIT_WAVES, Settings
+from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
 
+LIVE_ORDERS = ("spread", "interleaved")
+"""Settings of `batch_sampling` with which a scan can be reconstructed while it is measured, in interleaved strata."""
 STATE_PHASE = 0.05
 """Standard deviation of the initial phases of further object modes [rad]; equal modes would remain equal."""
 
@@ -56,6 +58,8 @@ def check_together(scan: Scan, settings: Settings) -> None:
             f"settings is of type {type(settings).__name__}; expected ptynb.Settings.", code="argument.invalid-type"
         )
     geometry, window = scan.geometry, model_window(scan, settings)
+    if scan.acquisition is not None:
+        _check_live(settings)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(
             f"slices.count is {settings.slices.count} and the scan has no geometry; propagation between slices "
@@ -116,6 +120,22 @@ def check_together(scan: Scan, settings: Settings) -> None:
             "pixels; expected at most 8192: use a lower oversampling.",
             code="settings.unsupported-combination",
         )
+
+
+def _check_live(settings: Settings) -> None:
+    """Raise ScanError for settings with which a scan cannot be reconstructed while it is measured."""
+    refused = {
+        "optimiser": (settings.optimiser in WHOLE_PASSES, settings.optimiser, "one that updates by batches: 'adam'"),
+        "batch_sampling": (settings.batch_sampling not in LIVE_ORDERS, settings.batch_sampling, "'spread'"),
+        "descan.start": (settings.descan.start == "plane", "plane", "'zero' or 'none'"),
+    }
+    for name, (is_refused, value, expected) in refused.items():
+        if is_refused:
+            raise ScanError(
+                f"{name} is '{value}', which requires all patterns, and the scan is being measured; expected "
+                f"{expected}, or a scan that is complete.",
+                code="scan.live",
+            )
 
 
 def _check_combination(scan: Scan, settings: Settings, window: tuple[int, int]) -> None:

@@ -17,6 +17,7 @@ from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, Transformed
 from ptynb.data.scan import CombinedScans, Scan, Share, check_scan, plain_geometry
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError, SettingsError
+from ptynb.preparation.recorded_steps import check_measured
 from ptynb.settings import Settings
 
 SAME_LENGTH = 1e-5
@@ -62,6 +63,8 @@ def combine(scans: Sequence[Scan], *, share: Share, shifts: ArrayLike | None = N
         ("scan.disjoint").
     """
     scans = _checked(scans)
+    for scan in scans:
+        check_measured(scan, "combine")
     if share not in typing.get_args(Share):
         raise InvalidValueError(
             f"share is {share!r}; expected 'probe' or 'object', what the scans have in common.",

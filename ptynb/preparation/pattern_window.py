@@ -6,16 +6,18 @@ from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation.crop_and_pad import crop
-from ptynb.preparation.recorded_steps import with_preparation
+from ptynb.preparation.recorded_steps import check_measured, with_preparation
 
 
 def in_window(scan: Scan, size: tuple[int, int] | None) -> Scan:
     """Return the scan with its patterns cropped to this size (y, x); None or the whole size: the scan itself.
 
-    Raises ScanError for near-field scans and tilted geometries, InvalidValueError if the patterns are smaller.
+    Raises ScanError for near-field scans, tilted geometries and scans that are being measured, InvalidValueError if the
+    patterns are smaller.
     """
     if size is None or size == scan.pattern_shape:
         return scan
+    check_measured(scan, f"A stage with pattern_size {size[0]} x {size[1]}")
     if not isinstance(scan.geometry, Geometry | None):
         near = not scan.is_far_field
         raise ScanError(

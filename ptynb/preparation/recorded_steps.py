@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from ptynb.data.scan import Scan
+from ptynb.exceptions import ScanError
 
 P = ParamSpec("P")
 MOST_NUMBERS = 1000
@@ -28,12 +29,23 @@ def recorded(function: Callable[Concatenate[Scan, P], Scan]) -> Callable[Concate
 
     @functools.wraps(function)
     def prepare(scan: Scan, *positional: P.args, **named: P.kwargs) -> Scan:
+        check_measured(scan, function.__name__)
         changed = function(scan, *positional, **named)
         given = {**dict(zip([*parameters][1:], positional, strict=False)), **named}
         arguments = {name: _plain(value) for name, value in given.items() if value is not parameters[name].default}
         return with_preparation(changed, (*scan.preparation, {function.__name__: arguments}))
 
     return prepare  # type: ignore[return-value]
+
+
+def check_measured(scan: Scan, step: str) -> None:
+    """Raise ScanError if a scan is being measured: its positions come in the pixels of its plan."""
+    if scan.acquisition is not None:
+        raise ScanError(
+            f"{step} was called with '{scan.name}', a scan that is being measured; expected one that is complete: give "
+            "the receiver a crop (Plan), or load the file of the scan after its end.",
+            code="scan.live",
+        )
 
 
 def with_preparation(scan: Scan, steps: tuple[dict[str, Any], ...]) -> Scan:

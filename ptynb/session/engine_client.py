@@ -54,7 +54,9 @@ class EngineClient:
         self.can_recover = False
         """Whether `recover` can continue after the failure."""
         self.target_epoch: int | None = None
-        """Epoch at which the requested run ends; None if no run is requested."""
+        """Epoch at which the requested run ends, without those in which further patterns could come; None: no run."""
+        self.live_epochs = 0
+        """Completed epochs in which further patterns could come, by the last status."""
         self.paused = False
         self._stops = 0
         """Number of times that `Settings.stop` ended a run, as far as known."""
@@ -145,7 +147,7 @@ class EngineClient:
                 return False
             self.epochs += status.epochs[len(self.epochs) - known :]
             self.r_factors.update(status.r_factors)
-            before = self.statuses.get(0)
+            before, self.live_epochs = self.statuses.get(0), status.live_epochs
             stops = sum(change.name == STOPPED for change in status.changes)
             if stops > self._stops:
                 self.target_epoch = None
@@ -193,7 +195,8 @@ class EngineClient:
     def begin(self, epochs: int, last: int | None = None) -> None:
         """Send the command to run this number of additional epochs; with `last`, one of a run that ends with it."""
         generation = self._generation
-        self.target_epoch, self.paused = self.fetch().epoch + epochs, False
+        status = self.fetch()
+        self.target_epoch, self.paused = status.epoch - status.live_epochs + epochs, False
         try:
             order = Command("start", epochs) if last is None else Command("advance", last)
             number: int = self.engines.call(0, "command", order)
@@ -305,6 +308,7 @@ class EngineClient:
             self.statuses = {}
             self._stops = 0 if state is None else sum(change.name == STOPPED for change in state.changes)
             self._generation += 1
+            self.live_epochs = 0 if state is None or state.admissions is None else state.admissions.epochs
             self._send_annotation_and_run(0 if state is None else state.epoch)
 
     def _send_annotation_and_run(self, epoch: int) -> None:
@@ -313,9 +317,10 @@ class EngineClient:
         self.r_factors = {at: value for at, value in self.r_factors.items() if at <= epoch}
         if self.r_factor_every:
             self.sent = self.engines.call(0, "command", Command("measure", self.r_factor_every))
-        if self.target_epoch is None or self.target_epoch <= epoch:
+        done = epoch - self.live_epochs
+        if self.target_epoch is None or self.target_epoch <= done:
             return
-        self.sent = self.engines.call(0, "command", Command("start", self.target_epoch - epoch))
+        self.sent = self.engines.call(0, "command", Command("start", self.target_epoch - done))
         if self.paused:
             self.sent = self.engines.call(0, "command", Command("pause"))
 

@@ -19,6 +19,8 @@ import torch
 
 from ptynb.cluster.accelerators import find_accelerators, names_of_devices, refusal, usable
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.admissions import Admissions
+from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import (
     Array,
     Branch,
@@ -58,6 +60,7 @@ from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
@@ -115,6 +118,9 @@ class Reconstruction:
         Ranks of the engines to use. None: all. Several reconstructions can run on different engines of one cluster.
     share : {"probe", "object"}, optional
         What several scans have in common: see `preparation.combine`, which also takes shifts of the scans.
+    admissions : Admissions, optional
+        Record of an earlier run (`Result.admissions`) whose scan came while it was reconstructed: patterns are used
+        from the same updates on, so that the run is repeated. `scan` is the complete one, from its file.
 
     Attributes
     ----------
@@ -146,6 +152,7 @@ class Reconstruction:
         on_failure: OnFailure = "pause",
         ranks: Sequence[int] | None = None,
         share: Share | None = None,
+        admissions: Admissions | None = None,
     ) -> None:
         plan, chosen = WITHOUT_STAGES, settings or Settings()
         every = chosen.stage_settings if isinstance(chosen, Recipe) else (chosen,)
@@ -154,8 +161,9 @@ class Reconstruction:
             prepared = [prepare(one, chosen.prepare) for one in parts]
             scan = prepared[0] if isinstance(scan, Scan) else prepared
             plan, chosen = StagePlan(chosen.stages), every[0]
+        whole = as_one_scan(scan, share, every)
         self._open(
-            as_one_scan(scan, share, every),
+            whole if admissions is None else with_recorded_arrivals(whole, admissions),
             chosen,
             cluster,
             device,
@@ -187,7 +195,8 @@ class Reconstruction:
             recon._client.r_factors = dict(measured)
             recon._client.annotation = recon._call(0, "annotation")
         if status.state not in ("ready", "closed"):
-            recon._client.target_epoch, recon._client.paused = status.target, status.state == "paused"
+            recon._client.target_epoch = status.target - status.live_epochs
+            recon._client.paused = status.state == "paused"
         return recon
 
     def _open(
@@ -285,6 +294,9 @@ class Reconstruction:
 
         After `stop` the run continues at the same update, also within an epoch. With `Settings.stop` it may end before
         its last epoch; `stopped` is the reason then.
+
+        Epochs of a scan that is being measured count from its end. Until then the run uses the patterns that have
+        come, and `target` moves on with each epoch.
 
         Parameters
         ----------
@@ -545,11 +557,15 @@ class Reconstruction:
         return self._run(self._remaining() if epochs is None else _whole("run", epochs))
 
     def _run(self, epochs: int) -> Iterator[Epoch]:
-        stops, last = self._stops, self.epoch + epochs
-        for _ in range(epochs):
+        stops, last, completed = self._stops, self.epoch + epochs, 0
+        while completed < epochs:
             epoch = self._advance(last)
             if epoch is None:
                 return
+            if epoch.number > self._client.live_epochs:
+                completed += 1
+            else:  # an epoch in which further patterns could come is none of the run's
+                last += 1
             done = self.stopped
             yield epoch
             if done or self._stops != stops:
@@ -605,6 +621,12 @@ class Reconstruction:
         """Why `Settings.stop` ended the last run before its last epoch; empty if it did not, or a run followed."""
         status = self.last_status()
         return "" if status is None else stop_reason(status.changes, status.epoch)
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """What has come of a scan that is being measured, and what of it is used; None for other scans."""
+        status = self.last_status()
+        return None if status is None else status.arrivals
 
     @property
     def failure(self) -> ReconstructionError | None:
@@ -698,7 +720,7 @@ class Reconstruction:
                 f"target is {epoch}, and epoch {self.epoch} is completed; give a later one.",
                 code="argument.invalid-value",
             )
-        self._client.target_epoch = epoch
+        self._client.target_epoch = epoch - self._client.live_epochs
         self._client.order("target", epoch)
 
     # Inspection; engines answer between two updates
@@ -792,6 +814,11 @@ class Reconstruction:
             if pair is not None:
                 self._pattern_rank = index, rank
                 return pair
+        if self.scan.acquisition is not None:
+            raise ReconstructionError(
+                f"Pattern {index} has not come yet, or never came; arrivals says how many have.",
+                code="argument.invalid-value",
+            )
         raise ReconstructionError(f"No engine has pattern {index}; this is a bug of ptynb.", code="engine.failed")
 
     @property
@@ -1185,7 +1212,7 @@ class Reconstruction:
         """Return the state if a run is active, or an empty string."""
         state = self.state
         target = self._client.target_epoch
-        if state == "loading" and target is not None and target > self.epoch:
+        if state == "loading" and target is not None and target > self.epoch - self._client.live_epochs:
             return "about to run"
         return state if state in ("running", "paused") else ""
 

@@ -25,7 +25,7 @@ from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
-from ptynb.physics.model_builder import check_together, make_model, object_frame
+from ptynb.physics.model_builder import check_together, corner_shift, make_model, object_frame
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
@@ -68,12 +68,17 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
         else torch.polar(tensors["object.amplitude"], tensors["object.phase"])
     )
     probe = torch.view_as_complex(tensors["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
-    mean_count = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
+    mean_of_all = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
+    mean_count = state.scan.get("mean_count", mean_of_all)  # if patterns came during the run: of the first ones
     custom = [component for component in pickle.loads(extensions) if isinstance(component, ModelComponent)]
     loss = make_loss(settings.loss, mean_count)
     model = make_model(scan, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.set_scale(torch.from_numpy(state.scale))
     model.load_state_dict(tensors)
+    if state.admissions is not None:
+        origin, shift = object_frame(scan, settings).origin, corner_shift(scan, settings)
+        corners = state.admissions.positions - np.array(origin) - np.array(shift)
+        model.place(torch.from_numpy(state.admissions.patterns), torch.from_numpy(corners))
     optimised: dict[str, Tensor] = model.start_arrays()
     for name, component in model.parts.items():
         component.active = state.active[name]

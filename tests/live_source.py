@@ -1,0 +1,133 @@
+"""A scan that is written to a spool while it is reconstructed: patterns come at a rate, in any order, with faults."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+import ptynb as pt
+from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
+from ptynb.data.scan import Scan
+from ptynb.io.load import load
+from ptynb.io.scan_file import read_scan
+
+
+@dataclasses.dataclass
+class Source:
+    """What a receiver does: writes patterns into the file of the scan, and then into the index."""
+
+    scan: Scan
+    folder: Path
+    start_after: int = 0
+    positions: NDArray[np.float64] | None = None
+    """Measured ones, if they differ from those of the plan, which the scan has."""
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scan, path = self.scan, self.folder / SCAN_NAME
+        pt.save_scan(scan, path)
+        with h5py.File(path, "r+") as file:
+            del file["patterns"]
+            layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+            space = h5py.h5s.create_simple(scan.frames.shape)
+            kind = h5py.h5t.py_create(scan.frames.dtype, logical=True)
+            h5py.h5d.create(file.id, b"patterns", kind, space, layout).id
+            file.flush()
+            self._offset = file["patterns"].id.get_offset()
+        self._file = os.open(path, os.O_RDWR)
+        self.index = ArrivalIndex.create(self.folder / INDEX_NAME, len(scan))
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def live(self) -> Scan:
+        """The scan as `listen` returns it."""
+        acquisition = Acquisition(self.folder, len(self.scan), self.start_after)
+        return dataclasses.replace(read_scan(self.folder / SCAN_NAME), acquisition=acquisition, ground_truth=None)
+
+    @property
+    def complete(self) -> Scan:
+        """The scan after its end, with the measured positions."""
+        scan = load(self.folder / SCAN_NAME)
+        return scan if self.positions is None else dataclasses.replace(scan, positions=self.positions)
+
+    def frame(self, number: int) -> None:
+        pattern = self.scan.frames.read(number, number + 1)
+        if self.index.has_frame(number):
+            self.index.add("duplicates")
+            return
+        os.pwrite(self._file, pattern.tobytes(), self._offset + number * pattern.nbytes)
+        self.index.frame(number, time.time())
+
+    def place(self, number: int) -> None:
+        self.index.place(number, (self.scan.positions if self.positions is None else self.positions)[number])
+
+    def give(self, numbers: Sequence[int] | NDArray[np.int64]) -> None:
+        """Patterns and positions of these, at once."""
+        for number in np.asarray(numbers).tolist():
+            self.frame(number)
+            self.place(number)
+        self.index.beat(time.time())
+
+    def end(self, reason: str = "end of series") -> None:
+        self.index.end(reason)
+
+    def start(
+        self, rate: float, order: Sequence[int] | None = None, late: float = 0.0, ends: bool = True
+    ) -> threading.Thread:
+        """Give all patterns in this order, so many a second, in a thread; positions `late` seconds after them."""
+        numbers = [*(range(len(self.scan)) if order is None else order)]
+        self._thread = threading.Thread(target=self._run, args=(rate, numbers, late, ends), name="source", daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def _run(self, rate: float, numbers: list[int], late: float, ends: bool) -> None:
+        began, waiting = time.monotonic(), list[tuple[float, int]]()
+        for count, number in enumerate(numbers):
+            due = began + count / rate
+            while (now := time.monotonic()) < due:
+                if self._stop.wait(min(due - now, 0.2)):
+                    return
+                self.index.beat(time.time())
+            self.frame(number)
+            waiting.append((time.monotonic() + late, number))
+            while waiting and waiting[0][0] <= time.monotonic():
+                self.place(waiting.pop(0)[1])
+            self.index.beat(time.time())
+        for due, number in waiting:
+            while time.monotonic() < due:
+                if self._stop.wait(0.01):
+                    return
+                self.index.beat(time.time())
+            self.place(number)
+        if ends:
+            self.end()
+
+    def join(self) -> None:
+        assert self._thread is not None
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(10)
+        os.close(self._file)
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two results have the same bits."""
+    names = "object", "probe", "positions"
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and [
+        epoch.loss for epoch in one.epochs
+    ] == [epoch.loss for epoch in other.epochs]
