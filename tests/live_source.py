@@ -21,6 +21,14 @@ from ptynb.io.load import load
 from ptynb.io.scan_file import read_scan
 
 
+CALL = "go"
+
+
+def call(folder: Path) -> None:
+    """Let the source of this folder begin."""
+    (folder / CALL).touch()
+
+
 @dataclasses.dataclass
 class Source:
     """What a receiver does: writes patterns into the file of the scan, and then into the index."""
@@ -83,15 +91,31 @@ class Source:
         self.index.end(reason)
 
     def start(
-        self, rate: float, order: Sequence[int] | None = None, late: float = 0.0, ends: bool = True
+        self,
+        rate: float,
+        order: Sequence[int] | NDArray[np.int64] | None = None,
+        late: float = 0.0,
+        ends: bool = True,
+        before_call: int | None = None,
     ) -> threading.Thread:
-        """Give all patterns in this order, so many a second, in a thread; positions `late` seconds after them."""
+        """Give all patterns in this order, so many a second, in a thread; positions `late` seconds after them.
+
+        before_call: number of patterns that are given at once; the others wait for `call`, by any process.
+        """
         numbers = [*(range(len(self.scan)) if order is None else order)]
-        self._thread = threading.Thread(target=self._run, args=(rate, numbers, late, ends), name="source", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(rate, numbers, late, ends, before_call), name="source", daemon=True
+        )
         self._thread.start()
         return self._thread
 
-    def _run(self, rate: float, numbers: list[int], late: float, ends: bool) -> None:
+    def _run(self, rate: float, numbers: list[int], late: float, ends: bool, before_call: int | None) -> None:
+        self.give(numbers[: before_call or 0])
+        numbers = numbers[before_call or 0 :]
+        while before_call is not None and not (self.folder / CALL).exists():
+            if self._stop.wait(0.005):
+                return
+            self.index.beat(time.time())
         began, waiting = time.monotonic(), list[tuple[float, int]]()
         for count, number in enumerate(numbers):
             due = began + count / rate

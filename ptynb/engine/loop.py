@@ -269,10 +269,11 @@ class Loop:
         self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
-        live, used = self.order.open, self.order.count
         loss, *changes = self._summed_record()
+        live, used = self.order.open, self.order.count
         if live:
-            used = int((self._table >= 0).sum())
+            assert isinstance(self.order, LiveSampler)
+            used = self.order.used
             loss *= self.problem.count / used
         self._clock = time.perf_counter()
         seconds = self._seconds + self._clock - started
@@ -436,7 +437,7 @@ class Loop:
         return ReconstructionState(
             **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
-            scan=self.scan,
+            scan=dict(self.scan),
             epoch=self.epoch,
             target=target,
             seconds=self._seconds,

@@ -165,7 +165,7 @@ class EnginePatterns:
 
         Over all engines. Raises InvalidValueError if all patterns are empty.
         """
-        total = self.group.sum(torch.from_numpy(self._total).to(self.group.device)).cpu()
+        total = self.group.sum(torch.from_numpy(self._total.copy()).to(self.group.device)).cpu()
         if not total.any():
             raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty")
         return total / count, Sums(float(total.sum()), self._squares)

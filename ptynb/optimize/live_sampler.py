@@ -45,6 +45,8 @@ class LiveSampler(Sampler):
         """Those left of the present round, in order."""
         self._rounds = 0
         self._updates = 0
+        self.used = 0
+        """Number of patterns in the batches of the present epoch, some perhaps more than once."""
         self.ended = False
         """Whether no more patterns come, from the next epoch on."""
 
@@ -95,19 +97,20 @@ class LiveSampler(Sampler):
         if self.ended and self._whole is None:
             self._whole = BatchSampler(self.count, self.batch, self._seed, "interleaved")
         table = self.epoch(number)
-        self._updates = table.shape[1]
+        self._updates, self.used = table.shape[1], 0
         return table
 
     def resume_epoch(self, state: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
         """Continue in an epoch in which further patterns may come, and return its table. state: from `state`."""
-        self.restore(state)
-        self._updates = int(state["numbers"][1])
+        self._new, self._round = state["new"], state["round"]
+        self._rounds, self._updates, self.used = state["numbers"].tolist()
         return np.full((self.strata, self._updates), -1, dtype=np.int64)
 
     def fill(self, table: NDArray[np.int64], update: int) -> None:
         """Enter the batch of the next update into the table, if it is not there."""
         if self._whole is None:
             batch = self._next()
+            self.used += len(batch)
             table[: len(batch), update] = batch
 
     def upcoming(self) -> Iterator[NDArray[np.int64]]:
@@ -140,13 +143,8 @@ class LiveSampler(Sampler):
         """Return what the further order depends on, besides patterns and epoch; empty once none come any more."""
         if self._whole is not None:
             return {}
-        numbers = np.array([self._rounds, self._updates], dtype=np.int64)
+        numbers = np.array([self._rounds, self._updates, self.used], dtype=np.int64)
         return {"new": self._new.copy(), "round": self._round.copy(), "numbers": numbers}
-
-    def restore(self, state: Mapping[str, NDArray[np.int64]]) -> None:
-        """Continue from `state`, with the same patterns."""
-        self._new, self._round = state["new"], state["round"]
-        self._rounds = int(state["numbers"][0])
 
 
 def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:

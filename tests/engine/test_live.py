@@ -1,0 +1,188 @@
+"""Patterns that come while they are reconstructed: what was used when determines the result, on any number of engines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.data.admissions import Admission, Admissions
+from ptynb.data.scan import Scan
+from ptynb.session.recorded_arrivals import with_recorded_arrivals
+from ptynb.settings import Checkpointing, Settings
+from tests.cases import ALGORITHMS, CASES, a_scan, as_sgd
+from tests.engine import live_work, work
+from tests.engine.ranks import Ranks
+from tests.live_source import Source
+
+EPOCHS = 4
+
+
+@pytest.fixture(scope="module")
+def scan() -> Scan:
+    return pt.simulate(patterns=100, window=32, seed=5)
+
+
+@pytest.fixture
+def source(scan: Scan, tmp_path: Path) -> Iterator[Source]:
+    opened = Source(scan, tmp_path / "spool")
+    yield opened
+    opened.close()
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """All numbers of two runs are equal to the bit."""
+    assert one["losses"] == other["losses"]
+    assert (one["live_epochs"], one["updates"]) == (other["live_epochs"], other["updates"])
+    for name in ("object", "probe", "positions"):
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def log_of(scan: Scan, order: np.ndarray[Any, Any], first: int, together: int, every: int) -> Admissions:
+    """A record in which patterns come in this order, `together` of them after every so many updates."""
+    parts = [order[:first], *(order[at : at + together] for at in range(first, len(order), together))]
+    admissions = [
+        Admission(part := np.sort(numbers), scan.positions[part], np.arange(len(part), dtype=float))
+        for numbers in parts
+    ]
+    admissions[-1] = dataclasses.replace(admissions[-1], ended="the end of the table")
+    return Admissions.of(scan.positions, admissions, [every * number for number in range(len(parts))])
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_a_run_repeated_by_its_record_is_equal_to_the_bit(ranks: Ranks, source: Source, world: int) -> None:
+    """The patterns come in any order, and the run is paused meanwhile."""
+    order = np.random.default_rng(world).permutation(100)
+    source.start(150, order, before_call=32)
+    first = ranks.run(world, live_work.live, source.live, Settings(batch=8), EPOCHS, None, None, None, 60)
+    source.join()
+    record = first[0]["admissions"]
+    assert len(record) > 5
+    assert sorted(record.patterns.tolist()) == [*range(100)]
+    assert 0 < first[0]["live_epochs"] == len(first[0]["losses"]) - EPOCHS
+    assert first[0]["status"].arrivals.admitted == 100
+    again = ranks.run(world, live_work.live, with_recorded_arrivals(source.complete, record), Settings(batch=8), EPOCHS)
+    for one, other in zip(first, again, strict=True):
+        same(one, other)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_patterns_that_are_all_there_are_an_ordinary_scan(ranks: Ranks, source: Source, world: int) -> None:
+    source.give(range(100))
+    source.end()
+    settings = Settings(batch=8, object=pt.Object(padding=4))
+    updates = 26
+    first = ranks.run(world, live_work.live, source.live, settings, 2)
+    assert first[0]["live_epochs"] == 0
+    ordinary = settings.replace(batch_sampling="interleaved")
+    again = ranks.run(world, work.train, source.complete, ordinary, updates)
+    for one, other in zip(first, again, strict=True):
+        assert one["losses"] == other["losses"]
+        for name in ("object", "probe", "positions"):
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+LIVE = ("plain", "bad pixels", "positions", "variations", "weights", "two losses", "accumulated", "tilt of each")
+BY_OTHERS = ("rpie", "lsqml")
+
+
+@pytest.mark.parametrize("case", [*LIVE, *BY_OTHERS])
+def test_n_engines_give_one_engines_answer(ranks: Ranks, case: str) -> None:
+    """In double precision; a pattern comes with another position than planned, and some never come."""
+    if case in CASES:
+        kind, settings, _ = CASES[case]
+    else:
+        kind, settings, _ = ALGORITHMS[case]
+    settings, most = settings.replace(batch=8, precision="double"), 1e-8
+    scan = a_scan(kind=kind)
+    moved = scan.positions + np.random.default_rng(1).uniform(-1.5, 1.5, scan.positions.shape)
+    order = np.random.default_rng(0).permutation(37)[:35]
+    record = log_of(dataclasses.replace(scan, positions=moved), order, first=9, together=2, every=2)
+    record = dataclasses.replace(record, planned=scan.positions)
+    complete = with_recorded_arrivals(dataclasses.replace(scan, positions=moved), record)
+    alone = ranks.run(1, live_work.repeat, complete, settings, record, 50)[0]
+    assert 0 < alone["live_epochs"] < len(alone["losses"])
+    for world in (2, 3):
+        for answer in ranks.run(world, live_work.repeat, complete, settings, record, 50):
+            assert answer["losses"] == pytest.approx(alone["losses"], rel=most)
+            assert answer["r_factor"] == pytest.approx(alone["r_factor"], rel=most)
+            for name in {name for name in alone if isinstance(alone[name], np.ndarray)}:
+                difference = np.linalg.norm(alone[name] - answer[name]) / np.linalg.norm(alone[name])
+                assert difference < most, name
+
+
+def test_in_single_precision_engines_differ_by_rounding(ranks: Ranks, scan: Scan) -> None:
+    record = log_of(scan, np.arange(100), first=20, together=8, every=1)
+    complete = with_recorded_arrivals(scan, record)
+    by_steps, by_adam = as_sgd(Settings()).replace(precision="single"), Settings(batch=8)
+    alone = [
+        ranks.run(1, live_work.repeat, complete, *one)[0] for one in ((by_steps, record, 20), (by_adam, record, 50))
+    ]
+    for world in (2, 3):
+        for answer in ranks.run(world, live_work.repeat, complete, by_steps, record, 20):
+            for name in ("object", "probe"):
+                assert np.linalg.norm(alone[0][name] - answer[name]) < 1e-5 * np.linalg.norm(alone[0][name])
+        for answer in ranks.run(world, live_work.repeat, complete, by_adam, record, 50):
+            assert answer["losses"] == pytest.approx(alone[1]["losses"], rel=1e-4)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_faults_of_a_source_leave_the_run_of_the_patterns_that_came(
+    ranks: Ranks, scan: Scan, tmp_path: Path, world: int
+) -> None:
+    """Shuffled, with duplicates and missing patterns, positions measured and two seconds late, one of them outside."""
+    random = np.random.default_rng(3)
+    measured = scan.positions + random.uniform(-2, 2, scan.positions.shape)
+    measured[40] = scan.positions.max(0) + 25
+    source = Source(scan, tmp_path / "spool", positions=measured)
+    try:
+        order = np.arange(100)
+        for start in range(0, 100, 25):
+            random.shuffle(order[start : start + 25])
+        came = np.setdiff1d(order, [13, 57, 98])
+        sent = [number for number in order.tolist() if number in came]
+        sent = [*sent[:60], *sent[50:53], *sent[60:]]
+        source.start(200, sent, late=2.0, before_call=32)
+        first = ranks.run(world, live_work.live, source.live, Settings(batch=8), EPOCHS)
+        source.join()
+        arrivals = first[0]["status"].arrivals
+        assert (arrivals.arrived, arrivals.missing, arrivals.duplicates, arrivals.refused) == (97, 3, 3, 1)
+        assert (arrivals.admitted, arrivals.late) == (96, 0)
+        record = first[0]["admissions"]
+        assert sorted(record.patterns.tolist()) == [number for number in came.tolist() if number != 40]
+        np.testing.assert_array_equal(record.positions, measured[record.patterns])
+        assert record.summary["missing"] == 3
+        (notice,) = first[0]["status"].notices
+        assert "96 of 100" in notice
+        used = np.sort(record.patterns)
+        clean = pt.preparation.select(dataclasses.replace(scan, positions=measured), used)
+        again = ranks.run(world, live_work.live, with_recorded_arrivals(clean, record), Settings(batch=8), EPOCHS)
+        for one, other in zip(first, again, strict=True):
+            same(one, other)
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_checkpoint_during_the_scan_continues_as_if_uninterrupted(
+    ranks: Ranks, source: Source, tmp_path: Path, world: int
+) -> None:
+    keep = Checkpointing(folder=tmp_path / "kept", epochs=None, seconds=None)
+    source.start(150, before_call=32)
+    settings = Settings(batch=8, positions=pt.Positions(learning_rate=0.1))
+    first = ranks.run(world, live_work.live, source.live, settings, EPOCHS, keep, None, 50)
+    source.join()
+    record = first[0]["admissions"]
+    complete = with_recorded_arrivals(source.complete, record)
+    state = pt.io.checkpoint_file.load_state(first[0]["kept"])
+    assert 50 <= len(state.admissions.patterns) < 100
+    assert 0 < state.updates_done < first[0]["updates"]
+    again = ranks.run(world, live_work.live, complete, settings, EPOCHS, None, Path(first[0]["kept"]))
+    for one, other in zip(first, again, strict=True):
+        same(one, other)
+        assert one["counts"] == other["counts"]
