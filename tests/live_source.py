@@ -20,7 +20,6 @@ from ptynb.data.scan import Scan
 from ptynb.io.load import load
 from ptynb.io.scan_file import read_scan
 
-
 CALL = "go"
 
 
@@ -49,7 +48,7 @@ class Source:
             layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
             space = h5py.h5s.create_simple(scan.frames.shape)
             kind = h5py.h5t.py_create(scan.frames.dtype, logical=True)
-            h5py.h5d.create(file.id, b"patterns", kind, space, layout).id
+            h5py.h5d.create(file.id, b"patterns", kind, space, layout)
             file.flush()
             self._offset = file["patterns"].id.get_offset()
         self._file = os.open(path, os.O_RDWR)

@@ -24,8 +24,8 @@ class Problem:
     """The optimisation problem of an algorithm; the loop updates `settings` and `epoch` (1 for the first).
 
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
-    a moment at most a tenth of the patterns ago, so that recorded updates stay valid.
-    imposed: custom constraints. custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
+    a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
+    custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
     model: Model
