@@ -22,12 +22,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.exceptions import FileError, InvalidValueError
+from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
 
 INDEX_NAME = "arrivals.index"
 """Name of the index in the folder of a scan."""
 SCAN_NAME = "scan.h5"
 """Name of the file of the scan in its folder, which has the patterns."""
+STOP_NAME = "stop"
+"""Name of the file in the folder that asks the receiver to end the scan."""
+STOP_SECONDS = 20.0
+"""Time in which a receiver that was asked to end does so; it may have to write patterns first [s]."""
 
 Counter = Literal["duplicates", "differing", "outside", "damaged", "stray", "refused"]
 COUNTERS: tuple[Counter, ...] = ("duplicates", "differing", "outside", "damaged", "stray", "refused")
@@ -250,6 +254,10 @@ class ArrivalIndex:
         known = self._state & POSITION != 0
         return np.where(known[:, None], self._position, np.nan)
 
+    def position(self, number: int) -> NDArray[np.float64]:
+        """Return the position (yx) of a pattern that has one [object pixels]."""
+        return np.array(self._position[number])
+
     def arrival_times(self) -> NDArray[np.float64]:
         """Return the time (pattern,) at which each pattern came [s since 1970]; NaN if it has not."""
         came = self._state & FRAME != 0
@@ -327,6 +335,30 @@ class Acquisition:
                 f"{index.path} is of a scan of {index.count} patterns; expected {self.count}.", code="file.damaged"
             )
         return index
+
+    def stop(self) -> Arrivals:
+        """Ask the receiver to end the scan, wait until it has, and return what came.
+
+        Raises
+        ------
+        AcquisitionError
+            If it does not within 20 s, as when it was killed (code "acquisition.failed").
+        """
+        index, until = self.index(), time.monotonic() + STOP_SECONDS
+        request = self.folder / STOP_NAME
+        if index.ended is None:
+            request.touch()
+        while index.ended is None:
+            if time.monotonic() > until:
+                request.unlink(missing_ok=True)
+                raise AcquisitionError(
+                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign of "
+                    f"life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}: ptynb.load reads it.",
+                    code="acquisition.failed",
+                )
+            time.sleep(0.02)
+        request.unlink(missing_ok=True)
+        return index.summary()
 
 
 def _encoded(text: str, size: int) -> bytes:
