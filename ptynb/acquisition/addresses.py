@@ -23,7 +23,7 @@ POSITION_PORTS = {"panda": 8889, "zmq+json": 5556}
 OPTIONS = {
     "stream2": ("channel",),
     "simplon": (),
-    "pva": ("first",),
+    "pva": ("first", "server"),
     "file": ("patterns", "uid"),
     "panda": ("y", "x", "number"),
     "zmq+json": ("pattern",),
@@ -70,7 +70,8 @@ def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> 
     if address.kind == "pva":
         from ptynb.acquisition.pva import PvAccess
 
-        return PvAccess(address.place, int(options["first"]) if "first" in options else None)
+        first = int(options["first"]) if "first" in options else None
+        return PvAccess(address.place, first, options.get("server"))
     from ptynb.acquisition.swmr import GrowingFile
 
     return GrowingFile(Path(address.place), options.get("patterns"), options.get("uid"), position_datasets)

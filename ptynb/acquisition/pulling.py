@@ -1,4 +1,4 @@
-"""A ZeroMQ socket that pulls: the connection of sources that detectors push to."""
+"""A ZeroMQ socket that pulls (or subscribes): the connection of sources that detectors push to."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ MOST_AT_ONCE = 64
 class Pulling:
     """Messages of parts, from a detector at tcp://host:port that binds; ZeroMQ connects again by itself."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, kind: int = zmq.PULL) -> None:
         self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.PULL)
+        self._socket = self._context.socket(kind)
+        if kind == zmq.SUB:
+            self._socket.setsockopt(zmq.SUBSCRIBE, b"")
         self._socket.setsockopt(zmq.RCVHWM, WAITING)
         self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
         self._socket.setsockopt(zmq.LINGER, 0)
