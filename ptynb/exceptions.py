@@ -18,7 +18,6 @@ CODES: dict[str, str] = {
     "acquisition.no-positions": "There are no positions: none planned, and no source of them.",
     "acquisition.not-started": "A scan that is listened to has not begun within the given time.",
     "acquisition.source-lost": "A source of patterns or positions has closed its connection, or cannot be reached.",
-    "acquisition.unexpected-pattern": "Patterns have another size or type than the header of their series says.",
     "argument.conflict": "Arguments exclude each other.",
     "argument.invalid-type": "An argument has an unsupported type.",
     "argument.invalid-value": "An argument is out of range or not among the choices.",

@@ -40,7 +40,7 @@ MULTIPLE = 8
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """The counts of a pattern as they came: bytes, shape (y, x) and type of the numbers, and how they are compressed."""
+    """The counts of a pattern as they came: bytes, shape (y, x) and type of the numbers, and their compression."""
 
     data: Any
     shape: tuple[int, int]
@@ -141,7 +141,7 @@ def _unpack_bslz4(data: NDArray[np.uint8], out: NDArray[np.uint8], itemsize: int
 
 def _walk(data: NDArray[np.uint8], start: int, blocks: int) -> int:
     """Return where blocks end that begin with their length. Raise AcquisitionError if one reaches beyond the data."""
-    memory, at, end = memoryview(data), start, len(data)
+    memory, at, end = data.data, start, len(data)
     for _ in range(blocks):
         if at + 4 > end:
             raise _damaged(f"{end} bytes of compressed counts, which lack a block")
@@ -176,7 +176,7 @@ def _unpack_h5lz4(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
 
 def _unpack_blosc(data: NDArray[np.uint8], out: NDArray[Any]) -> None:
     # bytes 4 to 7 of Blosc's header: size of the unpacked buffer, 12 to 15: of the packed one
-    if len(data) < 16 or struct.unpack_from("<I4xI", data, 4) != (out.nbytes, len(data)):
+    if len(data) < 16 or struct.unpack_from("<I4xI", data.data, 4) != (out.nbytes, len(data)):
         raise _damaged("a buffer of Blosc with other sizes than were announced")
     with h5py.File("blosc", "w", driver="core", backing_store=False) as file:
         stored = file.create_dataset("one", out.shape, out.dtype, chunks=out.shape, **hdf5plugin.Blosc())
@@ -191,7 +191,7 @@ def _header(data: NDArray[np.uint8], size: int) -> int:
     """Return the size of a block [bytes] from the header of HDF5's filters."""
     if len(data) < 12:
         raise _damaged(f"{len(data)} bytes of compressed counts; expected a header of 12")
-    announced, block = struct.unpack_from(">QI", data)
+    announced, block = struct.unpack_from(">QI", data.data)
     if announced != size:
         raise _damaged(f"compressed counts of {announced} bytes; the pattern has {size}")
     return int(block)

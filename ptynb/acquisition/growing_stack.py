@@ -38,8 +38,8 @@ class GrowingStack:
     ) -> None:
         if dataset.ndim != 3 or dataset.dtype.kind not in "iuf" or dataset.is_virtual or dataset.external:
             raise AcquisitionError(
-                f"{path} has patterns of shape {dataset.shape} and type {dataset.dtype} at {dataset.name}; expected real "
-                "numbers (pattern, y, x) in the file itself.",
+                f"{path} has patterns of shape {dataset.shape} and type {dataset.dtype} at {dataset.name}; expected "
+                "real numbers (pattern, y, x) in the file itself.",
                 code="acquisition.failed",
             )
         if in_writing and dataset.chunks is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import threading
 
-from ptynb.acquisition.messages import Frame, Message, Positions, Source
+from ptynb.acquisition.messages import Frame, LiveSource, MeasuredPositions, Message
 from ptynb.exceptions import PtynbError
 
 MOST_BYTES = 2**26
@@ -23,7 +23,7 @@ OVERHEAD = 500
 class Intake:
     """Messages of a source, in their order. `failed` is the error by which the source ended."""
 
-    def __init__(self, source: Source, name: str, arrived: threading.Event) -> None:
+    def __init__(self, source: LiveSource, name: str, arrived: threading.Event) -> None:
         self._source, self._arrived = source, arrived
         self._waiting: collections.deque[Message] = collections.deque()
         self._octets = 0
@@ -81,4 +81,4 @@ def sentence(error: BaseException) -> str:
 def _size(message: Message) -> int:
     if isinstance(message, Frame):
         return OVERHEAD + len(message.packed.data)
-    return OVERHEAD + (message.values.nbytes if isinstance(message, Positions) else 0)
+    return OVERHEAD + (message.values.nbytes if isinstance(message, MeasuredPositions) else 0)

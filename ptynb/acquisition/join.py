@@ -14,8 +14,18 @@ from typing import Any
 import numpy as np
 
 from ptynb.acquisition.arrival_log import ArrivalLog
-from ptynb.acquisition.messages import Damaged, Ended, Frame, Gap, Message, Positions, Started, Stray
-from ptynb.acquisition.plan import CompletePlan, Plan
+from ptynb.acquisition.complete_plan import CompletePlan
+from ptynb.acquisition.messages import (
+    Damaged,
+    Frame,
+    Gap,
+    MeasuredPositions,
+    Message,
+    SeriesEnded,
+    SeriesStarted,
+    Stray,
+)
+from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.spool import Spool
 from ptynb.exceptions import AcquisitionError
 
@@ -45,14 +55,14 @@ class Join:
         match message:
             case Frame():
                 self._frame(message)
-            case Positions():
+            case MeasuredPositions():
                 self.place(message)
-            case Started(series=series) if series == self._complete.series:
+            case SeriesStarted(series=series) if series == self._complete.series:
                 self._index.add("stray")
                 self._log.note("restart", f"series {series} began again")
-            case Started(series=series):
+            case SeriesStarted(series=series):
                 self._close(f"series {series} began")
-            case Ended(series=series, reason=reason):
+            case SeriesEnded(series=series, reason=reason):
                 if series is not None and series != self._complete.series:
                     self._index.add("stray")
                 elif self._end is None:
@@ -64,16 +74,16 @@ class Join:
                 self._index.add("stray")
                 self._log.note("stray", f"stray: {what}")
             case Gap(first=first, last=last):
-                self._log.note("gap", f"patterns {first} to {last} are lost, says the source")
+                self._log.note("gap", f"patterns {first} to {last} did not come in their turn")
 
     def place(self, message: Message) -> None:
         """Take a message of the source of positions."""
         match message:
-            case Positions(first=first, values=values):
+            case MeasuredPositions(first=first, values=values):
                 self._latest_position = time.monotonic()
                 for number, position in enumerate(values / self._complete.pixel, first):
                     self._place(number, position)
-            case Ended(reason=reason):
+            case SeriesEnded(reason=reason):
                 self._positions_end = reason or "the source of positions has ended"
             case Damaged() | Stray():
                 self.take(message)
@@ -149,10 +159,9 @@ class Join:
                 f"y from {limits[0, 0]:.6g} to {limits[0, 1]:.6g}, x from {limits[1, 0]:.6g} to {limits[1, 1]:.6g}, "
                 f"{self._complete.count} patterns",
             )
-        elif not self._index.place(number, (y, x)):
-            if not np.array_equal(self._index.position(number), (y, x)):
-                self._index.add("refused")
-                self._log.note("refused", f"position {number} came again with other values; the first is kept")
+        elif not self._index.place(number, (y, x)) and not np.array_equal(self._index.position(number), (y, x)):
+            self._index.add("refused")
+            self._log.note("refused", f"position {number} came again with other values; the first is kept")
 
     def _patience(self) -> float:
         if self._plan.silence is not None:

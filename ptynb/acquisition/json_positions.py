@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import zmq
 
-from ptynb.acquisition.messages import Damaged, Ended, Message, Positions, Source, damaged, whole
+from ptynb.acquisition.messages import Damaged, LiveSource, MeasuredPositions, Message, SeriesEnded, damaged, whole
 from ptynb.acquisition.pulling import Pulling
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
@@ -28,7 +28,7 @@ LONGEST = 2**24
 """Most bytes of a message."""
 
 
-class JsonPositions(Source):
+class JsonPositions(LiveSource):
     """Positions from an address that binds."""
 
     def __init__(self, host: str, port: int, *, subscribe: bool = False) -> None:
@@ -55,15 +55,16 @@ def read_json(octets: bytes) -> Message:
         if not isinstance(found, dict):
             raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
         if found.get("end") is True:
-            return Ended()
+            return SeriesEnded()
         if "number" in found:
-            first, rows = whole(found["number"], "the number of a pattern"), [[found.get("y"), found.get("x")]]
+            rows: Any = [[found.get("y"), found.get("x")]]
+            first = whole(found["number"], "the number of a pattern")
         else:
             first, rows = whole(found.get("first"), "the number of the first pattern"), found.get("positions")
         if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
             raise damaged("positions that are no list of [y, x]")
         values = np.array([[_number(one) for one in row] for row in rows], dtype=np.float64).reshape(-1, 2)
-        return Positions(first, values)
+        return MeasuredPositions(first, values)
     except AcquisitionError as error:
         return Damaged(str(error))
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ptynb.acquisition.addresses import Address, pattern_address, position_address
 from ptynb.acquisition.arrival_log import LOG_NAME
 from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.receiver import Order
+from ptynb.acquisition.source_address import Address, pattern_address, position_address
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME
 from ptynb.data.scan import Scan
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, InvalidValueError
@@ -131,8 +131,8 @@ def _positions(
     names = tuple(positions.split(","))
     if patterns.kind != "file" or len(names) > 2 or not all(names):
         raise InvalidValueError(
-            f"positions is {quoted(positions)}; expected 'planned', an address such as panda://host:8889, an array, or, "
-            "of a file as source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
+            f"positions is {quoted(positions)}; expected 'planned', one such as panda://host:8889, an array, or, of "
+            "a file as source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
             code="argument.invalid-value",
         )
     return None, names, plan

@@ -25,7 +25,7 @@ COUNTS = frozenset(np.dtype(kind).str for kind in ("u1", "u2", "u4", "u8", "i1",
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Started:
+class SeriesStarted:
     """A series has begun. What its header does not state is None, and comes with the first pattern or the plan.
 
     series: its identity. count: number of patterns. shape (y, x) and dtype: of a pattern. energy [eV], distance [m] and
@@ -53,7 +53,7 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Positions:
+class MeasuredPositions:
     """Positions (pattern, yx) [m] of consecutive patterns, from pattern `first`; NaN where one is not known."""
 
     first: int
@@ -69,7 +69,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Ended:
+class SeriesEnded:
     """The source says that there is no more.
 
     series: which one; None: the only one. expected: how many patterns (or positions) it sent, if it says so. reason: as
@@ -95,10 +95,10 @@ class Stray:
     what: str
 
 
-Message = Started | Frame | Positions | Gap | Ended | Damaged | Stray
+Message = SeriesStarted | Frame | MeasuredPositions | Gap | SeriesEnded | Damaged | Stray
 
 
-class Source(ABC):
+class LiveSource(ABC):
     """Where messages come from. It connects to what was named when it is made, and is used by one thread."""
 
     @abstractmethod
@@ -140,7 +140,7 @@ def image_shape(y: Any, x: Any) -> tuple[int, int]:
 
 
 def positive(value: Any) -> float | None:
-    """Return a positive finite number from a header; None for anything else, which headers have where nothing is set."""
+    """Return a positive finite number from a header; None for anything else, which stands where nothing is set."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e30
     return float(value) if usable else None
 

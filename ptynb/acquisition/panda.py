@@ -1,8 +1,8 @@
 """PandA's data port (`panda://host:8889`): captured positions of encoders, by TCP.
 
 The client asks for "XML FRAMED SCALED" and gets "OK"; then, for each experiment, a header in XML with the captured
-fields, frames of samples ("BIN ", the length with these 8 bytes, little-endian, and the samples), and "END ", the number
-of samples and a reason. Sample i belongs to pattern i, unless a field with the pattern's number is named.
+fields, frames of samples ("BIN ", the length with these 8 bytes, little-endian, and the samples), and "END ", the
+number of samples and a reason. Sample i belongs to pattern i, unless a field with the pattern's number is named.
 
 PandABlocks-server, documentation, "Data Capture".
 """
@@ -10,6 +10,7 @@ PandABlocks-server, documentation, "Data Capture".
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import select
 import socket
@@ -20,7 +21,7 @@ import numpy as np
 from defusedxml import ElementTree
 from numpy.typing import NDArray
 
-from ptynb.acquisition.messages import MOST_PATTERNS, Ended, Message, Positions, Source, damaged
+from ptynb.acquisition.messages import MOST_PATTERNS, LiveSource, MeasuredPositions, Message, SeriesEnded, damaged
 from ptynb.exceptions import AcquisitionError
 from ptynb.io.reading.hdf5_reading import factor
 from ptynb.text import in_one_line
@@ -36,7 +37,7 @@ TYPES = {"int32": "<i4", "uint32": "<u4", "int64": "<i8", "uint64": "<u8", "doub
 LETTERS = {axis: re.compile(rf"(?:^|[._\W]){axis}(?:$|[._\W])", re.IGNORECASE) for axis in "yx"}
 
 
-class Panda(Source):
+class Panda(LiveSource):
     """A PandA's data port. options: names of the fields "y", "x" and, optionally, "number" ("INENC1.VAL.Mean")."""
 
     def __init__(self, host: str, port: int, options: dict[str, str]) -> None:
@@ -46,8 +47,8 @@ class Panda(Source):
             self._socket.sendall(REQUEST)
         except OSError as error:
             raise AcquisitionError(
-                f"No connection to PandA's data port at {self._place} ({error.strerror or error}); is the address right, "
-                "and is PandA switched on?",
+                f"No connection to PandA's data port at {self._place} ({error.strerror or error}); is the address "
+                "right, and is PandA switched on?",
                 code="acquisition.source-lost",
             ) from None
         self._parser = PandaParser(options)
@@ -74,7 +75,9 @@ class Panda(Source):
             self._socket.close()
 
     def _lost(self, why: str) -> AcquisitionError:
-        return AcquisitionError(f"The connection to PandA at {self._place} is lost: {why}.", code="acquisition.source-lost")
+        return AcquisitionError(
+            f"The connection to PandA at {self._place} is lost: {why}.", code="acquisition.source-lost"
+        )
 
 
 class PandaParser:
@@ -159,12 +162,12 @@ class PandaParser:
         )
         first, self._sent = self._sent, self._sent + len(samples)
         if "number" not in self._columns:
-            return [Positions(first, values)] if len(values) else []
+            return [MeasuredPositions(first, values)] if len(values) else []
         numbers = samples[self._columns["number"][0]].astype(np.float64)
         known = np.isfinite(numbers) & (numbers >= 0) & (numbers < MOST_PATTERNS)
         numbers, values = numbers[known].astype(np.int64), values[known]
         edges = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-        return [Positions(int(numbers[a]), values[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+        return [MeasuredPositions(int(numbers[a]), values[a:b]) for a, b in itertools.pairwise(edges) if b > a]
 
     def _read_header(self, header: bytes) -> None:
         try:
@@ -186,7 +189,9 @@ class PandaParser:
             raise damaged("two fields of one name") from None
         size = None if data is None else data.get("sample_bytes")
         if not names or size != str(self._dtype.itemsize):
-            raise damaged(f"{len(names)} fields of {self._dtype.itemsize} bytes, and samples of {in_one_line(size, 20)}")
+            raise damaged(
+                f"{len(names)} fields of {self._dtype.itemsize} bytes, and samples of {in_one_line(size, 20)}"
+            )
         self._columns = {}
         for axis in ("y", "x", *(["number"] if "number" in self._options else [])):
             name = self._column(axis, [name for name, _ in names])
@@ -212,4 +217,4 @@ class PandaParser:
         if not samples.isdigit() or len(samples) > 12:
             raise damaged(f"the end {in_one_line(line, 60)}; expected a number of samples and a reason")
         text = in_one_line(why.decode(errors="replace"), 60)
-        found.append(Ended(expected=int(samples), reason="" if text == "Ok" else f"PandA ended with: {text}"))
+        found.append(SeriesEnded(expected=int(samples), reason="" if text == "Ok" else f"PandA ended with: {text}"))

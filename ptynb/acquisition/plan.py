@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import io
-import json
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ptynb.acquisition.messages import Started
-from ptynb.data.geometry import Geometry, metres_to_pixels, wavelength_from_energy
-from ptynb.data.scan import AnyGeometry, plain_geometry
-from ptynb.exceptions import AcquisitionError, InvalidValueError, ScanError
-from ptynb.io.scan_identity import geometry_from
+from ptynb.data.scan import AnyGeometry
+from ptynb.exceptions import InvalidValueError, ScanError
 
 ARRAYS = ("positions", "mask", "probe", "object")
 """Fields that are arrays."""
-START_AFTER = 32, 300
-"""Fewest and most patterns after which a reconstruction begins by default, and in between a thirtieth of the scan."""
 MOST_PLANNED = 10**8
 
 
@@ -138,152 +129,6 @@ class Plan:
             raise _invalid("margin", self.margin, "a finite number of at least 0")
         if self.silence is not None and not 0.1 <= self.silence <= 1e6:
             raise _invalid("silence", self.silence, "from 0.1 to 1e6 s")
-
-    def complete(self, started: Started, shape: tuple[int, int], *, measured: bool = False) -> CompletePlan:
-        """Return the plan with what the header of the series says, for patterns of `shape` (y, x) on the detector.
-
-        measured: whether positions come from a source of their own.
-        Raise AcquisitionError if the number of patterns is not known, ScanError without a geometry for metres.
-        """
-        count = self.count
-        if count is None:
-            count = started.count if self.positions is None else len(np.asarray(self.positions))
-        if count is None or count < 1:
-            raise AcquisitionError(
-                f"The header of series {started.series} does not say how many patterns will come; give it: "
-                "Plan(..., count=1024).",
-                code="acquisition.no-count",
-            )
-        window, crop = self._crop(shape)
-        geometry = self.geometry
-        if geometry is None and started.energy and started.distance and started.detector_pixel:
-            geometry = Geometry(
-                wavelength=wavelength_from_energy(started.energy),
-                distance=started.distance,
-                detector_pixel=started.detector_pixel,
-            )
-        if geometry is None and self.units == "metres":
-            raise ScanError(
-                "Positions are in metres, and the detector's header lacks energy, distance or pixel size; give "
-                "Plan(..., geometry=Geometry(wavelength=..., distance=..., detector_pixel=...)), or units='pixels'.",
-                code="scan.no-geometry",
-            )
-        pixel = (1.0, 1.0)
-        if self.units == "metres" and geometry is not None:
-            pixel = geometry.object_pixel(window)
-        if self.positions is None:
-            assert self.extent is not None
-            limits = np.asarray(self.extent, dtype=np.float64) / np.asarray(pixel)[:, None]
-            positions = _raster_over(limits, count)
-        else:
-            positions = metres_to_pixels(np.asarray(self.positions, dtype=np.float64), pixel)
-            limits = np.column_stack([positions.min(0) - self.margin, positions.max(0) + self.margin])
-        return CompletePlan(
-            count=count,
-            series=started.series,
-            positions=positions,
-            planned=not measured,
-            limits=limits,
-            pixel=pixel,
-            geometry=geometry,
-            shape=shape,
-            crop=crop,
-            mask=self._mask(started, shape, crop),
-            start_after=self._start_after(count),
-        )
-
-    def _crop(self, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[slice, slice]]:
-        """Return the size of the window, and the part of the detector that it is."""
-        window = shape if self.window is None else self.window
-        centre = (shape[0] // 2, shape[1] // 2) if self.centre is None else self.centre
-        first = [middle - side // 2 for middle, side in zip(centre, window, strict=True)]
-        last = [start + side for start, side in zip(first, window, strict=True)]
-        if min(first) < 0 or last[0] > shape[0] or last[1] > shape[1]:
-            raise InvalidValueError(
-                f"A window of {window[0]} x {window[1]} pixels around pixel {centre} is not inside the detector's "
-                f"patterns of {shape[0]} x {shape[1]}; choose a smaller window=, or another centre=.",
-                code="argument.invalid-value",
-            )
-        return window, (slice(first[0], last[0]), slice(first[1], last[1]))
-
-    def _mask(self, started: Started, shape: tuple[int, int], crop: tuple[slice, slice]) -> NDArray[np.bool_] | None:
-        mask = started.mask if self.mask is None else np.asarray(self.mask).astype(bool)
-        if mask is None:
-            return None
-        cropped = mask[crop] if mask.shape == shape else mask
-        window = tuple(part.stop - part.start for part in crop)
-        if cropped.shape != window:
-            raise ScanError(
-                f"The mask has shape {mask.shape}; expected that of the detector, {shape}, or of the window, {window}.",
-                code="array.shape-mismatch",
-            )
-        return cropped
-
-    def _start_after(self, count: int) -> int:
-        if self.start_after is not None:
-            return min(self.start_after, count)
-        return min(count, max(2 * (self.line or 0), min(max(count // 30, START_AFTER[0]), START_AFTER[1])))
-
-    def to_json(self) -> str:
-        """Return the plan as JSON; arrays as numpy's file format in base 64."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ARRAYS:
-            if values[name] is not None:
-                stream = io.BytesIO()
-                np.save(stream, values[name], allow_pickle=False)
-                values[name] = base64.b64encode(stream.getvalue()).decode()
-        return json.dumps({**values, "geometry": plain_geometry(self.geometry)})
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return a plan from `to_json`."""
-        values = json.loads(text)
-        for name in ARRAYS:
-            if values[name] is not None:
-                values[name] = np.load(io.BytesIO(base64.b64decode(values[name])), allow_pickle=False)
-        for name in ("window", "centre"):
-            values[name] = None if values[name] is None else tuple(values[name])
-        return cls(**{**values, "geometry": geometry_from(values["geometry"])})
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CompletePlan:
-    """A plan with all numbers known, for one series.
-
-    positions: (pattern, yx) [object pixels], planned ones, or a raster over the extent. planned: whether they are used as
-    they are, without measured ones.
-    limits: (yx, 2): where measured positions may lie [object pixels]. pixel: (y, x), the unit of measured positions in
-    object pixels is 1 / pixel. shape: (y, x) of the detector's patterns, of which `crop` is kept. mask: of the window.
-    """
-
-    count: int
-    series: str
-    positions: NDArray[np.float64]
-    planned: bool
-    limits: NDArray[np.float64]
-    pixel: tuple[float, float]
-    geometry: AnyGeometry | None
-    shape: tuple[int, int]
-    crop: tuple[slice, slice]
-    mask: NDArray[np.bool_] | None
-    start_after: int
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """Size (y, x) of the patterns that are kept."""
-        return self.crop[0].stop - self.crop[0].start, self.crop[1].stop - self.crop[1].start
-
-
-def _raster_over(limits: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Return positions (pattern, yx) all over an area, in two corners of which the first and the last lie."""
-    sides = limits[:, 1] - limits[:, 0]
-    rows = max(1, min(count, round(math.sqrt(count * sides[0] / sides[1]))))
-    columns = -(-count // rows)
-    y, x = np.divmod(np.arange(count), columns)
-    places = np.column_stack([y / max(rows - 1, 1), x / max(columns - 1, 1)]).clip(0, 1)
-    positions: NDArray[np.float64] = limits[:, 0] + places * sides
-    positions[-1] = limits[:, 1]
-    return positions
 
 
 def _is_extent(extent: Any) -> bool:

@@ -25,9 +25,9 @@ from ptynb.acquisition.messages import (
     Damaged,
     Frame,
     Gap,
+    LiveSource,
     Message,
-    Source,
-    Started,
+    SeriesStarted,
     Stray,
     count_type,
     damaged,
@@ -48,7 +48,7 @@ DISORDER = 1000
 LARGEST_ID = 2**31 - 1
 
 
-class PvAccess(Source):
+class PvAccess(LiveSource):
     """A PV. first: uniqueId of the first pattern; None: that of the first one that comes. server: host:port."""
 
     def __init__(self, name: str, first: int | None = None, server: str | None = None) -> None:
@@ -121,7 +121,7 @@ class NtndarrayParser:
         if self._next is None or number < self._next - DISORDER:
             self._series += 1
             self._next = number
-            found.append(Started(series=str(self._series), shape=packed.shape, dtype=packed.dtype))
+            found.append(SeriesStarted(series=str(self._series), shape=packed.shape, dtype=packed.dtype))
         if number > self._next:
             found.append(Gap(self._next, number - 1))
         self._next = max(self._next, number + 1)

@@ -24,12 +24,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from ptynb.acquisition.addresses import Address, open_patterns, open_positions
 from ptynb.acquisition.arrival_log import LOG_NAME, ArrivalLog
+from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
 from ptynb.acquisition.intake import Intake, sentence
 from ptynb.acquisition.join import Join
-from ptynb.acquisition.messages import Damaged, Frame, Message, Started
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted
 from ptynb.acquisition.plan import Plan
+from ptynb.acquisition.source_address import Address, open_patterns, open_positions
 from ptynb.acquisition.spool import Spool
 from ptynb.data.arrivals import STOP_NAME, Counter
 from ptynb.exceptions import PtynbError
@@ -64,7 +65,7 @@ class Order:
             "patterns": dataclasses.asdict(self.patterns),
             "positions": None if self.positions is None else dataclasses.asdict(self.positions),
             "position_datasets": self.position_datasets,
-            "plan": self.plan.to_json(),
+            "plan": plan_to_json(self.plan),
             "folder": str(self.folder),
             "parent": self.parent,
             "name": self.name,
@@ -80,7 +81,7 @@ class Order:
             patterns=Address(**plain["patterns"]),
             positions=None if positions is None else Address(**positions),
             position_datasets=tuple(plain["position_datasets"]),
-            plan=Plan.from_json(plain["plan"]),
+            plan=plan_from_json(plain["plan"]),
             folder=Path(plain["folder"]),
             parent=plain["parent"],
             name=plain["name"],
@@ -95,7 +96,7 @@ class Receiver:
         self._log = ArrivalLog(order.folder)
         self._arrived = threading.Event()
         self._intakes: list[Intake] = []
-        self._started: Started | None = None
+        self._started: SeriesStarted | None = None
         self._early: list[Message] = []
         self._before: collections.Counter[Counter] = collections.Counter()
         self._spool: Spool | None = None
@@ -164,7 +165,7 @@ class Receiver:
             if len(self._early) < MOST_EARLY:
                 self._early.append(message)
             return
-        if isinstance(message, Started):
+        if isinstance(message, SeriesStarted):
             self._started, first = message, None
         elif isinstance(message, Frame) and self._started is not None:
             first = message
@@ -180,7 +181,7 @@ class Receiver:
             return
         order = self._order
         measured = order.positions is not None or bool(order.position_datasets)
-        complete = order.plan.complete(started, shape, measured=measured)
+        complete = completed(order.plan, started, shape, measured=measured)
         dtype = dtype.newbyteorder("<")
         self._spool = Spool(order.folder, order.plan, complete, np.dtype(dtype.str), order.name)
         self._join = Join(order.plan, complete, dtype, self._spool, self._log)
@@ -242,7 +243,7 @@ def main() -> int:
     except PtynbError as error:
         _answer({"code": error.code, "message": str(error)})
         return 1
-    except Exception as error:  # noqa: BLE001, told to whoever waits
+    except Exception as error:  # told to whoever waits
         _answer({"code": "acquisition.failed", "message": f"The receiver failed ({sentence(error)}); see {LOG_NAME}."})
         raise
     return 0

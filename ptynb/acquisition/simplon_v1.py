@@ -22,11 +22,11 @@ from ptynb.acquisition.compression import Compression, Packed
 from ptynb.acquisition.messages import (
     MOST_PATTERNS,
     Damaged,
-    Ended,
     Frame,
+    LiveSource,
     Message,
-    Source,
-    Started,
+    SeriesEnded,
+    SeriesStarted,
     Stray,
     count_type,
     damaged,
@@ -45,7 +45,7 @@ PARTS_OF_HEADER = {1: "none", 2: "basic", 8: "all"}
 """Number of parts of a header, and the detector's name of its detail."""
 
 
-class SimplonV1(Source):
+class SimplonV1(LiveSource):
     """The stream of a detector; a user calls it by its address."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -94,7 +94,7 @@ class SimplonV1Parser:
         images, triggers = positive(config.get("nimages")), positive(config.get("ntrigger"))
         count = None if images is None else int(images * (triggers or 1))
         pixel = positive(config.get("y_pixel_size")), positive(config.get("x_pixel_size"))
-        return Started(
+        return SeriesStarted(
             series=self._series,
             count=count if count is not None and count <= MOST_PATTERNS else None,
             energy=positive(config.get("photon_energy")),
@@ -120,7 +120,7 @@ class SimplonV1Parser:
         )
 
     def _end(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
-        return Stray("end of a series") if self._series is None else Ended(_series(first))
+        return Stray("end of a series") if self._series is None else SeriesEnded(_series(first))
 
 
 def _decoded(encoding: Any, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], Compression]:

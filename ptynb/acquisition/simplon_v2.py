@@ -5,8 +5,8 @@
     image   series_id, image_id, data {channel: array}
     end     series_id; neither a number of images nor a reason
 
-An array is tag 40, [[y, x], numbers]: a typed array (RFC 8746), or, compressed, tag 56500, [algorithm, size of a number,
-bytes]. Tags are taken as they are, without a hook: the signature of hooks has changed between versions of cbor2.
+An array is tag 40, [[y, x], numbers]: a typed array (RFC 8746), or, compressed, tag 56500, [algorithm, size of a
+number, bytes]. Tags are taken as they are, without a hook: the signature of hooks differs between versions of cbor2.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from ptynb.acquisition.compression import Compression, Packed
 from ptynb.acquisition.messages import (
     Damaged,
-    Ended,
     Frame,
+    LiveSource,
     Message,
-    Source,
-    Started,
+    SeriesEnded,
+    SeriesStarted,
     Stray,
     count_type,
     damaged,
@@ -50,7 +50,7 @@ DEEPEST = 16
 """Most nested containers of a message."""
 
 
-class Stream2(Source):
+class Stream2(LiveSource):
     """The stream of a detector. channel: which one of several thresholds is taken; by default the first."""
 
     def __init__(self, host: str, port: int, channel: str | None = None) -> None:
@@ -90,13 +90,13 @@ class Stream2Parser:
                 raise damaged(f"the type {kind!r:.80}; expected start, image or end")
             if self._series is None:
                 return Stray(f"{kind} of series {series}")
-            return Ended(series) if kind == "end" else self._image(found, series, arrival)
+            return SeriesEnded(series) if kind == "end" else self._image(found, series, arrival)
         except AcquisitionError as error:
             if error.code != "acquisition.damaged-message":
                 raise
             return Damaged(str(error))
 
-    def _start(self, found: Mapping[Any, Any], series: str) -> Started:
+    def _start(self, found: Mapping[Any, Any], series: str) -> SeriesStarted:
         channels = _items(found.get("channels"))
         if not channels or not all(isinstance(one, str) for one in channels):
             raise damaged(f"the channels {channels!r:.80}; expected their names")
@@ -115,7 +115,7 @@ class Stream2Parser:
         pixel = positive(found.get("pixel_size_y")), positive(found.get("pixel_size_x"))
         count = found.get("number_of_images")
         self._series, self._channel, self._dtype = series, channel, dtype
-        return Started(
+        return SeriesStarted(
             series=series,
             count=None if count is None else whole(count, "the number of patterns"),
             shape=shape,
@@ -149,7 +149,7 @@ def _decoded(octets: Any) -> Mapping[Any, Any]:
 
 
 def _packed(value: Any, dtype: np.dtype[Any] | None) -> Packed:
-    """Return the numbers of tag 40, still compressed. dtype: what the header announced, for the type of compressed ones."""
+    """Return the numbers of tag 40, still compressed. dtype: announced by the header, for compressed ones."""
     if not isinstance(value, cbor2.CBORTag) or value.tag != ARRAY or len(_items(value.value)) != 2:
         raise damaged("a pattern that is no array of two axes")
     sides, numbers = _items(value.value)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.acquisition.plan import CompletePlan, Plan
+from ptynb.acquisition.complete_plan import CompletePlan
+from ptynb.acquisition.plan import Plan
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
 from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
@@ -37,8 +38,8 @@ class Spool:
         free = shutil.disk_usage(folder).free
         if octets + SPARE > free:
             raise AcquisitionError(
-                f"{folder} has {gigabytes(free)} free; {complete.count} patterns of {shape[1]} x {shape[2]} pixels take "
-                f"{gigabytes(octets)}. Choose another folder=, or a smaller window=.",
+                f"{folder} has {gigabytes(free)} free; {complete.count} patterns of {shape[1]} x {shape[2]} pixels "
+                f"take {gigabytes(octets)}. Choose another folder=, or a smaller window=.",
                 code="acquisition.failed",
             )
         probe = None if plan.probe is None else np.asarray(plan.probe, dtype=np.complex128)

@@ -20,7 +20,16 @@ import h5py
 import numpy as np
 
 from ptynb.acquisition.growing_stack import GrowingPositions, GrowingStack
-from ptynb.acquisition.messages import MOST_PATTERNS, Ended, Frame, Message, Positions, Source, Started, positive
+from ptynb.acquisition.messages import (
+    MOST_PATTERNS,
+    Frame,
+    LiveSource,
+    MeasuredPositions,
+    Message,
+    SeriesEnded,
+    SeriesStarted,
+    positive,
+)
 from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, is_being_written, reason
 from ptynb.io.reading.hdf5_reading import factor, units_of
@@ -43,7 +52,7 @@ LENGTHS = {
 """Names of NXmx, as Eiger's files have them."""
 
 
-class GrowingFile(Source):
+class GrowingFile(LiveSource):
     """A file at a path. patterns, uid, positions: names of datasets; see `ptynb.listen`."""
 
     def __init__(self, path: Path, patterns: str | None, uid: str | None, positions: tuple[str, ...] = ()) -> None:
@@ -106,7 +115,7 @@ class GrowingFile(Source):
         found = self._news()
         if not found and over:
             self._ended = True
-            return [Ended()]
+            return [SeriesEnded()]
         return found
 
     def _has_all_links(self) -> bool:
@@ -229,7 +238,9 @@ class GrowingFile(Source):
             self._linked_files[name] = file
             found = file.get(link.path)
             if not isinstance(found, h5py.Dataset) or found.ndim != 3:
-                raise AcquisitionError(f"{target} has no patterns (pattern, y, x) at {link.path}.", code="acquisition.failed")
+                raise AcquisitionError(
+                    f"{target} has no patterns (pattern, y, x) at {link.path}.", code="acquisition.failed"
+                )
             low = found.attrs.get("image_nr_low")
             first = int(low) - 1 if low is not None and 0 < int(low) < MOST_PATTERNS else self._first_of_next
             self._first_of_next = first + len(found)
@@ -248,13 +259,13 @@ class GrowingFile(Source):
         scales = [factor(units_of(item), "length") or 1.0 for item in found]
         self._positions = GrowingPositions(found, scales, self._path, in_writing=self._in_writing)
 
-    def _started(self) -> Started:
+    def _started(self) -> SeriesStarted:
         first = next(iter(self._stacks.values()))
         lengths = {name: self._number(places) for name, places in LENGTHS.items()}
         y, x, wavelength = lengths["y"], lengths["x"], lengths["wavelength"]
         # Kept as an energy, like other sources; wavelengths without a unit are angstrom in Eiger's files.
         energy = None if wavelength is None else positive(1.23984198e-6 / wavelength)
-        return Started(
+        return SeriesStarted(
             series=self._path.name,
             count=self._count(),
             shape=first.window,
@@ -268,7 +279,9 @@ class GrowingFile(Source):
         """Return the number of patterns, if the file says so."""
         assert self._file is not None
         if self._linked is not None:
-            numbers = [self._number((f"{INSTRUMENT}detector/detectorSpecific/{one}",)) for one in ("nimages", "ntrigger")]
+            numbers = [
+                self._number((f"{INSTRUMENT}detector/detectorSpecific/{one}",)) for one in ("nimages", "ntrigger")
+            ]
             return None if numbers[0] is None else int(numbers[0] * (numbers[1] or 1))
         dataset = next(iter(self._stacks.values())).dataset
         growing = dataset.maxshape[0] is None and self._in_writing
@@ -291,7 +304,7 @@ class GrowingFile(Source):
         if self._positions is not None:
             first, values = self._positions.news()
             if len(values):
-                found.append(Positions(first, values))
+                found.append(MeasuredPositions(first, values))
         if self._linked is not None:
             self._open_linked()
         for number, packed in self._fresh():

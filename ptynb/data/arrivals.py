@@ -66,21 +66,43 @@ PLACED = FRAME | POSITION
 class Arrivals:
     """What has come of a scan that is, or was, measured while it is reconstructed.
 
-    planned: number of patterns of the plan.
-    arrived: patterns that have come; placed: those of them whose position is known, which can be used.
-    admitted: patterns that the reconstruction uses; None if there is none.
-    missing: patterns with a smaller number than one that has come, which have not come themselves; after the end: all
-        that have not come.
-    late: patterns that wait for their position; after the end: those that never got one.
-    duplicates: patterns that came again (the first is kept), and differing: those of them with other counts.
-    outside: patterns with a number outside of the plan. refused: positions that are not finite, outside of the plan's
-        extent, or other ones than came before for the same pattern. damaged: messages that could not be read. stray:
-        messages of another series.
-    rate: patterns that come [1/s], over the latest seconds; after the end: over the whole scan.
-    lag: median time from the arrival of a pattern until it can be used, of the latest ones [s].
-    silence: time since the receiver's last sign of life [s]; it gives several in a second.
-    series: identity of the series, as the detector states it.
-    ended: why the scan has ended, as a sentence; None while it is going on.
+    Parameters
+    ----------
+    planned : int
+        Number of patterns of the plan.
+    arrived : int
+        Patterns that have come.
+    placed : int
+        Patterns that have come and whose position is known, which can be used.
+    missing : int
+        Patterns with a smaller number than one that has come, which have not come themselves; after the end: all that
+        have not come.
+    late : int
+        Patterns that wait for their position; after the end: those that never got one.
+    duplicates : int
+        Patterns that came again; the first is kept.
+    differing : int
+        Duplicates with other counts.
+    outside : int
+        Patterns with a number outside of the plan.
+    refused : int
+        Positions that are not finite, outside of the plan's extent, or others than came before for the same pattern.
+    damaged : int
+        Messages that could not be read.
+    stray : int
+        Messages of another series.
+    rate : float
+        Patterns that come, over the latest seconds; after the end: over the whole scan [1/s].
+    lag : float
+        Median time from the arrival of a pattern until it can be used, of the latest ones [s].
+    silence : float
+        Time since the receiver's last sign of life, of which it gives several in a second [s].
+    series : str
+        Identity of the series, as the detector states it.
+    ended : str or None
+        Why the scan has ended, as a sentence; None while it is going on.
+    admitted : int, optional
+        Patterns that the reconstruction uses; None if there is none.
     """
 
     planned: int
@@ -352,8 +374,8 @@ class Acquisition:
             if time.monotonic() > until:
                 request.unlink(missing_ok=True)
                 raise AcquisitionError(
-                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign of "
-                    f"life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}: ptynb.load reads it.",
+                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign "
+                    f"of life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}, which ptynb.load reads.",
                     code="acquisition.failed",
                 )
             time.sleep(0.02)

@@ -10,7 +10,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from ptynb.acquisition.emulators.playback import Player, Recording, Step
+from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.data.geometry import Geometry
 
 Layout = Literal["growing", "fixed", "uid", "chunks"]
@@ -59,7 +59,7 @@ class SwmrPlayer(Player):
         _write_geometry(entry, self._recording)
         file.swmr_mode = True
 
-    def frame(self, step: Step) -> None:
+    def frame(self, step: Sending) -> None:
         """Write a pattern, and positions whose time has come."""
         number = step.number
         if number < 0:
@@ -76,6 +76,9 @@ class SwmrPlayer(Player):
             self._uid.flush()
         self._waiting.append((time.monotonic() + self._late, number))
         self._write_positions(time.monotonic())
+
+    def stray(self, number: int) -> None:
+        """Do nothing: a file has one series."""
 
     def end(self) -> None:
         """Write the last positions, and close the file."""
@@ -127,7 +130,7 @@ class EigerPlayer(Player):
             specific["nimages"], specific["ntrigger"] = 1, count
         part.replace(self._path)
 
-    def frame(self, step: Step) -> None:
+    def frame(self, step: Sending) -> None:
         """Hold a pattern, and write a data file once all of its patterns are there."""
         if step.number < 0:
             return
@@ -136,6 +139,12 @@ class EigerPlayer(Player):
         numbers = range(first, min(first + self._in_a_file, len(self._recording)))
         if all(number in self._held for number in numbers):
             self._write(first // self._in_a_file, numbers)
+
+    def stray(self, number: int) -> None:
+        """Do nothing: files have one series."""
+
+    def close(self) -> None:
+        """Do nothing: each file was closed when it was written."""
 
     def end(self) -> None:
         """Write what is left, without what is missing behind the last pattern."""

@@ -63,14 +63,14 @@ class Faults:
 
 
 @dataclass(frozen=True)
-class Step:
+class Sending:
     """One sending: the pattern's number, and whether its counts are changed. number -1: garbage."""
 
     number: int
     changed: bool = False
 
 
-def order(count: int, faults: Faults) -> list[Step]:
+def order(count: int, faults: Faults) -> list[Sending]:
     """Return what is sent of `count` patterns, in order: the same for the same faults."""
     random = np.random.default_rng(faults.seed)
     kept = [number for number in range(count) if random.random() >= faults.drop]
@@ -78,13 +78,13 @@ def order(count: int, faults: Faults) -> list[Step]:
     steps = []
     for place in np.argsort(places, kind="stable").tolist():
         number = kept[place]
-        steps.append(Step(number))
+        steps.append(Sending(number))
         if random.random() < faults.duplicate:
-            steps.append(Step(number))
+            steps.append(Sending(number))
         if random.random() < faults.differ:
-            steps.append(Step(number, changed=True))
+            steps.append(Sending(number, changed=True))
         if random.random() < faults.garbage:
-            steps.append(Step(-1))
+            steps.append(Sending(-1))
     return steps if faults.abort is None else steps[: int(faults.abort * len(steps))]
 
 
@@ -120,19 +120,23 @@ class Player(ABC):
 
     address: str
 
+    @abstractmethod
     def start(self) -> None:
         """Announce the series."""
 
     @abstractmethod
-    def frame(self, step: Step) -> None:
+    def frame(self, step: Sending) -> None:
         """Send a pattern, or garbage."""
 
+    @abstractmethod
     def stray(self, number: int) -> None:
         """Send a pattern of the previous series."""
 
+    @abstractmethod
     def end(self) -> None:
         """Announce the end of the series."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close connections and files."""
 
@@ -142,6 +146,7 @@ class PositionPlayer(ABC):
 
     address: str
 
+    @abstractmethod
     def start(self) -> None:
         """Wait for who listens, and announce positions."""
 
@@ -149,9 +154,11 @@ class PositionPlayer(ABC):
     def positions(self, first: int, last: int) -> None:
         """Send positions first to last - 1."""
 
+    @abstractmethod
     def end(self, sent: int) -> None:
         """Announce the end."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close connections."""
 

@@ -27,8 +27,9 @@ CONNECTING = 60.0
 
 
 class PandaPlayer(PositionPlayer):
-    """A PandA that captures two encoders (y and x, in micrometres) and a counter of the patterns. `unequal`: as many
-    samples at the end of each frame lack their second encoder (NaN).
+    """A PandA that captures two encoders (y and x, in micrometres) and a counter of the patterns.
+
+    unequal: number of samples at the end of each frame that lack their second encoder (NaN).
     """
 
     def __init__(self, recording: Recording, host: str = "127.0.0.1", port: int = 0, unequal: int = 0) -> None:
@@ -79,6 +80,9 @@ class JsonPlayer(PositionPlayer):
         self._recording = recording
         self._pushing = Pushing(host, port)
         self.address = f"zmq+json://{self._pushing.place}"
+
+    def start(self) -> None:
+        """Do nothing: sending waits for who listens."""
 
     def positions(self, first: int, last: int) -> None:
         """Send positions."""

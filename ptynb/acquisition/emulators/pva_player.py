@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ptynb.acquisition.compression import pack_lz4
-from ptynb.acquisition.emulators.playback import Player, Recording, Step
+from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.exceptions import AcquisitionError
 
 PV = "PTYNB:Pva1:Image"
@@ -70,10 +70,13 @@ class PvaPlayer(Player):
         """Have the last pattern of an earlier series as the present value."""
         self._post(number, self._recording.counts(number), 10**6)
 
-    def frame(self, step: Step) -> None:
+    def frame(self, step: Sending) -> None:
         """Post a pattern."""
         if step.number >= 0:
             self._post(step.number, self._recording.counts(step.number, step.changed), self._first + step.number)
+
+    def end(self) -> None:
+        """Do nothing: PV Access has no end of a series."""
 
     def close(self) -> None:
         """Stop the server, after the last pattern had time to be sent."""

@@ -10,7 +10,7 @@ import cbor2
 import numpy as np
 
 from ptynb.acquisition.compression import pack_lz4
-from ptynb.acquisition.emulators.playback import Player, Recording, Step
+from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.acquisition.emulators.pushing import Pushing
 from ptynb.acquisition.simplon_v2 import ARRAY, COMPRESSED, TYPED, typed_array
 from ptynb.data.geometry import Geometry
@@ -54,7 +54,7 @@ class SimplonPlayer(Player):
             parts += [_json(htype="dcountrate_table-1.0", shape=[2, 2], type="float32"), np.ones((2, 2), np.float32)]
         self._pushing.send(*parts)
 
-    def frame(self, step: Step) -> None:
+    def frame(self, step: Sending) -> None:
         """Send a pattern."""
         if step.number < 0:
             self._pushing.send(GARBAGE)
@@ -63,7 +63,7 @@ class SimplonPlayer(Player):
 
     def stray(self, number: int) -> None:
         """Send a pattern of the previous series."""
-        self._send(self._series - 1, Step(number))
+        self._send(self._series - 1, Sending(number))
 
     def end(self) -> None:
         """Send the end of the series."""
@@ -73,7 +73,7 @@ class SimplonPlayer(Player):
         """Close the socket."""
         self._pushing.close()
 
-    def _send(self, series: int, step: Step) -> None:
+    def _send(self, series: int, step: Sending) -> None:
         recording, bits = self._recording, 8 * self._recording.dtype.itemsize
         y, x = recording.window
         if self._encoding == "bslz4":
@@ -135,7 +135,7 @@ class Stream2Player(Player):
             header["pixel_mask"] = {CHANNEL: typed_array((~mask).astype(np.uint32))}
         self._send(header)
 
-    def frame(self, step: Step) -> None:
+    def frame(self, step: Sending) -> None:
         """Send a pattern."""
         if step.number < 0:
             self._pushing.send(GARBAGE)
@@ -144,7 +144,7 @@ class Stream2Player(Player):
 
     def stray(self, number: int) -> None:
         """Send a pattern of the previous series."""
-        self._image(self._series - 1, Step(number))
+        self._image(self._series - 1, Sending(number))
 
     def end(self) -> None:
         """Send the end."""
@@ -154,7 +154,7 @@ class Stream2Player(Player):
         """Close the socket."""
         self._pushing.close()
 
-    def _image(self, series: int, step: Step) -> None:
+    def _image(self, series: int, step: Sending) -> None:
         recording = self._recording
         if self._compressed:
             packed = ["bslz4", recording.dtype.itemsize, recording.packed(step.number, step.changed)]

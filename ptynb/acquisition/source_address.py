@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from ptynb.acquisition.messages import Source
+from ptynb.acquisition.messages import LiveSource
 from ptynb.exceptions import InvalidValueError
 from ptynb.text import quoted
 
@@ -55,7 +55,7 @@ def position_address(text: str) -> Address:
     return _network(text, POSITION_PORTS, tuple(POSITION_PORTS), "positions")
 
 
-def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> Source:
+def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> LiveSource:
     """Connect to a source of patterns. position_datasets: names of datasets with positions, in a file."""
     # Inside: each needs a package of its own.
     options = address.options
@@ -77,7 +77,7 @@ def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> 
     return GrowingFile(Path(address.place), options.get("patterns"), options.get("uid"), position_datasets)
 
 
-def open_positions(address: Address) -> Source:
+def open_positions(address: Address) -> LiveSource:
     """Connect to a source of positions."""
     if address.kind == "panda":
         from ptynb.acquisition.panda import Panda
@@ -92,7 +92,8 @@ def _network(text: str, ports: dict[str, int], kinds: tuple[str, ...], name: str
     parts = urlsplit(text)
     if parts.scheme not in kinds:
         raise InvalidValueError(
-            f"{name} is {quoted(text)}; expected an address that begins with {', '.join(f'{one}://' for one in kinds)}.",
+            f"{name} is {quoted(text)}; expected an address that begins with "
+            f"{', '.join(f'{one}://' for one in kinds)}.",
             code="argument.invalid-value",
         )
     options = _options(text, parts.scheme, parts.query)
