@@ -31,7 +31,7 @@ from ptynb.acquisition.messages import (
     positive,
 )
 from ptynb.exceptions import AcquisitionError, FileError
-from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, is_being_written, reason
+from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
 from ptynb.io.reading.hdf5_reading import factor, units_of
 
 PAUSE = 0.002
@@ -177,7 +177,7 @@ class GrowingFile(LiveSource):
         """Find the patterns: note the dataset, or return the group with links to data files."""
         assert self._file is not None
         if self._name is not None:
-            found = self._file.get(self._name)
+            found = inside(self._file, self._name, self._path)
             if isinstance(found, h5py.Group) and _links(found):
                 return found
             if not isinstance(found, h5py.Dataset):
@@ -214,7 +214,7 @@ class GrowingFile(LiveSource):
     def _add(self, name: str, dataset: h5py.Dataset, first: int = 0, in_writing: bool | None = None) -> None:
         if self._uid_name is not None:
             assert self._file is not None
-            uid = self._file.get(self._uid_name)
+            uid = inside(self._file, self._uid_name, self._path)
             if not isinstance(uid, h5py.Dataset) or uid.dtype.kind not in "iu" or uid.ndim != 1:
                 raise AcquisitionError(
                     f"{self._path} has no dataset {self._uid_name} of whole numbers (pattern,).",
@@ -236,7 +236,7 @@ class GrowingFile(LiveSource):
                 return  # they come in order
             file = self._linked_files.get(name) or self._opened(target)
             self._linked_files[name] = file
-            found = file.get(link.path)
+            found = inside(file, link.path, target)
             if not isinstance(found, h5py.Dataset) or found.ndim != 3:
                 raise AcquisitionError(
                     f"{target} has no patterns (pattern, y, x) at {link.path}.", code="acquisition.failed"
@@ -250,7 +250,7 @@ class GrowingFile(LiveSource):
         if not self._position_names:
             return
         assert self._file is not None
-        found = [self._file.get(name) for name in self._position_names]
+        found = [inside(self._file, name, self._path) for name in self._position_names]
         absent = [n for n, item in zip(self._position_names, found, strict=True) if not isinstance(item, h5py.Dataset)]
         if absent:
             if self._in_writing and not self._has_started:
@@ -291,7 +291,7 @@ class GrowingFile(LiveSource):
         """Return a positive number (a length in metres) from the first of these datasets in the file itself."""
         assert self._file is not None
         for place in places:
-            item = self._file.get(place)
+            item = inside(self._file, place, self._path) if has(self._file, place) else None
             if isinstance(item, h5py.Dataset) and item.size == 1 and item.dtype.kind in "iuf":
                 scale = factor(units_of(item), "length")
                 if scale is None:

@@ -375,7 +375,7 @@ class Acquisition:
                 request.unlink(missing_ok=True)
                 raise AcquisitionError(
                     f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign "
-                    f"of life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}, which ptynb.load reads.",
+                    f"of life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}.",
                     code="acquisition.failed",
                 )
             time.sleep(0.02)
