@@ -3,11 +3,14 @@
 from . import analysis as analysis
 from . import preparation as preparation
 from . import report as report
+from .acquisition.listen import listen as listen
+from .acquisition.plan import Plan as Plan
 from .app.settings_form import settings_form as settings_form
 from .app.tuner_app import tuner as tuner
 from .app.workbench_app import workbench as workbench
 from .cluster.cluster import Cluster as Cluster
 from .data import electrons as electrons
+from .data.arrivals import Arrivals as Arrivals
 from .data.engine_records import RenderRequest as RenderRequest
 from .data.geometry import Geometry as Geometry
 from .data.geometry import NearField as NearField
@@ -18,6 +21,7 @@ from .data.result import Result as Result
 from .data.scaling_result import ScalingTest as ScalingTest
 from .data.scan import Scan as Scan
 from .data.tilted_geometry import TiltedGeometry as TiltedGeometry
+from .exceptions import AcquisitionError as AcquisitionError
 from .exceptions import ClusterError as ClusterError
 from .exceptions import FileError as FileError
 from .exceptions import PtynbWarning as PtynbWarning

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 CODES: dict[str, str] = {
+    "acquisition.damaged-message": "A message of a detector or of a source of positions cannot be read.",
+    "acquisition.failed": "A receiver has ended by an error.",
+    "acquisition.no-count": "The number of patterns is neither in the plan nor in the header of the series.",
+    "acquisition.no-positions": "There are no positions: none planned, and no source of them.",
+    "acquisition.not-started": "A scan that is listened to has not begun within the given time.",
+    "acquisition.source-lost": "A source of patterns or positions has closed its connection, or cannot be reached.",
     "argument.conflict": "Arguments exclude each other.",
     "argument.invalid-type": "An argument has an unsupported type.",
     "argument.invalid-value": "An argument is out of range or not among the choices.",
@@ -60,6 +66,7 @@ CODES: dict[str, str] = {
     "engine.parameters-differ": "The engines hold different parameters, by a bug or a hardware fault.",
     "environment.invalid": "An environment variable has an unsupported value, or those of ranks contradict each other.",
     "export.too-large": "The arrays are larger than the file format allows.",
+    "file.being-written": "A file is still being written, or its writer was ended.",
     "file.count-mismatch": "The numbers of positions and patterns in a file differ.",
     "file.damaged": "A file is damaged or cut short; copy it again.",
     "file.incomplete": "A file lacks a group, dataset or attribute.",
@@ -124,6 +131,7 @@ CODES: dict[str, str] = {
     "scan.no-bright-field-disc": "No bright-field disc was found in the mean pattern.",
     "scan.no-geometry": "The operation requires a geometry.",
     "scan.no-rotation": "The rotation between scan and detector cannot be determined.",
+    "scan.not-received": "The scan is not one that is received while it is measured.",
     "scan.not-in-file": "The scan cannot be loaded from a file alone; it has to be passed.",
     "scan.nothing-left": "No pattern would be left.",
     "scan.other": "The scan is not the one of the result.",
@@ -238,6 +246,10 @@ class SettingsError(PtynbError, ValueError):
     def __init__(self, message: str = "", problems: tuple[ErrorDetails, ...] = (), *, code: str = "") -> None:
         super().__init__(message, code=code)
         self.problems = problems
+
+
+class AcquisitionError(PtynbError, RuntimeError):
+    """A scan cannot be received: its source fails, or sends what cannot be read."""
 
 
 class ClusterError(PtynbError, RuntimeError):

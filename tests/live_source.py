@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-import ptynb as pt
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
 from ptynb.data.scan import Scan
 from ptynb.io.load import load
-from ptynb.io.scan_file import read_scan
+from ptynb.io.scan_file import write_acquired_scan
+from ptynb.session.recorded_arrivals import as_planned
 
 CALL = "go"
 
@@ -40,40 +39,30 @@ class Source:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        scan, path = self.scan, self.folder / SCAN_NAME
-        pt.save_scan(scan, path)
-        with h5py.File(path, "r+") as file:
-            del file["patterns"]
-            layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-            layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-            space = h5py.h5s.create_simple(scan.frames.shape)
-            kind = h5py.h5t.py_create(scan.frames.dtype, logical=True)
-            h5py.h5d.create(file.id, b"patterns", kind, space, layout)
-            file.flush()
-            self._offset = file["patterns"].id.get_offset()
+        path, count = self.folder / SCAN_NAME, len(self.scan)
+        acquisition = Acquisition(self.folder, count, self.start_after)
+        self._places = write_acquired_scan(path, self.scan, acquisition, source="a test", series="1")
         self._file = os.open(path, os.O_RDWR)
-        self.index = ArrivalIndex.create(self.folder / INDEX_NAME, len(scan))
+        self.index = ArrivalIndex.create(self.folder / INDEX_NAME, count)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def live(self) -> Scan:
         """The scan as `listen` returns it."""
-        acquisition = Acquisition(self.folder, len(self.scan), self.start_after)
-        return dataclasses.replace(read_scan(self.folder / SCAN_NAME), acquisition=acquisition, ground_truth=None)
+        return as_planned(self.folder / SCAN_NAME)
 
     @property
     def complete(self) -> Scan:
-        """The scan after its end, with the measured positions."""
-        scan = load(self.folder / SCAN_NAME)
-        return scan if self.positions is None else dataclasses.replace(scan, positions=self.positions)
+        """The scan as `load` returns it after the end."""
+        return load(self.folder / SCAN_NAME)
 
     def frame(self, number: int) -> None:
         pattern = self.scan.frames.read(number, number + 1)
         if self.index.has_frame(number):
             self.index.add("duplicates")
             return
-        os.pwrite(self._file, pattern.tobytes(), self._offset + number * pattern.nbytes)
+        os.pwrite(self._file, pattern.tobytes(), self._places["patterns"] + number * pattern.nbytes)
         self.index.frame(number, time.time())
 
     def place(self, number: int) -> None:
@@ -87,6 +76,13 @@ class Source:
         self.index.beat(time.time())
 
     def end(self, reason: str = "end of series") -> None:
+        for name, values in (
+            ("arrived", self.index.states()),
+            ("positions", self.index.positions()),
+            ("times", self.index.arrival_times()),
+            ("ended", np.array(reason.encode())),
+        ):
+            os.pwrite(self._file, values.tobytes(), self._places[name])
         self.index.end(reason)
 
     def start(

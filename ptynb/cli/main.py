@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ptynb.cli import (
     dashboard_command,
+    emulate_command,
     export_command,
     info_command,
     ps_command,
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     dashboard_command.add(commands)
     ps_command.add(commands)
     export_command.add(commands)
+    emulate_command.add(commands)
     return parser
 
 

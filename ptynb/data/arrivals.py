@@ -22,12 +22,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.exceptions import FileError, InvalidValueError
+from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
 
 INDEX_NAME = "arrivals.index"
 """Name of the index in the folder of a scan."""
 SCAN_NAME = "scan.h5"
 """Name of the file of the scan in its folder, which has the patterns."""
+STOP_NAME = "stop"
+"""Name of the file in the folder that asks the receiver to end the scan."""
+STOP_SECONDS = 20.0
+"""Time in which a receiver that was asked to end does so; it may have to write patterns first [s]."""
 
 Counter = Literal["duplicates", "differing", "outside", "damaged", "stray", "refused"]
 COUNTERS: tuple[Counter, ...] = ("duplicates", "differing", "outside", "damaged", "stray", "refused")
@@ -62,21 +66,43 @@ PLACED = FRAME | POSITION
 class Arrivals:
     """What has come of a scan that is, or was, measured while it is reconstructed.
 
-    planned: number of patterns of the plan.
-    arrived: patterns that have come; placed: those of them whose position is known, which can be used.
-    admitted: patterns that the reconstruction uses; None if there is none.
-    missing: patterns with a smaller number than one that has come, which have not come themselves; after the end: all
-        that have not come.
-    late: patterns that wait for their position; after the end: those that never got one.
-    duplicates: patterns that came again (the first is kept), and differing: those of them with other counts.
-    outside: patterns with a number outside of the plan. refused: positions that are not finite, outside of the plan's
-        extent, or other ones than came before for the same pattern. damaged: messages that could not be read. stray:
-        messages of another series.
-    rate: patterns that come [1/s], over the latest seconds; after the end: over the whole scan.
-    lag: median time from the arrival of a pattern until it can be used, of the latest ones [s].
-    silence: time since the receiver's last sign of life [s]; it gives several in a second.
-    series: identity of the series, as the detector states it.
-    ended: why the scan has ended, as a sentence; None while it is going on.
+    Parameters
+    ----------
+    planned : int
+        Number of patterns of the plan.
+    arrived : int
+        Patterns that have come.
+    placed : int
+        Patterns that have come and whose position is known, which can be used.
+    missing : int
+        Patterns with a smaller number than one that has come, which have not come themselves; after the end: all that
+        have not come.
+    late : int
+        Patterns that wait for their position; after the end: those that never got one.
+    duplicates : int
+        Patterns that came again; the first is kept.
+    differing : int
+        Duplicates with other counts.
+    outside : int
+        Patterns with a number outside of the plan.
+    refused : int
+        Positions that are not finite, outside of the plan's extent, or others than came before for the same pattern.
+    damaged : int
+        Messages that could not be read.
+    stray : int
+        Messages of another series.
+    rate : float
+        Patterns that come, over the latest seconds; after the end: over the whole scan [1/s].
+    lag : float
+        Median time from the arrival of a pattern until it can be used, of the latest ones [s].
+    silence : float
+        Time since the receiver's last sign of life, of which it gives several in a second [s].
+    series : str
+        Identity of the series, as the detector states it.
+    ended : str or None
+        Why the scan has ended, as a sentence; None while it is going on.
+    admitted : int, optional
+        Patterns that the reconstruction uses; None if there is none.
     """
 
     planned: int
@@ -250,6 +276,10 @@ class ArrivalIndex:
         known = self._state & POSITION != 0
         return np.where(known[:, None], self._position, np.nan)
 
+    def position(self, number: int) -> NDArray[np.float64]:
+        """Return the position (yx) of a pattern that has one [object pixels]."""
+        return np.array(self._position[number])
+
     def arrival_times(self) -> NDArray[np.float64]:
         """Return the time (pattern,) at which each pattern came [s since 1970]; NaN if it has not."""
         came = self._state & FRAME != 0
@@ -327,6 +357,30 @@ class Acquisition:
                 f"{index.path} is of a scan of {index.count} patterns; expected {self.count}.", code="file.damaged"
             )
         return index
+
+    def stop(self) -> Arrivals:
+        """Ask the receiver to end the scan, wait until it has, and return what came.
+
+        Raises
+        ------
+        AcquisitionError
+            If it does not within 20 s, as when it was killed (code "acquisition.failed").
+        """
+        index, until = self.index(), time.monotonic() + STOP_SECONDS
+        request = self.folder / STOP_NAME
+        if index.ended is None:
+            request.touch()
+        while index.ended is None:
+            if time.monotonic() > until:
+                request.unlink(missing_ok=True)
+                raise AcquisitionError(
+                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign "
+                    f"of life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}.",
+                    code="acquisition.failed",
+                )
+            time.sleep(0.02)
+        request.unlink(missing_ok=True)
+        return index.summary()
 
 
 def _encoded(text: str, size: int) -> bytes:

@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from ptynb.data.admissions import RecordedArrivals
-from ptynb.data.arrivals import Acquisition
+from ptynb.data.arrivals import Acquisition, Arrivals
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
@@ -492,6 +492,28 @@ class Scan:
             The new scan.
         """
         return self.with_frames(self.frames.part(int(patterns.min()), int(patterns.max()) + 1))
+
+    def stop_listening(self) -> Arrivals:
+        """End the reception of a scan that `ptynb.listen` has returned; what has come is kept.
+
+        Returns
+        -------
+        Arrivals
+            What has come.
+
+        Raises
+        ------
+        AcquisitionError
+            If the receiver does not end (code "acquisition.failed").
+        ScanError
+            If the scan is not received ("scan.not-received").
+        """
+        if not isinstance(self.acquisition, Acquisition):
+            raise ScanError(
+                f"'{self.name}' is not being received; only a scan that ptynb.listen returned can be stopped.",
+                code="scan.not-received",
+            )
+        return self.acquisition.stop()
 
     def __repr__(self) -> str:
         pixel = self.pixel_size

@@ -53,6 +53,8 @@ PIECE = 2**20
 LONGEST_HEAP = 2**20
 """Maximum number of bytes of one heap that are checked."""
 SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
+CONSISTENCY_FLAGS = 11
+"""Place of the byte of a superblock of version 3 whose first bit says that the file is open for writing."""
 FOLDER, ANYWHERE = "folder", "anywhere"
 """Where linked files may be: in the folder of the file and below, or anywhere."""
 
@@ -64,6 +66,16 @@ External: TypeAlias = Callable[[h5py.Group, str, h5py.ExternalLink], h5py.Group]
 def reason(error: BaseException) -> str:
     """Return the message of another library's error in one line; its type if it has none."""
     return in_one_line(error) or type(error).__name__
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether an HDF5 file is marked as open for writing; its writer may have ended without closing it.
+
+    HDF5 marks files in the newest format only, which SWMR requires.
+    """
+    with path.open("rb") as file:
+        block = file.read(CONSISTENCY_FLAGS + 1)
+    return block.startswith(SUPERBLOCK) and len(block) > CONSISTENCY_FLAGS and block[8] == 3 and block[-1] & 1 == 1
 
 
 @contextmanager
@@ -85,6 +97,13 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
             )
         file = h5py.File(path, "r")
     except OSError as error:
+        if is_being_written(path):
+            raise FileError(
+                f"{path} is still being written, or was when its writer ended. While it is written, ptynb.listen "
+                f"follows it: listen('{path.name}', plan=Plan(...)); after the end of its writer, h5clear -s makes it "
+                "readable.",
+                code="file.being-written",
+            ) from None
         raise FileError(
             f"{path} is not a readable HDF5 file ({reason(error)}); expected a whole one; "
             "copy it again from where it was made.",

@@ -10,11 +10,19 @@
                   focus_to_sample and sample_to_detector [m]; with tilted planes detector_steps (yx, 3) [m],
                   detector_centre (3) [m], beam (3) and sample_normal (3) instead of these (optional)
 /truth/object, /truth/probe   of a simulated scan (optional)
+/acquisition      of a scan that `ptynb.listen` receives, or has received (optional); attributes: source, series,
+                  start_after. Patterns and positions above are then the planned ones. Every dataset is contiguous and
+                  allocated when the file is made, and the receiver writes into it without HDF5: the file stays whole.
+    arrived       (pattern,) uint8: 1 frame only, 2 position only, 3 both, which are the patterns that `load` returns
+    positions     (pattern, yx) float64, object pixels: measured, or planned where they are not measured
+    times         (pattern,) float64, s since 1970: when each pattern came
+    ended         text: why the scan has ended; empty while it is received, when all these are not yet written
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,8 +31,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.arrivals import INDEX_NAME, PLACED, Acquisition
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.patterns import HDF5Frames
+from ptynb.data.patterns import HDF5Frames, SelectedFrames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError, ScanError
@@ -33,6 +42,11 @@ from ptynb.io.reading.safe_reading import Checked
 
 FORMAT = "ptynb scan"
 VERSION = 1
+ACQUISITION = "acquisition"
+REASON_BYTES = 1024
+"""Length of the text `ended`."""
+ALIVE = 10.0
+"""Time since the last sign of life of a receiver after which it is taken as ended [s]."""
 
 
 def write_scan(
@@ -63,16 +77,57 @@ def write_scan(
             start += len(chunk)
         assert start == shape[0], "fewer patterns than in shape"
         file["positions"] = positions
-        for key, values in (("motion", motion), ("mask", mask), ("probe", probe), ("object", object)):
-            if values is not None:
-                file[key] = values
-        if geometry is not None:
-            known = {name: value for name, value in dataclasses.asdict(geometry).items() if value is not None}
-            file.create_group("geometry").attrs.update(known)
+        _write_arrays(file, {"motion": motion, "mask": mask, "probe": probe, "object": object}, geometry)
         if ground_truth is not None:
             file["truth/object"] = ground_truth.object
             file["truth/probe"] = ground_truth.probe
     return read_scan(path).loaded_from(path, {})
+
+
+def write_acquired_scan(
+    path: Path, scan: Scan, acquisition: Acquisition, *, source: str, series: str
+) -> dict[str, int]:
+    """Write the file of a scan whose patterns are yet to come, without them.
+
+    scan: with the planned positions, and frames of which only shape and type are used.
+    Return the offset of each dataset that the receiver will write [bytes from the start of the file].
+    """
+    count, parts = len(scan), {}
+    with replacing(path) as file:
+        file.attrs.update(
+            format=FORMAT, version=VERSION, name=scan.name, centred=scan.centred, clip_negative=scan.clip_negative
+        )
+        group = file.create_group(ACQUISITION)
+        group.attrs.update(source=source, series=series, start_after=acquisition.start_after)
+        parts["patterns"] = _allocated(file, "patterns", scan.frames.shape, scan.frames.dtype)
+        parts["arrived"] = _allocated(group, "arrived", (count,), np.dtype("<u1"))
+        parts["positions"] = _allocated(group, "positions", (count, 2), np.dtype("<f8"))
+        parts["times"] = _allocated(group, "times", (count,), np.dtype("<f8"))
+        parts["ended"] = _allocated(group, "ended", (), np.dtype(f"S{REASON_BYTES}"))
+        file["positions"] = scan.positions
+        _write_arrays(file, {"mask": scan.mask, "probe": scan.probe, "object": scan.object}, scan.geometry)
+        return {name: int(part.id.get_offset()) for name, part in parts.items()}
+
+
+def _write_arrays(file: h5py.File, arrays: dict[str, NDArray[Any] | None], geometry: AnyGeometry | None) -> None:
+    for name, values in arrays.items():
+        if values is not None:
+            file[name] = values
+    if geometry is not None:
+        known = {name: value for name, value in dataclasses.asdict(geometry).items() if value is not None}
+        file.create_group("geometry").attrs.update(known)
+
+
+def _allocated(group: h5py.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> h5py.Dataset:
+    """Create a dataset whose bytes have their place in the file, where nothing is written."""
+    layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    layout.set_layout(h5py.h5d.CONTIGUOUS)
+    layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    space = h5py.h5s.create_simple(shape) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
+    return h5py.Dataset(
+        h5py.h5d.create(group.id, name.encode(), h5py.h5t.py_create(dtype, logical=True), space, layout)
+    )
 
 
 def save_scan(scan: Scan, path: str | Path) -> Scan:
@@ -129,8 +184,56 @@ def is_native(file: h5py.File) -> bool:
     return bool(file.attrs.get("format") == FORMAT)
 
 
-def read_scan(path: Path) -> Scan:
-    """Read a file that `write_scan` wrote."""
+def read_scan(path: Path, *, as_planned: bool = False) -> Scan:
+    """Read a file that `write_scan` or `write_acquired_scan` wrote.
+
+    as_planned: of a received scan, return all planned patterns with their planned positions, and its `acquisition`, as
+    they are while it is received; by default this is so until it has ended, and then those that came with a position.
+    """
+    scan = _read(path)
+    if scan.acquisition is None or as_planned:
+        return scan
+    index = scan.acquisition.index() if (path.parent / INDEX_NAME).exists() else None
+    ended, arrived, positions = _arrived(path)
+    if not ended and index is not None:
+        if index.ended is None and time.time() - index.heartbeat < ALIVE:
+            return scan
+        ended, arrived, positions = True, index.states(), index.positions()
+    if not ended:
+        raise FileError(
+            f"{path} was not written to its end, and lacks {INDEX_NAME} beside it, which says what came; copy both.",
+            code="file.incomplete",
+        )
+    placed = np.flatnonzero(arrived == PLACED)
+    if not len(placed):
+        raise FileError(f"{path} has no pattern with a position; nothing came.", code="scan.nothing-left")
+    if len(placed) == len(scan):
+        return dataclasses.replace(scan, positions=positions, acquisition=None)
+    frames = SelectedFrames.of(scan.frames, placed)
+    return dataclasses.replace(scan, frames=frames, positions=positions[placed], acquisition=None)
+
+
+def _arrived(path: Path) -> tuple[bool, NDArray[np.uint8], NDArray[np.float64]]:
+    """Return whether a received scan has ended, the state of each pattern, and the positions."""
+    with open_for_reading(path) as file:
+        checked = Checked(file, path)
+        reason = checked.dataset(f"{ACQUISITION}/ended")
+        if reason.shape != () or reason.dtype.kind != "S":
+            raise FileError(
+                f"{path} has another dataset {ACQUISITION}/ended than a text.", code="file.unexpected-content"
+            )
+        arrived = checked.array(f"{ACQUISITION}/arrived", "u", 1)
+        positions = checked.array(f"{ACQUISITION}/positions", "f", 2, last=2)
+        if len(arrived) != len(positions) or len(arrived) != len(checked.dataset("patterns")):
+            raise FileError(
+                f"{path} has {len(arrived)} states and {len(positions)} positions of "
+                f"{len(checked.dataset('patterns'))} patterns; expected equal numbers.",
+                code="file.count-mismatch",
+            )
+        return bool(reason[()]), arrived, positions
+
+
+def _read(path: Path) -> Scan:
     with open_for_reading(path) as file:
         checked = Checked(file, path)
         version = checked.real(file, "version")
@@ -147,6 +250,10 @@ def read_scan(path: Path) -> Scan:
             )
         if checked.has("truth"):
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
+        acquisition = None
+        if checked.has(ACQUISITION):
+            first = checked.real(checked.group(ACQUISITION), "start_after")
+            acquisition = Acquisition(path.absolute().parent, len(patterns), int(first) if 0 < first < 2**31 else 0)
         return Scan(
             frames=HDF5Frames.of(patterns),
             positions=checked.array("positions", "fiu", 2).astype(np.float64),
@@ -159,6 +266,7 @@ def read_scan(path: Path) -> Scan:
             geometry=_read_geometry(checked) if checked.has("geometry") else None,
             ground_truth=truth,
             name=str(checked.attribute(file, "name")),
+            acquisition=acquisition,
         )
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from pathlib import Path
 
 import numpy as np
 
 from ptynb.data.admissions import Admission, Admissions, RecordedArrivals
+from ptynb.data.arrivals import INDEX_NAME
 from ptynb.data.patterns import SelectedFrames
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
+from ptynb.io.load import load
+from ptynb.io.scan_file import read_scan
 
 
 def with_recorded_arrivals(scan: Scan, admissions: Admissions) -> Scan:
@@ -42,11 +46,19 @@ def with_recorded_arrivals(scan: Scan, admissions: Admissions) -> Scan:
     )
 
 
-def continued(scan: Scan, admissions: Admissions) -> Scan:
-    """Return a complete scan for a run that was interrupted while patterns came: the others follow at once.
+def as_planned(path: Path) -> Scan:
+    """Return the scan of a file with all planned patterns, and its arrivals, if it was measured during a run."""
+    return read_scan(path, as_planned=True).loaded_from(path, {})
 
-    scan: the complete one, from its file. admissions: those before the interruption.
+
+def measured_again(path: Path, admissions: Admissions) -> Scan:
+    """Return the scan of a run that was interrupted while patterns came, to continue with all that have come since.
+
+    path: of the scan's file. admissions: those before the interruption.
     """
+    if (path.parent / INDEX_NAME).exists():
+        return as_planned(path)
+    scan = load(path)  # the file alone, after the end of the scan
     if admissions.ended or len(scan) != len(admissions.planned):
         return with_recorded_arrivals(scan, admissions)
     rest = np.setdiff1d(np.arange(len(scan)), admissions.patterns)

@@ -23,6 +23,7 @@ from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
 from ptynb.preparation.combination import combine
 from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.recorded_arrivals import as_planned, with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import settings_before, steps_of
 from ptynb.settings.recipe import Recipe
@@ -117,6 +118,8 @@ def reproduce(
             code="argument.missing",
         )
     scan = same_scan(first, path) if scan is None else scan
+    if first.admissions is not None:
+        scan = with_recorded_arrivals(scan, first.admissions)
     check_same(scan, first, path)
     steps = steps_of(initial, first.changes)
     reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
@@ -148,7 +151,8 @@ def settings_of(result: Result, path: Path) -> dict[str, Any]:
 
 def same_scan(result: Result, path: Path) -> Scan:
     """Load and prepare the scan as for the run. Raises FileError if the file is not available, or has changed."""
-    return loaded_again(result.scan, path)
+    scan = loaded_again(result.scan, path)
+    return scan if result.admissions is None else as_planned(Path(result.scan.path))
 
 
 def loaded_again(then: ScanIdentity, path: Path) -> Scan:

@@ -24,6 +24,7 @@ from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.recorded_arrivals import measured_again
 from ptynb.session.reproduce import loaded_again
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
@@ -252,6 +253,8 @@ def _scan_of(state: ReconstructionState, start: Path) -> Scan:
             code="scan.not-in-file",
         )
     try:
+        if state.admissions is not None:
+            return measured_again(Path(file), state.admissions)
         return prepare(load(file, **options_of(opened.get("given", {}))), state.scan.get("preparation", ()))
     except ValueError as error:
         raise FileError(

@@ -1,0 +1,220 @@
+"""Playback: which patterns and positions are sent when, with faults, whatever the protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.acquisition.compression import pack_bslz4
+from ptynb.data.scan import Scan
+from ptynb.exceptions import InvalidValueError, ScanError
+
+CACHED = 256
+"""Compressed patterns that are kept, for duplicates."""
+POSITIONS_AT_ONCE = 0.05
+"""Time whose positions are sent together [s]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """What goes wrong.
+
+    drop: fraction of the patterns that are not sent. duplicate: fraction that is sent again, and differ: fraction that
+    is sent again with other counts. shuffle: how many places later than in order patterns are sent. stall: time in the
+    middle without patterns [s]. abort: fraction after which the series is ended. kill: fraction after which this
+    process kills itself. late_positions: time after which positions follow their patterns [s]. stray: messages of a
+    previous series that come first. endless: nothing is sent after the last pattern, and connections stay open.
+    garbage: fraction of patterns after which bytes without a meaning are sent. seed: of the random choices.
+    """
+
+    drop: float = 0.0
+    duplicate: float = 0.0
+    differ: float = 0.0
+    shuffle: int = 0
+    stall: float = 0.0
+    abort: float | None = None
+    kill: float | None = None
+    late_positions: float = 0.0
+    stray: int = 0
+    endless: bool = False
+    garbage: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("drop", "duplicate", "differ", "garbage", "abort", "kill"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise InvalidValueError(f"{name} is {value}; expected a fraction.", code="argument.invalid-value")
+        for name in ("shuffle", "stall", "late_positions", "stray"):
+            if not 0 <= getattr(self, name) <= 1e6:
+                raise InvalidValueError(
+                    f"{name} is {getattr(self, name)}; expected at least 0.", code="argument.invalid-value"
+                )
+
+
+@dataclass(frozen=True)
+class Sending:
+    """One sending: the pattern's number, and whether its counts are changed. number -1: garbage."""
+
+    number: int
+    changed: bool = False
+
+
+def order(count: int, faults: Faults) -> list[Sending]:
+    """Return what is sent of `count` patterns, in order: the same for the same faults."""
+    random = np.random.default_rng(faults.seed)
+    kept = [number for number in range(count) if random.random() >= faults.drop]
+    places = np.arange(len(kept)) + random.uniform(0, faults.shuffle, len(kept)) * (faults.shuffle > 0)
+    steps = []
+    for place in np.argsort(places, kind="stable").tolist():
+        number = kept[place]
+        steps.append(Sending(number))
+        if random.random() < faults.duplicate:
+            steps.append(Sending(number))
+        if random.random() < faults.differ:
+            steps.append(Sending(number, changed=True))
+        if random.random() < faults.garbage:
+            steps.append(Sending(-1))
+    return steps if faults.abort is None else steps[: int(faults.abort * len(steps))]
+
+
+class Recording:
+    """A scan as emulators need it: counts by number, compressed or not, and positions in metres."""
+
+    def __init__(self, scan: Scan) -> None:
+        if scan.pixel_size is None:
+            raise ScanError(
+                f"'{scan.name}' has no geometry, which converts its positions to metres; load it with one.",
+                code="scan.no-geometry",
+            )
+        self.scan = scan
+        self.positions: NDArray[np.float64] = scan.positions * np.asarray(scan.pixel_size)
+        self.window = scan.pattern_shape
+        self.dtype = scan.frames.dtype
+        self.packed = functools.lru_cache(maxsize=CACHED)(self._packed)
+
+    def __len__(self) -> int:
+        return len(self.scan)
+
+    def counts(self, number: int, changed: bool = False) -> NDArray[Any]:
+        """Return the counts (y, x) of a pattern."""
+        counts = self.scan.frames.read(number, number + 1)[0]
+        return np.ascontiguousarray(counts[::-1] if changed else counts)
+
+    def _packed(self, number: int, changed: bool = False) -> bytes:
+        return pack_bslz4(self.counts(number, changed))
+
+
+class Player(ABC):
+    """Sends a recording by one protocol. `address` is what `ptynb.listen` is given."""
+
+    address: str
+
+    @abstractmethod
+    def start(self) -> None:
+        """Announce the series."""
+
+    @abstractmethod
+    def frame(self, step: Sending) -> None:
+        """Send a pattern, or garbage."""
+
+    @abstractmethod
+    def stray(self, number: int) -> None:
+        """Send a pattern of the previous series."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Announce the end of the series."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close connections and files."""
+
+
+class PositionPlayer(ABC):
+    """Sends the positions of a recording. `address` is what `ptynb.listen` is given as positions."""
+
+    address: str
+
+    @abstractmethod
+    def start(self) -> None:
+        """Wait for who listens, and announce positions."""
+
+    @abstractmethod
+    def positions(self, first: int, last: int) -> None:
+        """Send positions first to last - 1."""
+
+    @abstractmethod
+    def end(self, sent: int) -> None:
+        """Announce the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close connections."""
+
+
+def play(player: Player, count: int, rate: float, faults: Faults, positions: PositionPlayer | None = None) -> None:
+    """Send `count` patterns at `rate` [1/s], or as fast as they are taken (0), and their positions beside them."""
+    steps = order(count, faults)
+    follower = None
+    try:
+        for number in range(faults.stray):
+            player.stray(number % count)
+        if positions is not None:
+            follower = threading.Thread(
+                target=_send_positions, args=(positions, count, len(steps), rate, faults), name="ptynb-positions"
+            )
+        player.start()
+        begin = time.perf_counter()
+        if follower is not None:
+            follower.start()
+        for sent, step in enumerate(steps):
+            if faults.stall and sent == len(steps) // 2:
+                time.sleep(faults.stall)
+                begin += faults.stall
+            if faults.kill is not None and sent >= faults.kill * len(steps):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if rate:
+                time.sleep(max(0.0, begin + sent / rate - time.perf_counter()))
+            player.frame(step)
+        if not faults.endless:
+            player.end()
+        if follower is not None:
+            follower.join()
+        while faults.endless:
+            time.sleep(1)
+    finally:
+        player.close()
+        if positions is not None:
+            positions.close()
+
+
+def _send_positions(positions: PositionPlayer, count: int, steps: int, rate: float, faults: Faults) -> None:
+    """Send positions at the pace of the patterns, some together, and late."""
+    positions.start()
+    time.sleep(faults.late_positions)
+    begin, sent, last = time.perf_counter(), 0, count if faults.abort is None else int(faults.abort * count)
+    per_second = rate * count / max(steps, 1)
+    while sent < last:
+        due = last if not rate else min(last, int((time.perf_counter() - begin) * per_second) + 1)
+        if due > sent:
+            positions.positions(sent, due)
+            sent = due
+        time.sleep(POSITIONS_AT_ONCE)
+    if not faults.endless:
+        positions.end(sent)
+
+
+def without_positions(faults: Faults) -> Faults:
+    """Return faults without those of positions."""
+    return dataclasses.replace(faults, late_positions=0.0)

@@ -1,0 +1,81 @@
+"""Positions as JSON by ZeroMQ (`zmq+json://host:5556`).
+
+A message is one of
+
+    {"first": 12, "positions": [[y, x], ...]}     positions of consecutive patterns, from the first one's number
+    {"number": 12, "y": 1.2e-6, "x": 3.4e-6}      one position
+    {"end": true}                                 there are no more
+
+in `Plan.units`. The sender binds a PUSH socket; one that publishes (?pattern=sub) loses what it sends before the
+receiver has subscribed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import zmq
+
+from ptynb.acquisition.messages import Damaged, LiveSource, MeasuredPositions, Message, SeriesEnded, damaged, whole
+from ptynb.acquisition.pulling import Pulling
+from ptynb.exceptions import AcquisitionError
+from ptynb.text import in_one_line
+
+LONGEST = 2**24
+"""Most bytes of a message."""
+
+
+class JsonPositions(LiveSource):
+    """Positions from an address that binds."""
+
+    def __init__(self, host: str, port: int, *, subscribe: bool = False) -> None:
+        self._pulling = Pulling(host, port, zmq.SUB if subscribe else zmq.PULL)
+
+    def poll(self, timeout: float) -> list[Message]:
+        """Return the positions that have come."""
+        return [read_json(parts[-1].bytes) for parts in self._pulling.messages(timeout)]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._pulling.close()
+
+
+def read_json(octets: bytes) -> Message:
+    """Return the message; `Damaged` if it cannot be read."""
+    try:
+        if len(octets) > LONGEST:
+            raise damaged(f"{len(octets)} bytes of positions; expected at most {LONGEST}")
+        try:
+            found = json.loads(octets)
+        except (ValueError, RecursionError) as error:
+            raise damaged(f"positions that are no JSON ({in_one_line(error, 80)})") from None
+        if not isinstance(found, dict):
+            raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
+        if found.get("end") is True:
+            return SeriesEnded()
+        if "number" in found:
+            rows: Any = [[found.get("y"), found.get("x")]]
+            first = whole(found["number"], "the number of a pattern")
+        else:
+            first, rows = whole(found.get("first"), "the number of the first pattern"), found.get("positions")
+        if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
+            raise damaged("positions that are no list of [y, x]")
+        values = np.array([[_number(one) for one in row] for row in rows], dtype=np.float64).reshape(-1, 2)
+        return MeasuredPositions(first, values)
+    except AcquisitionError as error:
+        return Damaged(str(error))
+
+
+def _number(value: Any) -> float:
+    """Return a number, NaN for null: a position that is not known, and is refused by its pattern's number."""
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise damaged(f"the position {value!r:.60}; expected a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

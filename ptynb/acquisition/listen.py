@@ -1,0 +1,216 @@
+"""`listen`: start the receiver of a scan, and return the scan once its shape is known."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ptynb.acquisition.arrival_log import LOG_NAME
+from ptynb.acquisition.plan import Plan
+from ptynb.acquisition.receiver import Order
+from ptynb.acquisition.source_address import Address, pattern_address, position_address
+from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME
+from ptynb.data.scan import Scan
+from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, InvalidValueError
+from ptynb.io.scan_file import read_scan
+from ptynb.text import quoted
+
+PACKAGE = Path(__file__).parents[2]
+GRACE = 5.0
+"""Time in which a receiver ends that was asked to, before its scan began [s]."""
+LOOK = 0.2
+"""Time between looks for an interrupt (Ctrl-C) [s]."""
+
+
+def listen(
+    source: str | Path,
+    *,
+    plan: Plan | None = None,
+    positions: str | ArrayLike = "planned",
+    folder: str | Path | None = None,
+    timeout: float | None = None,
+) -> Scan:
+    """Receive a scan while it is measured; return it once the size and type of its patterns are known.
+
+    A process of its own, the receiver, takes patterns from the source and writes them to `scan.h5` in the folder, from
+    where engines read them. It ends with the scan: when the source says so, when all patterns have come, when the next
+    series begins, or after a silence; a notebook that ends does not end it. It only reads, and controls no detector.
+
+    Parameters
+    ----------
+    source : str or Path
+        "stream2://host:31001" or "simplon://host:9999" (detectors of Dectris), "pva://PV" (EPICS), or the path of an
+        HDF5 file that is being written (SWMR; also Eiger's master file), which need not exist yet. Options follow a
+        question mark: stream2 "channel=threshold_2"; pva "first=1", the uniqueId of the first pattern; files
+        "patterns=entry/data/data", and "uid=entry/uid", a dataset that is not 0 where a pattern has been written. The
+        folder of a scan that is received, or was: return that scan again, with all that was planned.
+    plan : Plan, optional
+        What is known of the scan before; required but for such a folder.
+    positions : str or array_like, default "planned"
+        "planned": those of the plan are used as they are. "panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean":
+        captured fields of a PandA. "zmq+json://host:5556": JSON by ZeroMQ. "entry/y,entry/x" or "entry/positions":
+        datasets of the source's file. An array (pattern, yx): instead of those of the plan. All in `Plan.units`, or in
+        the unit that a file or a PandA states.
+    folder : str or Path, optional
+        Folder for the scan, which is created; by default one with the present time in its name, in the working folder.
+    timeout : float, optional
+        Time in which the scan has to begin [s]; by default there is no limit. Interrupting (Ctrl-C) ends the wait.
+
+    Returns
+    -------
+    Scan
+        The scan, with its planned number of patterns; `acquisition` says what has come.
+
+    Raises
+    ------
+    AcquisitionError
+        If the scan cannot be received, or has not begun in time.
+    InvalidValueError, InvalidTypeError
+        If an argument is invalid.
+    FileError
+        If the folder has a scan already.
+    ScanError
+        If plan and patterns do not fit together.
+    """
+    if "://" not in str(source) and (Path(source).expanduser() / INDEX_NAME).is_file():
+        path = Path(source).expanduser() / SCAN_NAME
+        return read_scan(path, as_planned=True).loaded_from(path, {})
+    if not isinstance(plan, Plan):
+        raise InvalidTypeError(
+            f"The plan is {quoted(plan)}; expected Plan(positions=..., geometry=...).", code="argument.invalid-type"
+        )
+    patterns = pattern_address(source)
+    address, datasets, plan = _positions(positions, patterns, plan)
+    home = Path(f"scan-{time.strftime('%Y%m%d-%H%M%S')}" if folder is None else folder).expanduser().absolute()
+    made = _prepared(home)
+    order = Order(
+        patterns=patterns,
+        positions=address,
+        position_datasets=datasets,
+        plan=plan,
+        folder=home,
+        parent=os.getpid(),
+        name=str(source),
+    )
+    try:
+        _start(order, timeout)
+    except BaseException:
+        _remove(home, made)
+        raise
+    path = home / SCAN_NAME
+    return read_scan(path, as_planned=True).loaded_from(path, {})
+
+
+def _positions(
+    positions: str | ArrayLike, patterns: Address, plan: Plan
+) -> tuple[Address | None, tuple[str, ...], Plan]:
+    """Return the source of positions, or names of datasets with them, and the plan with an array of them."""
+    if not isinstance(positions, str):
+        return None, (), dataclasses.replace(plan, positions=np.asarray(positions), extent=None)
+    if positions == "planned":
+        if plan.positions is None:
+            raise AcquisitionError(
+                "The plan has an extent, and no positions; name their source: listen(..., "
+                "positions='panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean').",
+                code="acquisition.no-positions",
+            )
+        return None, (), plan
+    if "://" in positions:
+        return position_address(positions), (), plan
+    names = tuple(positions.split(","))
+    if patterns.kind != "file" or len(names) > 2 or not all(names):
+        raise InvalidValueError(
+            f"positions is {quoted(positions)}; expected 'planned', one such as panda://host:8889, an array, or, of "
+            "a file as source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
+            code="argument.invalid-value",
+        )
+    return None, names, plan
+
+
+def _prepared(folder: Path) -> bool:
+    """Create the folder; return whether it was not there. Raise FileError if it has a scan, or cannot be made."""
+    there = [name for name in (SCAN_NAME, INDEX_NAME) if (folder / name).exists()]
+    if there:
+        raise FileError(f"{folder} has {there[0]} of another scan; choose another folder=.", code="file.not-writable")
+    try:
+        made = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder} cannot be created ({error.strerror}).", code="file.not-writable") from None
+    return made
+
+
+def _remove(folder: Path, made: bool) -> None:
+    """Remove what a receiver left whose scan has not begun."""
+    (folder / LOG_NAME).unlink(missing_ok=True)
+    if made:
+        with contextlib.suppress(OSError):  # something else was put there
+            folder.rmdir()
+
+
+def _start(order: Order, timeout: float | None) -> None:
+    """Start the receiver, and wait until the scan has begun."""
+    path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with (order.folder / LOG_NAME).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ptynb.acquisition.receiver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            # It copies bytes; threads of numerical libraries would only take memory.
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,  # an interrupt of the notebook is not one of the receiver
+        )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with process.stdin, contextlib.suppress(BrokenPipeError):
+            process.stdin.write(order.to_json().encode() + b"\n")
+        answer = _answer(process, timeout)
+        if answer.get("began"):
+            threading.Thread(target=process.wait, name="ptynb-receiver", daemon=True).start()
+            return
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        process.stdout.close()
+    _end(process)
+    raise AcquisitionError(str(answer["message"]), code=str(answer["code"]))
+
+
+def _answer(process: subprocess.Popen[bytes], timeout: float | None) -> dict[str, object]:
+    assert process.stdout is not None
+    until = None if timeout is None else time.monotonic() + timeout
+    while not select.select([process.stdout], [], [], LOOK)[0]:
+        if until is not None and time.monotonic() > until:
+            raise AcquisitionError(
+                f"No scan has begun within {timeout:g} s; start the detector, or wait longer: listen(..., "
+                "timeout=None).",
+                code="acquisition.not-started",
+            )
+    line = process.stdout.readline()
+    if not line:
+        return {"code": "acquisition.failed", "message": f"The receiver ended with status {process.wait(GRACE)}."}
+    found: dict[str, object] = json.loads(line)
+    return found
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,52 @@
+"""A ZeroMQ socket that pulls (or subscribes): the connection of sources that detectors push to."""
+
+from __future__ import annotations
+
+import zmq
+
+from ptynb.exceptions import AcquisitionError
+
+WAITING = 16
+"""Most messages that ZeroMQ keeps; the receiver takes them out at once, and limits what waits by its bytes."""
+LARGEST = 2**30
+"""Most bytes of a part of a message; ZeroMQ closes the connection of a sender of more."""
+MOST_AT_ONCE = 64
+"""Most messages that are taken out in one go."""
+
+
+class Pulling:
+    """Messages of parts, from a detector at tcp://host:port that binds; ZeroMQ connects again by itself."""
+
+    def __init__(self, host: str, port: int, kind: int = zmq.PULL) -> None:
+        self._context = zmq.Context()
+        self._socket = self._context.socket(kind)
+        if kind == zmq.SUB:
+            self._socket.setsockopt(zmq.SUBSCRIBE, b"")
+        self._socket.setsockopt(zmq.RCVHWM, WAITING)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            self._socket.connect(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            self.close()
+            raise AcquisitionError(
+                f"tcp://{host}:{port} is no address that can be connected to ({error}).",
+                code="acquisition.source-lost",
+            ) from None
+
+    def messages(self, timeout: float) -> list[list[zmq.Frame]]:
+        """Return messages that have come, each as its parts; wait for the first one."""
+        found: list[list[zmq.Frame]] = []
+        if self._socket.poll(int(1000 * timeout)):
+            try:
+                while len(found) < MOST_AT_ONCE:
+                    found.append(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+            except zmq.Again:
+                pass
+        return found
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+        self._context.term()

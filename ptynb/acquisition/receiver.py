@@ -1,0 +1,253 @@
+"""The receiver: a process that takes a scan from its sources and writes it to the spool.
+
+    python -m ptynb.acquisition.receiver < order
+
+`ptynb.listen` starts it and gives it an `Order` as JSON. It answers with lines of JSON on its standard output:
+{"began": true} once the scan's file is there, or {"code", "message"} of an error before. It belongs to no notebook: it
+ends with the scan, when the file `stop` appears in the folder, or, as long as no pattern has come, with the process
+that started it. Nothing is unpickled, and only the addresses of the order are connected to.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from ptynb.acquisition.arrival_log import LOG_NAME, ArrivalLog
+from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
+from ptynb.acquisition.intake import Intake, sentence
+from ptynb.acquisition.join import Join
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted
+from ptynb.acquisition.plan import Plan
+from ptynb.acquisition.source_address import Address, open_patterns, open_positions
+from ptynb.acquisition.spool import Spool
+from ptynb.data.arrivals import STOP_NAME, Counter
+from ptynb.exceptions import PtynbError
+
+BEAT = 0.25
+"""Time between signs of life [s]."""
+AT_ONCE = 64
+"""Most messages that are taken before signs of life and requests to stop are looked at."""
+MOST_EARLY = 100_000
+"""Most messages with positions that are held until the first pattern tells their scan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What to receive, and where to write it.
+
+    positions: None: the planned ones. position_datasets: names of datasets of the source's file, instead. parent: the
+    process that waits for the scan. name: of the source, for the file.
+    """
+
+    patterns: Address
+    positions: Address | None
+    position_datasets: tuple[str, ...]
+    plan: Plan
+    folder: Path
+    parent: int
+    name: str
+
+    def to_json(self) -> str:
+        """Return the order as one line of JSON."""
+        plain = {
+            "patterns": dataclasses.asdict(self.patterns),
+            "positions": None if self.positions is None else dataclasses.asdict(self.positions),
+            "position_datasets": self.position_datasets,
+            "plan": plan_to_json(self.plan),
+            "folder": str(self.folder),
+            "parent": self.parent,
+            "name": self.name,
+        }
+        return json.dumps(plain)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return an order from `to_json`."""
+        plain = json.loads(text)
+        positions = plain["positions"]
+        return cls(
+            patterns=Address(**plain["patterns"]),
+            positions=None if positions is None else Address(**positions),
+            position_datasets=tuple(plain["position_datasets"]),
+            plan=plan_from_json(plain["plan"]),
+            folder=Path(plain["folder"]),
+            parent=plain["parent"],
+            name=plain["name"],
+        )
+
+
+class Receiver:
+    """A scan from its first message to its end. `run` returns when it has ended."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._log = ArrivalLog(order.folder)
+        self._arrived = threading.Event()
+        self._intakes: list[Intake] = []
+        self._started: SeriesStarted | None = None
+        self._early: list[Message] = []
+        self._before: collections.Counter[Counter] = collections.Counter()
+        self._spool: Spool | None = None
+        self._join: Join | None = None
+        self._stopped = False
+        self._beat = 0.0
+
+    def run(self) -> None:
+        """Receive the scan. Raise an error if it ended before its file was created."""
+        signal.signal(signal.SIGTERM, lambda *_: self._request_stop())
+        reason = "the receiver failed"
+        try:
+            order = self._order
+            source = open_patterns(order.patterns, order.position_datasets)
+            self._intakes.append(Intake(source, "patterns", self._arrived))
+            if order.positions is not None:
+                self._intakes.append(Intake(open_positions(order.positions), "positions", self._arrived))
+            reason = self._receive()
+        except BaseException as error:
+            reason = sentence(error) if self._join is None else self._join.sentence(sentence(error))
+            self._log.note("failed", reason)
+            if self._spool is None or not isinstance(error, PtynbError):
+                raise
+        finally:
+            for intake in self._intakes:
+                intake.close()
+            if self._spool is not None:
+                self._note_missing(self._spool)
+                self._spool.finish(reason)
+                self._spool.close()
+            self._log.close()
+            (self._order.folder / STOP_NAME).unlink(missing_ok=True)
+
+    def _receive(self) -> str:
+        """Take messages until the scan has ended; return why."""
+        while True:
+            self._arrived.wait(BEAT)
+            self._arrived.clear()
+            taken = 1
+            while taken:
+                taken = sum(self._take(number, intake) for number, intake in enumerate(self._intakes))
+                reason = self._look()
+                if reason is not None:
+                    return reason
+
+    def _take(self, number: int, intake: Intake) -> int:
+        """Take some messages of the source of patterns (0) or positions (1); return how many."""
+        messages = intake.take(AT_ONCE)
+        for message in messages:
+            if self._join is None:
+                self._begin(message, number)
+            elif number == 0:
+                self._join.take(message)
+            else:
+                self._join.place(message)
+        if intake.is_over:
+            assert intake.failed is not None
+            if number == 0 or self._join is None:
+                raise intake.failed
+            self._join.end_positions(sentence(intake.failed))
+        return len(messages)
+
+    def _begin(self, message: Message, number: int) -> None:
+        """Take a message before the scan's file is there; create it once shape and type of patterns are known."""
+        if number == 1:
+            if len(self._early) < MOST_EARLY:
+                self._early.append(message)
+            return
+        if isinstance(message, SeriesStarted):
+            self._started, first = message, None
+        elif isinstance(message, Frame) and self._started is not None:
+            first = message
+        else:
+            what: Counter = "damaged" if isinstance(message, Damaged) else "stray"
+            self._before[what] += 1
+            self._log.note(what, f"before the scan began: {message!r:.200}")
+            return
+        started = self._started
+        shape = started.shape or (None if first is None else first.packed.shape)
+        dtype = started.dtype or (None if first is None else first.packed.dtype)
+        if shape is None or dtype is None:
+            return
+        order = self._order
+        measured = order.positions is not None or bool(order.position_datasets)
+        complete = completed(order.plan, started, shape, measured=measured)
+        dtype = dtype.newbyteorder("<")
+        self._spool = Spool(order.folder, order.plan, complete, np.dtype(dtype.str), order.name)
+        self._join = Join(order.plan, complete, dtype, self._spool, self._log)
+        self._log.note(
+            "began", f"series {complete.series}: {complete.count} patterns of {shape[0]} x {shape[1]}, {dtype}"
+        )
+        for counter, count in self._before.items():
+            self._spool.index.add(counter, count)
+        _answer({"began": True})
+        if first is not None:
+            self._join.take(first)
+        for early in self._early:
+            self._join.place(early)
+        self._early.clear()
+
+    def _look(self) -> str | None:
+        """Give a sign of life, and return why the scan has ended, if it has."""
+        now = time.time()
+        if now - self._beat > BEAT:
+            self._beat = now
+            if self._spool is not None:
+                self._spool.index.beat(now)
+            if self._stopped or (self._order.folder / STOP_NAME).exists():
+                return "stopped" if self._join is None else self._join.sentence("stopped on request")
+            if self._join is None and os.getppid() != self._order.parent:
+                return "the process that waited for the scan has ended"
+        return None if self._join is None else self._join.reason_to_end()
+
+    def _request_stop(self) -> None:
+        self._stopped = True
+        self._arrived.set()
+
+    def _note_missing(self, spool: Spool) -> None:
+        missing = np.flatnonzero(spool.index.states() & 1 == 0)
+        if len(missing):
+            self._log.note("missing", f"{len(missing)} patterns never came: {_spans(missing)}")
+
+
+def _spans(numbers: np.ndarray[Any, np.dtype[np.int64]], most: int = 40) -> str:
+    """Return numbers as text, consecutive ones as a span."""
+    spans = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    texts = [f"{span[0]}" if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans[:most]]
+    return ", ".join([*texts, *(["..."] if len(spans) > most else [])])
+
+
+def _answer(content: dict[str, Any]) -> None:
+    # Whoever started this may have ended.
+    try:
+        print(json.dumps(content), flush=True)  # noqa: T201
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def main() -> int:
+    """Receive one scan; return the exit status."""
+    order = Order.from_json(sys.stdin.readline())
+    try:
+        Receiver(order).run()
+    except PtynbError as error:
+        _answer({"code": error.code, "message": str(error)})
+        return 1
+    except Exception as error:  # told to whoever waits
+        _answer({"code": "acquisition.failed", "message": f"The receiver failed ({sentence(error)}); see {LOG_NAME}."})
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

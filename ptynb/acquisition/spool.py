@@ -1,0 +1,113 @@
+"""Spool: the scan's file and its index, to which a receiver writes patterns as they come.
+
+The file is a scan of ptynb from the first moment, with the patterns that have not come unwritten (a sparse file). Each
+pattern is written at its own place with `os.pwrite`, then noted in the index, so that engines read it with the usual
+`HDF5Frames`; HDF5 itself is not used meanwhile. At the end states, positions and times are written into the file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.acquisition.complete_plan import CompletePlan
+from ptynb.acquisition.plan import Plan
+from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
+from ptynb.data.patterns import AbsentFrames
+from ptynb.data.scan import Scan
+from ptynb.exceptions import AcquisitionError
+from ptynb.io.scan_file import REASON_BYTES, write_acquired_scan
+from ptynb.table import gigabytes
+
+SPARE = 2**28
+"""Bytes that have to be free on the disk beside those of the patterns."""
+
+
+class Spool:
+    """The folder of one scan, created for a complete plan and the type of the counts."""
+
+    def __init__(self, folder: Path, plan: Plan, complete: CompletePlan, dtype: np.dtype[Any], source: str) -> None:
+        shape = (complete.count, *complete.window)
+        octets = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        free = shutil.disk_usage(folder).free
+        if octets + SPARE > free:
+            raise AcquisitionError(
+                f"{folder} has {gigabytes(free)} free; {complete.count} patterns of {shape[1]} x {shape[2]} pixels "
+                f"take {gigabytes(octets)}. Choose another folder=, or a smaller window=.",
+                code="acquisition.failed",
+            )
+        probe = None if plan.probe is None else np.asarray(plan.probe, dtype=np.complex128)
+        scan = Scan(
+            frames=AbsentFrames(shape, dtype.str),
+            positions=complete.positions,
+            mask=complete.mask,
+            probe=probe if probe is None or probe.ndim == 3 else probe[None],
+            object=None if plan.object is None else np.asarray(plan.object, dtype=np.complex128),
+            geometry=complete.geometry,
+            clip_negative=plan.clip_negative,
+            name=plan.name,
+        )
+        acquisition = Acquisition(folder, complete.count, complete.start_after)
+        self.path = folder / SCAN_NAME
+        self._places = write_acquired_scan(self.path, scan, acquisition, source=source, series=complete.series)
+        self._size = octets // complete.count
+        self._dtype, self._window = dtype, complete.window
+        self._file = os.open(self.path, os.O_RDWR)
+        try:
+            self.index = ArrivalIndex.create(
+                folder / INDEX_NAME,
+                complete.count,
+                series=complete.series,
+                positions=complete.positions if complete.planned else None,
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, number: int, counts: NDArray[Any], arrival: float) -> None:
+        """Write a pattern (y, x) that has not come before, and note it in the index."""
+        octets = np.ascontiguousarray(counts, dtype=self._dtype).reshape(-1).view(np.uint8).data
+        self._put(octets, self._places["patterns"] + number * self._size)
+        self.index.frame(number, arrival)
+
+    def is_same(self, number: int, counts: NDArray[Any]) -> bool:
+        """Return whether a pattern that has come equals this one (y, x)."""
+        octets = os.pread(self._file, self._size, self._places["patterns"] + number * self._size)
+        return octets == np.ascontiguousarray(counts, dtype=self._dtype).tobytes()
+
+    def finish(self, reason: str) -> None:
+        """Write into the file what has come and why it has ended, and say so in the index."""
+        index = self.index
+        self._put(index.states(), self._places["arrived"])
+        self._put(index.positions(), self._places["positions"])
+        self._put(index.arrival_times(), self._places["times"])
+        os.fsync(self._file)  # what is there is on the disk before the file says that it is whole
+        text = reason.encode()[: REASON_BYTES - 1].decode(errors="ignore").encode()
+        self._put(np.frombuffer(text.ljust(REASON_BYTES, b"\0"), np.uint8), self._places["ended"])
+        os.fsync(self._file)
+        index.beat(time.time())
+        index.end(reason)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _put(self, values: Any, place: int) -> None:
+        octets = memoryview(values).cast("B")
+        try:
+            while len(octets):
+                written = os.pwrite(self._file, octets, place)
+                octets, place = octets[written:], place + written
+        except OSError as error:
+            raise AcquisitionError(
+                f"{self.path} cannot be written ({error.strerror}); what came before is kept.",
+                code="acquisition.failed",
+            ) from None

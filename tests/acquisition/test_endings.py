@@ -1,0 +1,179 @@
+"""How scans end that do not end well: within ten seconds, with one sentence, and nothing is lost or left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+import ptynb as pt
+from ptynb.acquisition.emulators.playback import Recording, Sending
+from ptynb.acquisition.emulators.simplon_players import Stream2Player
+from ptynb.data.arrivals import INDEX_NAME
+from tests.acquisition.emulated import check_saved, emulator, log_of, planned, recorded, until_ended
+from tests.raising import raises
+
+LIMIT = 10.0
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.mark.parametrize("source", ["stream2", "simplon"])
+def test_an_aborted_series_ends_early_and_the_next_one_starts_clean(tmp_path, path, source):
+    with emulator(path, "--as", source, "--rate", 500, "--abort", 0.4, "--stray", 7) as emulated:
+        scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "aborted", timeout=30)
+        receiver = scan.acquisition.index().receiver
+        began = time.monotonic()
+        arrivals = until_ended(scan)
+    sent = int(0.4 * len(scan))
+    assert time.monotonic() - began < LIMIT
+    assert arrivals.ended == f"ended early: {sent} of {len(scan)} (the source ended the series)"
+    assert (arrivals.arrived, arrivals.missing, arrivals.stray) == (sent, len(scan) - sent, 7)
+    assert "pattern" in log_of(tmp_path / "aborted")
+    check_saved(tmp_path / "aborted", path, list(range(sent)))
+    gone = time.monotonic() + 5
+    while psutil.pid_exists(receiver) and psutil.Process(receiver).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < gone, "the receiver did not end"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("words", [["--as", "stream2", "--kill", 0.4], ["--as", "swmr", "--kill", 0.4]])
+def test_after_a_killed_sender_a_silence_ends_the_scan(tmp_path, path, words):
+    written = tmp_path / "written.h5"
+    with emulator(path, *words, "--rate", 200, "--file", written) as emulated:
+        scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "received", timeout=30)
+        emulated.process.wait(30)
+        began = time.monotonic()
+        arrivals = until_ended(scan)
+    assert time.monotonic() - began < LIMIT
+    assert emulated.process.returncode == -signal.SIGKILL
+    assert arrivals.ended.startswith(f"ended early: {arrivals.arrived} of {len(scan)} (no pattern for 5.")
+    # What was in ZeroMQ's queue in the killed process is lost; what was written to a file is not.
+    sent = -(-2 * len(scan) // 5)
+    assert sent - 1 <= arrivals.arrived <= sent if "swmr" in words else 0 < arrivals.arrived <= sent
+    check_saved(tmp_path / "received", path, np.flatnonzero(scan.acquisition.index().placed()).tolist())
+    if "swmr" in words:
+        with raises("file.being-written", "listen('written.h5'", "h5clear"):
+            pt.load(written)
+
+
+def test_a_source_that_never_ends_is_ended_by_silence_and_a_stall_is_not(tmp_path, path):
+    with emulator(path, "--as", "stream2", "--rate", 500, "--drop", 0.1, "--stall", 3, "--endless") as emulated:
+        scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "received", timeout=30)
+        time.sleep(2)
+        assert 0 < scan.acquisition.index().summary().arrived < 0.6 * len(scan)
+        with raises("file.not-writable", tmp_path / "received"):
+            pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "received")
+        arrivals = until_ended(scan)
+    assert arrivals.arrived > 0.8 * len(scan)
+    assert "no pattern for 5." in arrivals.ended
+
+
+def test_stop_listening_ends_a_scan_and_keeps_what_came(tmp_path, path):
+    with emulator(path, "--as", "simplon", "--rate", 50) as emulated:
+        scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "received", timeout=30)
+        while scan.acquisition.index().summary().arrived < 10:
+            time.sleep(0.02)
+        again = pt.load(tmp_path / "received" / "scan.h5")  # another notebook, while it is received
+        assert again.acquisition == scan.acquisition
+        assert again.metadata_digest == scan.metadata_digest
+        arrivals = scan.stop_listening()
+        assert scan.stop_listening().arrived == arrivals.arrived
+    assert "stopped on request" in arrivals.ended
+    check_saved(tmp_path / "received", path, list(range(arrivals.arrived)))
+    with raises("scan.not-received"):
+        pt.load(tmp_path / "received" / "scan.h5").stop_listening()
+    whole = pt.listen(tmp_path / "received")
+    assert (len(whole), whole.metadata_digest) == (len(scan), scan.metadata_digest)
+    assert not (tmp_path / "received" / "stop").exists()
+
+
+def test_a_killed_receiver_is_noticed_and_what_it_wrote_is_read(tmp_path, path):
+    with emulator(path, "--as", "stream2", "--rate", 50) as emulated:
+        scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "received", timeout=30)
+        index = scan.acquisition.index()
+        while index.summary().arrived < 10:
+            time.sleep(0.02)
+        assert index.summary().silence < 1
+        os.kill(index.receiver, signal.SIGKILL)
+        arrived = index.summary().arrived
+        time.sleep(1.5)
+        assert index.summary().silence > 1
+        assert index.ended is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptynb.io.scan_file.ALIVE", 1.0)
+        patch.setattr("ptynb.data.arrivals.STOP_SECONDS", 0.2)
+        check_saved(tmp_path / "received", path, list(range(arrived)))
+        with raises("acquisition.failed", index.receiver):
+            scan.stop_listening()
+    (tmp_path / "received" / INDEX_NAME).unlink()
+    with raises("file.incomplete", INDEX_NAME):
+        pt.load(tmp_path / "received" / "scan.h5")
+
+
+def test_a_killed_notebook_does_not_end_the_scan(tmp_path, path):
+    with emulator(path, "--as", "stream2", "--rate", 100) as emulated:
+        lines = (
+            "import sys, time, ptynb as pt; from tests.acquisition.emulated import planned\n"
+            f"pt.listen({emulated.source!r}, plan=planned({str(path)!r}), folder={str(tmp_path / 'received')!r})\n"
+            "print('listening', flush=True); time.sleep(60)"
+        )
+        notebook = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)
+        assert notebook.stdout.readline() == "listening\n"
+        notebook.kill()
+        notebook.communicate()
+        scan = pt.listen(tmp_path / "received")
+        assert scan.acquisition.index().ended is None
+        arrivals = until_ended(scan)
+    assert arrivals.ended == f"complete: {len(scan)} of {len(scan)}"
+    check_saved(tmp_path / "received", path, list(range(len(scan))))
+
+
+def test_a_notebook_that_ends_before_the_scan_began_takes_the_receiver_with_it(tmp_path, path):
+    lines = (
+        "import ptynb as pt; from tests.acquisition.emulated import planned\n"
+        f"pt.listen({str(tmp_path / 'never.h5')!r}, plan=planned({str(path)!r}), folder={str(tmp_path / 'no')!r})"
+    )
+    notebook = subprocess.Popen([sys.executable, "-c", lines])
+    until = time.monotonic() + 30
+    while not (children := psutil.Process(notebook.pid).children()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    notebook.kill()
+    notebook.wait()
+    _, left = psutil.wait_procs(children, 10)
+    assert not left
+
+
+def test_nothing_is_left_of_a_scan_that_does_not_begin(tmp_path, path):
+    with raises("acquisition.not-started", 1):
+        pt.listen(tmp_path / "never.h5", plan=planned(path), folder=tmp_path / "received", timeout=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_series_is_a_new_scan(tmp_path, path):
+    player = Stream2Player(Recording(pt.load(path)))
+
+    def send():
+        player.start()
+        for number in range(20):
+            player.frame(Sending(number))
+        player._series += 1  # the detector was armed again, and the end of the first series was lost
+        player.start()
+        player.close()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    scan = pt.listen(player.address, plan=planned(path), folder=tmp_path / "first", timeout=30)
+    arrivals = until_ended(scan)
+    sender.join()
+    assert arrivals.ended == f"ended early: 20 of {len(scan)} (series 9 began)"
+    assert arrivals.series == "8"
