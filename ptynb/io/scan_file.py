@@ -191,7 +191,7 @@ def read_scan(path: Path, *, as_planned: bool = False) -> Scan:
     they are while it is received; by default this is so until it has ended, and then those that came with a position.
     """
     scan = _read(path)
-    if scan.acquisition is None or as_planned:
+    if not isinstance(scan.acquisition, Acquisition) or as_planned:
         return scan
     index = scan.acquisition.index() if (path.parent / INDEX_NAME).exists() else None
     ended, arrived, positions = _arrived(path)
