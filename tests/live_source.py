@@ -46,6 +46,18 @@ class Source:
         self.index = ArrivalIndex.create(self.folder / INDEX_NAME, count)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._beating = threading.Event()
+        self._beat = threading.Thread(target=self._live, name="heartbeat", daemon=True)
+        self._beat.start()
+
+    def _live(self) -> None:
+        while not self._beating.wait(0.1):
+            self.index.beat(time.time())
+
+    def die(self) -> None:
+        """Give no sign of life any more."""
+        self._beating.set()
+        self._beat.join()
 
     @property
     def live(self) -> Scan:
@@ -73,7 +85,6 @@ class Source:
         for number in np.asarray(numbers).tolist():
             self.frame(number)
             self.place(number)
-        self.index.beat(time.time())
 
     def end(self, reason: str = "end of series") -> None:
         for name, values in (
@@ -110,24 +121,20 @@ class Source:
         while before_call is not None and not (self.folder / CALL).exists():
             if self._stop.wait(0.005):
                 return
-            self.index.beat(time.time())
         began, waiting = time.monotonic(), list[tuple[float, int]]()
         for count, number in enumerate(numbers):
             due = began + count / rate
             while (now := time.monotonic()) < due:
                 if self._stop.wait(min(due - now, 0.2)):
                     return
-                self.index.beat(time.time())
             self.frame(number)
             waiting.append((time.monotonic() + late, number))
             while waiting and waiting[0][0] <= time.monotonic():
                 self.place(waiting.pop(0)[1])
-            self.index.beat(time.time())
         for due, number in waiting:
             while time.monotonic() < due:
                 if self._stop.wait(0.01):
                     return
-                self.index.beat(time.time())
             self.place(number)
         if ends:
             self.end()
@@ -139,6 +146,7 @@ class Source:
 
     def close(self) -> None:
         self._stop.set()
+        self.die()
         if self._thread is not None:
             self._thread.join(10)
         os.close(self._file)

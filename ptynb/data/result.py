@@ -55,6 +55,9 @@ class Result(RunRecord):
         When the reconstruction was first opened, ISO 8601 in UTC; empty: unknown.
     history : tuple of Thumbnail, optional
         Object and probe after some epochs, the earliest first.
+    admissions : Admissions, optional
+        Which patterns came when, of a scan that was measured during the run; None for other scans. Those that never
+        came have their planned position, and are in no figure.
     r_factor : float
         Amplitude R-factor sum |sqrt(I) - sqrt(model)| / sum sqrt(I) of the final state over all patterns; NaN: not
         measured.

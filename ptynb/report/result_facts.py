@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ptynb.analysis.result_comparison import entries
-from ptynb.data.engine_records import Change, Result
+from ptynb.data.admissions import Admissions
+from ptynb.data.engine_records import Change, Epoch, Result
 from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import utc
 from ptynb.exceptions import SettingsError
@@ -87,6 +90,32 @@ def changes_rows(changes: tuple[Change, ...]) -> list[Row]:
         clock = utc(change.when)[:19].replace("T", " ")
         when = f"in epoch {change.epoch + 1}{update}"
         rows.append((number, when, change.name, value_text(change.old), value_text(change.new), clock))
+    return rows
+
+
+def arrival_rows(admissions: Admissions, epochs: Sequence[Epoch]) -> list[Row]:
+    """Return (what, value) of the patterns that came during a run. epochs: of the run."""
+    times, numbers, summary = admissions.times, admissions.patterns, admissions.summary
+    first, last = float(times.min()), float(times.max())
+    rows: list[Row] = [
+        ("Planned patterns", len(admissions.planned)),
+        ("Used", len(numbers)),
+        ("First pattern", utc(first)[:19].replace("T", " ")),
+        ("Last pattern", utc(last)[:19].replace("T", " ")),
+    ]
+    if last > first:
+        rows.append(("Patterns per second", f"{(len(numbers) - 1) / (last - first):.4g}"))
+    order = np.argsort(times, kind="stable")
+    for part in (0.25, 0.5, 0.75):
+        at = times[order[min(int(part * len(times)), len(times) - 1)]]
+        rows.append((f"{part:.0%} had come after", duration(float(at) - first)))
+    counts = ("missing", "late", "duplicates", "differing", "outside", "refused", "damaged", "stray")
+    rows += [(name.capitalize(), summary[name]) for name in counts if summary.get(name)]
+    rows.append(("Used together at first", int(admissions.sizes[0])))
+    rows.append(("Epochs before the end of the scan", admissions.epochs))
+    if 0 < admissions.epochs <= len(epochs):
+        rows.append(("Loss of the last of them", f"{epochs[admissions.epochs - 1].loss:.5g}"))
+    rows.append(("End of the scan", admissions.ended or "had not come when the result was taken"))
     return rows
 
 

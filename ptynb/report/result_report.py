@@ -33,6 +33,7 @@ from ptynb.report.page import (
 )
 from ptynb.report.page_data import ByteBudget, PageData
 from ptynb.report.result_facts import (
+    arrival_rows,
     changes_rows,
     command_of,
     date_of,
@@ -108,6 +109,7 @@ def sections(
         PageSection("Positions", positions, note(position_notes)),
         PageSection("Loss", *_loss(data, result)),
         PageSection("Quality", *_quality(data, result, against)),
+        *arrival_sections(result),
         PageSection("Settings", *_settings(result)),
         PageSection("Changes", _changes(result)),
         PageSection("Environment", environment),
@@ -156,6 +158,14 @@ def _quality(data: PageData, result: Result, against: Truthful | None) -> list[B
         show_correlation(data, "frc", "Fourier ring correlation with the truth", rings, known)
         explanation = [CurveBlock("frc"), note([crossing_sentence(rings, known)])]
     return [TableBlock(("what", "value", "meaning"), rows, "Agreement of model and data"), *explanation]
+
+
+def arrival_sections(result: Result) -> list[PageSection]:
+    """Return the section on when the patterns came; none for a scan that was measured before the run."""
+    if result.admissions is None:
+        return []
+    rows = arrival_rows(result.admissions, result.epochs)
+    return [PageSection("Arrivals", TableBlock(("what", "value"), rows, "Patterns that came during the run"))]
 
 
 def _settings(result: Result) -> list[Block]:

@@ -185,9 +185,6 @@ def cost(problem: Path, spools: Path, turns: int) -> None:
     """The cost of a scan that is open."""
     scan, updates = scan_of(problem), 31
     open_source = Source(scan, spools / "open")
-    beating = threading.Event()
-    beat = threading.Thread(target=_beat, args=(open_source, beating))
-    beat.start()
     open_source.give(range(len(scan) - 1))
     settings = pt.Settings()
     complete = dataclasses.replace(pt.load(spools / "open" / "scan.h5"), acquisition=None, ground_truth=None)
@@ -209,19 +206,12 @@ def cost(problem: Path, spools: Path, turns: int) -> None:
                 taken.append(statistics.median(one.seconds for one in epochs) / updates)
             times.append(taken)
             ratios.append(taken[0] / taken[1])
-    beating.set()
-    beat.join()
     open_source.close()
     medians = [statistics.median(one[side] for one in times[1:]) for side in (0, 1)]
     print(
-        f"an update with nothing coming: {1e3 * medians[0]:.3f} ms, of a complete scan {1e3 * medians[1]:.3f} ms, ratio "
-        f"{medians[0] / medians[1]:.3f} ({min(ratios[1:]):.3f} to {max(ratios[1:]):.3f})"
+        f"an update with nothing coming: {1e3 * medians[0]:.3f} ms, of a complete scan {1e3 * medians[1]:.3f} ms, "
+        f"ratio {medians[0] / medians[1]:.3f} ({min(ratios[1:]):.3f} to {max(ratios[1:]):.3f})"
     )
-
-
-def _beat(source: Source, over: threading.Event) -> None:
-    while not over.wait(0.2):
-        source.index.beat(time.time())
 
 
 if __name__ == "__main__":

@@ -19,11 +19,13 @@ from typing import Any
 
 import ipywidgets
 
+from ptynb.data.arrivals import Arrivals
 from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.layout.divider import Divider
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.layout.own_tab import OwnTab
+from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.controls import Controls
 from ptynb.widgets.live.live_text import change_table, facts, health_table, speed_of, state_of, summary
 from ptynb.widgets.live.panes import Panes
@@ -82,6 +84,7 @@ class Live(Whole):
         self._curve = ipywidgets.HTML(loss_curve([]))
         self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="480px", max_width="100%"))
         self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self._arrivals = ipywidgets.HTML(layout=ipywidgets.Layout(display="none"))
         self._record, self._health, self._facts = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self._actions = Actions("ptynb live actions", self._complain, self._update_soon, self._say)
         this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
@@ -112,7 +115,8 @@ class Live(Whole):
         self._drawer.on_change(lambda: _of(this)._update_soon())
         head = ipywidgets.HBox([self._summary, tab], layout=free())
         head.add_class("ptynb-live-head")
-        super().__init__([head, self._message, self._notices, self._split(extra), self._drawer], layout=free())
+        above = [head, self._arrivals, self._message, self._notices]
+        super().__init__([*above, self._split(extra), self._drawer], layout=free())
         self.add_class("ptynb-live")
         tab.show(self, "Live view")
         self._update_soon()
@@ -181,6 +185,7 @@ class Live(Whole):
         )  # before the text: Resume is enabled when "paused" is shown
         if self._text_is_due(state):
             put(self._summary, summary(recon, status, state, self._speed))
+            self._show_arrivals(status.arrivals)
             put(self._facts, facts(recon, status))
             self._draw_curve()
         # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
@@ -192,6 +197,13 @@ class Live(Whole):
             return self._pause_seconds / TRIES  # a whole interval would cost a picture
         self._not_before = time.monotonic() + self._panes.update()
         return None
+
+    def _show_arrivals(self, arrivals: Arrivals | None) -> None:
+        """Show the bar of a scan that is being measured; for others it takes no room."""
+        put(self._arrivals, arrival_bar(arrivals))
+        shown = "none" if arrivals is None else None
+        if self._arrivals.layout.display != shown:
+            self._arrivals.layout.display = shown
 
     def _text_is_due(self, state: str) -> bool:
         """Return whether text is due: every `TEXT_SECONDS`, after a change of settings or choice, and at the end."""

@@ -47,7 +47,8 @@ def seconds_left(
 
 def _ends(status: Status) -> list[float]:
     """Return the number of epochs after which each stage ends; the last one has no end."""
-    return [*itertools.accumulate(float(stage["epochs"]) for stage in status.stages[:-1]), math.inf]
+    ends = itertools.accumulate(float(stage["epochs"]) for stage in status.stages[:-1])
+    return [*(status.live_epochs + end for end in ends), math.inf]
 
 
 def _stage_of(epoch: int, ends: Sequence[float]) -> int:

@@ -1,0 +1,238 @@
+"""Sessions with a scan that is being measured: commands before the first pattern, endings, recovery, repetition."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.data.scan import Scan
+from ptynb.engine import arrival_watch
+from ptynb.settings.recipe import Stage
+from ptynb.widgets.live.arrival_bar import arrival_bar
+from tests.live_source import Source, equal
+from tests.raising import raises
+
+SETTINGS = pt.Settings(batch=8)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Scan:
+    return pt.simulate(patterns=100, window=32, seed=5)
+
+
+@pytest.fixture
+def source(measured: Scan, tmp_path: Path) -> Iterator[Source]:
+    opened = Source(measured, tmp_path / "spool")
+    yield opened
+    opened.close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    last = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < last
+        time.sleep(0.005)
+
+
+def arrivals(recon: pt.Reconstruction) -> pt.Arrivals:
+    found = recon.status()[0].arrivals
+    assert found is not None
+    return found
+
+
+def test_commands_before_the_first_pattern_are_carried_out(source: Source) -> None:
+    with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None) as recon:
+        recon.start(3)
+        recon.stop()
+        recon.start(4)
+        recon.settings = recon.settings.replace(probe={"learning_rate": 0.004})
+        recon.title = "Live"
+        recon.pause()
+        source.give(range(31))
+        time.sleep(0.2)
+        assert (recon.state, arrivals(recon).arrived, arrivals(recon).admitted) == ("loading", 31, 0)
+        assert recon.pictures() is None
+        source.give([40])  # as many as it begins with: two lines of a square scan, but at least 32
+        until(lambda: recon.state == "paused")
+        assert recon.status()[0].rates["probe"] == 0.004
+        until(lambda: arrivals(recon).admitted == 32)
+        with raises("argument.invalid-value", 99):
+            recon.pattern(99)
+        assert recon.pattern(40).index == 40
+        recon.resume()
+        until(lambda: recon.epoch > 6)
+        assert recon.target == recon.epoch + 4 or recon.state == "running"
+        source.give(range(100))
+        source.end()
+        recon.wait(60)
+        result = recon.result
+        assert result.title == "Live"
+        assert result.admissions is not None
+        assert len(result.epochs) == result.admissions.epochs + 4 == recon.epoch
+
+
+def test_epochs_that_are_run_one_by_one_count_from_the_end(source: Source) -> None:
+    source.give(range(50))
+    with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None) as recon:
+        numbers = []
+        for epoch in recon.run(3):
+            numbers.append(epoch.number)
+            if len(numbers) == 5:
+                source.give(range(50, 100))
+                source.end()
+                until(lambda: arrivals(recon).admitted == 100)
+        before = recon.status()[0].live_epochs
+        assert before >= 5
+        assert numbers == [*range(1, before + 4)]
+
+
+def test_a_run_is_repeated_from_its_file(source: Source, tmp_path: Path) -> None:
+    source.start(200, np.random.default_rng(0).permutation(100), before_call=40)
+    with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None) as recon:
+        recon.start(3)
+        until(lambda: recon.epoch > 0)
+        (source.folder / "go").touch()
+        recon.wait(60)
+        result = recon.result
+        path = recon.save(tmp_path / "live.result.h5")
+    source.join()
+    loaded = pt.load_result(path)
+    one, other = result.admissions, loaded.admissions
+    assert one is not None
+    assert other is not None
+    for field in dataclasses.fields(one):
+        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+    again = pt.reproduce(path, device="cpu")
+    assert again.equal, again.notes
+    complete = pt.load(source.folder / "scan.h5")
+    with pt.Reconstruction(complete, SETTINGS, device="cpu", checkpointing=None, admissions=other) as recon:
+        recon.start(3)
+        recon.wait(60)
+        assert equal(recon.result, result)
+    with raises("argument.conflict", 50, 100):
+        pt.Reconstruction(pt.preparation.select(complete, slice(50)), SETTINGS, device="cpu", admissions=other)
+
+
+def test_an_engine_that_dies_during_the_scan_is_replaced(source: Source, tmp_path: Path) -> None:
+    """From the latest checkpoint, with what has come since; the run has all its epochs after the end."""
+    keep = pt.Checkpointing(folder=tmp_path / "kept", epochs=None, seconds=None)
+    source.give(range(40))
+    with (
+        pt.Cluster(2, device="cpu") as cluster,
+        pt.Reconstruction(source.live, SETTINGS, cluster, checkpointing=keep, on_failure="continue") as recon,
+    ):
+        recon.start(5)
+        until(lambda: recon.epoch > 3)
+        recon.save_checkpoint()
+        source.give(range(40, 70))
+        until(lambda: arrivals(recon).admitted == 70)
+        os.kill(cluster.status()[1]["pid"], signal.SIGKILL)
+        source.give(range(70, 90))
+        until(lambda: any(change.name == "engines" for change in recon.changes))
+        source.give(range(90, 100))
+        source.end()
+        recon.wait(90)
+        result = recon.result
+        assert result.admissions is not None
+        assert sorted(result.admissions.patterns.tolist()) == [*range(100)]
+        assert len(result.epochs) == result.admissions.epochs + 5
+        assert result.losses[-1] < 0.5 * result.losses[0]
+
+
+@pytest.mark.parametrize("index", ["there", "lost"])
+def test_an_interrupted_run_is_resumed_from_its_file(source: Source, tmp_path: Path, index: str) -> None:
+    """With all that has come since; the index is lost where only the file of the scan was kept."""
+    keep = pt.Checkpointing(folder=tmp_path / "kept", epochs=None, seconds=None)
+    source.give(range(40))
+    with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=keep) as recon:
+        recon.start(5)
+        until(lambda: recon.epoch > 3)
+        kept = recon.save_checkpoint()
+    source.give(range(40, 100))
+    source.end()
+    if index == "lost":
+        (source.folder / "arrivals.index").unlink()
+    with pt.resume(kept, device="cpu") as recon:
+        recon.start(5)
+        recon.wait(60)
+        record = recon.result.admissions
+        assert record is not None
+        assert sorted(record.patterns.tolist()) == [*range(100)]
+        assert recon.epoch == record.epochs + 5
+        assert recon.branch_result("main").admissions is not None
+
+
+def test_a_receiver_that_is_silent_ends_the_scan(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrival_watch, "SILENCE_SECONDS", 0.5)
+    source.give(range(60))
+    source.die()
+    with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None) as recon:
+        recon.start(2)
+        with pytest.warns(pt.PtynbWarning, match="with 60 of 100 patterns"):
+            recon.wait(60)
+        ended = arrivals(recon).ended
+        assert ended is not None
+        assert str(os.getpid()) in ended
+        assert "60 of 100" in ended
+        assert "no sign of life" in arrival_bar(arrivals(recon))
+
+
+def test_a_scan_without_a_pattern_is_an_error(source: Source) -> None:
+    source.end("aborted at the detector")
+    recon = pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None)
+    with raises("scan.empty", "aborted at the detector"):
+        recon.start(1)
+        recon.wait(30)
+    recon.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts"),
+    [
+        (pt.Settings(optimiser="dm"), ("optimiser", "dm", "adam")),
+        (pt.Settings(optimiser="lbfgs"), ("optimiser", "lbfgs")),
+        (pt.Settings(batch_sampling="compact"), ("batch_sampling", "compact", "spread")),
+        (pt.Settings(descan=pt.Descan(start="plane", learning_rate=0.01)), ("descan.start", "plane")),
+    ],
+    ids=["dm", "lbfgs", "compact", "descan"],
+)
+def test_what_requires_all_patterns_is_refused(source: Source, settings: pt.Settings, facts: tuple[str, ...]) -> None:
+    with raises("scan.live", *facts):
+        pt.Reconstruction(source.live, settings, device="cpu")
+
+
+def test_preparation_and_combination_are_refused(source: Source, measured: Scan) -> None:
+    with raises("scan.live", "crop"):
+        pt.preparation.crop(source.live, (16, 16))
+    with raises("scan.live", "combine"):
+        pt.preparation.combine([source.live, measured], share="probe")
+    recipe = pt.Recipe(settings=SETTINGS, stages=[Stage(epochs=1, pattern_size=(16, 16)), Stage(epochs=1)])
+    with raises("scan.live", "pattern_size 16 x 16"):
+        pt.Reconstruction(source.live, recipe, device="cpu")
+
+
+def test_stages_begin_after_the_end(source: Source) -> None:
+    stages = [Stage(epochs=2), Stage(epochs=3, settings={"probe": {"modes": 2}})]
+    source.give(range(50))
+    recipe = pt.Recipe(settings=SETTINGS, stages=stages)
+    with pt.Reconstruction(source.live, recipe, device="cpu", checkpointing=None) as recon:
+        recon.start()
+        until(lambda: recon.epoch > 4)
+        assert recon.stage == 1
+        source.give(range(50, 100))
+        source.end()
+        recon.wait(60)
+        result = recon.result
+        assert result.admissions is not None
+        assert len(result.probe) == 2
+        [change] = [one for one in result.changes if one.name == "stage"]
+        assert change.epoch == result.admissions.epochs + 2
+        assert len(result.epochs) == result.admissions.epochs + 5
