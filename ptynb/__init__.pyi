@@ -10,6 +10,7 @@ from .app.tuner_app import tuner as tuner
 from .app.workbench_app import workbench as workbench
 from .cluster.cluster import Cluster as Cluster
 from .data import electrons as electrons
+from .data.admissions import Admissions as Admissions
 from .data.arrivals import Arrivals as Arrivals
 from .data.engine_records import RenderRequest as RenderRequest
 from .data.geometry import Geometry as Geometry

@@ -82,6 +82,11 @@ class Admissions:
         Why no further pattern was expected after the last admission; empty: the scan was going on.
     summary : dict
         Numbers of patterns that were planned, had arrived, were missing, late, duplicates ... at the end (`Arrivals`).
+
+    Raises
+    ------
+    InvalidValueError
+        If arrays have other lengths than belong together, or numbers are not below that of planned patterns.
     """
 
     planned: NDArray[np.float64] = field(metadata=at(unit="pixel"))
@@ -104,48 +109,56 @@ class Admissions:
                 code="array.shape-mismatch",
             )
 
-    @classmethod
-    def of(
-        cls,
-        planned: NDArray[np.float64],
-        admissions: Sequence[Admission],
-        updates: Sequence[int],
-        epochs: int = 0,
-    ) -> Self:
-        """Return the record of admissions, at least one, before each of which so many updates were completed."""
-        last = admissions[-1]
-        return cls(
-            planned=planned,
-            patterns=np.concatenate([one.patterns for one in admissions]),
-            positions=np.concatenate([one.positions for one in admissions]),
-            times=np.concatenate([one.times for one in admissions]),
-            sizes=np.array([len(one) for one in admissions], dtype=np.int64),
-            updates=np.array(updates, dtype=np.int64),
-            epochs=epochs,
-            ended=last.ended or "",
-            summary=last.summary,
-        )
-
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def admission(self, number: int) -> Admission:
-        """Return an admission by its number, 0 for the first."""
-        end = int(self.sizes[: number + 1].sum())
-        rows, last = slice(end - int(self.sizes[number]), end), number == len(self) - 1
-        ended = (self.ended or None) if last else None
-        return Admission(
-            self.patterns[rows], self.positions[rows], self.times[rows], ended, self.summary if last else {}
-        )
+    def __repr__(self) -> str:
+        end = f"ended: {self.ended}" if self.ended else "going on"
+        return f"<Admissions: {len(self.patterns)} of {len(self.planned)} patterns in {len(self)} steps, {end}>"
 
     def all(self) -> list[Admission]:
-        """Return all admissions."""
-        return [self.admission(number) for number in range(len(self))]
+        """Return the admissions, the earliest first.
 
-    def followed_by(self, admission: Admission, update: int) -> Admissions:
-        """Return the record with another admission, before which so many updates were completed."""
-        present = [dataclasses.replace(one, ended=None) for one in self.all()]
-        return Admissions.of(self.planned, [*present, admission], [*self.updates.tolist(), update], self.epochs)
+        Returns
+        -------
+        list of Admission
+            Patterns that were admitted together, with `patterns`, `positions`, `times` and `ended`.
+        """
+        ends = np.cumsum(self.sizes).tolist()
+        found = []
+        for number, (size, end) in enumerate(zip(self.sizes.tolist(), ends, strict=True)):
+            rows, last = slice(end - size, end), number == len(self) - 1
+            ended = (self.ended or None) if last else None
+            summary = self.summary if last else {}
+            found.append(Admission(self.patterns[rows], self.positions[rows], self.times[rows], ended, summary))
+        return found
+
+
+def admissions_of(
+    planned: NDArray[np.float64], admissions: Sequence[Admission], updates: Sequence[int], epochs: int = 0
+) -> Admissions:
+    """Return the record of admissions, at least one, before each of which so many updates were completed.
+
+    planned: positions (planned pattern, yx). epochs: completed ones that had begun before the end was known.
+    """
+    last = admissions[-1]
+    return Admissions(
+        planned=planned,
+        patterns=np.concatenate([one.patterns for one in admissions]),
+        positions=np.concatenate([one.positions for one in admissions]),
+        times=np.concatenate([one.times for one in admissions]),
+        sizes=np.array([len(one) for one in admissions], dtype=np.int64),
+        updates=np.array(updates, dtype=np.int64),
+        epochs=epochs,
+        ended=last.ended or "",
+        summary=last.summary,
+    )
+
+
+def with_another(record: Admissions, admission: Admission, update: int) -> Admissions:
+    """Return the record with another admission, before which so many updates were completed."""
+    present = [dataclasses.replace(one, ended=None) for one in record.all()]
+    return admissions_of(record.planned, [*present, admission], [*record.updates.tolist(), update], record.epochs)
 
 
 @dataclass(frozen=True, eq=False)

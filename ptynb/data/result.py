@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.admissions import Admissions as Admissions
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Array, RunRecord, at
 from ptynb.data.record import Change as Change

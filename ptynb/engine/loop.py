@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.data.admissions import Admission, Admissions
+from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
@@ -409,7 +409,7 @@ class Loop:
         """Return the record of the admissions; None for a scan that was measured before the run."""
         if not self._admitted:
             return None
-        return Admissions.of(self._planned, self._admitted, self._admitted_at, self.live_epochs)
+        return admissions_of(self._planned, self._admitted, self._admitted_at, self.live_epochs)
 
     # Saving and restoring
 

@@ -83,7 +83,7 @@ def loop_of_next(
     state: from `state_of_next`, on all ranks.
     """
     begun = Settings(**state.begun)
-    first = None if state.admissions is None else state.admissions.admission(0)
+    first = None if state.admissions is None else state.admissions.all()[0]
     loop = Loop(scan, begun, group, extensions, plan, first)
     if loop.pattern_size != previous.pattern_size:
         windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)

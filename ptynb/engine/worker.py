@@ -45,7 +45,6 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, is_echo, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
-from ptynb.engine.arrival_watch import ArrivalWatch
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.gpu_errors import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
@@ -54,6 +53,7 @@ from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_sna
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
+from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
 from ptynb.preparation.pattern_window import in_window
@@ -483,7 +483,7 @@ class Worker:
         state = with_tilt_of(state, self._settings.tilt.parametrization, in_window(scan, window))
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
-        first = None if state.admissions is None else state.admissions.admission(0)
+        first = None if state.admissions is None else state.admissions.all()[0]
         loop = Loop(scan, begun, group, extensions, plan, first)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
@@ -658,7 +658,7 @@ class Worker:
         if scan.acquisition is None:
             return None
         if isinstance(scan.acquisition, RecordedArrivals):
-            return scan.acquisition.admissions.admission(0)
+            return scan.acquisition.admissions.all()[0]
         while True:
             if self._watch is not None:
                 self._look_for_patterns(self._watch, begun=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptynb.data.admissions import Admission, Admissions, RecordedArrivals
+from ptynb.data.admissions import Admission, Admissions, RecordedArrivals, with_another
 from ptynb.data.arrivals import INDEX_NAME
 from ptynb.data.patterns import SelectedFrames
 from ptynb.data.scan import Scan
@@ -64,4 +64,4 @@ def measured_again(path: Path, admissions: Admissions) -> Scan:
     rest = np.setdiff1d(np.arange(len(scan)), admissions.patterns)
     times = np.full(len(rest), time.time())
     last = Admission(rest, scan.positions[rest], times, f"all {len(scan)} patterns are in the file")
-    return with_recorded_arrivals(scan, admissions.followed_by(last, int(admissions.updates[-1])))
+    return with_recorded_arrivals(scan, with_another(admissions, last, int(admissions.updates[-1])))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.data.admissions import Admission, Admissions
+from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.scan import Scan
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
@@ -51,7 +51,7 @@ def log_of(scan: Scan, order: np.ndarray[Any, Any], first: int, together: int, e
         for numbers in parts
     ]
     admissions[-1] = dataclasses.replace(admissions[-1], ended="the end of the table")
-    return Admissions.of(scan.positions, admissions, [every * number for number in range(len(parts))])
+    return admissions_of(scan.positions, admissions, [every * number for number in range(len(parts))])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ptynb.data.admissions import Admissions
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Change, Epoch, Thumbnail
 from ptynb.data.result import Result
@@ -16,7 +17,21 @@ def complex_array(*shape):
 
 
 SETTINGS = Settings(batch=5, seed=7).model_dump(mode="json")
+ADMITTED = Admissions(
+    planned=np.arange(14.0).reshape(7, 2),
+    patterns=np.array([0, 1, 4, 2]),
+    positions=np.arange(8.0).reshape(4, 2) + 0.1,
+    times=1.7e9 + np.arange(4.0),
+    sizes=np.array([3, 1, 0]),
+    updates=np.array([0, 2, 5]),
+    epochs=2,
+    ended="aborted",
+    summary={"planned": 7, "missing": 3, "rate": 1.5},
+)
+
+
 FULL = Result(
+    admissions=ADMITTED,
     object=complex_array(30, 33),
     probe=complex_array(3, 8, 10),
     positions=RANDOM.uniform(0, 20, (9, 2)),

@@ -34,6 +34,11 @@ def assert_same(one, other):
             assert mine.keys() == theirs.keys()
             for name in mine:
                 np.testing.assert_array_equal(mine[name], theirs[name])
+        elif field.name == "admissions" and mine is not None:
+            for part in dataclasses.fields(type(mine)):
+                values, others = getattr(mine, part.name), getattr(theirs, part.name)
+                np.testing.assert_array_equal(values, others)
+                assert getattr(values, "dtype", type(values)) == getattr(others, "dtype", type(others))
         elif field.name == "history":
             assert len(mine) == len(theirs)
             for ours, others in zip(mine, theirs, strict=True):

@@ -14,7 +14,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.data.scan import Scan
-from ptynb.engine import arrival_watch
+from ptynb.loading import arrival_watch
 from ptynb.settings.recipe import Stage
 from ptynb.widgets.live.arrival_bar import arrival_bar
 from tests.live_source import Source, equal
