@@ -85,6 +85,8 @@ def repeat(
             while events and events[0][0] <= loop.updates_done:
                 loop.admit(events.pop(0)[1])
             loop.step()
-        return _numbers(loop) | {"r_factor": loop.r_factor()[0]}
+        ahead = loop.shard._ahead
+        unexpected = ahead.unexpected if ahead else 0
+        return _numbers(loop) | {"unexpected": unexpected, "r_factor": loop.r_factor()[0]}
     finally:
         leave(loop, group)

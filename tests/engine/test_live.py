@@ -116,6 +116,36 @@ def test_n_engines_give_one_engines_answer(ranks: Ranks, case: str) -> None:
                 assert difference < most, name
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_patterns_are_read_from_the_file_for_each_batch(ranks: Ranks, source: Source, world: int) -> None:
+    """The same bits as from memory; counts that need a wider type come late."""
+    record = log_of(source.scan, np.arange(100), first=32, together=6, every=2)
+    source.give(range(100))
+    source.end()
+    complete, settings = with_recorded_arrivals(source.complete, record), Settings(batch=8)
+    kept = ranks.run(world, live_work.repeat, complete, settings, record, 60)
+    streamed = ranks.run(world, live_work.repeat, complete, settings.replace(pattern_storage="disk"), record, 60)
+    for one, other in zip(kept, streamed, strict=True):
+        same(one, other)
+        assert one["r_factor"] == other["r_factor"]
+        assert other["unexpected"] == 0
+
+
+def test_a_pattern_with_larger_counts_widens_the_stored_type(ranks: Ranks, scan: Scan) -> None:
+    counts = scan.counts(0, 100).astype(np.uint32)
+    counts[80] *= 50
+    assert counts[:80].max() < 2**16 < counts[80].max()
+    stored = pt.Scan.from_arrays(counts, scan.positions, geometry=scan.geometry)
+    record = log_of(stored, np.arange(100), first=32, together=6, every=2)
+    wide = pt.Scan.from_arrays(counts.astype(np.float64), scan.positions, geometry=scan.geometry)
+    for world in (1, 2):
+        one, other = (
+            ranks.run(world, live_work.repeat, with_recorded_arrivals(of, record), Settings(batch=8), record, 60)[0]
+            for of in (stored, wide)
+        )
+        same(one, other)
+
+
 def test_in_single_precision_engines_differ_by_rounding(ranks: Ranks) -> None:
     scan = a_scan()
     record = log_of(scan, np.arange(37), first=9, together=2, every=1)

@@ -29,7 +29,7 @@ SIZES = [
 WORLDS = [1, 2, 3, 4, 8]
 EPOCHS = 4
 
-kinds = pytest.mark.parametrize("kind", ["spread", "random", "compact"])
+kinds = pytest.mark.parametrize("kind", ["spread", "random", "compact", "interleaved"])
 
 
 def make(count, batch, kind="spread", seed=3):

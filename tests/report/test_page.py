@@ -330,3 +330,37 @@ def test_the_command_writes_beside_the_result(tmp_path, capsys, monkeypatch):
     (tmp_path / "words.md").write_bytes(b"\xff\xfe\x00")
     assert main(["report", path, "--comments", str(tmp_path / "words.md")]) == 1
     assert "UTF-8" in capsys.readouterr().err
+
+
+def test_a_run_during_the_scan_says_what_came_when(tmp_path):
+    times = 1.7e9 + np.array([0.0, 1.0, 2.0, 3.0, 10.0])
+    record = pt.Admissions(
+        planned=np.zeros((8, 2)),
+        patterns=np.array([0, 1, 3, 2, 7]),
+        positions=np.zeros((5, 2)),
+        times=times,
+        sizes=np.array([3, 2]),
+        updates=np.array([0, 4]),
+        epochs=2,
+        ended="aborted <at the beamline>",
+        summary={"missing": 3, "duplicates": 2, "damaged": 0},
+    )
+    during, before = (
+        text_of(parsed(pt.report(result(admissions=one), tmp_path / "page.html"))) for one in (record, None)
+    )
+    assert "Patterns that came during the run" not in before
+    expected = {
+        "Planned patterns": "8",
+        "Used": "5",
+        "First pattern": "2023-11-14 22:13:20",
+        "Patterns per second": "0.4",
+        "50% had come after": "2 s",
+        "Missing": "3",
+        "Duplicates": "2",
+        "Used together at first": "3",
+        "Epochs before the end of the scan": "2",
+        "End of the scan": "aborted <at the beamline>",
+    }
+    for name, value in expected.items():
+        assert re.search(rf"{re.escape(name)}\s*{re.escape(value)}", during), name
+    assert "Damaged" not in during

@@ -1,5 +1,6 @@
 """The live view without a browser: what is sent to one is recorded, what one would send is made up."""
 
+import dataclasses
 import html
 import re
 import threading
@@ -13,9 +14,11 @@ import pytest
 
 import ptynb as pt
 from ptynb.data import images
+from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
 from ptynb.settings import Settings
 from ptynb.widgets.live import Live, live
+from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, PATTERN
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
 from ptynb.widgets.shared_widgets import below
@@ -48,6 +51,7 @@ class Recon:
         self.r_factors, self.r_factor_every, self.cost, self.slices, self.states = (), 0, 0.0, 1, 1
         self.told = (Health(0, "host", "CPU", "running", 5, 1234.0, 2**30, 2**34, 0.5, None, 3),)
         self.patterns_asked, self.moving = [], {"object": 0.01, "probe": 0.01}
+        self.arrivals = None
 
     @property
     def settings(self):
@@ -81,6 +85,7 @@ class Recon:
             threads=1,
             rates=self.moving,
             applied=0,
+            arrivals=self.arrivals,
         )
 
     def pictures(self, request):
@@ -829,3 +834,28 @@ def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, v
     recon.settings = recon.settings.replace(object={"learning_rate": 0.0})
     until(lambda: frozen["object"].widget.value)
     steady(lambda: len(recon.assigned) == 1, 0.2)
+
+
+def test_the_arrivals_of_a_scan_have_a_bar(view, recon):
+    until(lambda: view._summary.value)
+    assert (view._arrivals.value, view._arrivals.layout.display) == ("", "none")
+    coming = Arrivals(
+        planned=1024, arrived=600, placed=580, missing=3, late=20, duplicates=7, differing=0, outside=0, refused=1,
+        damaged=0, stray=0, rate=99.7, lag=0.004, silence=0.1, series="7", ended=None, admitted=512,
+    )  # fmt: skip
+    recon.arrivals = coming
+    until(lambda: view._arrivals.value)
+    shown = view._arrivals.value
+    assert view._arrivals.layout.display is None
+    parts = ("<b>600</b> of 1,024", "<b>512</b> used", "3 missing", "20 late", "7 duplicates", "1 refused")
+    bar = ('aria-valuenow="600"', 'aria-valuemax="1024"', "width:50.00%", "width:8.59%")
+    for part in (*parts, *bar, "99.7 patterns/s", "lag 4 ms"):
+        assert part in shown, part
+    assert "differing" not in shown
+    assert "ended" not in shown
+    silent = arrival_bar(dataclasses.replace(coming, silence=6.0))
+    assert "no sign of the receiver for 6 s" in silent
+    over = arrival_bar(dataclasses.replace(coming, ended="aborted <at 60%>", silence=60.0))
+    assert "aborted &lt;at 60%&gt;" in over
+    assert "on average" in over
+    assert "no sign" not in over
