@@ -659,6 +659,7 @@ class Worker:
             return None
         if isinstance(scan.acquisition, RecordedArrivals):
             return scan.acquisition.admissions.all()[0]
+        rehearsed = False
         while True:
             if self._watch is not None:
                 self._look_for_patterns(self._watch, begun=False)
@@ -674,6 +675,10 @@ class Worker:
                     return None
                 self._prepare(command)
             self._answer_requests()
+            if not rehearsed:
+                precompilation.rehearse(scan, self._settings, group.device)
+                release_unused()
+                rehearsed = True
             if group.rank == 0:
                 self._wake.wait(ARRIVAL_SECONDS)
                 self._wake.clear()

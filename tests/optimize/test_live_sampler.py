@@ -33,7 +33,7 @@ def test_a_pattern_is_in_the_first_batches_after_it_came_and_then_in_turn(count,
     uses: Counter[int] = Counter()
     new = set(order.members.tolist())
     epoch = 0
-    while len(coming) or epoch < 10:
+    while len(coming) or new or epoch < 10:
         epoch += 1
         table = order.begin_epoch(epoch)
         assert table.shape[1] == -(-order.count // min(batch, count))
