@@ -96,13 +96,20 @@ class GrowingFile(LiveSource):
         """Wait if a file cannot be read; raise an error if it could not for long."""
         now = time.monotonic()
         self._trouble = self._trouble or now
-        if self._has_started and now - self._trouble > PATIENCE:
+        if now - self._trouble > PATIENCE and (self._has_started or self._is_idle()):
             raise AcquisitionError(
-                f"{self._path} cannot be read any more ({reason(error)}).", code="acquisition.source-lost"
+                f"{self._path} cannot be read{' any more' if self._has_started else ''} ({reason(error)}); expected an "
+                "HDF5 file that is, or was, written in SWMR mode.",
+                code="acquisition.source-lost" if self._has_started else "acquisition.failed",
             ) from None
         if self._file is not None and not self._has_started:
             self.close()
         return []
+
+    def _is_idle(self) -> bool:
+        """Return whether nobody seems to write the file."""
+        idle = time.time() - self._path.stat().st_mtime > PATIENCE
+        return idle and not is_being_written(self._path)
 
     def _look(self) -> list[Message]:
         if self._file is None:

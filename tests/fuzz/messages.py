@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 import ptynb as pt
+from ptynb.acquisition.complete_plan import completed
 from ptynb.acquisition.emulators import position_players, simplon_players
 from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.acquisition.json_positions import read_json
-from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded, SeriesStarted
 from ptynb.acquisition.panda import PandaParser
 from ptynb.acquisition.pva import NtndarrayParser
 from ptynb.acquisition.simplon_v1 import SimplonV1Parser
 from ptynb.acquisition.simplon_v2 import Stream2Parser
+from ptynb.acquisition.spool import Spool
 from ptynb.acquisition.swmr import GrowingFile
 from ptynb.exceptions import AcquisitionError
 
@@ -178,3 +180,15 @@ def written(folder: Path, kind: str) -> Path:
         player.frame(Sending(number))
     player.end()
     return Path(player.address.partition("?")[0])
+
+
+def received(folder: Path) -> Path:
+    """The folder of a scan of which two of three patterns came."""
+    three, plan = recording(), pt.Plan(positions=recording().positions, geometry=recording().scan.geometry)
+    complete = completed(plan, SeriesStarted(series="1"), (16, 16))
+    spool = Spool(folder, plan, complete, three.dtype, "nowhere")
+    for number in (0, 2):
+        spool.write(number, three.counts(number), time.time())
+    spool.finish("ended early: 2 of 3")
+    spool.close()
+    return folder / "scan.h5"

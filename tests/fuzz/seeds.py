@@ -214,6 +214,7 @@ SEEDS: dict[str, Seed] = {
     "a guess of PtychoShelves 5": Seed(_guess(problems.write_mat5, "start.mat"), "guess"),
     "a guess of PtychoShelves 7.3": Seed(_guess(problems.write_mat73, "start.mat"), "guess"),
     "a guess of ptynb": Seed(_own, "guess"),
+    "a received scan": Seed(messages.received),
     "messages of Simplon": _messages("simplon", lambda: messages.played(SimplonPlayer)),
     "messages of Simplon, LZ4": _messages("simplon", lambda: messages.played(_with_lz4)),
     "messages of stream2": _messages("stream2", lambda: messages.played(Stream2Player)),
