@@ -143,7 +143,7 @@ class GrowingStack:
                 break
         return True
 
-    def _read(self, index: int) -> Packed | None:
+    def _read(self, index: int) -> Packed:
         if self._direct:
             mask, octets = self.dataset.id.read_direct_chunk((index, 0, 0))
             return Packed(octets, self.window, self.dtype, "none" if mask else "h5bslz4")

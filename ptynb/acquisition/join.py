@@ -120,7 +120,7 @@ class Join:
             index.add("stray")
             self._log.note("stray", f"stray: pattern {frame.number} of series {frame.series}")
             return
-        self._latest, self._begun = time.monotonic(), True
+        self._begun = True
         if not 0 <= frame.number < complete.count:
             index.add("outside")
             self._log.note("outside", f"pattern {frame.number} is outside of the plan of {complete.count}")
@@ -143,6 +143,8 @@ class Join:
                 self._log.note("differing", f"pattern {frame.number} came again with other counts; the first is kept")
             return
         self._spool.write(frame.number, counts, frame.arrival)
+        # Only what is new counts against a silence: a sender that repeats itself does not keep a scan open.
+        self._latest = time.monotonic()
         self._arrived += 1
         self._first_time = self._first_time or self._latest
 

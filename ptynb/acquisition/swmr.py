@@ -34,8 +34,8 @@ from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
 from ptynb.io.reading.hdf5_reading import factor, units_of
 
-PAUSE = 0.002
-"""Time between looks at a file without news [s]."""
+PAUSES = 0.002, 0.02
+"""Time between looks at a file [s]: just after news, and at most, without; a look takes 0.1 to 0.3 ms."""
 PATIENCE = 4.0
 """Time for which a file that cannot be read is tried again [s]: a writer may be in between, but less than `SILENCE`."""
 MOST_AT_ONCE = 64
@@ -71,7 +71,7 @@ class GrowingFile(LiveSource):
 
     def poll(self, timeout: float) -> list[Message]:
         """Return what was added to the file."""
-        until = time.monotonic() + timeout
+        until, pause = time.monotonic() + timeout, PAUSES[0]
         while True:
             try:
                 found = [] if self._ended else self._look()
@@ -82,7 +82,8 @@ class GrowingFile(LiveSource):
                 found = self._note_trouble(error)
             if found or time.monotonic() > until:
                 return found
-            time.sleep(PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSES[1])
 
     def close(self) -> None:
         """Close the file, and those that it leads to."""
@@ -135,7 +136,7 @@ class GrowingFile(LiveSource):
 
     def _open(self) -> list[Message]:
         if not self._path.is_file() or self._path.stat().st_size == 0:
-            time.sleep(10 * PAUSE)
+            time.sleep(PAUSES[1])
             return []
         self._in_writing = is_being_written(self._path)
         self._file = self._opened(self._path)
