@@ -1,5 +1,7 @@
 """Patterns and positions are joined by number, and the end of a scan is decided by what is new."""
 
+import errno
+import os
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ from ptynb.acquisition.join import Join
 from ptynb.acquisition.messages import Frame, MeasuredPositions, SeriesEnded, SeriesStarted
 from ptynb.acquisition.spool import Spool
 from tests.acquisition.emulated import log_of
+from tests.raising import raises
 
 COUNT, SHAPE = 12, (8, 8)
 U2 = np.dtype("<u2")
@@ -54,6 +57,26 @@ def test_the_first_of_equal_numbers_is_kept(scan):
     assert spool.is_same(3, np.full(SHAPE, 3))
     for words in ("pattern 3 came again with other counts", "position 4 at (nan, 1)", "position 3 came again"):
         assert words in log_of(spool.path.parent)
+
+
+def test_a_full_disk_ends_the_scan_with_a_sentence_and_keeps_what_came(scan, monkeypatch):
+    join, spool = scan
+    for number in range(4):
+        join.take(frame(number))
+    join.place(MeasuredPositions(0, np.ones((4, 2)) * np.arange(4)[:, None]))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with raises("acquisition.failed", spool.path, "No space left on device"):
+        join.take(frame(4))
+    with raises("acquisition.failed"):
+        spool.finish("the disk is full")
+    assert spool.index.ended == "the disk is full"
+    whole = pt.load(spool.path)
+    assert (len(whole), whole.positions.tolist()) == (4, [[n, n] for n in range(4)])
+    np.testing.assert_array_equal(whole.frames.read(3, 4)[0], np.full(SHAPE, 3))
 
 
 def test_who_repeats_himself_does_not_keep_a_scan_open(scan):

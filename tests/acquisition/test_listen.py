@@ -4,6 +4,7 @@ import builtins
 import signal
 import socket
 import threading
+import time
 
 import h5py
 import numpy as np
@@ -149,3 +150,29 @@ def test_pv_access_without_its_package_is_an_error_that_names_it(monkeypatch):
         PvAccess("A:B")
     with raises("package.not-installed", "ptynb[pva]"):
         PvaPlayer(None)
+
+
+def test_an_emulator_says_how_to_listen_and_an_interrupt_ends_it(path):
+    with emulator(path, "--as", "stream2", "--send-positions", "panda") as emulated:
+        assert emulated.source.startswith("stream2://127.0.0.1:")
+        assert emulated.positions.startswith("panda://127.0.0.1:")
+        for source, kind in (
+            (pattern_address(emulated.source), "stream2"),
+            (position_address(emulated.positions), "panda"),
+        ):
+            assert source.kind == kind
+        time.sleep(1)  # then it waits for somebody who listens
+        emulated.process.send_signal(signal.SIGINT)
+        assert emulated.process.wait(10) == 130
+
+
+def test_an_emulator_refuses_what_cannot_be_sent(tmp_path, path, capsys):
+    from ptynb.cli.main import main
+
+    assert main(["emulate", str(path), "--as", "stream2", "--send-positions", "file"]) == 1
+    assert "--as swmr" in capsys.readouterr().err
+    assert main(["emulate", str(path), "--drop", "1.5"]) == 1
+    assert "1.5" in capsys.readouterr().err
+    pt.save_scan(pt.Scan.from_arrays(np.ones((4, 8, 8)), np.indices((2, 2)).reshape(2, -1).T), tmp_path / "pixels.h5")
+    assert main(["emulate", str(tmp_path / "pixels.h5")]) == 1
+    assert "no geometry" in capsys.readouterr().err

@@ -42,6 +42,8 @@ class Kept:
     def send(self, *parts: Any) -> None:
         self.sent.append([bytes(part) for part in parts])
 
+    send_last = send
+
     def close(self) -> None:
         pass
 
