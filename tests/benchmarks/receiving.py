@@ -1,6 +1,6 @@
 """How fast a scan is received: patterns per second into memory and onto the disk, memory, and the lag of files.
 
-usage: python -m tests.benchmarks.live [--patterns 20000] [--window 256] [--rate 200] [--seconds 20] [--folder FOLDER]
+usage: python -m tests.benchmarks.receiving [--patterns 20000] [--window 256] [--rate 200] [--seconds 20] [--folder FOLDER]
                                        [--only ingest lag]
 
 Ingest: a process sends compressed patterns (bitshuffle and LZ4, 16 bits) as fast as they are taken, and the receiver
@@ -162,7 +162,7 @@ def lag(chosen: argparse.Namespace, folder: Path) -> dict[str, float]:
 def sending(chosen: argparse.Namespace, what: str) -> tuple[subprocess.Popen[str], str]:
     """A process that sends; and its address."""
     words = [f"--{name}={getattr(chosen, name)}" for name in ("patterns", "window", "rate", "seconds")]
-    command = [sys.executable, "-m", "tests.benchmarks.live", "--send", what, *words]
+    command = [sys.executable, "-m", "tests.benchmarks.receiving", "--send", what, *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
