@@ -26,6 +26,7 @@ from ptynb.acquisition.messages import (
     LiveSource,
     MeasuredPositions,
     Message,
+    Pace,
     SeriesEnded,
     SeriesStarted,
     positive,
@@ -39,6 +40,8 @@ PAUSES = 0.002, 0.02
 PATIENCE = 4.0
 """Time for which a file that cannot be read is tried again [s]: a writer may be in between, but less than `SILENCE`."""
 MOST_AT_ONCE = 64
+TIMES_PACE = 3.0
+"""How many times the time between data files may pass without one."""
 DATA_FILE = re.compile(r"data_\d+")
 ERRORS = (OSError, RuntimeError, KeyError)
 """What h5py raises."""
@@ -67,6 +70,8 @@ class GrowingFile(LiveSource):
         self._positions: GrowingPositions | None = None
         self._first_of_next = 0
         self._trouble: float | None = None
+        self._latest_file: float | None = None
+        self._pace: Pace | None = None
         self._ended = self._has_started = False
 
     def poll(self, timeout: float) -> list[Message]:
@@ -242,7 +247,11 @@ class GrowingFile(LiveSource):
             target = self._policy.check(self._path.parent / link.filename, f"{self._path} stores {name}")
             if not target.is_file():
                 return  # they come in order
-            file = self._linked_files.get(name) or self._opened(target)
+            file = self._linked_files.get(name) or self._opened_data(target)
+            if file is None:
+                return
+            if name not in self._linked_files:
+                self._note_pace(target)
             self._linked_files[name] = file
             found = inside(file, link.path, target)
             if not isinstance(found, h5py.Dataset) or found.ndim != 3:
@@ -253,6 +262,22 @@ class GrowingFile(LiveSource):
             first = int(low) - 1 if low is not None and 0 < int(low) < MOST_PATTERNS else self._first_of_next
             self._first_of_next = first + len(found)
             self._add(name, found, first, in_writing=is_being_written(target))
+
+    def _opened_data(self, target: Path) -> h5py.File | None:
+        """Open a data file; None if it is still being copied."""
+        try:
+            return self._opened(target)
+        except OSError:
+            if time.time() - target.stat().st_mtime > PATIENCE:
+                raise
+            return None
+
+    def _note_pace(self, target: Path) -> None:
+        """Note how long a data file took to come, after the one before or the master file."""
+        came = target.stat().st_mtime
+        before = self._path.stat().st_mtime if self._latest_file is None else self._latest_file
+        self._latest_file = max(came, before)
+        self._pace = Pace(TIMES_PACE * max(0.0, came - before))
 
     def _open_positions(self) -> None:
         if not self._position_names:
@@ -315,6 +340,9 @@ class GrowingFile(LiveSource):
                 found.append(MeasuredPositions(first, values))
         if self._linked is not None:
             self._open_linked()
+        if self._pace is not None:
+            found.append(self._pace)
+            self._pace = None
         for number, packed in self._fresh():
             found.append(Frame(series=self._path.name, number=number, arrival=time.time(), packed=packed))
             if len(found) >= MOST_AT_ONCE:

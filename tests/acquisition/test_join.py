@@ -12,7 +12,7 @@ from ptynb.acquisition.arrival_log import ArrivalLog
 from ptynb.acquisition.complete_plan import completed
 from ptynb.acquisition.compression import Packed
 from ptynb.acquisition.join import Join
-from ptynb.acquisition.messages import Frame, MeasuredPositions, SeriesEnded, SeriesStarted
+from ptynb.acquisition.messages import Frame, MeasuredPositions, Pace, SeriesEnded, SeriesStarted
 from ptynb.acquisition.spool import Spool
 from tests.acquisition.emulated import log_of
 from tests.raising import raises
@@ -89,6 +89,23 @@ def test_who_repeats_himself_does_not_keep_a_scan_open(scan):
             join.take(message)
         time.sleep(0.01)
     assert reason.startswith("ended early: 1 of 12; 1 of them without a position (no pattern for 0.3")
+
+
+def test_patterns_in_portions_have_longer_pauses(tmp_path, monkeypatch):
+    monkeypatch.setattr("ptynb.acquisition.join.SILENCE", 0.1)
+    plan = pt.Plan(extent=((0, 10), (0, 10)), units="pixels", count=COUNT)
+    complete = completed(plan, SeriesStarted(series="5"), SHAPE)
+    spool, log = Spool(tmp_path, plan, complete, U2, "here"), ArrivalLog(tmp_path)
+    join = Join(plan, complete, U2, spool, log)
+    join.take(frame(0))
+    join.take(Pace(0.5))
+    join.take(Pace(0.2))
+    time.sleep(0.3)
+    assert join.reason_to_end() is None
+    time.sleep(0.3)
+    assert join.reason_to_end().startswith("ended early: 1 of 12 (no pattern for 0.6 s)")
+    spool.close()
+    log.close()
 
 
 def test_patterns_that_the_end_has_overtaken_are_taken(scan):

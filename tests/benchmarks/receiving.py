@@ -1,7 +1,7 @@
 """How fast a scan is received: patterns per second into memory and onto the disk, memory, and the lag of files.
 
-usage: python -m tests.benchmarks.receiving [--patterns 20000] [--window 256] [--rate 200] [--seconds 20] [--folder FOLDER]
-                                       [--only ingest lag]
+usage: python -m tests.benchmarks.receiving [--patterns 20000] [--window 256] [--rate 200] [--seconds 20]
+                                            [--folder FOLDER] [--only ingest lag]
 
 Ingest: a process sends compressed patterns (bitshuffle and LZ4, 16 bits) as fast as they are taken, and the receiver
 writes them to a folder in memory (/dev/shm), then to one on the disk. Lag: a process writes patterns to a file in SWMR
