@@ -33,7 +33,7 @@ from ptynb.acquisition.messages import (
 )
 from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
-from ptynb.io.reading.hdf5_reading import factor, units_of
+from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
 
 PAUSES = 0.002, 0.02
 """Time between looks at a file [s]: just after news, and at most, without; a look takes 0.1 to 0.3 ms."""
@@ -258,8 +258,9 @@ class GrowingFile(LiveSource):
                 raise AcquisitionError(
                     f"{target} has no patterns (pattern, y, x) at {link.path}.", code="acquisition.failed"
                 )
-            low = found.attrs.get("image_nr_low")
-            first = int(low) - 1 if low is not None and 0 < int(low) < MOST_PATTERNS else self._first_of_next
+            low = attribute_of(found, "image_nr_low")
+            counted = isinstance(low, int | np.integer) and 0 < low < MOST_PATTERNS
+            first = int(low) - 1 if counted else self._first_of_next
             self._first_of_next = first + len(found)
             self._add(name, found, first, in_writing=is_being_written(target))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import ptynb as pt
 from ptynb.acquisition.complete_plan import completed
+from ptynb.acquisition.compression import pack_bslz4, pack_lz4
 from ptynb.acquisition.emulators import position_players, simplon_players
 from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
@@ -109,8 +110,9 @@ JSON = [
     [b'{"end": true}'],
 ]
 NTNDARRAY = [
-    [b"4,4,16", b"3", b"", b"\x01\x00" * 16],
-    [b"4,4,16", b"4", b"lz4", b"\x1f\x00\x01\x00\x0b\x50\x00\x00\x00\x00\x00"],
+    [b"4,4", b"3", b"", b"\x01\x00" * 16],
+    [b"4,4", b"4", b"lz4", pack_lz4(np.arange(16, dtype=np.uint16))],
+    [b"4,4", b"5", b"bslz4", pack_bslz4(np.arange(16, dtype=np.uint16))[12:]],
 ]
 
 
@@ -128,7 +130,12 @@ def _ntndarray(parser: NtndarrayParser, parts: list[bytes]) -> list[Message]:
 
 
 def _parsers() -> dict[str, Callable[[list[bytes]], list[Message]]]:
-    simplon, stream2, panda_, array = SimplonV1Parser(), Stream2Parser(), PandaParser({}), NtndarrayParser()
+    simplon, stream2, panda_, array = (
+        SimplonV1Parser(),
+        Stream2Parser(),
+        PandaParser({"y": "INENC1.VAL", "x": "INENC2.VAL"}),
+        NtndarrayParser(),
+    )
     _ntndarray(array, [])  # the value from before
     return {
         "simplon": lambda parts: [simplon.parse(parts, 0.0)],
