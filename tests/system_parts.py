@@ -30,6 +30,10 @@ class Part:
 
 PARTS = {
     "acceptance": Part(("tests/test_acceptance.py",), (*MODEL, "ptynb/loading", "tests/test_acceptance.py")),
+    "acquisition": Part(
+        ("tests/acquisition/test_endings.py",),
+        ("ptynb/acquisition", "ptynb/data/arrivals.py", "ptynb/io/scan_file.py", "tests/acquisition"),
+    ),
     "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks",)),
     "faults": Part(("tests/faults",), (*PROCESSES, "tests/faults")),
     "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", "tests/hosts")),

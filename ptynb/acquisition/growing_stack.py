@@ -9,7 +9,7 @@ when its id is not 0.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.acquisition.compression import Packed
-from ptynb.acquisition.messages import image_shape
+from ptynb.acquisition.messages import MOST_PATTERNS, image_shape
 from ptynb.exceptions import AcquisitionError
 from ptynb.io.hdf5_file import packed_at_most
 
@@ -26,6 +26,8 @@ AHEAD = 64
 """Patterns behind the last one that are looked for at each look; fewer are missing in a row."""
 GAPS_AGAIN = 0.5
 """Time after which patterns that were left out are looked for again [s]."""
+MOST_POSITIONS = 2**16
+"""Most positions that are read in one go."""
 BITSHUFFLE, LZ4 = 32008, 2
 """HDF5's number of the filter, and its option for LZ4."""
 
@@ -42,6 +44,11 @@ class GrowingStack:
                 "real numbers (pattern, y, x) in the file itself.",
                 code="acquisition.failed",
             )
+        if len(dataset) > MOST_PATTERNS or (uid is not None and uid.nbytes > 8 * MOST_PATTERNS):
+            raise AcquisitionError(
+                f"{path} claims {len(dataset)} patterns at {dataset.name}; at most {MOST_PATTERNS} are possible.",
+                code="acquisition.failed",
+            )
         if in_writing and dataset.chunks is None:
             raise AcquisitionError(
                 f"{path} stores {dataset.name} without chunks, which cannot be read while it is written; write it with "
@@ -56,13 +63,15 @@ class GrowingStack:
         self._whole = dataset.chunks is not None and tuple(dataset.chunks) == (1, *self.window)
         self._direct = self._whole and _is_bslz4(dataset)
         self._high = 0
+        self._gaps: set[int] = set()
         self._gaps_at = 0.0
+        self._was_read = False
+        self._rest: Iterator[int] | None = None
 
     @property
     def is_complete(self) -> bool:
-        """Whether all patterns of a dataset that does not grow were returned."""
-        fixed = self.dataset.maxshape[0] is not None or not self._in_writing
-        return fixed and len(self.seen) >= len(self.dataset)
+        """Whether there will be no more patterns: those of a dataset that does not grow, or of a closed file, came."""
+        return self._was_read or (self.dataset.maxshape[0] is not None and len(self.seen) >= len(self.dataset))
 
     def news(self) -> Iterator[tuple[int, Packed]]:
         """Yield (number, counts) of patterns that were written since; each once."""
@@ -74,23 +83,40 @@ class GrowingStack:
                 self._uid.refresh()
             uids = self._uid[: len(self.dataset)]
         for index in self._candidates(uids):
-            packed = self._read(index) if uids is not None or self._is_written(index) else None
-            if packed is not None:
+            if index not in self.seen and (uids is not None or self._is_written(index)):
+                packed = self._read(index)
                 self.seen.add(index)
-                self._high = max(self._high, index + 1)
+                self._gaps.discard(index)
+                if index >= self._high:
+                    self._gaps.update(range(self._high, index))
+                    self._high = index + 1
                 yield self.first + index, packed
+        self._was_read = not self._in_writing
 
-    def _candidates(self, uids: NDArray[Any] | None) -> list[int]:
-        count = len(self.dataset)
+    def _candidates(self, uids: NDArray[Any] | None) -> Iterable[int]:
+        """Return the patterns that may have been written since."""
         if uids is not None:
-            return [index for index in np.flatnonzero(uids).tolist() if index not in self.seen]
+            fresh: list[int] = np.flatnonzero(uids).tolist()
+            return fresh
+        if not self._in_writing:
+            self._rest = self._rest or self._stored()
+            return self._rest
+        ahead = range(self._high, min(len(self.dataset), self._high + max(AHEAD, self._together)))
         now = time.monotonic()
-        again = now - self._gaps_at > GAPS_AGAIN
-        if again:
-            self._gaps_at = now
-        start = 0 if again else self._high
-        stop = count if again and not self._in_writing else min(count, self._high + max(AHEAD, self._together))
-        return [index for index in range(start, stop) if index not in self.seen]
+        if now - self._gaps_at <= GAPS_AGAIN:
+            return ahead
+        self._gaps_at = now
+        return [*sorted(self._gaps), *ahead]
+
+    def _stored(self) -> Iterator[int]:
+        """Yield the patterns that a closed file has: those with a chunk."""
+        if self.dataset.chunks is None:
+            yield from range(len(self.dataset))
+            return
+        firsts: set[int] = set()
+        self.dataset.id.chunk_iter(lambda chunk: firsts.add(chunk.chunk_offset[0]))
+        for first in sorted(firsts):
+            yield from range(first, min(first + self._together, len(self.dataset)))
 
     def _is_written(self, index: int) -> bool:
         if self.dataset.chunks is None or not self._has_chunk(index):
@@ -117,7 +143,7 @@ class GrowingStack:
                 break
         return True
 
-    def _read(self, index: int) -> Packed | None:
+    def _read(self, index: int) -> Packed:
         if self._direct:
             mask, octets = self.dataset.id.read_direct_chunk((index, 0, 0))
             return Packed(octets, self.window, self.dtype, "none" if mask else "h5bslz4")
@@ -132,7 +158,7 @@ class GrowingPositions:
     def __init__(
         self, datasets: Sequence[h5py.Dataset], scales: Sequence[float], path: Path, *, in_writing: bool
     ) -> None:
-        shapes = [item.shape for item in datasets]
+        shapes = [item.shape or () for item in datasets]  # None of one with nothing in it
         together = len(datasets) == 1 and len(shapes[0]) == 2 and shapes[0][1] == 2
         if not together and not (len(datasets) == 2 and all(len(shape) == 1 for shape in shapes)):
             raise AcquisitionError(
@@ -151,6 +177,7 @@ class GrowingPositions:
             for item in self._datasets:
                 item.refresh()
         stop, first = min(len(item) for item in self._datasets), self.sent
+        stop = min(stop, first + MOST_POSITIONS)
         if stop <= first:
             return first, np.empty((0, 2))
         columns = [

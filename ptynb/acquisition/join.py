@@ -21,6 +21,7 @@ from ptynb.acquisition.messages import (
     Gap,
     MeasuredPositions,
     Message,
+    Pace,
     SeriesEnded,
     SeriesStarted,
     Stray,
@@ -48,7 +49,7 @@ class Join:
         self._latest = self._latest_position = time.monotonic()
         self._end: tuple[float, str] | None = None
         self._positions_end: str | None = "" if complete.planned else None
-        self._first_time = 0.0
+        self._first_time = self._pace = 0.0
 
     def take(self, message: Message) -> None:
         """Take a message of the source of patterns."""
@@ -73,6 +74,8 @@ class Join:
             case Stray(what=what):
                 self._index.add("stray")
                 self._log.note("stray", f"stray: {what}")
+            case Pace(seconds=seconds):
+                self._pace = max(self._pace, seconds)
             case Gap(first=first, last=last):
                 self._log.note("gap", f"patterns {first} to {last} did not come in their turn")
 
@@ -120,7 +123,7 @@ class Join:
             index.add("stray")
             self._log.note("stray", f"stray: pattern {frame.number} of series {frame.series}")
             return
-        self._latest, self._begun = time.monotonic(), True
+        self._begun = True
         if not 0 <= frame.number < complete.count:
             index.add("outside")
             self._log.note("outside", f"pattern {frame.number} is outside of the plan of {complete.count}")
@@ -143,6 +146,8 @@ class Join:
                 self._log.note("differing", f"pattern {frame.number} came again with other counts; the first is kept")
             return
         self._spool.write(frame.number, counts, frame.arrival)
+        # Only what is new counts against a silence: a sender that repeats itself does not keep a scan open.
+        self._latest = time.monotonic()
         self._arrived += 1
         self._first_time = self._first_time or self._latest
 
@@ -167,8 +172,8 @@ class Join:
         if self._plan.silence is not None:
             return self._plan.silence
         interval = (self._latest - self._first_time) / max(self._arrived - 1, 1)
-        return max(SILENCE, PATTERNS_OF_SILENCE * interval)
+        return max(SILENCE, PATTERNS_OF_SILENCE * interval, self._pace)
 
     def _close(self, reason: str, grace: float = 0.0) -> None:
         if self._end is None:
-            self._end = time.monotonic() + grace, reason
+            self._end = time.monotonic() + grace if grace else 0.0, reason

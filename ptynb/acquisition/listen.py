@@ -46,6 +46,8 @@ def listen(
     A process of its own, the receiver, takes patterns from the source and writes them to `scan.h5` in the folder, from
     where engines read them. It ends with the scan: when the source says so, when all patterns have come, when the next
     series begins, or after a silence; a notebook that ends does not end it. It only reads, and controls no detector.
+    The engines that reconstruct the scan have to run on this machine, and a file that is being written must not be on
+    NFS, which does not keep the order of writes.
 
     Parameters
     ----------

@@ -69,6 +69,13 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """Patterns come in portions, of which the next may take so long [s]: a silence of this time is no end."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SeriesEnded:
     """The source says that there is no more.
 
@@ -95,7 +102,7 @@ class Stray:
     what: str
 
 
-Message = SeriesStarted | Frame | MeasuredPositions | Gap | SeriesEnded | Damaged | Stray
+Message = SeriesStarted | Frame | MeasuredPositions | Gap | Pace | SeriesEnded | Damaged | Stray
 
 
 class LiveSource(ABC):

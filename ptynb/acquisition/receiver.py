@@ -123,12 +123,15 @@ class Receiver:
         finally:
             for intake in self._intakes:
                 intake.close()
-            if self._spool is not None:
-                self._note_missing(self._spool)
-                self._spool.finish(reason)
-                self._spool.close()
-            self._log.close()
-            (self._order.folder / STOP_NAME).unlink(missing_ok=True)
+            try:
+                if self._spool is not None:
+                    self._note_missing(self._spool)
+                    self._spool.finish(reason)
+            finally:
+                (self._order.folder / STOP_NAME).unlink(missing_ok=True)
+                if self._spool is not None:
+                    self._spool.close()
+                self._log.close()
 
     def _receive(self) -> str:
         """Take messages until the scan has ended; return why."""

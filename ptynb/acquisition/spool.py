@@ -82,17 +82,22 @@ class Spool:
         return octets == np.ascontiguousarray(counts, dtype=self._dtype).tobytes()
 
     def finish(self, reason: str) -> None:
-        """Write into the file what has come and why it has ended, and say so in the index."""
+        """Write into the file what has come and why it has ended, and say so in the index.
+
+        On a full disk the index alone says it, from which `load` reads it then.
+        """
         index = self.index
-        self._put(index.states(), self._places["arrived"])
-        self._put(index.positions(), self._places["positions"])
-        self._put(index.arrival_times(), self._places["times"])
-        os.fsync(self._file)  # what is there is on the disk before the file says that it is whole
-        text = reason.encode()[: REASON_BYTES - 1].decode(errors="ignore").encode()
-        self._put(np.frombuffer(text.ljust(REASON_BYTES, b"\0"), np.uint8), self._places["ended"])
-        os.fsync(self._file)
-        index.beat(time.time())
-        index.end(reason)
+        try:
+            self._put(index.states(), self._places["arrived"])
+            self._put(index.positions(), self._places["positions"])
+            self._put(index.arrival_times(), self._places["times"])
+            os.fsync(self._file)  # what is there is on the disk before the file says that it is whole
+            text = reason.encode()[: REASON_BYTES - 1].decode(errors="ignore").encode()
+            self._put(np.frombuffer(text.ljust(REASON_BYTES, b"\0"), np.uint8), self._places["ended"])
+            os.fsync(self._file)
+        finally:
+            index.beat(time.time())
+            index.end(reason)
 
     def close(self) -> None:
         """Close the file."""

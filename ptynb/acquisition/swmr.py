@@ -26,19 +26,22 @@ from ptynb.acquisition.messages import (
     LiveSource,
     MeasuredPositions,
     Message,
+    Pace,
     SeriesEnded,
     SeriesStarted,
     positive,
 )
 from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
-from ptynb.io.reading.hdf5_reading import factor, units_of
+from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
 
-PAUSE = 0.002
-"""Time between looks at a file without news [s]."""
+PAUSES = 0.002, 0.02
+"""Time between looks at a file [s]: just after news, and at most, without; a look takes 0.1 to 0.3 ms."""
 PATIENCE = 4.0
 """Time for which a file that cannot be read is tried again [s]: a writer may be in between, but less than `SILENCE`."""
 MOST_AT_ONCE = 64
+TIMES_PACE = 3.0
+"""How many times the time between data files may pass without one."""
 DATA_FILE = re.compile(r"data_\d+")
 ERRORS = (OSError, RuntimeError, KeyError)
 """What h5py raises."""
@@ -67,11 +70,13 @@ class GrowingFile(LiveSource):
         self._positions: GrowingPositions | None = None
         self._first_of_next = 0
         self._trouble: float | None = None
+        self._latest_file: float | None = None
+        self._pace: Pace | None = None
         self._ended = self._has_started = False
 
     def poll(self, timeout: float) -> list[Message]:
         """Return what was added to the file."""
-        until = time.monotonic() + timeout
+        until, pause = time.monotonic() + timeout, PAUSES[0]
         while True:
             try:
                 found = [] if self._ended else self._look()
@@ -82,7 +87,8 @@ class GrowingFile(LiveSource):
                 found = self._note_trouble(error)
             if found or time.monotonic() > until:
                 return found
-            time.sleep(PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSES[1])
 
     def close(self) -> None:
         """Close the file, and those that it leads to."""
@@ -96,13 +102,20 @@ class GrowingFile(LiveSource):
         """Wait if a file cannot be read; raise an error if it could not for long."""
         now = time.monotonic()
         self._trouble = self._trouble or now
-        if self._has_started and now - self._trouble > PATIENCE:
+        if now - self._trouble > PATIENCE and (self._has_started or self._is_idle()):
             raise AcquisitionError(
-                f"{self._path} cannot be read any more ({reason(error)}).", code="acquisition.source-lost"
+                f"{self._path} cannot be read{' any more' if self._has_started else ''} ({reason(error)}); expected an "
+                "HDF5 file that is, or was, written in SWMR mode.",
+                code="acquisition.source-lost" if self._has_started else "acquisition.failed",
             ) from None
         if self._file is not None and not self._has_started:
             self.close()
         return []
+
+    def _is_idle(self) -> bool:
+        """Return whether nobody seems to write the file."""
+        idle = time.time() - self._path.stat().st_mtime > PATIENCE
+        return idle and not is_being_written(self._path)
 
     def _look(self) -> list[Message]:
         if self._file is None:
@@ -128,7 +141,7 @@ class GrowingFile(LiveSource):
 
     def _open(self) -> list[Message]:
         if not self._path.is_file() or self._path.stat().st_size == 0:
-            time.sleep(10 * PAUSE)
+            time.sleep(PAUSES[1])
             return []
         self._in_writing = is_being_written(self._path)
         self._file = self._opened(self._path)
@@ -234,17 +247,38 @@ class GrowingFile(LiveSource):
             target = self._policy.check(self._path.parent / link.filename, f"{self._path} stores {name}")
             if not target.is_file():
                 return  # they come in order
-            file = self._linked_files.get(name) or self._opened(target)
+            file = self._linked_files.get(name) or self._opened_data(target)
+            if file is None:
+                return
+            if name not in self._linked_files:
+                self._note_pace(target)
             self._linked_files[name] = file
             found = inside(file, link.path, target)
             if not isinstance(found, h5py.Dataset) or found.ndim != 3:
                 raise AcquisitionError(
                     f"{target} has no patterns (pattern, y, x) at {link.path}.", code="acquisition.failed"
                 )
-            low = found.attrs.get("image_nr_low")
-            first = int(low) - 1 if low is not None and 0 < int(low) < MOST_PATTERNS else self._first_of_next
+            low = attribute_of(found, "image_nr_low")
+            counted = isinstance(low, int | np.integer) and 0 < low < MOST_PATTERNS
+            first = int(low) - 1 if counted else self._first_of_next
             self._first_of_next = first + len(found)
             self._add(name, found, first, in_writing=is_being_written(target))
+
+    def _opened_data(self, target: Path) -> h5py.File | None:
+        """Open a data file; None if it is still being copied."""
+        try:
+            return self._opened(target)
+        except OSError:
+            if time.time() - target.stat().st_mtime > PATIENCE:
+                raise
+            return None
+
+    def _note_pace(self, target: Path) -> None:
+        """Note how long a data file took to come, after the one before or the master file."""
+        came = target.stat().st_mtime
+        before = self._path.stat().st_mtime if self._latest_file is None else self._latest_file
+        self._latest_file = max(came, before)
+        self._pace = Pace(TIMES_PACE * max(0.0, came - before))
 
     def _open_positions(self) -> None:
         if not self._position_names:
@@ -307,6 +341,9 @@ class GrowingFile(LiveSource):
                 found.append(MeasuredPositions(first, values))
         if self._linked is not None:
             self._open_linked()
+        if self._pace is not None:
+            found.append(self._pace)
+            self._pace = None
         for number, packed in self._fresh():
             found.append(Frame(series=self._path.name, number=number, arrival=time.time(), packed=packed))
             if len(found) >= MOST_AT_ONCE:

@@ -130,6 +130,8 @@ def load(path: str | Path, options: LoadOptions) -> Scan:
 
 def _finished(scan: Scan, options: LoadOptions, path: Path) -> Scan:
     """Warn about suspicious patterns, and record the origin of the scan."""
+    if scan.acquisition is not None:  # patterns are still to come
+        return scan.loaded_from(path, options.arguments)
     for warning in check_patterns(scan.frames, scan.counts, masked=scan.mask is not None):
         warnings.warn(f"{path}: {warning}", PtynbWarning, stacklevel=4)
     return scan.loaded_from(path, options.arguments)

@@ -222,7 +222,7 @@ def _arrived(path: Path) -> tuple[bool, NDArray[np.uint8], NDArray[np.float64]]:
             raise FileError(
                 f"{path} has another dataset {ACQUISITION}/ended than a text.", code="file.unexpected-content"
             )
-        arrived = checked.array(f"{ACQUISITION}/arrived", "u", 1)
+        arrived = checked.array(f"{ACQUISITION}/arrived", "iu", 1)
         positions = checked.array(f"{ACQUISITION}/positions", "f", 2, last=2)
         if len(arrived) != len(positions) or len(arrived) != len(checked.dataset("patterns")):
             raise FileError(

@@ -168,6 +168,7 @@ def test_a_new_series_is_a_new_scan(tmp_path, path):
             player.frame(Sending(number))
         player._series += 1  # the detector was armed again, and the end of the first series was lost
         player.start()
+        player.end()
         player.close()
 
     sender = threading.Thread(target=send)

@@ -13,7 +13,9 @@ import scipy.io
 import tifffile
 
 import ptynb as pt
+from ptynb.acquisition.emulators.simplon_players import SimplonPlayer, Stream2Player
 from ptynb.io.checkpoint_file import file_name, save_state
+from tests.fuzz import messages
 from tests.io import layouts, test_checkpoint_file
 from tests.io.formats import test_cxi, test_emd, test_empad, test_matlab, test_rosettasciio, test_seq, test_zarr_store
 from tests.io.initial_guess import problem as problems
@@ -164,6 +166,15 @@ def _microscope(case):
     return Seed(written, given={word: value for word, value in all_given.items() if word not in known})
 
 
+def _messages(parser, sent):
+    return Seed(lambda folder: messages.stored(folder / "sent.messages", sent()), "messages", {"parser": parser})
+
+
+def _with_lz4(recording):
+    return SimplonPlayer(recording, encoding="lz4", detail="basic")
+
+
+PLACES = {"positions": ["entry/positions/y", "entry/positions/x"]}
 SEEDS: dict[str, Seed] = {
     "ptynb's own": Seed(_native),
     "CXI": Seed(_cxi),
@@ -203,4 +214,14 @@ SEEDS: dict[str, Seed] = {
     "a guess of PtychoShelves 5": Seed(_guess(problems.write_mat5, "start.mat"), "guess"),
     "a guess of PtychoShelves 7.3": Seed(_guess(problems.write_mat73, "start.mat"), "guess"),
     "a guess of ptynb": Seed(_own, "guess"),
+    "a received scan": Seed(messages.received),
+    "messages of Simplon": _messages("simplon", lambda: messages.played(SimplonPlayer)),
+    "messages of Simplon, LZ4": _messages("simplon", lambda: messages.played(_with_lz4)),
+    "messages of stream2": _messages("stream2", lambda: messages.played(Stream2Player)),
+    "messages of PandA": _messages("panda", messages.panda),
+    "messages of JSON": _messages("json", lambda: messages.JSON),
+    "messages of PV Access": _messages("ntndarray", lambda: messages.NTNDARRAY),
+    "a file in writing": Seed(lambda folder: messages.written(folder, "growing"), "follow", PLACES),
+    "a file in writing, chunks": Seed(lambda folder: messages.written(folder, "chunks"), "follow"),
+    "a file in writing, Eiger": Seed(lambda folder: messages.written(folder, "eiger"), "follow"),
 }

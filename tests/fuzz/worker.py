@@ -24,6 +24,7 @@ from ptynb.io.mask_file import load_mask
 from ptynb.io.result_file import load_result
 from ptynb.settings.run_file import read_run
 from ptynb.settings.settings import Settings
+from tests.fuzz import messages
 
 ROOM = 3 * 2**30
 """Bytes of address space that reading damaged files may take in addition to those at the start.
@@ -59,6 +60,8 @@ READERS: dict[str, Callable[[Path, dict[str, Any]], object]] = {
     "state": lambda path, _: load_state(path),
     "settings": lambda path, _: Settings.from_yaml(path),
     "run file": lambda path, _: read_run(path),
+    "messages": messages.parse,
+    "follow": messages.follow,
 }
 
 

@@ -91,7 +91,7 @@ class JsonPlayer(PositionPlayer):
 
     def end(self, sent: int) -> None:
         """Send the end."""
-        self._pushing.send(b'{"end": true}')
+        self._pushing.send_last(b'{"end": true}')
 
     def close(self) -> None:
         """Close the socket."""

@@ -9,7 +9,7 @@ import zmq
 WAITING = 100
 """Most messages that wait for who pulls; then sending waits."""
 LINGER = 20_000
-"""Time for which the last messages are still sent after closing [ms]."""
+"""Time for which the last messages of a series are still sent after closing [ms]."""
 
 
 class Pushing:
@@ -19,7 +19,7 @@ class Pushing:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.PUSH)
         self._socket.setsockopt(zmq.SNDHWM, WAITING)
-        self._socket.setsockopt(zmq.LINGER, LINGER)
+        self._socket.setsockopt(zmq.LINGER, 0)
         try:
             self._socket.bind(f"tcp://{host}:{port or '*'}")
         except BaseException:
@@ -32,7 +32,12 @@ class Pushing:
         """Send a message of parts; wait until somebody listens."""
         self._socket.send_multipart(parts, copy=False)
 
+    def send_last(self, *parts: Any) -> None:
+        """Send the last message, and have closing wait until all was sent."""
+        self._socket.setsockopt(zmq.LINGER, LINGER)
+        self.send(*parts)
+
     def close(self) -> None:
-        """Close the socket once everything was sent."""
+        """Close the socket; what was not sent is lost, but after the last message."""
         self._socket.close()
         self._context.term()

@@ -67,7 +67,7 @@ class SimplonPlayer(Player):
 
     def end(self) -> None:
         """Send the end of the series."""
-        self._pushing.send(_json(htype="dseries_end-1.0", series=self._series))
+        self._pushing.send_last(_json(htype="dseries_end-1.0", series=self._series))
 
     def close(self) -> None:
         """Close the socket."""
@@ -148,7 +148,7 @@ class Stream2Player(Player):
 
     def end(self) -> None:
         """Send the end."""
-        self._send(self._named("end", self._series))
+        self._pushing.send_last(_coded(self._named("end", self._series)))
 
     def close(self) -> None:
         """Close the socket."""
@@ -169,7 +169,12 @@ class Stream2Player(Player):
         return {"type": kind, "series_id": series, "series_unique_id": f"emulated-{series}"}
 
     def _send(self, content: dict[str, Any]) -> None:
-        self._pushing.send(cbor2.dumps(cbor2.CBORTag(55799, content)))
+        self._pushing.send(_coded(content))
+
+
+def _coded(content: dict[str, Any]) -> bytes:
+    # tag 55799 says that this is CBOR
+    return cbor2.dumps(cbor2.CBORTag(55799, content))
 
 
 def _json(**content: Any) -> bytes:

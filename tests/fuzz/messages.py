@@ -1,0 +1,203 @@
+"""Messages of live sources, to be spoilt: a file holds some, in pieces as they come, and is given to their parser."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import ptynb as pt
+from ptynb.acquisition.complete_plan import completed
+from ptynb.acquisition.compression import pack_bslz4, pack_lz4
+from ptynb.acquisition.emulators import position_players, simplon_players
+from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
+from ptynb.acquisition.emulators.playback import Player, Recording, Sending
+from ptynb.acquisition.json_positions import read_json
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded, SeriesStarted
+from ptynb.acquisition.panda import PandaParser
+from ptynb.acquisition.pva import NtndarrayParser
+from ptynb.acquisition.simplon_v1 import SimplonV1Parser
+from ptynb.acquisition.simplon_v2 import Stream2Parser
+from ptynb.acquisition.spool import Spool
+from ptynb.acquisition.swmr import GrowingFile
+from ptynb.exceptions import AcquisitionError
+
+LONGEST_LOOK = 0.5
+"""Time for which a file that never ends is followed [s]."""
+LONGEST = 600
+"""Upper limit of the characters of what is said about a damaged message."""
+
+
+class Kept:
+    """A socket that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[bytes]] = []
+        self.place = "nowhere:1"
+
+    def send(self, *parts: Any) -> None:
+        self.sent.append([bytes(part) for part in parts])
+
+    send_last = send
+
+    def close(self) -> None:
+        pass
+
+
+def recording() -> Recording:
+    """Three small patterns."""
+    scan = pt.simulate(3, window=16)
+    counts = scan.counts(0, 3).astype(np.uint16)
+    return Recording(pt.Scan.from_arrays(counts, scan.positions, geometry=scan.geometry, mask=np.ones((16, 16), bool)))
+
+
+def stored(path: Path, messages: list[list[bytes]]) -> Path:
+    """Write messages of parts to a file."""
+    octets = [struct.pack("<H", len(parts)) + b"".join(_sized(part) for part in parts) for parts in messages]
+    path.write_bytes(b"".join(octets))
+    return path
+
+
+def read(path: Path) -> list[list[bytes]]:
+    """Messages of a file; what a damaged one has."""
+    octets, at, found = path.read_bytes(), 0, []
+    while at + 2 <= len(octets):
+        (count,), parts = struct.unpack_from("<H", octets, at), []
+        at += 2
+        while len(parts) < count and at + 4 <= len(octets):
+            (size,) = struct.unpack_from("<I", octets, at)
+            parts.append(octets[at + 4 : at + 4 + size])
+            at += 4 + size
+        found.append(parts or [b""])
+    return found
+
+
+def _sized(part: bytes) -> bytes:
+    return struct.pack("<I", len(part)) + part
+
+
+def played(make: Callable[[Recording], Player]) -> list[list[bytes]]:
+    """What an emulator of a detector sends."""
+    kept = Kept()
+    with_patch, simplon_players.Pushing = simplon_players.Pushing, lambda host, port: kept  # type: ignore[assignment,misc]
+    try:
+        player = make(recording())
+        player.start()
+        for number in range(3):
+            player.frame(Sending(number))
+        player.end()
+    finally:
+        simplon_players.Pushing = with_patch  # type: ignore[misc]
+    return kept.sent
+
+
+def panda() -> list[list[bytes]]:
+    """What a PandA answers, in pieces."""
+    samples = np.arange(9.0).reshape(3, 3).astype("<f8").tobytes()
+    answer = b"OK\n" + position_players.HEADER.encode()
+    answer += b"BIN " + struct.pack("<I", 8 + len(samples)) + samples + b"END 3 Ok\n"
+    return [[answer[:100]], [answer[100:400]], [answer[400:]]]
+
+
+JSON = [
+    [b'{"first": 0, "positions": [[1e-6, 2e-6], [null, 3]]}'],
+    [b'{"number": 2, "y": 1, "x": 2}'],
+    [b'{"end": true}'],
+]
+NTNDARRAY = [
+    [b"4,4", b"3", b"", b"\x01\x00" * 16],
+    [b"4,4", b"4", b"lz4", pack_lz4(np.arange(16, dtype=np.uint16))],
+    [b"4,4", b"5", b"bslz4", pack_bslz4(np.arange(16, dtype=np.uint16))[12:]],
+]
+
+
+def _ntndarray(parser: NtndarrayParser, parts: list[bytes]) -> list[Message]:
+    sides, unique, codec, octets = (*parts, b"", b"", b"", b"")[:4]
+    numbers = np.frombuffer(octets, np.uint8)
+    value = SimpleNamespace(
+        dimension=[SimpleNamespace(size=one) for one in sides.split(b",")[:2]],
+        uniqueId=unique,
+        codec=SimpleNamespace(name=codec.decode(errors="replace"), parameters=6),
+        value=numbers if codec else numbers[: len(numbers) // 2 * 2].view(np.uint16),
+        compressedSize=len(octets),
+    )
+    return parser.parse(value, 0.0)
+
+
+def _parsers() -> dict[str, Callable[[list[bytes]], list[Message]]]:
+    simplon, stream2, panda_, array = (
+        SimplonV1Parser(),
+        Stream2Parser(),
+        PandaParser({"y": "INENC1.VAL", "x": "INENC2.VAL"}),
+        NtndarrayParser(),
+    )
+    _ntndarray(array, [])  # the value from before
+    return {
+        "simplon": lambda parts: [simplon.parse(parts, 0.0)],
+        "stream2": lambda parts: [stream2.parse(parts[0], 0.0)],
+        "panda": lambda parts: panda_.parse(parts[0]),
+        "json": lambda parts: [read_json(parts[0])],
+        "ntndarray": lambda parts: _ntndarray(array, parts),
+    }
+
+
+def parse(path: Path, given: dict[str, Any]) -> None:
+    """Parse all messages of a file, and unpack the patterns; raise AcquisitionError for the first damaged one."""
+    parser = _parsers()[given["parser"]]
+    damaged: AcquisitionError | None = None
+    for parts in read(path):
+        for message in parser(parts):
+            if isinstance(message, Frame):
+                try:
+                    message.packed.counts()
+                except AcquisitionError as error:
+                    damaged = damaged or error
+            elif isinstance(message, Damaged):
+                assert "\n" not in message.reason, message.reason
+                assert 0 < len(message.reason) <= LONGEST, message.reason
+                damaged = damaged or AcquisitionError(message.reason, code="acquisition.damaged-message")
+    if damaged is not None:
+        raise damaged
+
+
+def follow(path: Path, given: dict[str, Any]) -> None:
+    """Follow a file as one that may be in writing, for a moment."""
+    source, until = GrowingFile(path, given.get("patterns"), None, tuple(given.get("positions", ()))), time.monotonic()
+    until += LONGEST_LOOK
+    try:
+        while time.monotonic() < until:
+            for message in source.poll(0.05):
+                if isinstance(message, Frame):
+                    message.packed.counts()
+                if isinstance(message, SeriesEnded):
+                    return
+    finally:
+        source.close()
+
+
+def written(folder: Path, kind: str) -> Path:
+    """A file that a writer has closed."""
+    path = folder / "scan.h5"
+    player: Player = EigerPlayer(recording(), path, 2) if kind == "eiger" else SwmrPlayer(recording(), path, kind)  # type: ignore[arg-type]
+    player.start()
+    for number in range(3):
+        player.frame(Sending(number))
+    player.end()
+    return Path(player.address.partition("?")[0])
+
+
+def received(folder: Path) -> Path:
+    """The folder of a scan of which two of three patterns came."""
+    three, plan = recording(), pt.Plan(positions=recording().positions, geometry=recording().scan.geometry)
+    complete = completed(plan, SeriesStarted(series="1"), (16, 16))
+    spool = Spool(folder, plan, complete, three.dtype, "nowhere")
+    for number in (0, 2):
+        spool.write(number, three.counts(number), time.time())
+    spool.finish("ended early: 2 of 3")
+    spool.close()
+    return folder / "scan.h5"
