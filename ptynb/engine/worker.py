@@ -728,7 +728,7 @@ class Worker:
     def _note_end(self, admission: Admission, admitted: int) -> None:
         planned = admission.summary.get("planned", admitted)
         if admission.ended is not None and admitted < planned:
-            self._notify(f"The scan ended early, with {admitted} of {planned} patterns: {admission.ended}.")
+            self._notify(f"The scan ended, with {admitted} of {planned} patterns in use: {admission.ended}.")
 
     def _notify(self, *sentences: str) -> None:
         """Add notices that are new to the status."""

@@ -38,6 +38,8 @@ from tests.live_source import Source
 
 LOOKED_AT = (2, 3, 5, 7, 10)
 """Epochs after the end of the scan whose object error is determined."""
+WAITING_SECONDS = 8.0
+"""How long engines wait for the first pattern, in which they rehearse."""
 SOON = 1.05
 """Factor of the final object error that counts as reached."""
 
@@ -148,6 +150,7 @@ def delays(problem: Path, spools: Path, rate: float) -> None:
         live, process = live_scan(problem, spools / "delays", rate)
         with pt.Reconstruction(live, pt.Settings(), device="cpu", checkpointing=None) as recon:
             recon.start(5)
+            time.sleep(WAITING_SECONDS)
             watcher = threading.Thread(target=_look, args=(recon, looks, over))
             watcher.start()
             (spools / "delays" / "go").touch()

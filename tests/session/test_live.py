@@ -17,6 +17,7 @@ from ptynb.data.scan import Scan
 from ptynb.loading import arrival_watch
 from ptynb.settings.recipe import Stage
 from ptynb.widgets.live.arrival_bar import arrival_bar
+from tests.acquisition.emulated import emulator, planned, recorded
 from tests.live_source import Source, equal
 from tests.raising import raises
 
@@ -176,7 +177,7 @@ def test_a_receiver_that_is_silent_ends_the_scan(source: Source, monkeypatch: py
     source.die()
     with pt.Reconstruction(source.live, SETTINGS, device="cpu", checkpointing=None) as recon:
         recon.start(2)
-        with pytest.warns(pt.PtynbWarning, match="with 60 of 100 patterns"):
+        with pytest.warns(pt.PtynbWarning, match="with 60 of 100 patterns in use"):
             recon.wait(60)
         ended = arrivals(recon).ended
         assert ended is not None
@@ -236,3 +237,31 @@ def test_stages_begin_after_the_end(source: Source) -> None:
         [change] = [one for one in result.changes if one.name == "stage"]
         assert change.epoch == result.admissions.epochs + 2
         assert len(result.epochs) == result.admissions.epochs + 5
+
+
+def test_from_the_detector_to_the_report(cluster: pt.Cluster, tmp_path: Path) -> None:
+    """An emulated detector and a PandA with faults, the receiver, two engines, and the run repeated from its file."""
+    path = recorded(tmp_path, 100)
+    words = ("--send-positions", "panda", "--shuffle", 20, "--drop", 0.03, "--duplicate", 0.02)
+    with emulator(path, "--as", "stream2", "--rate", 100, *words, "--late-positions", 0.5) as emulated:
+        scan = pt.listen(
+            emulated.source, plan=planned(path), positions=emulated.positions, folder=tmp_path / "live", timeout=30
+        )
+        with pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=None) as recon:
+            with pytest.warns(pt.PtynbWarning, match="of 100 patterns in use"):
+                recon.start(4)
+                recon.wait(120)
+            found, result = arrivals(recon), recon.result
+            saved = recon.save(tmp_path / "live.result.h5")
+    assert result.admissions is not None
+    assert found.arrived == found.admitted == len(result.admissions.patterns) == 100 - found.missing
+    assert found.missing > 0
+    assert found.ended is not None
+    complete = pt.load(tmp_path / "live" / "scan.h5")
+    np.testing.assert_array_equal(
+        result.admissions.positions[np.argsort(result.admissions.patterns)], complete.positions
+    )
+    assert result.losses[-1] < result.losses[0]
+    again = pt.reproduce(saved, cluster=cluster)
+    assert again.equal, again.notes
+    assert "Patterns that came during the run" in pt.report(saved, tmp_path / "live.html").read_text()
