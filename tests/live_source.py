@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
 from ptynb.data.scan import Scan
 from ptynb.io.load import load
@@ -158,3 +159,14 @@ def equal(one: Any, other: Any) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and [
         epoch.loss for epoch in one.epochs
     ] == [epoch.loss for epoch in other.epochs]
+
+
+def log_of(scan: Scan, order: NDArray[np.int64], first: int, together: int, every: int) -> Admissions:
+    """A record in which patterns come in this order, `together` of them after every so many updates."""
+    parts = [order[:first], *(order[at : at + together] for at in range(first, len(order), together))]
+    admissions = [
+        Admission(part := np.sort(numbers), scan.positions[part], np.arange(len(part), dtype=float))
+        for numbers in parts
+    ]
+    admissions[-1] = dataclasses.replace(admissions[-1], ended="the end of the table")
+    return admissions_of(scan.positions, admissions, [every * number for number in range(len(parts))])

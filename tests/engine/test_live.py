@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.scan import Scan
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
 from tests.cases import ALGORITHMS, CASES, a_scan
 from tests.engine import live_work, work
 from tests.engine.ranks import Ranks
-from tests.live_source import Source
+from tests.live_source import Source, log_of
 
 EPOCHS = 4
 
@@ -41,17 +40,6 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert (one["live_epochs"], one["updates"]) == (other["live_epochs"], other["updates"])
     for name in ("object", "probe", "positions"):
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
-
-
-def log_of(scan: Scan, order: np.ndarray[Any, Any], first: int, together: int, every: int) -> Admissions:
-    """A record in which patterns come in this order, `together` of them after every so many updates."""
-    parts = [order[:first], *(order[at : at + together] for at in range(first, len(order), together))]
-    admissions = [
-        Admission(part := np.sort(numbers), scan.positions[part], np.arange(len(part), dtype=float))
-        for numbers in parts
-    ]
-    admissions[-1] = dataclasses.replace(admissions[-1], ended="the end of the table")
-    return admissions_of(scan.positions, admissions, [every * number for number in range(len(parts))])
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 import ptynb as pt
+from ptynb.data.admissions import RecordedArrivals
 from ptynb.data.engine_records import RenderRequest
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
@@ -28,11 +29,13 @@ from ptynb.loading import engine_patterns
 from ptynb.optimize.lbfgs import LBFGS
 from ptynb.physics.gpu_line_operations import VARIABLE
 from ptynb.planning.memory import Workload, memory_of
-from ptynb.settings import Positions, Settings
+from ptynb.session.recorded_arrivals import with_recorded_arrivals
+from ptynb.settings import PatternIntensities, Positions, Settings
 from tests.cases import MODES, a_scan
 from tests.gpu import update_cases
 from tests.gpu.pretended import GPU, LOG, Mode, Pretended
 from tests.gpu.problems import UPDATES, Problem, difference, problems, record, run
+from tests.live_source import log_of
 
 Found = dict[str, Any]
 
@@ -122,6 +125,49 @@ def of_storages() -> dict[str, Found]:
                 found[place] = {"difference": difference(expected, record(loop)), "place": loop.shard.place}
                 loop.disconnect()
     return found
+
+
+LIVE = {
+    "adam": Settings(
+        batch=8,
+        precision="double",
+        probe=MODES,
+        positions=Positions(learning_rate=0.1),
+        pattern_intensities=PatternIntensities(learning_rate=0.01),
+    ),
+    "lsqml": Settings(batch=8, precision="double", optimiser="lsqml", positions=Positions(learning_rate=1.0)),
+}
+
+
+def of_live() -> dict[str, Found]:
+    """Compare a scan whose patterns come during the run, some of them never, with the CPU."""
+    scan, found = a_scan(kind="masked"), dict[str, Found]()
+    moved = scan.positions + np.random.default_rng(1).uniform(-1.5, 1.5, scan.positions.shape)
+    log = log_of(dataclasses.replace(scan, positions=moved), np.random.default_rng(0).permutation(37)[:35], 9, 2, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "scan.h5"
+        pt.save_scan(scan, path)
+        live = with_recorded_arrivals(pt.load(path), dataclasses.replace(log, planned=scan.positions))
+        for name, settings in LIVE.items():
+            expected = record(_repeated(live, settings, torch.device("cpu")))
+            for place in ("device", "host", "disk"):
+                with Mode():
+                    loop = _repeated(live, settings.replace(pattern_storage=place), GPU)
+                    found[f"{name}, {place}"] = {"difference": difference(expected, record(loop))}
+                    loop.disconnect()
+    return found
+
+
+def _repeated(scan: Scan, settings: Settings, device: torch.device) -> Loop:
+    assert isinstance(scan.acquisition, RecordedArrivals)
+    log = scan.acquisition.admissions
+    events = [*zip(log.updates.tolist(), log.all(), strict=True)]
+    loop = Loop(scan, settings, SingleGroup(device), first=events.pop(0)[1])
+    while loop.updates_done < 45:
+        while events and events[0][0] <= loop.updates_done:
+            loop.admit(events.pop(0)[1])
+        loop.step()
+    return loop
 
 
 def of_updates(scan: Scan, settings: Settings) -> Found:
@@ -279,7 +325,7 @@ def all_of(number: int) -> Found:
     for name, (scan, settings, *_) in counted:
         found["counted"][name] = {**of_updates(scan(), settings), "values": None}
     if number == 0:
-        found |= {"storages": of_storages(), "refused": refused()}
+        found |= {"storages": of_storages(), "live": of_live(), "refused": refused()}
     else:
         found["epoch end"] = of_epoch_end()
     return found

@@ -77,6 +77,12 @@ def test_patterns_can_be_stored_anywhere(found: Found) -> None:
         assert one["difference"][0] < TOLERANCE, place
 
 
+def test_patterns_can_come_during_the_run(found: Found) -> None:
+    assert len(found["live"]) == 6
+    for name, one in found["live"].items():
+        assert one["difference"][0] < TOLERANCE, name
+
+
 def test_no_sum_depends_on_an_order_that_is_not_fixed(found: Found) -> None:
     everything = found["problems"] | found["updates"]
     assert not {name: one["unordered"] for name, one in everything.items() if one["unordered"]}
