@@ -36,6 +36,7 @@ OWN_SCRIPTS = {
     "tuning": "tuning.py",
     "watching": "watching.py",
     "clicking": "clicking.py",
+    "live": "live.py",
     "receiving": "receiving.py",
 }
 """Subjects with a script of their own, whose text goes into the record as it is."""
