@@ -160,7 +160,7 @@ class Shelf {
   async save() {
     for (const [name, pane] of this.board.panes) {
       if (pane.empty || !pane.source.width) continue;
-      const blob = await new Promise((take) => pane.source.toBlob(take, "image/png"));
+      const blob = await new Promise((take) => pane.wholePicture().toBlob(take, "image/png"));
       offerFile(blob, `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
     }
   }

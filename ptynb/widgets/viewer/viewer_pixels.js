@@ -2,13 +2,35 @@
 
 const DECODE = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
 
-/** A picture's file, or its pixels, as a bitmap; null if the browser cannot read it. */
+/** A picture's file, or its pixels, as {image: to draw, width, height, close()}; null if the browser cannot read it. */
 async function decoded({ image }) {
   try {
-    return await createImageBitmap(image instanceof ImageData ? image : new Blob([image]), DECODE);
+    return (await decodedBytes(image)) ?? bitmapOf(await createImageBitmap(image instanceof ImageData ? image : new Blob([image]), DECODE));
   } catch {
     return null;
   }
+}
+
+/** By an ImageDecoder, where the browser has one: a Blob of the bytes would pass through another process. */
+async function decodedBytes(bytes) {
+  if (typeof ImageDecoder === "undefined" || bytes instanceof ImageData) return null;
+  const first = ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, 1)[0] : null;
+  const type = { 0x89: "image/png", 0xff: "image/jpeg" }[first];
+  if (type === undefined) return null;
+  let decoder = null;
+  try {
+    decoder = new ImageDecoder({ data: bytes, type, colorSpaceConversion: "none" });
+    const { image } = await decoder.decode();
+    return { image, width: image.displayWidth, height: image.displayHeight, close: () => image.close() };
+  } catch {
+    return null;
+  } finally {
+    decoder?.close();
+  }
+}
+
+function bitmapOf(image) {
+  return { image, width: image.width, height: image.height, close: () => image.close() };
 }
 
 /** Colour tables by name, from the bytes the kernel sent: 256 pixels (RGBA in one number) each. */
@@ -26,7 +48,6 @@ function tablesOf(sent) {
 
 /** The levels (low, high) that get the ends of the colours, at these percentiles. counts: pixels of each level. */
 function contrastOf(counts, [low, high]) {
-  if (low <= 0 && high >= 100) return [0, 255];
   const all = counts.reduce((sum, count) => sum + count, 0);
   const at = (percentile) => {
     const wanted = (percentile / 100) * all;
