@@ -184,6 +184,12 @@ class EngineClient:
         self.activity.set()
 
     @property
+    def waiting(self) -> bool:
+        """Whether, by the last status, a command that was sent is not applied yet."""
+        status = self.statuses.get(0)
+        return status is not None and status.applied < self.sent
+
+    @property
     def idle(self) -> bool:
         """Whether, by the last status, no run is active and no command is pending."""
         status = self.statuses.get(0)
