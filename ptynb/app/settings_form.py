@@ -41,6 +41,7 @@ class SetUp(Whole):
         self.use_scan: Callable[[Scan], None] | None = None
         self._scan: Scan | None = None
         self._tell: Callable[[str], None] | None = None
+        self._cancelled = threading.Event()
         self.form = SettingsForm(settings, scan=scan)
         self.last_estimate: Estimate | None = None
         self.last_advice: Advice | None = None
@@ -63,7 +64,6 @@ class SetUp(Whole):
         self.done = ipywidgets.FloatProgress(
             min=0.0, max=1.0, tooltip="Completed part of the trials", layout=ipywidgets.Layout(width="160px")
         )
-        self._cancelled = threading.Event()
         self._trials = ipywidgets.HBox(
             [self.done, self.cancel], layout=ipywidgets.Layout(display="none", align_items="center", overflow="visible")
         )

@@ -1333,7 +1333,9 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
             return  # stored as recon.failure: shown by the view, raised by the next call
         except ClusterError:
             pass  # a late answer, or a cluster that is being stopped: the next iteration shows which
-        pause = min(2 * pause, FOLLOW_SECONDS) if recon._client.waiting else IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
+        pause = (
+            min(2 * pause, FOLLOW_SECONDS) if recon._client.waiting else IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
+        )
         del recon
 
 

@@ -29,9 +29,9 @@ class TrialProgress:
         self._running: dict[int, int] = {}
 
     def plan(self, epochs: float) -> None:
-        """Add epochs of trials to come."""
+        """Take the number of epochs of the trials to come; those before, such as for timing, do not count."""
         with self._lock:
-            self._planned += epochs
+            self._planned, self._completed = epochs, 0.0
 
     def check(self) -> None:
         """Raise ReconstructionError if the trials are to end."""
@@ -72,7 +72,7 @@ class TrialProgress:
         self._say()
 
     def _say(self) -> None:
-        if self._progress is None:
+        if self._progress is None or not self._planned:
             return
         with self._lock:
             done = self._completed + sum(self._running.values())

@@ -174,7 +174,9 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
             monkeypatch.setattr(one.input, "focus", lambda one=one: pointed.append(one.input.description))
         lacks = "The file lacks the positions, the wavelength, the distance to the detector and the detector"
         assert lacks in tab._remarks.value
-        ways = "enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron voltage; Detector"
+        ways = (
+            "enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron voltage; Detector"
+        )
         assert ways in tab._remarks.value
         assert "25 of 32 x 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")

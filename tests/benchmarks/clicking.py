@@ -5,9 +5,9 @@ usage: python -m tests.benchmarks.clicking [--rate 10] [--seconds 20] [--clicks 
 A real JupyterLab and a real Chromium on this machine, beside an engine of one thread that trains: 484 patterns of
 128 x 128, one mode, batch 16, whose object has about 1024 x 1024 pixels. Kernel and engine have one half of the cores,
 server and browser the other, as where the browser is on another machine; with --together all share all cores. A frame
-counts once the viewer has drawn it, and what it took of a core is read from the processes' own clocks, which other work on
-the machine does not change much. A click counts until the page shows the new state: by then all engines have obeyed; that
-of a page of the drawer until the page is there.
+counts once the viewer has drawn it, and what it took of a core is read from the processes' own clocks, which other work
+on the machine does not change much. A click counts until the page shows the new state: by then all engines have obeyed;
+that of a page of the drawer until the page is there.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ TIME_THE_PAGE = """
   const started = performance.now();
   const look = () => {
     const page = view.querySelector(`:scope > .ptynb-drawer-page[aria-label="${name}"]`);
-    if (page.getClientRects().length && button.getAttribute("aria-expanded") === "true") done(performance.now() - started);
+    const there = page.getClientRects().length && button.getAttribute("aria-expanded") === "true";
+    if (there) done(performance.now() - started);
     else requestAnimationFrame(look);
   };
   button.click();

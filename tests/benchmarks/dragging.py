@@ -1,9 +1,9 @@
-"""What a drag of the contrast costs: redraws a second, and processor time of the page for each, with one picture and two.
+"""What a drag of the contrast costs: redraws a second, and processor time of the page for each, of one picture and two.
 
 usage: python -m tests.benchmarks.dragging [--size 970 968] [--seconds 5] [--turns 3]
 
-A real Chromium with the viewer on a page without Jupyter. The mouse moves the lower limit 60 times a second; the pictures
-are linked, so that both are coloured again for each change. The turns of one and of two pictures alternate.
+A real Chromium with the viewer on a page without Jupyter. The mouse moves the lower limit 60 times a second; the
+pictures are linked, so that both are coloured again for each change. The turns of one and of two pictures alternate.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ WANTED = 30.0
 COUNT_REDRAWS = """
 () => {
   window.redraws = 0;
-  const handle = document.querySelector(".ptynb-handle");
-  new MutationObserver(() => { window.redraws += 1; }).observe(handle, { attributes: true, attributeFilter: ["aria-valuenow"] });
+  const moves = { attributes: true, attributeFilter: ["aria-valuenow"] };
+  new MutationObserver(() => { window.redraws += 1; }).observe(document.querySelector(".ptynb-handle"), moves);
 }
 """
 
@@ -60,10 +60,12 @@ def dragged(page: Page, count: int, shape: tuple[int, int], seconds: float) -> t
     waves = np.sin(np.arange(shape[0]) / 30)[:, None] * np.cos(np.arange(shape[1]) / 17)
     viewer = Viewer(height=330)
     model = BrowserModel(page, viewer)
-    viewer.show([
-        picture(waves + rng.normal(0, 0.1, shape), f"picture {number}", lossless=False, limits=(-1.3, 1.3))
-        for number in range(count)
-    ])
+    viewer.show(
+        [
+            picture(waves + rng.normal(0, 0.1, shape), f"picture {number}", lossless=False, limits=(-1.3, 1.3))
+            for number in range(count)
+        ]
+    )
     page.get_by_role("button", name="Colour maps and contrast").click()
     page.locator(".ptynb-histogram").first.wait_for()
     box = page.locator(".ptynb-histogram").first.bounding_box()

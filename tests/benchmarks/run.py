@@ -36,6 +36,7 @@ OWN_SCRIPTS = {
     "tuning": "tuning.py",
     "watching": "watching.py",
     "clicking": "clicking.py",
+    "dragging": "dragging.py",
 }
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"

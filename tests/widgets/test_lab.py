@@ -155,7 +155,9 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         kernel.stop_channels()
 
 
-def test_a_tab_of_its_own_is_there_again_after_the_page_is_loaded_again_until_it_is_closed(lab: Lab, page: Page) -> None:
+def test_a_tab_of_its_own_is_there_again_after_the_page_is_loaded_again_until_it_is_closed(
+    lab: Lab, page: Page
+) -> None:
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("import ptynb as pt\nbench = pt.workbench()\nbench")]
     )

@@ -8,6 +8,7 @@ const MARK =
   '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
   'stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5"/></svg>';
 const REMEMBERED = "ptynb-own-tabs";
+const RESTORING_MS = 30_000;
 
 /** Views that are open on this page, by the identifier of their model; shared by all buttons. */
 const opened = (window.ptynbOwnTabs ??= new Map());
@@ -30,6 +31,13 @@ function remember(target, open) {
   } catch {
     // Without storage, the tab is not restored.
   }
+}
+
+/** Waits until JupyterLab has restored its own tabs, of which it shows one at the end; its splash is there until then. */
+async function restored() {
+  const until = performance.now() + RESTORING_MS;
+  do await new Promise((done) => setTimeout(done, 200));
+  while (document.getElementById("jupyterlab-splash") && performance.now() < until);
 }
 
 async function openTab(model, manager, context) {
@@ -82,8 +90,12 @@ function render({ model, el }) {
   button.dataset.lmSuppressShortcuts = "true";
   button.addEventListener("click", () => openTab(model, manager, context));
   el.append(button);
-  if (remembered().includes(model.get("target"))) openTab(model, manager, context);
-  return () => button.remove();
+  let gone = false;
+  if (remembered().includes(model.get("target"))) restored().then(() => gone || openTab(model, manager, context));
+  return () => {
+    gone = true;
+    button.remove();
+  };
 }
 
 export default { render };

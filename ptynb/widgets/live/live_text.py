@@ -10,6 +10,7 @@ from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
 from ptynb.widgets.live.protocol import Watched
 from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_left
+from ptynb.widgets.number_text import number
 from ptynb.widgets.shared_widgets import state_row
 
 MOST_CHANGES = 8
@@ -41,7 +42,7 @@ def summary(recon: Watched, status: Status, state: str, measured: float | None =
         parts.append(f"stage <b>{status.stage + 1}</b> of {len(status.stages)}")
     speed = recent_rate(status, epochs) or measured
     if epochs:
-        parts.append(f"loss <b>{epochs[-1].loss:.4g}</b>")
+        parts.append(f"loss <b>{number(epochs[-1].loss)}</b>")
     if recon.r_factors:
         at, value = recon.r_factors[-1]
         parts.append(f'<span title="after epoch {at}">R-factor <b>{value:.4f}</b></span>')

@@ -19,6 +19,7 @@ from typing import Any
 
 import ipywidgets
 
+from ptynb.data.engine_records import Status
 from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.layout.divider import Divider

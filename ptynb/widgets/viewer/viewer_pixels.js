@@ -86,9 +86,14 @@ function levelsAt([low, high], values) {
 function numberText(value, [low, high]) {
   const step = Math.abs(high - low) / 255;
   const largest = Math.max(Math.abs(low), Math.abs(high));
-  if (largest >= 1e5 || (largest > 0 && largest < 1e-3)) return value.toExponential(2).replace("e+", "e");
-  const digits = step > 0 ? Math.min(Math.max(Math.ceil(-Math.log10(step)), 0), 6) : 3;
-  return value.toFixed(digits).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
+  if (Math.abs(value) < step / 100 || value === 0) return "0";
+  if (largest >= 1e5 || largest < 1e-3) {
+    const digits = step > 0 ? within(Math.ceil(Math.log10(Math.abs(value) / step)), 0, 5) : 3;
+    return value.toExponential(digits).replace(/\.?0*e\+?/, "e").replace(/^-/, "−");
+  }
+  const digits = step > 0 ? within(Math.ceil(-Math.log10(step)), 0, 6) : 3;
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? "0" : text.replace("-", "−");
 }
 
 /** [amplitude from 0 to 1, phase] of the colours of a complex picture: hue is the phase, brightness the amplitude. */
