@@ -37,6 +37,7 @@ OWN_SCRIPTS = {
     "watching": "watching.py",
     "clicking": "clicking.py",
     "dragging": "dragging.py",
+    "idling": "idling.py",
 }
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"

@@ -120,7 +120,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         field.fill("0.004")
         field.press("Enter")
         changes = view.locator("table", has_text="Changes")
-        expect(changes).to_contain_text("probe.learning_rate", timeout=5_000)
+        expect(changes).to_contain_text("Probe learning rate", timeout=5_000)
         assert ask(kernel, "[s.rates['probe'] for s in recon.status()]") == [0.004, 0.004]
         records = ask(
             kernel, "[[(c.epoch, c.update, c.name, c.old, c.new) for c in s.changes] for s in recon.status()]"
@@ -129,7 +129,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
 
         freeze = view.get_by_label("Freeze probe", exact=True)
         freeze.check()
-        expect(changes).to_contain_text("0.0", timeout=5_000)
+        expect(changes).to_contain_text("0.004 → 0", timeout=5_000)
         wait_until(kernel, "[s.rates.get('probe', 0.0) for s in recon.status()] == [0.0, 0.0]")
         freeze.uncheck()
         wait_until(kernel, "recon.settings.probe.learning_rate == 0.004")

@@ -601,7 +601,7 @@ def test_the_page_tells_how_fine_pictures_have_to_be(page):
 
 
 def test_a_page_asks_for_as_many_frames_as_it_draws_in_less_than_a_second(shown):
-    viewer, model = shown
+    _, model = shown
     update = "n => kernel.update('frame', { ...kernel.model.get('frame'), number: n })"
     saves = "kernel.saves()"
     model.page.wait_for_timeout(2000)
@@ -631,7 +631,7 @@ def test_a_pixel_of_the_screen_has_the_colour_of_the_mean_below_it_but_phases_ar
     viewer.limits = {"one": [0.0, 63.0]}
     settle(model)
     assert model.page.locator(STAGE.format("one")).bounding_box()["height"] == 256
-    assert colour(model, "one", 128, 100) == [255, 255, 255], "127, the mean, lies above 63; that of the colours is grey"
+    assert colour(model, "one", 128, 100) == [255, 255, 255], "127, the mean, is above 63; that of colours is grey"
     table = look_up_table("twilight").astype(float)
     ends = (table[0] + table[255]) / 2
     assert colour(model, "two", 128, 100) == pytest.approx(ends.tolist(), abs=4)
@@ -643,7 +643,7 @@ def test_a_pixel_of_the_screen_has_the_colour_of_the_mean_below_it_but_phases_ar
 def test_numbers_are_written_as_physicists_do(page):
     viewer = Viewer()
     model = BrowserModel(page, viewer)
-    ends = {(0.0, 3e-5): ["0", "3e-5 m"], (-1.26e-4, 0.0): ["−1.26e-4", "0 m"], (1.0, 1.25e6): ["1e0", "1.25e6 m"]}
+    ends = {(0.0, 3e-5): ["0", "3e-5 m"], (-1.26e-4, 0.0): ["−1.26e-4", "0 m"], (1e5, 1.25e6): ["1e5", "1.25e6 m"]}
     for limits, said in ends.items():
         viewer.show([ramp("one", limits=limits, unit="m")])
         settle(model)

@@ -31,8 +31,10 @@ STYLE = """<style>
 .ptynb-group-line .widget-checkbox label, .ptynb-group-line .widget-label-basic { font-weight: 600; }
 .ptynb-compact > .widget-vbox { flex-basis: 400px; }
 .ptynb-compact .ptynb-group { padding: 0; }
+.ptynb-compact .ptynb-group-line { height: 26px; }
+.ptynb-compact .ptynb-group-line > .widget-toggle-button { height: 22px !important; line-height: 22px; }
 .ptynb-compact .ptynb-group-line > .widget-html:not(:last-child), .ptynb-compact .ptynb-group-line > .widget-checkbox {
-  width: 150px !important; }
+  width: 172px !important; }
 .ptynb-compact .ptynb-row > .widget-text, .ptynb-compact .ptynb-row > .widget-dropdown:nth-child(1) {
   flex: 1 1 250px !important; min-width: 0; width: auto !important; }
 .ptynb-compact .ptynb-row > :first-child > .widget-label { flex: 0 0 160px; width: 160px !important; }
