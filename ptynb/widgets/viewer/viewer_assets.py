@@ -13,7 +13,6 @@ PARTS = (
     "viewer_contrast.js",
     "viewer_measures.js",
     "viewer_spectrum.js",
-    "viewer_shading.js",
     "viewer_pane.js",
     "viewer_colouring.js",
     "viewer_cursor.js",
