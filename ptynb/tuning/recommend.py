@@ -181,7 +181,7 @@ def recommend(
         Function called with the completed fraction of the trials, from 0 to 1; it is an estimate, since results decide
         how many follow.
     cancelled : callable, optional
-        Function without arguments that returns whether the trials are to end; called several times a second.
+        Function without arguments that returns whether the trials are to end; called about once a second.
 
     Returns
     -------

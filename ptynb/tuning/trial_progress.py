@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from ptynb.exceptions import ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 
-LOOK_SECONDS = 0.1
-"""Interval of checks whether a trial is cancelled, and of its progress."""
+LOOK_SECONDS = 1.0
+"""Interval of checks whether a trial is cancelled, and of its progress; each begins with frequent looks at engines."""
 MOST = 0.99
 """Largest fraction before the end: further trials may follow from the results."""
 
