@@ -2,8 +2,9 @@
 
 usage: python -m tests.benchmarks.idling [--engines 2] [--seconds 20]
 
-A real JupyterLab and a real Chromium. In turn: an empty notebook, whose share is JupyterLab's own; a workbench with a
-scan; the same with engines and a run that has ended. Of each the share of a core by process, from the processes'
+A real JupyterLab and a real Chromium. In turn: an empty notebook, whose share is JupyterLab's own, and the same with the
+cursor in a cell, whose blinking draws the page 60 times a second; a workbench with a scan; one with engines and a run
+that has ended, both without that cursor. Of each the share of a core by process, from the processes'
 clocks, and how often the page was laid out.
 """
 
@@ -59,14 +60,18 @@ def main() -> None:
         lab.kernel_of(EMPTY)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         print(f"an empty notebook: {shares(page, chosen.seconds)}")
+        page.locator(".jp-Notebook .jp-Cell .cm-content").first.click()
+        print(f"the same with the cursor in a cell: {shares(page, chosen.seconds)}")
         opened(lab, page, BENCH)
         kernel = lab.client(BENCH)
         page.locator(".jp-Notebook .jp-Cell").first.click()
         page.keyboard.press("Shift+Enter")
         try:
             page.locator(".ptynb-workbench").first.wait_for(timeout=60_000)
+            page.keyboard.press("Escape")
             print(f"a workbench with a scan: {shares(page, chosen.seconds)}")
             page.keyboard.press("Shift+Enter")
+            page.keyboard.press("Escape")
             wait_until(kernel, "'recon' in globals() and bench.recon is recon")
             page.locator(".ptynb-workbench").last.get_by_role("tab", name="Run", exact=True).click()
             print(f"a run that has ended: {shares(page, chosen.seconds)}")
