@@ -179,9 +179,13 @@ class Live(Whole):
                 return None
             clicked = time.monotonic() < self._awake_until
             return EAGER_SECONDS if clicked else max(WAITING_SECONDS, self._pause_seconds)
-        if time.monotonic() < self._not_before or not self._panes.ready:
+        now = time.monotonic()
+        if now < self._not_before:
+            return self._not_before - now
+        if not self._panes.ready:
             return self._pause_seconds / TRIES  # a whole interval would cost a picture
-        self._not_before = time.monotonic() + self._panes.update()
+        # From the request on: the engine copies at its beginning, and rendering may take most of an interval.
+        self._not_before = now + self._panes.update()
         return None
 
     def _show_state(self, status: Status | None) -> str:
