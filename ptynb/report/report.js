@@ -36,7 +36,7 @@ async function greyLevels(picture) {
   const bitmap = await decoded(picture);
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0);
+  context.drawImage(bitmap.image, 0, 0);
   bitmap.close();
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }
