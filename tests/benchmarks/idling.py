@@ -2,10 +2,10 @@
 
 usage: python -m tests.benchmarks.idling [--engines 2] [--seconds 20]
 
-A real JupyterLab and a real Chromium. In turn: an empty notebook, whose share is JupyterLab's own, and the same with the
-cursor in a cell, whose blinking draws the page 60 times a second; a workbench with a scan; one with engines and a run
-that has ended, both without that cursor. Of each the share of a core by process, from the processes'
-clocks, and how often the page was laid out.
+A real JupyterLab and a real Chromium. In turn: an empty notebook, whose share is JupyterLab's own, and the same with
+the cursor in a cell, whose blinking draws the page 60 times a second; a workbench with a scan; one with engines and a
+run that has ended, both without that cursor. Of each the share of a core by process, from the processes' clocks, and
+how often the page was laid out.
 """
 
 from __future__ import annotations
