@@ -160,6 +160,7 @@ CODES: dict[str, str] = {
     "ssh.version-mismatch": "A host lacks a package, or has another version than this machine.",
     "sweep.no-parameters": "A notebook lacks a valid cell of parameters.",
     "tuning.already-running": "A study is running on the engines.",
+    "tuning.cancelled": "The trials were cancelled.",
     "tuning.different-study": "The file contains a study with other choices.",
     "tuning.file-in-use": "The file is in use by another study.",
     "tuning.invalid-range": "A range of a setting to tune is invalid.",

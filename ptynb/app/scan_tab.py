@@ -19,6 +19,7 @@ from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.file_facts import facts_of, remarks_of
 from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.panel_words import fields_in, in_panel_words, lacking
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
 from ptynb.widgets.shared_widgets import Whole, close_all, free, note, put
@@ -61,6 +62,7 @@ class ScanTab(Whole):
         )
         self._suggestion.on_click(lambda _: self._options.fill(self._suggested))
         self._suggested: dict[str, Any] = {}
+        self._lacking = ""
         self._inspect: Inspect | None = None
         wrap = {"flex_flow": "row wrap", "overflow": "visible"}
         row = ipywidgets.HBox(
@@ -118,7 +120,10 @@ class ScanTab(Whole):
                 "No file is named; click one in the list, or type the path of a scan, such as scan.cxi.",
                 code="argument.missing",
             )
-        return path, self._options.arguments
+        try:
+            return path, self._options.arguments
+        except PtynbError as error:
+            raise self._in_panel_words(error) from error
 
     def _describe(self, again: bool) -> None:
         path, options = self._chosen()
@@ -126,6 +131,9 @@ class ScanTab(Whole):
             return
         try:
             found = info(path, **options)
+        except PtynbError as error:
+            self._show_facts(None)
+            raise self._in_panel_words(error) from error
         except Exception:
             self._show_facts(None)
             raise
@@ -135,8 +143,11 @@ class ScanTab(Whole):
             found = info(path, **options)
         if again or self._described is None or self._described[0] != path:
             self._desk.tell(f"pt.info({_arguments(path, options)})")
+        other = again or self._described is None or self._described[0] != path
         self._described = path, options
         self._show_facts(found)
+        if other:  # not while fields are filled in
+            self._options.point_to(self._options.lacking)
 
     def _show_facts(self, found: FileInfo | None) -> None:
         self._suggested = {} if found is None else found.suggested
@@ -145,6 +156,7 @@ class ScanTab(Whole):
         about = "" if focus is None else f", focus to sample about {quantity(str(focus), 'm')}"
         self._suggestion.description = f"Use near field{about}"
         self._options.show(found)
+        self._lacking = "" if found is None else lacking(found.missing)
         put(self._remarks, "" if found is None else remarks_of(found))
         put(self._facts, "" if found is None else facts_of(found))
 
@@ -152,16 +164,26 @@ class ScanTab(Whole):
         try:
             path, options = self._chosen()
             scan = load(path, **options)
-        except Exception:
+        except Exception as error:
             self._browse.value = True  # most errors are of values that the fields replace
             with contextlib.suppress(PtynbError):  # of the same cause
                 self._describe(False)
-            raise
+            raise self._in_panel_words(error) from error
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
         remember(Path(path).expanduser())
         self.show(scan)
         self._browse.value = False
         self._desk.scan = scan
+
+    def _in_panel_words(self, error: Exception) -> Exception:
+        """Return the error with the names of fields, and put the cursor into the first of them."""
+        if not isinstance(error, PtynbError):
+            return error
+        if error.code == "scan.missing-metadata" and self._lacking:
+            self._options.point_to(self._options.lacking)
+            return type(error)(self._lacking, code=error.code)
+        self._options.point_to(fields_in(str(error)))
+        return type(error)(in_panel_words(str(error)), code=error.code)
 
     def show(self, scan: Scan) -> None:
         """Show the inspection of a scan."""

@@ -17,6 +17,7 @@ import dataclasses
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -59,6 +60,8 @@ from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
 IDLE_SECONDS = 2.0
 """How often rank 0 begins an idle turn, at least four times within the group's timeout."""
+OBEY_SECONDS = 0.05
+"""How long a command that is to be obeyed waits for the next update [s]."""
 SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
@@ -196,6 +199,17 @@ class Worker:
             self._commands.append(command)
             self._wake.set()
             return len(self._commands)
+
+    def obey(self, command: Command, epochs_from: int = 0) -> tuple[int, Status]:
+        """Queue a command, and return its number and the `status` once it is applied, or `OBEY_SECONDS` later.
+
+        One call instead of two: each waits for pictures that are being made.
+        """
+        number = self.command(command)
+        until = time.monotonic() + OBEY_SECONDS
+        while self._applied < number and time.monotonic() < until:
+            time.sleep(0.001)
+        return number, self.status(epochs_from)
 
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits.

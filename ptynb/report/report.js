@@ -36,7 +36,7 @@ async function greyLevels(picture) {
   const bitmap = await decoded(picture);
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0);
+  context.drawImage(bitmap.image, 0, 0);
   bitmap.close();
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }
@@ -160,7 +160,7 @@ class Shelf {
   async save() {
     for (const [name, pane] of this.board.panes) {
       if (pane.empty || !pane.source.width) continue;
-      const blob = await new Promise((take) => pane.source.toBlob(take, "image/png"));
+      const blob = await new Promise((take) => pane.wholePicture().toBlob(take, "image/png"));
       offerFile(blob, `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
     }
   }

@@ -71,8 +71,8 @@ Answer = TypeVar("Answer")
 CHECKPOINTING = Checkpointing()
 FOLLOW_SECONDS = 0.25
 """Period at which the record is fetched in the background [s]; each fetch takes milliseconds of a core."""
-APPLIED_SECONDS = 0.1
-"""Time in which engines usually apply a command, after which the record is fetched [s]."""
+APPLIED_SECONDS = 0.03
+"""Time in which engines often apply a command, after which the record is fetched, again after twice the time [s]."""
 IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
 """Periods while no run is active: of fetching the record, and of checking the engines' processes [s]."""
 HEALTH_SECONDS = 1.0
@@ -1321,19 +1321,21 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         within = 0.0
         if activity.wait(pause):
             time.sleep(APPLIED_SECONDS)
-            within = APPLIED_SECONDS  # what was received before the command does not show it
+            within = pause = APPLIED_SECONDS  # what was received before the command does not show it
         recon = reference()
         if recon is None or recon._closed or recon.failure is not None:
             return
         activity.clear()
         idle = recon._client.idle
         try:
-            recon._fetch(within=within or (IDLE_FOLLOW_SECONDS if idle else FOLLOW_SECONDS))
+            recon._fetch(within=within or (IDLE_FOLLOW_SECONDS if idle else min(pause, FOLLOW_SECONDS)))
         except ReconstructionError:
             return  # stored as recon.failure: shown by the view, raised by the next call
         except ClusterError:
             pass  # a late answer, or a cluster that is being stopped: the next iteration shows which
-        pause = IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
+        pause = (
+            min(2 * pause, FOLLOW_SECONDS) if recon._client.waiting else IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
+        )
         del recon
 
 

@@ -15,6 +15,7 @@ from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Action, Actions, repeat
 from ptynb.widgets.choice import Choice
+from ptynb.widgets.number_text import number
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 
 REFRESH_SECONDS = 1.0
@@ -271,7 +272,7 @@ def history(recon: Any) -> History:
 
 def _row(checkpoint: Checkpoint) -> str:
     epoch = f"{checkpoint.epoch} + {checkpoint.update}" if checkpoint.update else str(checkpoint.epoch)
-    loss = "" if checkpoint.loss is None else f"{checkpoint.loss:.5g}"
+    loss = "" if checkpoint.loss is None else number(checkpoint.loss, 5)
     branch = checkpoint.branch if len(checkpoint.branch) < 17 else f"{checkpoint.branch[:15]}…"
     written = time.strftime("%H:%M:%S", time.localtime(checkpoint.written))
     size, permanent = f"{checkpoint.size / 1e6:.3g} MB", "permanent" if checkpoint.stays else ""

@@ -169,10 +169,21 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         tab = bench._scan_tab
         field(bench, "Scan", "File").value = "some.npz"
         bench._actions.settle()
-        assert "The file lacks the positions, the wavelength" in tab._remarks.value
+        pointed: list[str] = []
+        for one in tab._options.fields.values():
+            monkeypatch.setattr(one.input, "focus", lambda one=one: pointed.append(one.input.description))
+        lacks = "The file lacks the positions, the wavelength, the distance to the detector and the detector"
+        assert lacks in tab._remarks.value
+        ways = (
+            "enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron voltage; Detector"
+        )
+        assert ways in tab._remarks.value
         assert "25 of 32 x 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
-        assert "does not contain the positions" in bench._message.value
+        assert lacks in bench._message.value
+        assert ways in bench._message.value
+        assert "load(" not in bench._message.value
+        assert pointed == ["Photon energy"], "the first one on the page"
         assert tab._open_file.layout.display is None, "the fields are shown"
         for name, value in {
             "Raster": "5, 5",
@@ -185,7 +196,8 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         }.items():
             field(bench, "Scan", name).value = value
         bench._actions.settle()
-        assert "distance is &#x27;99 cm&#x27;" in bench._message.value
+        assert "Detector distance is &#x27;99 cm&#x27;" in bench._message.value
+        assert pointed[-1] == "Detector distance"
         field(bench, "Scan", "Detector distance").value = "990 mm"
         bench._actions.settle()
         assert bench._message.value == ""
@@ -203,12 +215,13 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert tab._open_file.layout.display == "none", "folded once it is open"
         field(bench, "Scan", "Photon energy").value = "12 kilos"
         click(bench, "Scan", "Load")
-        assert "energy is &#x27;12 kilos&#x27;" in bench._message.value
+        assert "Photon energy is &#x27;12 kilos&#x27;" in bench._message.value
         assert tab._open_file.layout.display is None
         field(bench, "Scan", "Photon energy").value = "12 keV"
         field(bench, "Scan", "Geometry").value = "far field"
         click(bench, "Scan", "Load")
-        assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
+        assert "Focus to sample 10 mm was given and Geometry is &#x27;far field&#x27;" in bench._message.value
+        assert "enter Geometry “near field” too" in bench._message.value
     finally:
         bench.close()
 

@@ -36,6 +36,8 @@ OWN_SCRIPTS = {
     "tuning": "tuning.py",
     "watching": "watching.py",
     "clicking": "clicking.py",
+    "dragging": "dragging.py",
+    "idling": "idling.py",
 }
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"

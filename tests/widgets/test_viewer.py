@@ -66,6 +66,21 @@ def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
     assert viewer.ready
 
 
+def test_a_page_grants_frames_in_advance_and_the_fastest_page_counts():
+    viewer = Viewer()
+    viewer.show([RAMP])
+    viewer.granted = 5
+    for _ in range(4):
+        assert viewer.ready
+        viewer.show([RAMP])
+    assert viewer.frame["number"] == 5
+    assert not viewer.ready, "no more than that without another word"
+    viewer.granted = 3  # of a slower page
+    assert not viewer.ready
+    viewer.granted = 6
+    assert viewer.ready
+
+
 def test_one_whose_pages_confirm_nothing_is_always_ready():
     viewer = Viewer(confirms=False)
     for _ in range(9):

@@ -288,7 +288,7 @@ def test_contrast_is_dragged_and_locked_for_later_frames(shown):
     viewer.show([ramp("one", RAMP / 2, limits=(0.0, 127.5)), ramp("two", colours="viridis")])
     settle(model)
     assert abs(colour(model, "one", 50, 160)[0] - 163) <= 2  # 64 of 100
-    assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == ["0.0", "100.0"]
+    assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == ["0", "100.0"]
     lock = page.locator('[data-name="one"]').get_by_label("Lock the limits")
     assert lock.get_attribute("aria-pressed") == "true"
     lock.click()
@@ -596,5 +596,57 @@ def test_the_page_tells_how_fine_pictures_have_to_be(page):
     page.wait_for_timeout(300)
     model.collect()
     assert viewer.coarse == 1000 // box["height"]
+    model.close()
+    viewer.close()
+
+
+def test_a_page_asks_for_as_many_frames_as_it_draws_in_less_than_a_second(shown):
+    _, model = shown
+    update = "n => kernel.update('frame', { ...kernel.model.get('frame'), number: n })"
+    saves = "kernel.saves()"
+    model.page.wait_for_timeout(2000)
+    before = model.page.evaluate(saves)
+    for number in range(2, 42):
+        model.page.evaluate(update, number)
+        model.page.wait_for_function("n => kernel.model.get('shown') >= n", arg=number)
+        model.page.wait_for_timeout(20)
+    granted = model.page.evaluate("kernel.model.get('granted')")
+    assert 41 < granted <= 41 + 8
+    assert model.page.evaluate(saves) - before <= 20, "not for each of 40 frames"
+    for number in range(42, 46):  # a slow page
+        model.page.wait_for_timeout(1000)
+        model.page.evaluate(update, number)
+        model.page.wait_for_function("n => kernel.model.get('shown') >= n", arg=number)
+    model.page.evaluate(update, granted)
+    model.page.wait_for_function("n => kernel.model.get('shown') >= n", arg=granted)
+    assert model.page.evaluate("kernel.model.get('granted')") - granted <= 2
+
+
+def test_a_pixel_of_the_screen_has_the_colour_of_the_mean_below_it_but_phases_are_averaged_as_colours(page):
+    stripes = np.tile([[0.0, 255.0]], (512, 256))
+    viewer = Viewer(height=256)
+    model = BrowserModel(page, viewer)
+    viewer.show([ramp("one", stripes), ramp("two", stripes, colours="twilight")])
+    viewer.linked_colours = False
+    viewer.limits = {"one": [0.0, 63.0]}
+    settle(model)
+    assert model.page.locator(STAGE.format("one")).bounding_box()["height"] == 256
+    assert colour(model, "one", 128, 100) == [255, 255, 255], "127, the mean, is above 63; that of colours is grey"
+    table = look_up_table("twilight").astype(float)
+    ends = (table[0] + table[255]) / 2
+    assert colour(model, "two", 128, 100) == pytest.approx(ends.tolist(), abs=4)
+    assert np.abs(table[127] - ends).max() > 50
+    model.close()
+    viewer.close()
+
+
+def test_numbers_are_written_as_physicists_do(page):
+    viewer = Viewer()
+    model = BrowserModel(page, viewer)
+    ends = {(0.0, 3e-5): ["0", "3e-5 m"], (-1.26e-4, 0.0): ["−1.26e-4", "0 m"], (1e5, 1.25e6): ["1e5", "1.25e6 m"]}
+    for limits, said in ends.items():
+        viewer.show([ramp("one", limits=limits, unit="m")])
+        settle(model)
+        assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == said
     model.close()
     viewer.close()

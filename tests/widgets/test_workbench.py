@@ -231,7 +231,7 @@ def reconstruct(session: Session) -> None:
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
     session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
-    expect(view).to_contain_text("probe.learning_rate")
+    expect(view).to_contain_text("0.004 → 0")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
     stage.scroll_into_view_if_needed()
     stage.click()

@@ -19,6 +19,7 @@ from typing import Any
 
 import ipywidgets
 
+from ptynb.data.engine_records import Status
 from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.layout.divider import Divider
@@ -38,7 +39,8 @@ HEALTH_SECONDS = 2.0
 TEXT_SECONDS = 0.5
 """Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
 WAITING_SECONDS, AWAKE_SECONDS = 0.25, 1.0
-"""Interval of looks at a run that is not running, and the time after a click in which it is that of pictures."""
+"""Interval of looks at a run that is not running, and the time after a click in which it is `EAGER_SECONDS`."""
+EAGER_SECONDS = 0.03
 TRIES = 4
 """Number of checks per interval of pictures while the screen is not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
@@ -77,13 +79,13 @@ class Live(Whole):
         self._positions_of: tuple[int, Moment] | None = None
         self._failure: Exception | None = None
         self._errors: dict[str, str] = {}
-        self._message_lock = threading.Lock()
+        self._message_lock, self._state_lock = threading.Lock(), threading.Lock()
         self._shown_notices: tuple[str, ...] = ()
         self._curve = ipywidgets.HTML(loss_curve([]))
         self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="480px", max_width="100%"))
         self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self._record, self._health, self._facts = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        self._actions = Actions("ptynb live actions", self._complain, self._update_soon, self._say)
+        self._actions = Actions("ptynb live actions", self._complain, self._obeyed, self._say)
         this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
         self._controls = Controls(recon, self._actions)
         self._panes = Panes(recon, size, lambda: _of(this)._update_soon(), lambda y, x: _of(this)._clicked(y, x))
@@ -166,32 +168,46 @@ class Live(Whole):
 
         Returns the seconds until the next try if there are new pictures and the screen is not ready.
         """
-        recon = self._recon
-        status = recon.last_status()
-        self._show_failure(recon.failure)
-        if self._shown_notices != recon.notices:
-            self._shown_notices = recon.notices
-            put(self._notices, "".join(note(notice) for notice in recon.notices))
+        status = self._recon.last_status()
+        state = self._show_state(status)
         if status is None:
-            put(self._summary, "starting: engines read the scan")
             return None
-        state = state_of(recon, status)
-        self._controls.follow(
-            state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
-        )  # before the text: Resume is enabled when "paused" is shown
-        if self._text_is_due(state):
-            put(self._summary, summary(recon, status, state, self._speed))
-            put(self._facts, facts(recon, status))
-            self._draw_curve()
         # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
         if state in NO_PICTURES or not new:
-            waiting = state in ("ready", "paused") and time.monotonic() > self._awake_until
-            return max(WAITING_SECONDS, self._pause_seconds) if waiting else None
-        if time.monotonic() < self._not_before or not self._panes.ready:
+            if state not in ("ready", "paused"):
+                return None
+            clicked = time.monotonic() < self._awake_until
+            return EAGER_SECONDS if clicked else max(WAITING_SECONDS, self._pause_seconds)
+        now = time.monotonic()
+        if now < self._not_before:
+            return self._not_before - now
+        if not self._panes.ready:
             return self._pause_seconds / TRIES  # a whole interval would cost a picture
-        self._not_before = time.monotonic() + self._panes.update()
+        # From the request on: the engine copies at its beginning, and rendering may take most of an interval.
+        self._not_before = now + self._panes.update()
         return None
+
+    def _show_state(self, status: Status | None) -> str:
+        """Show failure, notices, controls, text and curves of this status, and return the state."""
+        recon = self._recon
+        with self._state_lock:  # the thread of clicks shows it, too
+            self._show_failure(recon.failure)
+            if self._shown_notices != recon.notices:
+                self._shown_notices = recon.notices
+                put(self._notices, "".join(note(notice) for notice in recon.notices))
+            if status is None:
+                put(self._summary, "starting: engines read the scan")
+                return "starting"
+            state = state_of(recon, status)
+            self._controls.follow(
+                state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
+            )  # before the text: Resume is enabled when "paused" is shown
+            if self._text_is_due(state):
+                put(self._summary, summary(recon, status, state, self._speed))
+                put(self._facts, facts(recon, status))
+                self._draw_curve()
+            return state
 
     def _text_is_due(self, state: str) -> bool:
         """Return whether text is due: every `TEXT_SECONDS`, after a change of settings or choice, and at the end."""
@@ -254,6 +270,12 @@ class Live(Whole):
     def _say(self, line: str) -> None:
         if self.tell is not None:
             self.tell(line)
+
+    def _obeyed(self) -> None:
+        """Show the state after a click at once: the thread that updates the view may be waiting for pictures."""
+        if not self.closed:
+            self._show_state(self._recon.last_status())
+            self._update_soon()
 
     def _update_soon(self) -> None:
         self._awake_until = time.monotonic() + AWAKE_SECONDS

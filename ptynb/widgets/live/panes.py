@@ -14,6 +14,7 @@ from ptynb.analysis.array_lines import field_line, quantity_lines
 from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
+from ptynb.widgets.number_text import number
 from ptynb.widgets.viewer.viewer import Viewer
 
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
@@ -201,6 +202,7 @@ def _limit(field: ipywidgets.BoundedIntText, count: int) -> None:
 
 def value_text(name: str, value: complex | float) -> str:
     """Return the value under the cursor as text: '0.9982', '-0.312 rad', '0.9982 at 0.312 rad'."""
+    unit = " √counts" if name.startswith("probe") else ""
     if isinstance(value, complex):
-        return f"{abs(value):.4g} at {cmath.phase(value):.3f} rad"
-    return f"{value:.3f} rad" if name == "phase" else f"{value:.4g}"
+        return f"{number(abs(value))}{unit} at {cmath.phase(value):.3f} rad"
+    return f"{value:.3f} rad" if name == "phase" else f"{number(value)}{unit}"

@@ -15,6 +15,8 @@ UNITS: dict[str, dict[str, Decimal]] = {
     "V": {"V": Decimal(1), "kV": Decimal("1e3")},
 }
 """Units of options and their sizes in the unit of the option."""
+UNIT = re.compile(r"\[(\w+)\]$")
+"""The unit at the end of the description of an option."""
 NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([^\d\s]*)")
 SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 

@@ -2,6 +2,10 @@
 
 const SYNC_MS = 100;
 const ASK_MS = 60;
+/** For how long a page asks for frames in advance, and how many at most. JupyterLab shows the kernel as busy and idle for
+ * each message to it, which takes a page longer than a picture does. */
+const AHEAD_MS = 800;
+const MOST_AHEAD = 8;
 /** Height of what stands around a picture in full screen. */
 const AROUND = 84;
 
@@ -25,6 +29,9 @@ class Board {
     element.append(this.root);
     this.waiting = this.animation = this.timer = null;
     this.taken = -1;
+    this.drawnAt = -Infinity; // of no frame
+    this.pace = Infinity;
+    this.granted = 0;
     this.gone = this.decoding = this.stale = false;
     this.coarse = 1;
     this.sizes = new ResizeObserver((entries) => entries.forEach((entry) => this.resized(entry)));
@@ -106,9 +113,9 @@ class Board {
   schedule() {
     this.animation ??= requestAnimationFrame(() => {
       this.animation = null;
-      if (this.waiting) this.change(this.waiting);
       const number = this.waiting?.frame.number;
-      this.drop();
+      if (this.waiting) this.change(this.waiting);
+      this.waiting = null; // the panes have what was decoded
       // Here, so that several changes within a frame, as of a drag, take the colours once.
       if (this.stale) this.colouring.recolour();
       this.stale = false;
@@ -143,9 +150,18 @@ class Board {
     this.says("coarse", coarse);
   }
 
+  /** Asks for frames in advance: as many as were drawn in `AHEAD_MS` of late, again once less than half of them remain. */
   confirm(number) {
     if (!this.get("confirms") || this.get("shown") >= number) return;
+    const now = performance.now();
+    const took = now - this.drawnAt;
+    this.pace = Number.isFinite(this.pace) ? (this.pace + took) / 2 : took;
+    this.drawnAt = now;
     this.model.set("shown", number);
+    const ahead = within(Math.floor(AHEAD_MS / this.pace), 1, MOST_AHEAD);
+    if (this.granted - number > ahead / 2) return;
+    this.granted = number + ahead;
+    this.model.set("granted", this.granted);
     this.model.save_changes();
   }
 

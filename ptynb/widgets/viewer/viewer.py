@@ -1,8 +1,9 @@
 """Viewer: pictures side by side in the notebook, at the rate of the browser.
 
-A frame is one message with all pictures. The browser confirms a frame when it is drawn, and the next one is sent while
-at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
-a cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
+A frame is one message with all pictures. The browser confirms frames that are drawn, and grants as many further ones
+as it draws in less than a second; without a grant the next one is sent while at most `UNCONFIRMED` frames are not
+confirmed. A slow, hidden or closed page slows the pictures, not the kernel. While a cell runs, the kernel may not
+receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
 
 Real pictures are sent as grey levels between limits. The browser computes colours, contrast, zoom, overlays, values
 under the cursor and measurements, which therefore work while the kernel is busy.
@@ -68,6 +69,7 @@ class Viewer(anywidget.AnyWidget):
     called with the line of each measurement.
     link: viewers with the same text on one page show each other's cursor.
 
+    shown, granted, set by the page: number of the newest frame that is drawn, and of the last one that may be sent.
     coarse, set by the page: the smallest number of array pixels per screen pixel, along a side, over all panes;
     pictures may be reduced by it without a visible loss.
     """
@@ -77,6 +79,7 @@ class Viewer(anywidget.AnyWidget):
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)
+    granted = traitlets.Int(0).tag(sync=True, echo_update=False)
     confirms = traitlets.Bool(True).tag(sync=True)
     coarse = traitlets.Int(1, min=1).tag(sync=True)
     tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
@@ -129,7 +132,7 @@ class Viewer(anywidget.AnyWidget):
         self._questions: Actions | None = None
         self.tell: Tell | None = None
         super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables, confirms=confirms)
-        self._sent_at, self._drawn = 0.0, 0
+        self._sent_at, self._drawn, self._most_granted = 0.0, 0, 0
         self._clicked: list[Clicked] = []
         self._stroked: list[Stroked] = []
         self._value_at: ValueAt | None = None
@@ -161,8 +164,10 @@ class Viewer(anywidget.AnyWidget):
         """Whether another frame may be sent; always true if pages do not confirm frames."""
         if not self.confirms:
             return True
-        waiting = self.frame["number"] - self._drawn
-        return waiting <= UNCONFIRMED or time.monotonic() - self._sent_at > PATIENCE
+        number = self.frame["number"]
+        if number < self._most_granted or number - self._drawn <= UNCONFIRMED:
+            return True
+        return time.monotonic() - self._sent_at > PATIENCE
 
     @property
     def frame_facts(self) -> dict[str, int]:
@@ -320,6 +325,10 @@ class Viewer(anywidget.AnyWidget):
     def _confirmed(self, change: Any) -> None:
         # The fastest of several pages determines the rate.
         self._drawn = max(self._drawn, change["new"])
+
+    @traitlets.observe("granted")
+    def _frames_granted(self, change: Any) -> None:
+        self._most_granted = max(self._most_granted, change["new"])
 
     @traitlets.observe("colours")
     def _colours_chosen(self, change: Any) -> None:

@@ -26,9 +26,9 @@ class Colouring {
     if (select.options.length !== Object.keys(this.tables).length) {
       select.replaceChildren(...Object.keys(this.tables).map((one) => new Option(one, one)));
     }
-    select.value = name;
-    select.setAttribute("aria-label", `Colour map of ${pane.picture.title}`);
-    pane.stage.setAttribute("aria-label", pane.picture.title);
+    if (select.value !== name) select.value = name;
+    describe(select, "label", `Colour map of ${pane.picture.title}`);
+    describe(pane.stage, "label", pane.picture.title);
   }
 
   /** {contrast: levels of the ends of the colours, locked, cyclic}. */
@@ -37,7 +37,9 @@ class Colouring {
     if (this.board.get("cyclic").includes(map)) return { contrast: [0, 255], locked: false, cyclic: true };
     const limits = this.board.get("limits")[pane.name];
     if (limits && pane.picture.limits) return { contrast: levelsAt(pane.picture.limits, limits), locked: true, cyclic: false };
-    return { contrast: contrastOf(pane.counts, this.board.get("percentiles")), locked: false, cyclic: false };
+    const percentiles = this.board.get("percentiles");
+    const whole = percentiles[0] <= 0 && percentiles[1] >= 100; // which needs no histogram
+    return { contrast: whole ? [0, 255] : contrastOf(pane.counts, percentiles), locked: false, cyclic: false };
   }
 
   recolour() {

@@ -53,6 +53,10 @@ class ContrastBox {
     this.ends = narrowed(limits, contrast);
     this.colours = colours;
     this.range = [Math.min(limits[0], this.ends[0]), Math.max(limits[1], this.ends[1])];
+    if (!this.root.hidden) this.draw();
+    const state = `${limits} ${contrast} ${title} ${unit} ${locked} ${cyclic}`;
+    if (state === this.state) return;
+    this.state = state;
     press(this.lock, locked);
     this.stage.classList.toggle("ptynb-cyclic", cyclic);
     this.handles.forEach((handle, index) => {
@@ -66,7 +70,6 @@ class ContrastBox {
       for (const [key, value] of Object.entries(said)) handle.setAttribute(`aria-${key}`, value);
     });
     this.lock.hidden = cyclic;
-    if (!this.root.hidden) this.draw();
   }
 
   /** The histogram, by the square root of the counts, over the colours of the levels. */

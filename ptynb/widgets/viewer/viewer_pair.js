@@ -67,9 +67,10 @@ class Pairing {
       return write(this.text, "A difference needs two pictures of real values with one unit and equally many pixels.");
     }
     const [one, other] = [left, right].map((pane) => pane.grid.values);
-    const count = left.levels.length;
+    const [levels, others] = [left.levels, right.levels];
+    const count = levels.length;
     const values = (this.values = this.values?.length === count ? this.values : new Float32Array(count));
-    for (let index = 0; index < count; index += 1) values[index] = one[left.levels[index]] - other[right.levels[index]];
+    for (let index = 0; index < count; index += 1) values[index] = one[levels[index]] - other[others[index]];
     const most = largestOf(values) || (left.picture.limits[1] - left.picture.limits[0]) / 255;
     const table = this.board.tables[DIVERGING] ?? this.board.tables.gray;
     const source = (this.source ??= document.createElement("canvas"));

@@ -4,6 +4,9 @@ const KEYS =
   "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
   "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away.";
 
+/** What a pane without a picture has in its place. */
+const NOTHING = { image: null, width: 0, height: 0, close: () => {} };
+
 /** An element; JupyterLab's shortcuts are disabled in those that take the focus. */
 function make(name, className, properties = {}) {
   const element = document.createElement(name);
@@ -53,9 +56,8 @@ class Pane {
     this.note = make("div", "ptynb-pane-note");
     this.figure.append(this.heads, this.stage, this.feet, this.readout, this.measures.root, this.note);
 
-    this.source = document.createElement("canvas");
-    this.levels = new Uint8Array(0);
-    this.counts = new Uint32Array(256);
+    this.source = NOTHING;
+    this.shading = new Shading();
     this.room = { width: 0, height: 0 };
     this.view = WHOLE;
     this.marks = {};
@@ -63,7 +65,18 @@ class Pane {
     this.dirty = this.overlayDirty = true;
     this.picture = this.cross = this.pointer = this.ghost = this.brush = this.beside = null;
     this.measure = this.spectrum = this.difference = null;
-    this.colouring = "";
+    this.colouring = this.laid = "";
+    this.colours = this.barTable = this.coloursOf = this.colourTable = null;
+    this.cyclic = false;
+  }
+
+  /** Grey levels of all pixels, and how many pixels have each. */
+  get levels() {
+    return this.shading.levels;
+  }
+
+  get counts() {
+    return this.shading.counts;
   }
 
   get extent() {
@@ -79,19 +92,26 @@ class Pane {
     return this.picture === null || this.source.width === 0 || this.room.width === 0;
   }
 
-  /** Sets the picture; its bitmap is read, and the caller has to close it. */
-  take(picture, bitmap) {
+  /** Sets the picture, and its file as it was decoded, which belongs to the pane from then on. */
+  take(picture, source) {
     const before = this.picture;
     this.picture = picture;
-    this.strokes = [];
-    this.problem = bitmap === null ? "This picture could not be decoded." : "";
-    if (bitmap !== null) this.read(bitmap);
+    this.problem = source === null ? "This picture could not be decoded." : "";
+    if (source !== null) {
+      this.source.close();
+      this.source = source;
+      this.shading.take(source);
+    }
     this.colouring = "";
     this.brightness = null;
     this.dirty = true;
-    this.overlayDirty = true;
+    // The overlay is drawn again only if something in it moves: each canvas that changes is painted anew.
+    const laid = `${this.source.width} ${this.source.height} ${picture.reduction} ${picture.pixel_size}`;
+    if (laid !== this.laid || this.strokes.length) this.overlayDirty = true;
+    this.laid = laid;
+    this.strokes = [];
     write(this.title, picture.title);
-    this.title.title = picture.title; // of which a narrow pane shows the beginning
+    if (this.title.title !== picture.title) this.title.title = picture.title; // of which a narrow pane shows the beginning
     write(this.note, this.problem || picture.note);
     if (!before || String(before.shape) !== String(picture.shape)) {
       const aspect = this.source.height ? this.source.width / this.source.height : 1;
@@ -99,61 +119,47 @@ class Pane {
     }
   }
 
-  read(bitmap) {
-    const { source } = this;
-    const { width, height } = bitmap;
-    if (source.width !== width || source.height !== height) Object.assign(source, { width, height });
-    this.context ??= source.getContext("2d", { willReadFrequently: true });
-    this.context.drawImage(bitmap, 0, 0);
-    if (!this.picture.limits) return;
-    this.image = this.context.getImageData(0, 0, width, height);
-    this.pixels = new Uint32Array(this.image.data.buffer);
-    if (this.levels.length !== this.pixels.length) this.levels = new Uint8Array(this.pixels.length);
-    const { levels, pixels } = this;
-    const counts = this.counts.fill(0);
-    for (let index = 0; index < levels.length; index += 1) {
-      const level = pixels[index] & 255;
-      levels[index] = level;
-      counts[level] += 1;
-    }
-  }
-
-  /** Colours the levels by the table of a map. how: {contrast: levels of its ends, locked, cyclic}. */
+  /** Takes the colours of the levels, by the table of a map. how: {contrast: levels of its ends, locked, cyclic}. */
   colour(map, table, { contrast, locked, cyclic }) {
-    const { picture, levels, pixels } = this;
-    if (this.spectrum) return;
-    this.foot.classList.toggle("ptynb-complex", !picture?.limits);
-    if (!picture?.limits || !pixels) {
-      this.canvas.setAttribute("aria-label", picture ? `${picture.title}, hue is phase, brightness is amplitude` : "");
-      return;
-    }
-    const colours = stretched(table, contrast);
+    const { picture } = this;
+    const real = picture.limits && this.source.width > 0;
     const key = `${map} ${contrast}`;
-    if (key !== this.colouring) {
-      this.colouring = key;
-      for (let index = 0; index < levels.length; index += 1) pixels[index] = colours[levels[index]];
-      this.context.putImageData(this.image, 0, 0);
+    if (real && key !== this.colouring) {
+      if (key !== this.coloursOf || table !== this.colourTable) this.colours = stretched(table, contrast);
+      [this.coloursOf, this.colourTable, this.colouring] = [key, table, key];
+      this.cyclic = cyclic;
       this.dirty = true;
     }
-    const bar = this.bar.getContext("2d");
-    bar.putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
+    if (this.spectrum) return;
+    this.foot.classList.toggle("ptynb-complex", !picture.limits);
+    if (!real) {
+      describe(this.canvas, "label", `${picture.title}, hue is phase, brightness is amplitude`);
+      return;
+    }
+    this.drawBar(table);
     const ends = narrowed(picture.limits, contrast);
     const [low, high] = ends.map((value) => numberText(value, ends));
     const unit = picture.unit ? ` ${picture.unit}` : "";
     write(this.low, low);
     write(this.high, `${high}${unit}`);
-    this.canvas.setAttribute("aria-label", `${picture.title}, ${low} to ${high}${unit}`);
+    describe(this.canvas, "label", `${picture.title}, ${low} to ${high}${unit}`);
     this.ends = ends;
-    this.contrast.follow(contrast, colours, locked, cyclic);
+    this.contrast.follow(contrast, this.colours, locked, cyclic);
+  }
+
+  drawBar(table) {
+    if (this.barTable === table) return;
+    this.barTable = table;
+    this.bar.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
   }
 
   /** The foot of a spectrum; that of the picture comes back with its colours. The lowest level is `DECADES` below the highest. */
   nameSpectrum(table) {
     this.foot.classList.remove("ptynb-complex");
-    this.bar.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
+    this.drawBar(table);
     write(this.low, "10⁻⁴");
     write(this.high, "1, of the largest amplitude");
-    this.canvas.setAttribute("aria-label", `${this.picture.title}, spectrum of the visible part, logarithmic`);
+    describe(this.canvas, "label", `${this.picture.title}, spectrum of the visible part, logarithmic`);
   }
 
   /** Follows the size of the stage. */
@@ -185,7 +191,7 @@ class Pane {
   /** The picture, or what is in its place. beside: {pane, at}: another picture right of the part `at` of the pane. */
   drawStage(context) {
     if (this.spectrum) return drawSpectrum(context, this.room, this.spectrum);
-    if (this.difference) return this.drawPicture(context, { ...this.difference, picture: this.picture });
+    if (this.difference) return this.drawScaled(context, this.difference.source, this.difference.extent);
     this.drawPicture(context, this);
     if (!this.beside) return undefined;
     const left = this.beside.at * this.room.width;
@@ -199,12 +205,32 @@ class Pane {
     return undefined;
   }
 
-  drawPicture(context, { source, extent, picture }) {
+  /** Draws the picture of a pane, of this one or of one beside it, where this one would be. */
+  drawPicture(context, pane) {
+    const { picture, source, shading, colours, extent } = pane;
+    if (!picture.limits) return this.drawScaled(context, source.image, extent);
+    // The mean of two phases at the ends of a circle is not between them: their colours are averaged.
+    if (pane.cyclic) return this.drawScaled(context, shading.wholeIn(colours), extent);
+    const { width, height } = this.room;
+    const sharp = context.getTransform().a;
+    const [wide, tall] = [Math.round(width * sharp), Math.round(height * sharp)];
     const { scale, left, top } = placed(this.view, this.room, extent);
-    // Pixels stay crisp once one of them is larger than two of the screen's.
-    context.imageSmoothingEnabled = scale * picture.reduction * context.getTransform().a < 2;
+    const box = { left: left * sharp, top: top * sharp, width: extent.x * scale * sharp, height: extent.y * scale * sharp };
+    const seen = shading.seenIn(colours, wide, tall, box, this.isSmooth(context, scale));
+    context.imageSmoothingEnabled = false;
+    return context.drawImage(seen, 0, 0, width, height);
+  }
+
+  drawScaled(context, image, extent) {
+    const { scale, left, top } = placed(this.view, this.room, extent);
+    context.imageSmoothingEnabled = this.isSmooth(context, scale);
     context.imageSmoothingQuality = "medium";
-    context.drawImage(source, left, top, extent.x * scale, extent.y * scale);
+    context.drawImage(image, left, top, extent.x * scale, extent.y * scale);
+  }
+
+  /** Whether pixels are blended; they stay crisp once one of them is larger than two of the screen's. */
+  isSmooth(context, scale) {
+    return scale * this.picture.reduction * context.getTransform().a < 2;
   }
 
   drawOver(context) {
@@ -232,12 +258,12 @@ class Pane {
 
   /** The value of a pixel of the array as text. */
   valueText(at) {
-    const { picture, source, levels } = this;
+    const { picture, source } = this;
     // Exact values if available, as in a report, which contains the arrays.
     if (picture.valueAt) return picture.valueAt(Math.floor(at.y), Math.floor(at.x));
     const [row, column] = [Math.floor(at.y / picture.reduction), Math.floor(at.x / picture.reduction)];
-    if (!picture.limits) return `≈ ${complexText(this.context.getImageData(column, row, 1, 1).data)}`;
-    const level = levels[row * source.width + column];
+    if (!picture.limits) return `≈ ${complexText(this.shading.pixelsOf(column, row, 1, 1).data)}`;
+    const level = this.levels[row * source.width + column];
     const sign = level === 0 ? "≤" : level === 255 ? "≥" : "≈";
     const value = level === 0 ? picture.limits[0] : level === 255 ? picture.limits[1] : valueOf(level, picture.limits);
     return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
@@ -253,7 +279,7 @@ class Pane {
       return { ...size, levels: this.levels, values, limits: picture.limits, unit: picture.unit };
     }
     if (this.brightness === null) {
-      const { data } = this.context.getImageData(0, 0, width, height);
+      const { data } = this.shading.pixelsOf(0, 0, width, height);
       this.brightness = Uint8Array.from({ length: width * height }, (_, index) => {
         return Math.max(data[4 * index], data[4 * index + 1], data[4 * index + 2]);
       });
@@ -267,12 +293,27 @@ class Pane {
     return `${this.picture.unit}|${this.picture.colours}|${this.picture.limits === null}`;
   }
 
-  /** Frees the memory of the canvases immediately. */
+  /** The whole picture as a canvas: in its colours on the screen, a pixel for each of its own. */
+  wholePicture() {
+    if (this.picture.limits) return this.shading.wholeIn(this.colours);
+    this.shading.pixelsOf(0, 0, this.source.width, this.source.height);
+    return this.shading.whole.canvas;
+  }
+
+  /** Frees the memory of the picture and the canvases immediately. */
   end() {
-    for (const canvas of [this.canvas, this.overlay, this.source, this.bar]) canvas.width = canvas.height = 0;
-    this.levels = this.image = this.pixels = this.spectrum = this.difference = null;
+    for (const canvas of [this.canvas, this.overlay, this.bar]) canvas.width = canvas.height = 0;
+    this.source.close();
+    this.source = NOTHING;
+    this.shading.end();
+    this.spectrum = this.difference = null;
     this.figure.remove();
   }
+}
+
+/** Sets an attribute for screen readers if it differs, so that the page does nothing where nothing changed. */
+function describe(element, name, text) {
+  if (element.getAttribute(`aria-${name}`) !== String(text)) element.setAttribute(`aria-${name}`, text);
 }
 
 /** Sets a text if it differs. */

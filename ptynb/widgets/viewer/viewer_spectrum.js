@@ -79,7 +79,7 @@ function windowed(pane, part, side) {
   const [real, imaginary] = [new Float32Array(side * side), new Float32Array(side * side)];
   const hann = (count) => Float32Array.from({ length: count }, (_, index) => Math.sin((Math.PI * (index + 0.5)) / count) ** 2);
   const [down, across] = [hann(part.height), hann(part.width)];
-  const colours = grid ? null : pane.context.getImageData(part.left, part.top, part.width, part.height).data;
+  const colours = grid ? null : pane.shading.pixelsOf(part.left, part.top, part.width, part.height).data;
   let [sumReal, sumImaginary] = [0, 0];
   for (let row = 0; row < part.height; row += 1) {
     for (let column = 0; column < part.width; column += 1) {
