@@ -189,9 +189,9 @@ def moved_positions(
         moves[np.abs(moves) < ROUNDING * pixel] = 0
     # Scaled, so that directions in which the scan has no extent are recognised as such, and stay as they are.
     extent = float(np.abs(places).max(initial=0.0)) or 1.0
-    linear = np.zeros((2, 2))
+    linear: NDArray[np.float64] = np.zeros((2, 2))
     if len(before) and np.isfinite(moves).all() and np.isfinite(places).all():
-        linear = np.linalg.lstsq(places / extent, moves / extent, rcond=1e-6)[0].T
+        linear = np.linalg.lstsq(places / extent, moves / extent, rcond=1e-6)[0].T.astype(np.float64)
     return PositionRefinement(before, after, pixel_size, moves, np.eye(2) + linear, moves - places @ linear.T)
 
 

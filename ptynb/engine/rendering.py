@@ -228,7 +228,9 @@ def _pane(name: str, object: Array, request: RenderRequest, pixel: tuple[float, 
 
 def quantity_of(field: Array, pane: str) -> Array:
     """Return amplitude, phase [rad] or complex values of a field, by the name of the pane that shows them."""
-    return {"amplitude": np.abs, "phase": np.angle, "complex": np.asarray}[pane](field)
+    if pane == "complex":
+        return field
+    return np.abs(field) if pane == "amplitude" else np.angle(field)
 
 
 def _cut_panes(
