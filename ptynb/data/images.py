@@ -134,9 +134,14 @@ def complex_colours(field: Array) -> NDArray[np.uint8]:
     return hues(np.angle(field), np.abs(field))
 
 
-def hues(phase: Array, amplitude: Array) -> NDArray[np.uint8]:
-    """Return colours (y, x, rgb) of phases (y, x) [rad] and amplitudes (y, x), as `complex_colours`."""
-    brightness = (amplitude * (255.999 / max(float(amplitude.max()), 1e-30))).astype(np.float32)
+def hues(phase: Array, amplitude: Array, largest: float | None = None) -> NDArray[np.uint8]:
+    """Return colours (y, x, rgb) of phases (y, x) [rad] and amplitudes (y, x), as `complex_colours`.
+
+    largest: the amplitude of full brightness, by default the largest one.
+    """
+    if largest is None:
+        largest = float(amplitude.max())
+    brightness = (np.minimum(amplitude, largest) * (255.999 / max(largest, 1e-30))).astype(np.float32)
     turns = np.rint(phase * (len(HUES) / (2 * np.pi)))
     places = np.nan_to_num(turns).astype(np.int32) % len(HUES)
     # 8-bit colours allow a table of hues, which takes a tenth of the time of computing the hue of each pixel.

@@ -15,6 +15,8 @@ class Picture:
     limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
     unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
     note: a caption.
+    axes: names of the axes of the array. bands: pixels (y, x) of `shape` that are one element of it, by which a coarse
+    axis is as long as it is in the sample.
     """
 
     name: str
@@ -27,3 +29,5 @@ class Picture:
     pixel_size: tuple[float, float] | None = None
     colours: str = "gray"
     note: str = ""
+    axes: tuple[str, str] = ("y", "x")
+    bands: tuple[int, int] = (1, 1)

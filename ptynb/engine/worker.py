@@ -38,6 +38,7 @@ from ptynb.data.engine_records import (
     Snapshot,
     Status,
 )
+from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.data.provenance import Machines, ScanIdentity
 from ptynb.data.record import Annotation, RunRecord, fields_of
 from ptynb.data.scan import Scan
@@ -48,7 +49,18 @@ from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, 
 from ptynb.engine.gpu_errors import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import with_background_of, with_tilt_of
-from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
+from ptynb.engine.rendering import (
+    Area,
+    Taken,
+    allocate_area,
+    make_pictures,
+    make_snapshot,
+    needs_ramps,
+    ramp_of,
+    take,
+    take_slice,
+    value_at,
+)
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
@@ -294,6 +306,8 @@ class Worker:
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
         """Return the value at pixel (y, x) of the picture `name`; None while loading."""
+        if not name.endswith((" xz", " yz")):
+            request = dataclasses.replace(request, cut=None)
         taken = self._copy_images(request)
         return None if taken is None else value_at(taken, name, y, x, request)
 
@@ -304,6 +318,19 @@ class Worker:
             None if loop is None else self._call_in_thread(lambda: diagnostics.pattern(loop, index))
         )
         return pair
+
+    def pattern_r_factors(self, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
+        """Measure R-factors of this engine's patterns for so many seconds at most; None while loading.
+
+        Returns those after the first `total` measurements of `source`, as a previous answer names them.
+        """
+        loop = self._loop
+        if loop is None:
+            return None
+        measured: MeasuredRFactors = self._call_in_thread(
+            lambda: diagnostics.pattern_r_factors(loop, seconds, source, total)
+        )
+        return measured
 
     def positions(self) -> tuple[Array, Array] | None:
         """Return the top-left corners of the probe windows at the start and now; None while loading."""
@@ -655,7 +682,25 @@ class Worker:
             return None
         area, out = loop.area, allocate_area(loop.model, loop.area)
         taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
-        return taken
+        return (
+            taken if taken.lines is None or not needs_ramps(request) else self._with_ramps(loop, request, taken, area)
+        )
+
+    def _with_ramps(self, loop: Loop, request: RenderRequest, taken: Taken, area: Area) -> Taken:
+        """Add the ramps of the phases of all slices, for which each is copied between other updates."""
+        assert taken.lines is not None
+        buffer, ramps, cost = allocate_area(loop.model, area), [], taken.cost
+
+        def copied(number: int) -> float:
+            seconds: float = self._call_in_thread(lambda: take_slice(loop.model, request, number, area, buffer))
+            return seconds
+
+        for number in range(taken.slices):
+            if number != request.slice:
+                cost += copied(number)
+            ramps.append(ramp_of(taken.object if number == request.slice else buffer))
+        lines = dataclasses.replace(taken.lines, ramps=tuple(ramps))
+        return dataclasses.replace(taken, lines=lines, cost=cost)
 
     def _call_in_thread(self, request: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()

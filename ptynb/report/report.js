@@ -90,7 +90,7 @@ class Shelf {
     this.model = new Model({
       frame: { number: 0, pictures: [], facts: {} }, shown: 0, tables, cyclic: given.cyclic, columns: 0,
       height: spec.height, linked: true, tools: spec.tools, view: WHOLE, colours: {}, percentiles: [0, 100], limits: {},
-      linked_colours: true, swipe: [], swipe_at: 0.5, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
+      linked_colours: true, swipe: [], swipe_at: 0.5, crosshair: {}, labels: {}, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
       expressions: {}, link: "", points: {}, moves: {}, chosen: {}, painted: null, brush: 3, erase: false,
       clickable: false, exact: false, problem: "",
     });

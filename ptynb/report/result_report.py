@@ -42,7 +42,7 @@ from ptynb.report.result_facts import (
     pixel_text,
     settings_rows,
 )
-from ptynb.report.result_viewers import show_errors, show_object, show_positions, show_probe
+from ptynb.report.result_viewers import show_cuts, show_errors, show_object, show_positions, show_probe
 from ptynb.report.saved_files import SavedFiles, save_result_files
 
 ONE_RESULT = (
@@ -97,12 +97,16 @@ def sections(
         positions = ViewerBlock("positions")
     files = files_table(data, save_result_files(data, result, budget))  # sets what _precision describes
     environment = TableBlock(("what", "value"), environment_rows(result), "Data, software and machines")
+    cut_notes, cuts = show_cuts(data, result), list[PageSection]()
+    if cut_notes:
+        cuts = [PageSection("Cuts", ViewerBlock("cuts"), note(cut_notes))]
     errors = []
     if result.error_map is not None:
         notes = show_errors(data, result.error_map, budget.whole / 2)
         errors = [PageSection("Standard error", ViewerBlock("errors"), note(notes))]
     return [
         PageSection("Object", ViewerBlock("object"), note([*object, _precision(data, "whole amplitude")])),
+        *cuts,
         *errors,
         PageSection("Probe", ViewerBlock("probe"), note([*probe, _precision(data, "probe 1")])),
         PageSection("Positions", positions, note(position_notes)),

@@ -214,6 +214,17 @@ def test_positions_are_where_the_probe_was_and_arrows_where_they_moved():
     told = figure(MOVED, "positions", RESULT).caption
     expected = np.sqrt((rms**2).sum(1).mean()) * RESULT.pixel_size[0]
     assert float(re.search(r"([\d.]+) nm rms", told)[1]) == pytest.approx(expected * 1e9, rel=0.01)
+    refined = dataclasses.replace(MOVED, parameters={"positions/start": RESULT.positions})
+    page = figure(refined, "positions")
+    factor = float(re.search(r"([\d.]+) times as long", page.caption)[1])
+    assert float(re.search(r"([\d.]+) nm rms", page.caption)[1]) == pytest.approx(expected * 1e9, rel=0.01)
+    arrows = page.axes[0].collections[1]
+    moves = (MOVED.positions - RESULT.positions) - (MOVED.positions - RESULT.positions).mean(0)
+    drawn = np.stack([arrows.V, arrows.U], -1) * 1e-6
+    np.testing.assert_allclose(drawn, factor * moves * RESULT.pixel_size, atol=1e-12)
+    ends = arrows.XY[:, ::-1] * 1e-6 - (centres - centres.mean(0))
+    from_start = (RESULT.positions - MOVED.positions) * RESULT.pixel_size
+    np.testing.assert_allclose(ends - ends.mean(0), from_start - from_start.mean(0), atol=1e-6)
 
 
 UNUSUAL = {

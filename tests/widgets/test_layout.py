@@ -30,7 +30,8 @@ VIEW = """
   document.body.style.margin = "0";
   const place = document.createElement("div");
   const pictures = element("ptynb-split-pictures",
-    viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"));
+    viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"),
+    viewer("ptynb-cuts", 0, 1));
   here.replaceWith(place);
   place.append(element("ptynb-live", element("ptynb-live-head", "running"),
     element("ptynb-split", pictures, here, controls)));
@@ -103,6 +104,33 @@ def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
     assert long[0]["top"] < long[1]["top"]
     high = sizes(shown(aspect=0.4))
     assert high["strip"] == "beside"  # their height is what counts
+
+
+def test_cuts_have_a_column_beside_all_others_while_there_are_any(shown):
+    model = shown()
+    before = sizes(model)
+    add = """
+    (aspects) => document.querySelector(".ptynb-cuts .ptynb-panes").replaceChildren(...aspects.map((aspect) => {
+      const pane = document.querySelector(".ptynb-pane").cloneNode(true);
+      pane.style.setProperty("--ptynb-aspect", String(aspect));
+      return pane;
+    }))
+    """
+    stages = "[...document.querySelectorAll('.ptynb-cuts .ptynb-pane-stage')]"
+    place = f"{stages}.map((one) => one.getBoundingClientRect().toJSON())"
+    model.page.evaluate(add, [3, 0.3])
+    after, cuts = sizes(model), model.page.evaluate(place)
+    pictures, right = after["pictures"], after["pictures"]["left"] + after["pictures"]["width"]
+    assert len(cuts) == 2
+    for cut in cuts:
+        assert cut["width"] > 140
+        assert cut["left"] > max(one["left"] + one["width"] for one in (*after["main"], after["curve"]))
+        assert cut["right"] <= right
+        assert cut["bottom"] <= pictures["top"] + pictures["height"]
+    assert after["main"][0]["width"] < before["main"][0]["width"]
+    assert after["split"] == before["split"]
+    model.page.evaluate(add, [])
+    assert sizes(model) == before
 
 
 def test_the_divider_follows_mouse_and_keys_and_is_remembered(shown):

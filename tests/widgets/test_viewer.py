@@ -37,6 +37,8 @@ def test_a_frame_holds_all_pictures_and_its_facts(viewer):
         "shape": [3, 4],
         "limits": list(made.limits),
         "pixel_size": [1e-9, 2e-9],
+        "axes": ["y", "x"],
+        "bands": [1, 1],
     }
     assert (second["name"], second["limits"]) == ("wave", None)
     assert viewer.frame_facts == {"epoch": 3, "update": 1}

@@ -9,6 +9,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from ptynb.data.images import picture
+from ptynb.data.picture import Picture
 from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
@@ -232,6 +233,69 @@ def test_marks_and_a_scale_bar_of_a_round_length_are_drawn(shown):
     # 100 nm of 1 nm pixels: white from 16 to 116.
     row = [model.page.evaluate(over, ["one", 305, x]) == [255, 255, 255] for x in (14, 18, 114, 118)]
     assert row == [False, True, True, False]
+
+
+def test_arrows_lead_to_where_points_have_moved_and_a_label_tells_their_scale(shown):
+    viewer, model = shown
+    over = COLOUR.replace("ptynb-pane-picture", "ptynb-pane-overlay")
+    viewer.mark("one", np.array([[100.5, 50.5]]), moved=np.array([[100.5, 90.5]]))
+    settle(model)
+    light = [[min(model.page.evaluate(over, ["one", y, x])) > 128 for y in (97, 100, 103)] for x in (70, 84)]
+    assert light == [[False, True, False], [True, True, True]]  # a line, and the head at its end
+    before = model.page.evaluate(over, ["one", 312, 300])
+    viewer.labels = {"one": "arrows × 20"}
+    settle(model)
+    assert before == [0, 0, 0]
+    row = [model.page.evaluate(over, ["one", y, x]) for y in range(300, 316) for x in range(240, 316, 3)]
+    assert [255, 255, 255] in row
+
+
+def test_a_crosshair_is_moved_by_clicks_drags_of_its_lines_and_keys(shown):
+    viewer, model = shown
+    clicks = []
+    viewer.on_click(lambda name, y, x: clicks.append(name))
+    band = Picture("cut", "A cut", ramp("cut").image, (SIDE, SIDE), 1, (0.0, 255.0), axes=("z", "x"), bands=(40, 1),
+                   pixel_size=(1e-10, 1e-9))  # fmt: skip
+    viewer.show([ramp("one"), ramp("two", RAMP[:200])])
+    viewer.crosshair = {"one": [100.5, 50.5], "two": [9.5, 9.5]}
+    settle(model)
+    over = COLOUR.replace("ptynb-pane-picture", "ptynb-pane-overlay")
+    seen = [model.page.evaluate(over, ["one", y, x]) for y, x in ((100, 200), (10, 50), (100, 50))]
+    assert [one == [255, 176, 0] for one in seen] == [True, True, False]
+    box = place(model)
+    model.page.mouse.click(box["x"] + 80.5, box["y"] + 120.5)
+    settle(model)
+    assert viewer.crosshair == {"one": [120.5, 80.5], "two": [9.5, 9.5]}  # which has another shape
+    drag(model, (120, 200), (150, 230))  # the horizontal line alone
+    assert viewer.crosshair["one"] == [150.5, 80.5]
+    drag(model, (150, 80), (60, 40))
+    assert viewer.crosshair["one"] == [60.5, 40.5]
+    assert viewer.view == {"y": 0.5, "x": 0.5, "scale": 1.0}
+    stage = model.page.locator(STAGE.format("one"))
+    stage.press("Shift+ArrowRight")
+    stage.press("Shift+ArrowUp")
+    settle(model)
+    assert viewer.crosshair["one"] == [56.5, 44.5]
+    assert not clicks
+    viewer.show([band])
+    viewer.crosshair = {"cut": [None, 7.5]}
+    settle(model)
+    assert model.page.evaluate(over, ["cut", 300, 7]) == [255, 176, 0]
+    assert hover(model, 130, 60, "cut").inner_text().startswith("z 3 (12 nm), x 60: ≈ 48")
+    box = place(model, "cut")
+    model.page.mouse.click(box["x"] + 60.5, box["y"] + 130)
+    settle(model)
+    assert viewer.crosshair == {"cut": [140.0, 60.5]}  # the middle of a band
+    model.page.locator(STAGE.format("cut")).press("Shift+ArrowDown")
+    settle(model)
+    assert viewer.crosshair == {"cut": [180.0, 60.5]}
+    found = Axe().run(model.page, context="#widget")
+    assert [one["id"] for one in found.response["violations"]] == []
+    viewer.crosshair = {}
+    settle(model)
+    model.page.mouse.click(box["x"] + 60.5, box["y"] + 130)
+    settle(model)
+    assert clicks == ["cut"]
 
 
 def test_swiping_shows_two_pictures_in_one_pane(shown):

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ptynb.analysis import Together
+from ptynb.analysis import PositionRefinement, Together, position_refinement
 from ptynb.analysis.ring_correlation import ONE_SEVENTH, RingCorrelation, Threshold, ring_correlation
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
@@ -90,7 +90,11 @@ def correlated(result: Result, against: Truth | Result) -> tuple[RingCorrelation
 
 
 def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:
-    """Draw probe centres, coloured by the order of patterns; with another result, arrows from its positions."""
+    """Draw probe centres, coloured by the order of patterns, and how they were refined, as arrows.
+
+    With another result: arrows from its positions.
+    """
+    found = position_refinement(result)
     window = np.array(result.probe.shape[-2:])
     pixel = np.array((1.0, 1.0) if result.pixel_size is None else result.pixel_size)
     centres = (result.positions + result.origin + window / 2) * pixel
@@ -105,12 +109,39 @@ def positions(page: Page, result: Result, against: Result | None) -> list[Axes]:
         order = axes.scatter(x, y, c=np.arange(len(x)), s=area, cmap="viridis", linewidths=0)
         colour_bar(page, axes, order, "Pattern")  # type: ignore[arg-type]
         page.caption = f"Centres of the probe of {len(x)} patterns, in their order."
+        if found.largest > 0:
+            _refinement(axes, found, (x, y), pixel / size, page)
     else:
         _moves(axes, result, against, (x, y), unit, size, page)
     margin = 0.05 * extent / size
     axes.set(xlim=(x.min() - margin, x.max() + margin), ylim=(y.max() + margin, y.min() - margin))
     axes.set(xlabel=f"x [{unit}]", ylabel=f"y [{unit}]")
     return [axes]
+
+
+def _refinement(
+    axes: Axes,
+    found: PositionRefinement,
+    at: tuple[NDArray[np.float64], NDArray[np.float64]],
+    scale: NDArray[np.float64],
+    page: Page,
+) -> None:
+    """Draw arrows to the refined positions, longer than the moves by a factor that the caption states.
+
+    scale: size (y, x) of an object pixel in the unit of the axes.
+    """
+    factor = found.exaggeration()
+    down, across = ((found.arrows(factor) - found.measured) * scale).T
+    measured = (found.measured - found.refined) * scale
+    axes.quiver(
+        at[0] + measured[:, 1], at[1] + measured[:, 0], across, down, angles="xy", scale_units="xy", scale=1,
+        color=BLUE, width=0.003,
+    )  # fmt: skip
+    rms, largest, rest = map(found.length_text, (found.rms, found.largest, found.residual_rms))
+    page.caption += (
+        f" Arrows from the measured positions, {factor:g} times as long as the moves: {rms} rms, at most {largest}, "
+        f"without the mean shift; without scale, rotation and shear {rest} rms."
+    )
 
 
 def _moves(

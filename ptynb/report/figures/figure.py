@@ -49,7 +49,8 @@ def figure(
           truth here or as `against` also the error. None of the options below applies to it.
         - "object" (amplitude beside phase), "amplitude", "phase", "complex" (hue: phase, lightness: amplitude),
           "slices" (phase of up to 16), "probe" (modes ordered by power).
-        - "loss" over epochs; "positions" (probe centres; `against` another result: the differences).
+        - "loss" over epochs; "positions" (probe centres, with arrows where they were refined; `against` another result:
+          the differences).
         - "errors": phase of the object beside its standard error, of a result with an `error_map`.
         - "frc": Fourier ring correlation `against` another result or a ground truth, with its crossings.
     against : Truth or Result, optional

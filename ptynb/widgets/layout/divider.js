@@ -136,6 +136,16 @@ class Dividing {
     const { pictures } = this;
     const [main, aside, curve] = ["main", "aside", "curve"].map((name) => pictures.querySelector(`.ptynb-${name}`));
     const room = { width: pictures.clientWidth, height: pictures.clientHeight };
+    const cuts = pictures.querySelector(".ptynb-cuts");
+    const given = panesOf(cuts);
+    const column = given.count ? cutsWidth(room.width) : 0;
+    pictures.toggleAttribute("data-cuts", column > 0);
+    pictures.style.setProperty("--ptynb-cuts", `${column}px`);
+    if (column) {
+      room.width -= column + GAP;
+      const place = { width: column, height: room.height };
+      cuts.style.setProperty("--ptynb-fit", String(cellsFor(given.count, place, given.aspect, given.text).columns));
+    }
     const mains = panesOf(main);
     const chosen = arranged(room, Math.max(mains.count, 1), mains.aspect, mains.text, mains.tools);
     pictures.dataset.strip = chosen.place;
@@ -188,10 +198,10 @@ class Dividing {
   }
 }
 
-/** Whether a change of the page adds a picture, or gives one another aspect; texts change with every frame. */
-function changesPictures({ type, target, addedNodes }) {
+/** Whether a change of the page adds or removes a picture, or gives one another aspect; texts change with every frame. */
+function changesPictures({ type, target, addedNodes, removedNodes }) {
   if (type === "attributes") return target.classList.contains("ptynb-pane");
-  return [...addedNodes].some((node) => node.nodeType === Node.ELEMENT_NODE);
+  return [...addedNodes, ...removedNodes].some((node) => node.nodeType === Node.ELEMENT_NODE);
 }
 
 /** Number and aspect of a viewer's pictures, the height of the text of each, and that of the viewer's tools. */

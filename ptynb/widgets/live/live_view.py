@@ -1,7 +1,8 @@
 """The live view: the state of a reconstruction while it runs, and its controls.
 
 Pictures, loss curve and state have the window; controls are in a column beside them that folds away, and what is looked
-at now and then (patterns, convergence, engines, changes) is in a drawer below (`ptynb.widgets.layout`).
+at now and then (patterns, positions, errors, convergence, engines, changes) is in a drawer below
+(`ptynb.widgets.layout`).
 
 It has three threads besides the kernel's: one updates pictures and figures at the rate of the screen, one
 requests what may take longer (patterns, positions, the state of engines), one executes clicks in order. Callbacks of
@@ -26,9 +27,12 @@ from ptynb.widgets.layout.divider import Divider
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.layout.own_tab import OwnTab
 from ptynb.widgets.live.controls import Controls
+from ptynb.widgets.live.errors_page import LINE as ERRORS_LINE
+from ptynb.widgets.live.errors_page import ErrorsPage
 from ptynb.widgets.live.live_text import change_table, facts, health_table, speed_of, state_of, summary
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.pattern_comparison import PatternViewer
+from ptynb.widgets.live.positions_page import LINE as POSITIONS_LINE
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.loss_curve import change_curves, loss_curve
 from ptynb.widgets.shared_widgets import Whole, complaint, free, note, put
@@ -36,6 +40,7 @@ from ptynb.widgets.shared_widgets import Whole, complaint, free, note, put
 REQUEST_SECONDS = 0.5
 """Interval of requests for a pattern or positions."""
 HEALTH_SECONDS = 2.0
+POSITIONS_SECONDS = 1.0
 TEXT_SECONDS = 0.5
 """Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
 WAITING_SECONDS, AWAKE_SECONDS = 0.25, 1.0
@@ -45,9 +50,20 @@ TRIES = 4
 """Number of checks per interval of pictures while the screen is not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
 """The three threads; each may have an error to show."""
-PATTERN, CONVERGENCE, ENGINES, CHANGES = "Pattern", "Convergence", "Engines", "Changes"
+PATTERN, POSITIONS, ERRORS = "Pattern", "Positions", "Errors"
+CONVERGENCE, ENGINES, CHANGES = "Convergence", "Engines", "Changes"
 """The pages of the drawer."""
-ICONS = {PATTERN: "th", CONVERGENCE: "line-chart", ENGINES: "server", CHANGES: "list", "More": "ellipsis-h"}
+ICONS = {
+    PATTERN: "th",
+    POSITIONS: "crosshairs",
+    ERRORS: "map-o",
+    CONVERGENCE: "line-chart",
+    ENGINES: "server",
+    CHANGES: "list",
+    "More": "ellipsis-h",
+}
+LINES = {POSITIONS: POSITIONS_LINE, ERRORS: ERRORS_LINE}
+"""The Python of pages that show the values of a function."""
 NO_PICTURES = ("failed", "closed", "recovering")
 """States in which no pictures are requested from engines."""
 
@@ -76,7 +92,8 @@ class Live(Whole):
         self._text_of: tuple[Any, ...] = ()
         self._not_before = self._health_at = self._text_at = self._awake_until = float("-inf")
         self._speed: float | None = None
-        self._positions_of: tuple[int, Moment] | None = None
+        self._positions_of: tuple[int, int, Moment] | None = None
+        self._positions_at = float("-inf")
         self._failure: Exception | None = None
         self._errors: dict[str, str] = {}
         self._message_lock, self._state_lock = threading.Lock(), threading.Lock()
@@ -91,6 +108,9 @@ class Live(Whole):
         self._panes = Panes(recon, size, lambda: _of(this)._update_soon(), lambda y, x: _of(this)._clicked(y, x))
         self._panes.object.tell = lambda line: _of(this)._say(line)
         self._patterns = PatternViewer(recon, lambda index: _of(this)._entered(index), lambda: _of(this)._update_soon())
+        self._errors_page = ErrorsPage(
+            recon, lambda index: _of(this)._entered(index), lambda line: _of(this)._say(line)
+        )
         self._over = ipywidgets.Dropdown(
             options=["epochs", "seconds"],
             description="Loss over",
@@ -103,6 +123,8 @@ class Live(Whole):
         self._drawer = Drawer(
             {
                 PATTERN: ipywidgets.VBox([*self._patterns.widgets], layout=free()),
+                POSITIONS: self._panes.arrows.widget,
+                ERRORS: self._errors_page.widget,
                 CONVERGENCE: self._changes_curve,
                 ENGINES: ipywidgets.VBox([self._facts, self._health], layout=free()),
                 CHANGES: self._record,
@@ -111,7 +133,7 @@ class Live(Whole):
             "Below the pictures",
             icons=ICONS,
         )
-        self._drawer.on_change(lambda: _of(this)._update_soon())
+        self._drawer.on_change(lambda: _of(this)._turned())
         head = ipywidgets.HBox([self._summary, tab], layout=free())
         head.add_class("ptynb-live-head")
         super().__init__([head, self._message, self._notices, self._split(extra), self._drawer], layout=free())
@@ -128,7 +150,7 @@ class Live(Whole):
     def _split(self, extra: Sequence[ipywidgets.Widget]) -> ipywidgets.Box:
         """Return pictures and loss curve, the divider, and the column of controls."""
         self._curve.add_class("ptynb-curve")
-        pictures = ipywidgets.Box([self._panes.object, self._panes.probe, self._curve])
+        pictures = ipywidgets.Box([self._panes.object, self._panes.probe, self._curve, self._panes.cuts.viewer])
         pictures.add_class("ptynb-split-pictures")
         more = ipywidgets.VBox([self._controls.r_factor.widget, self._over])
         drawer = Drawer({"More": more}, "Rarely used controls", icons=ICONS)
@@ -144,6 +166,7 @@ class Live(Whole):
         """Close the view and end its threads; the reconstruction continues."""
         self._ended.set()
         self._actions.close()
+        self._errors_page.close()
         self._update_soon()
         super().close()
 
@@ -241,10 +264,18 @@ class Live(Whole):
             return
         if self._drawer.shown == PATTERN:
             self._patterns.update(status.epoch, status.update)
-        moment = status.epoch, moment_of(self._recon)
-        if self._panes.wants_positions and self._positions_of != moment:
+        if self._drawer.shown == ERRORS:
+            self._errors_page.update(status.epoch, status.update)
+        if (line := self._panes.cut_line()) is not None:
+            self._say(line)
+        update = status.update if self._panes.draws_positions else 0  # one ring is drawn anew after an epoch
+        moment = status.epoch, update, moment_of(self._recon)
+        due = time.monotonic() - self._positions_at >= POSITIONS_SECONDS or self._positions_of is None
+        if self._panes.wants_positions and self._positions_of != moment and due:
             self._panes.show_positions(*self._recon.positions)
-            self._positions_of = moment
+            self._positions_of, self._positions_at = moment, time.monotonic()
+        else:
+            self._panes.follow_arrows()
         seen = self._drawer.shown == ENGINES or (state_of(self._recon, status) == "running" and not self._recon.epochs)
         if seen and time.monotonic() - self._health_at >= HEALTH_SECONDS:
             health = self._recon.health()
@@ -253,6 +284,14 @@ class Live(Whole):
             self._health_at = time.monotonic()  # last, so that a failed request is repeated in the next turn
 
     # Clicks
+
+    def _turned(self) -> None:
+        """Follow the page of the drawer that is shown now."""
+        page = self._drawer.shown
+        self._panes.page_shown = page == POSITIONS
+        if page in LINES:
+            self._say(LINES[page])
+        self._update_soon()
 
     def _clicked(self, y: float, x: float) -> None:
         self._actions.put(lambda: self._choose(self._panes.nearest(y, x)))

@@ -1,4 +1,4 @@
-"""The pictures of the live view: object, probe modes, and positions over the object."""
+"""The pictures of the live view: object, cuts through its slices, probe modes, and positions over the object."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import ipywidgets
 import numpy as np
 
 from ptynb.analysis.array_lines import field_line, quantity_lines
+from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
+from ptynb.widgets.live.cuts import Cuts
+from ptynb.widgets.live.positions_page import PositionsPage
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.number_text import number
 from ptynb.widgets.viewer.viewer import Viewer
@@ -30,9 +33,9 @@ Shown = tuple[int, int, RenderRequest, Moment]
 
 
 class Panes:
-    """Two viewers, `object` and `probe`, of the object and of the probe modes, with the choice of their content.
+    """Viewers `object`, `cuts.viewer` and `probe`, of the object and of the probe modes, with the choice of content.
 
-    choices: the fields of that choice.
+    choices: the fields of that choice. arrows: the choices of the arrows that show refined positions.
     changed: called when the choice changes; clicked: called with (y, x) of a click on the object [array pixels].
     """
 
@@ -58,18 +61,25 @@ class Panes:
             style={"description_width": "initial"},
             layout=ipywidgets.Layout(width="auto"),
         )
-        self.positions = checkbox("Positions", False, "Shows positions over the object, with lines to the refined ones")
+        self.positions = checkbox(
+            "Positions", False, "Shows positions over the object, with arrows to the refined ones"
+        )
         for field in (self._slice, self._object_mode):
             field.layout.display = "none"
+        self.cuts = Cuts(self.object, self._slice, self._value_at, changed)
+        self.arrows = PositionsPage(changed)
         fields = (self._slice, self._object_mode, self._modes, self._modes_as)
         for field in (*self._ticks.values(), self._flat, self.positions, *fields):
             field.observe(lambda _: changed(), "value")
-        ticks = row(*self._ticks.values(), self.positions, self._flat, grid_gap="0 6px")
+        ticks = row(*self._ticks.values(), self.positions, self.cuts.tick, self._flat, grid_gap="0 6px")
         self.choices = ipywidgets.VBox([ticks, *fields])
         self.object.add_class("ptynb-main")
         self.probe.add_class("ptynb-aside")
         self._corner, self._longest = (0, 0), 0
-        self._centres: tuple[Array, Array] | None = None
+        self.page_shown = False
+        """Whether the page about positions is shown, with which they are drawn, too."""
+        self._centres: Array | None = None
+        self._refinement: PositionRefinement | None = None
         self._chosen: int | None = None
         self._marked: object = None
         self._shown: Shown | None = None
@@ -87,7 +97,13 @@ class Panes:
             modes_as=self._modes_as.value,
             flat=self._flat.value,
             size=self._fine_enough(),
+            cut=self.cuts.at,
         )
+
+    def cut_line(self) -> str | None:
+        """Return the Python of the cuts after their crosshair was moved; see `Cuts.line`."""
+        request = self.request
+        return self.cuts.line(request.panes, request.state, request.flat)
 
     def _fine_enough(self) -> int:
         """Return the longest side of pictures [pixels]: no more than the screen resolves, which increases with zoom."""
@@ -118,7 +134,7 @@ class Panes:
         facts = {"epoch": pictures.epoch, "update": pictures.update}
         # The page has the probe's frame once it confirms the object's, which comes after it.
         if with_probe and shown != self._probe_shown:
-            self.probe.show([one for one in pictures.pictures if one.name not in PANES], **facts)
+            self.probe.show([one for one in pictures.pictures if one.name.startswith("probe")], **facts)
             self._probe_shown, self._probe_at = shown, time.monotonic()
         if shown == self._shown:
             return 0.0
@@ -132,6 +148,7 @@ class Panes:
             if field.max != max(count, 1):
                 field.max = max(count, 1)
             field.layout.display = None if count > 1 else "none"
+        self.cuts.follow(pictures.corner, pictures.pictures, pictures.slices)
         self._draw_marks()
         return REST * pictures.cost
 
@@ -150,14 +167,21 @@ class Panes:
     # Positions
 
     @property
+    def draws_positions(self) -> bool:
+        """Whether all positions are shown."""
+        return bool(self.positions.value) or self.page_shown
+
+    @property
     def wants_positions(self) -> bool:
         """Whether positions are shown, all or a chosen one."""
-        return bool(self.positions.value) or self._chosen is not None
+        return self.draws_positions or self._chosen is not None
 
     def show_positions(self, start: Array, now: Array) -> None:
         """Show initial and current corners of the probe windows, (pattern, yx) [object pixels]."""
         middle = np.asarray(self._recon.scan.pattern_shape) / 2
-        self._centres = start + middle, now + middle
+        found = moved_positions(start + middle, now + middle, self._recon.scan.pixel_size)
+        self.arrows.show(found)
+        self._refinement, self._centres = found, now + middle
         self._marked = None
         self._draw_marks()
 
@@ -171,24 +195,36 @@ class Panes:
         if self._centres is None:
             self.show_positions(*self._recon.positions)
         assert self._centres is not None
-        return int(np.square(self._centres[1] - (np.array([y, x]) + self._corner)).sum(1).argmin())
+        return int(np.square(self._centres - (np.array([y, x]) + self._corner)).sum(1).argmin())
+
+    def follow_arrows(self) -> None:
+        """Draw the arrows as they are chosen now."""
+        self._draw_marks()
 
     def _draw_marks(self) -> None:
         """Draw positions over each pane of the object, if they changed."""
-        panes = self.request.panes
-        key = (panes, self.positions.value, self._chosen, self._corner, id(self._centres))
-        if self._centres is None or key == self._marked:
+        panes, found = self.request.panes, self._refinement
+        if found is None or self._centres is None:
+            return
+        drawn, affine, factor = (
+            self.draws_positions,
+            self.arrows.with_affine,
+            self.arrows.factor(found),
+        )
+        key = (panes, drawn, self._chosen, self._corner, id(found), affine, factor)
+        if key == self._marked:
             return
         self._marked = key
-        start, now = (centres - self._corner for centres in self._centres)
+        moved = found.arrows(factor, affine=affine) - self._corner if found.largest > 0 else None
+        self.object.labels = {pane: f"arrows × {factor:g}" for pane in panes if drawn and moved is not None}
         for pane in panes:
-            if self.positions.value:
-                moved = now if np.abs(now - start).max() > 0 else None
-                self.object.mark(pane, start, chosen=self._chosen, moved=moved)
+            if drawn:
+                self.object.mark(pane, found.measured - self._corner, chosen=self._chosen, moved=moved)
             elif self._chosen is not None:
+                now = self._centres - self._corner
                 self.object.mark(pane, now[self._chosen : self._chosen + 1], chosen=0)
             else:
-                self.object.mark(pane, start[:0])
+                self.object.mark(pane, found.measured[:0])
 
     def _value_at(self, name: str, y: int, x: int) -> str:
         return value_text(name, self._recon.value_at(name, y, x, self.request))
@@ -205,4 +241,4 @@ def value_text(name: str, value: complex | float) -> str:
     unit = " √counts" if name.startswith("probe") else ""
     if isinstance(value, complex):
         return f"{number(abs(value))}{unit} at {cmath.phase(value):.3f} rad"
-    return f"{value:.3f} rad" if name == "phase" else f"{number(value)}{unit}"
+    return f"{value:.3f} rad" if name.startswith("phase") else f"{number(value)}{unit}"

@@ -59,7 +59,8 @@ class Board {
     this.on("change:frame", () => this.take());
     this.on("change:tables change:colours change:percentiles change:limits", () => this.recolour());
     this.on("change:view", () => this.viewed());
-    this.on("change:points change:moves change:chosen", () => this.marked());
+    this.on("change:points change:moves change:chosen change:labels", () => this.marked());
+    this.on("change:crosshair", () => this.aimed());
     this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
     this.on("change:columns change:height change:tools", () => this.layout());
     this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
@@ -178,6 +179,7 @@ class Board {
     }
     this.shelf.replaceChildren(...[...this.panes.values()].map((pane) => pane.figure));
     this.marked();
+    this.aimed();
     this.layout();
   }
 
@@ -325,8 +327,27 @@ class Board {
     for (const [name, pane] of this.panes) {
       const points = floats(this.get("points")[name]);
       pane.marks = { points, moves: floats(this.get("moves")[name]), chosen: this.get("chosen")[name] };
+      pane.label = this.get("labels")[name] ?? "";
       this.refresh(pane);
     }
+  }
+
+  aimed() {
+    for (const [name, pane] of this.panes) {
+      const [y, x] = this.get("crosshair")[name] ?? [];
+      pane.aim = y === undefined ? null : { y, x };
+      this.refresh(pane);
+    }
+  }
+
+  /** Moves the crosshair of a pane, and of those of the same shape, to a point of the array; null: it stays there. */
+  aim(pane, { y, x }) {
+    const shape = String(pane.picture.shape);
+    const moved = Object.fromEntries(Object.entries(this.get("crosshair")).map(([name, place]) => {
+      const same = String(this.panes.get(name)?.picture?.shape) === shape;
+      return [name, same ? aimedAt(pane, { y: y ?? place[0], x: x ?? place[1] }) : place];
+    }));
+    this.says("crosshair", moved);
   }
 
   measured() {

@@ -65,6 +65,10 @@ class Viewer(anywidget.AnyWidget):
     pictures of the same shape show it. spectrum: whether the amplitude of the Fourier transform of the visible part is
     shown in the place of pictures; resolution: period of the ring in it [m, or array pixels]; 0: four pixels.
 
+    crosshair: a crosshair by picture, [y, x] in array pixels, of which None is no line: a click, a drag of its lines,
+    and Shift with the arrow keys move it, in all pictures of the same shape; those with a crosshair have no clicks.
+    labels: a short text in a corner of a picture, by name.
+
     expressions: Python for the array of a picture, for the line of a measurement; by default `image`. tell:
     called with the line of each measurement.
     link: viewers with the same text on one page show each other's cursor.
@@ -109,6 +113,9 @@ class Viewer(anywidget.AnyWidget):
     points: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     moves: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     chosen: traitlets.Dict[str, int] = traitlets.Dict().tag(sync=True)
+
+    labels: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
+    crosshair: traitlets.Dict[str, list[float | None]] = traitlets.Dict().tag(sync=True)
 
     painted = traitlets.Unicode(None, allow_none=True).tag(sync=True)
     brush = traitlets.Float(3.0, min=0.5, max=10_000.0).tag(sync=True)
@@ -314,6 +321,17 @@ class Viewer(anywidget.AnyWidget):
             )
         return {"width": 1, **measure, "start": ends[0], "stop": ends[1]}
 
+    @traitlets.validate("crosshair")
+    def _valid_crosshair(self, proposal: Any) -> dict[str, list[float | None]]:
+        places = {
+            str(name): [None if value is None else float(value) for value in place]
+            for name, place in proposal["value"].items()
+        }
+        for name, place in places.items():
+            if len(place) != 2 or not all(value is None or math.isfinite(value) for value in place):
+                raise traitlets.TraitError(f"crosshair of {name} is {place}; it needs y and x, numbers or None.")
+        return places
+
     @traitlets.validate("swipe")
     def _valid_swipe(self, proposal: Any) -> list[str]:
         names = list(proposal["value"])
@@ -348,6 +366,8 @@ def _plain(picture: Picture) -> dict[str, Any]:
         "pixel_size": None if picture.pixel_size is None else list(picture.pixel_size),
         "colours": picture.colours,
         "note": picture.note,
+        "axes": list(picture.axes),
+        "bands": list(picture.bands),
     }
 
 

@@ -2,6 +2,21 @@
 
 const MOVED = "ptynb-cursor";
 
+/** The element [y, x] of the array at a point of a picture; of a coarse axis it is a band of several pixels. */
+function elementAt({ bands = [1, 1] }, at) {
+  return [Math.floor(at.y / bands[0]), Math.floor(at.x / bands[1])];
+}
+
+/** An element by the names of the axes, 'y 12, x 30'; of a coarse axis with its length, 'z 3 (6 nm)'. */
+function placeText({ axes = ["y", "x"], bands = [1, 1], pixel_size: size }, ...places) {
+  return places
+    .map((place, axis) => {
+      const length = bands[axis] > 1 && size ? ` (${place ? lengthText(place * bands[axis] * size[axis]) : 0})` : "";
+      return `${axes[axis]} ${place}${length}`;
+    })
+    .join(", ");
+}
+
 class Cursors {
   constructor(board) {
     this.board = board;
@@ -46,10 +61,11 @@ class Cursors {
     const own = pane.pointer !== null || pane.cross !== null;
     if (own) clearTimeout(this.question);
     if (!under) return write(pane.readout, "");
-    const [name, y, x] = [under.pane.name, Math.floor(under.at.y), Math.floor(under.at.x)];
+    const { name, picture } = under.pane;
+    const [y, x] = elementAt(picture, under.at);
     const same = this.told?.pane === pane && this.told.name === name && this.told.y === y && this.told.x === x;
     const exact = own && this.board.get("exact");
-    if (!same || !exact) write(pane.readout, `y ${y}, x ${x}: ${under.pane.valueText(under.at)}`);
+    if (!same || !exact) write(pane.readout, `${placeText(picture, y, x)}: ${under.pane.valueText(under.at)}`);
     if (!own) return undefined;
     this.told = { pane, name, y, x };
     if (!exact) return undefined;
@@ -68,7 +84,8 @@ class Cursors {
   answered({ kind, name, y, x, text }) {
     const { told } = this;
     if (kind !== "value" || told?.name !== name || told.y !== y || told.x !== x) return;
-    if (told.pane.readout.textContent) write(told.pane.readout, `y ${y}, x ${x}: ${text}`);
+    const picture = this.board.panes.get(name)?.picture;
+    if (picture && told.pane.readout.textContent) write(told.pane.readout, `${placeText(picture, y, x)}: ${text}`);
   }
 
   end() {

@@ -35,7 +35,9 @@ function listen(pane, board) {
     const point = pointOf(event);
     dragged = false;
     drag = { point, start: point, stroke: null, from: null };
-    if (board.tool && event.button === 0 && !event.shiftKey && !pane.spectrum) {
+    const plain = event.button === 0 && !event.shiftKey && !pane.spectrum;
+    if (plain && !board.tool && !pane.brush && pane.aim) drag.aims = grasped(pane, point);
+    if (board.tool && plain) {
       drag.from = fixedEnd(pane, board.tool, point) ?? toArray(pane.place, point);
     } else if (pane.brush && event.button === 0 && !event.shiftKey) {
       drag.stroke = { path: [toArray(pane.place, point)], radius: pane.brush, erase: board.erase };
@@ -51,7 +53,10 @@ function listen(pane, board) {
       drag.stroke.path.push(toArray(pane.place, point));
     } else if (drag) {
       dragged ||= Math.hypot(point.y - drag.start.y, point.x - drag.start.x) > STILL;
-      if (dragged && drag.from) {
+      if (dragged && drag.aims) {
+        const at = toArray(pane.place, point);
+        board.aim(pane, { y: drag.aims.y ? at.y : null, x: drag.aims.x ? at.x : null });
+      } else if (dragged && drag.from) {
         board.measuring.draft(pane, drag.from, toArray(pane.place, point), false);
       } else if (dragged && !pane.spectrum) {
         board.look(pane, panned(pane.view, pane.room, pane.extent, { y: point.y - drag.point.y, x: point.x - drag.point.x }));
@@ -75,7 +80,9 @@ function listen(pane, board) {
     if (pane.spectrum) return board.measuring.ring(pane, pointOf(event));
     // The second click of a double click, which shows the whole picture, is not a separate click.
     const under = pane.under(pointOf(event));
-    if (under && !dragged && !pane.brush && event.detail <= 1) board.click(under.pane, under.at);
+    if (!under || dragged || pane.brush || event.detail > 1) return undefined;
+    if (under.pane.aim && !board.tool) board.aim(under.pane, under.at);
+    else board.click(under.pane, under.at);
     return undefined;
   });
   stage.addEventListener("dblclick", () => {
@@ -87,6 +94,20 @@ function listen(pane, board) {
       event.stopPropagation();
     }
   });
+}
+
+/** Which lines of the crosshair are near this point and move with it, {y, x}; null: none. */
+function grasped({ aim, place }, point) {
+  const at = toScreen(place, aim);
+  const [y, x] = [aim.y !== null && Math.abs(at.y - point.y) <= NEAR, aim.x !== null && Math.abs(at.x - point.x) <= NEAR];
+  return y || x ? { y, x } : null;
+}
+
+/** The centre of the element of the array at this point, [y, x], where the crosshair of a pane stands. */
+function aimedAt({ picture, extent }, { y, x }) {
+  const [down, across] = picture.bands ?? [1, 1];
+  const centre = (value, band, size) => (value === null ? null : (Math.floor(within(value, 0, size - 1e-6) / band) + 0.5) * band);
+  return [centre(y, down, extent.y), centre(x, across, extent.x)];
 }
 
 /** The end of the measurement that stays while the one near this point is moved; null if none is near. */
@@ -105,7 +126,9 @@ function pressed(pane, board, event) {
   if (pane.spectrum) return false;
   const { room, extent, view } = pane;
   const arrow = ARROWS[event.key];
-  if (arrow && event.shiftKey) {
+  if (arrow && event.shiftKey && pane.aim && !board.tool) {
+    moveCrosshair(pane, board, arrow);
+  } else if (arrow && event.shiftKey) {
     moveCross(pane, board, arrow);
   } else if (arrow) {
     board.look(pane, panned(view, room, extent, { y: -0.1 * arrow[0] * room.height, x: -0.1 * arrow[1] * room.width }));
@@ -134,6 +157,14 @@ function pressed(pane, board, event) {
   }
   board.refresh(pane);
   return true;
+}
+
+/** A step of the crosshair: about four screen pixels, at least one element of the array. */
+function moveCrosshair(pane, board, [down, across]) {
+  const [high, wide] = pane.picture.bands ?? [1, 1];
+  const step = (band) => band * Math.max(1, Math.round(4 / (pane.place.scale * band)));
+  const { y, x } = pane.aim;
+  board.aim(pane, { y: y === null ? null : y + step(high) * down, x: x === null ? null : x + step(wide) * across });
 }
 
 /** A step of the cross: about four screen pixels, at least one of the array; the picture follows it. */

@@ -5,6 +5,8 @@ const LIGHT = "#ffffff";
 const DARK = "rgba(0, 0, 0, 0.75)";
 const ACCENT = "#ffb000";
 const MANY = 3000;
+const HEAD = 7;
+const HOLE = 6;
 
 function line(context, draw, width, colour) {
   for (const [extra, style] of [[2, DARK], [0, colour]]) {
@@ -21,6 +23,20 @@ function circle(context, point, radius) {
   context.arc(point.x, point.y, radius, 0, 2 * Math.PI);
 }
 
+/** A line with a head at its end, which is smaller on a short line; one of less than a pixel has none. */
+function arrow(context, from, to) {
+  context.moveTo(from.x, from.y);
+  context.lineTo(to.x, to.y);
+  const [down, across] = [to.y - from.y, to.x - from.x];
+  const long = Math.hypot(down, across);
+  if (long < 2) return;
+  const head = Math.min(HEAD, long / 2) / long;
+  for (const side of [-0.5, 0.5]) {
+    context.moveTo(to.x, to.y);
+    context.lineTo(to.x - head * (across + side * down), to.y - head * (down - side * across));
+  }
+}
+
 const pairAt = (values, index) => ({ y: values[2 * index], x: values[2 * index + 1] });
 
 /** marks: {points, moves: Float32Array (n, yx) or undefined, chosen: index or undefined}. */
@@ -34,12 +50,11 @@ function drawMarks(context, place, room, { points, moves, chosen }) {
         const from = toScreen(place, pairAt(points, index));
         const to = toScreen(place, pairAt(moves, index));
         if (!seen(from) && !seen(to)) continue;
-        context.moveTo(from.x, from.y);
-        context.lineTo(to.x, to.y);
+        arrow(context, from, to);
       }
     }, 1.5, LIGHT);
   }
-  const size = count > MANY ? 2 : 5;
+  const size = count > MANY ? 2 : moves ? 3 : 5;
   for (const [extra, style] of count > MANY ? [[0, ACCENT]] : [[2, DARK], [0, ACCENT]]) {
     context.fillStyle = style;
     const side = size + extra;
@@ -80,6 +95,31 @@ function drawCross(context, place, at) {
       context.lineTo(x + 14 * across, y + 14 * down);
     }
   }, 2, LIGHT);
+}
+
+/** The lines of a crosshair through the whole pane, with a hole in the middle; a coordinate that is null has no line. */
+function drawCrosshair(context, place, room, aim) {
+  const { y, x } = toScreen(place, aim);
+  line(context, () => {
+    if (aim.x !== null) {
+      const [high, low] = aim.y === null ? [0, 0] : [y - HOLE, y + HOLE];
+      if (aim.y !== null) {
+        context.moveTo(x, 0);
+        context.lineTo(x, high);
+      }
+      context.moveTo(x, low);
+      context.lineTo(x, room.height);
+    }
+    if (aim.y !== null) {
+      const [left, right] = aim.x === null ? [0, 0] : [x - HOLE, x + HOLE];
+      if (aim.x !== null) {
+        context.moveTo(0, y);
+        context.lineTo(left, y);
+      }
+      context.moveTo(right, y);
+      context.lineTo(room.width, y);
+    }
+  }, 1, ACCENT);
 }
 
 function drawDivider(context, room, at) {

@@ -2,7 +2,7 @@
 
 const KEYS =
   "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
-  "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away.";
+  "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away. A crosshair is moved by them directly.";
 
 /** What a pane without a picture has in its place. */
 const NOTHING = { image: null, width: 0, height: 0, close: () => {} };
@@ -64,8 +64,8 @@ class Pane {
     this.strokes = [];
     this.dirty = this.overlayDirty = true;
     this.picture = this.cross = this.pointer = this.ghost = this.brush = this.beside = null;
-    this.measure = this.spectrum = this.difference = null;
-    this.colouring = this.laid = "";
+    this.measure = this.spectrum = this.difference = this.aim = null;
+    this.colouring = this.laid = this.label = "";
     this.colours = this.barTable = this.coloursOf = this.colourTable = null;
     this.cyclic = false;
   }
@@ -241,8 +241,10 @@ class Pane {
     if (this.beside && this.beside.at > 0 && this.beside.at < 1) drawDivider(context, room, this.beside.at);
     if (this.brush && this.pointer) drawBrush(context, place, this.pointer, this.brush);
     if (this.measure) drawMeasure(context, place, room, this.measure, picture.pixel_size);
+    if (this.aim) drawCrosshair(context, place, room, this.aim);
     const cross = this.cross ?? this.ghost;
     if (cross) drawCross(context, place, cross);
+    if (this.label) drawLabel(context, room, { y: room.height, x: room.width }, this.label);
     if (picture.pixel_size) drawScaleBar(context, room, scaleBarOf(picture.pixel_size[1], place.scale, room.width));
     return undefined;
   }
