@@ -42,7 +42,7 @@ from .planning.advice import Advice as Advice
 from .planning.advice import advise as advise
 from .planning.estimate import Estimate as Estimate
 from .planning.estimate import estimate as estimate
-from .report.figures.figure import figure as figure
+from .figures.figure import figure as figure
 from .report.scaling_figure import scaling_figure as scaling_figure
 from .session.half_reconstructions import error_map as error_map
 from .session.preview import preview as preview

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ipywidgets
@@ -12,6 +12,7 @@ import ipywidgets
 from ptynb.app.session_state import Desk
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
+from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
@@ -41,6 +42,8 @@ class RunTab(Whole):
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
+        self.open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
+        """Shows checkpoints side by side; see `History`."""
         self._started: Cluster | None = None
         self._started_with: tuple[int, str] | None = None
         self._engines = ipywidgets.BoundedIntText(
@@ -193,6 +196,7 @@ class RunTab(Whole):
         view.on_page(lambda: history.rest(view.page != CHECKPOINTS))
         for widget in (form, history, view):
             widget.tell = self._desk.tell
+        history.open_comparison = self.open_comparison
         self._run.children = [view]
 
     def _clear(self) -> None:

@@ -246,7 +246,7 @@ def all_states(root: Path) -> tuple[Checkpoint, ...]:
         stays = _note_to_show(line).stays
         for path in states(line):
             with contextlib.suppress(OSError, FileError, ValueError, KeyError):
-                found.append(_described(path, path.name in stays))
+                found.append(described(path, path.name in stays))
     return tuple(sorted(found, key=lambda one: (one.written, str(one.path))))
 
 
@@ -271,7 +271,8 @@ def _note_to_show(line: Path) -> Note:
         return Note()
 
 
-def _described(path: Path, stays: bool) -> Checkpoint:
+def described(path: Path, stays: bool = False) -> Checkpoint:
+    """Return what a list shows of a checkpoint file. Raise OSError or FileError if it cannot be read."""
     header = header_of(path)
     written = path.stat().st_mtime_ns if header is None else header.written
     size = sum(part.stat().st_size for part in parts_of(path))

@@ -18,7 +18,7 @@ from ptynb.report.curve_sections import (
     show_losses,
     show_state_changes,
 )
-from ptynb.report.figures.figure import compare_with_truth
+from ptynb.figures.figure import compare_with_truth
 from ptynb.report.page import (
     Block,
     CodeBlock,

@@ -14,12 +14,12 @@ from PIL import Image
 
 from ptynb.data.engine_records import Change
 from ptynb.data.standard_error import ErrorMap
-from ptynb.report.figures.curve_figures import correlated
-from ptynb.report.figures.field_panels import by_power
-from ptynb.report.figures.figure import KINDS, figure
-from ptynb.report.figures.figure_page import COLUMNS, INCH
-from ptynb.report.figures.phase_colours import CIRCLE, complex_colours, wheel
-from ptynb.report.figures.scale_marks import metric
+from ptynb.figures.curve_figures import correlated
+from ptynb.figures.field_panels import by_power
+from ptynb.figures.figure import KINDS, figure
+from ptynb.figures.figure_page import COLUMNS, INCH
+from ptynb.figures.phase_colours import CIRCLE, complex_colours, wheel
+from ptynb.figures.scale_marks import metric
 from tests.raising import raises
 from tests.report.test_figure import RESULT, TRUTH
 

@@ -1,4 +1,4 @@
-"""The view of results side by side: pictures with one zoom, a slider between two, a difference, curves and tables."""
+"""The view of results side by side: pictures with one zoom, two in one pane, a difference, curves and tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from ptynb.widgets.viewer.viewer import Viewer
 Pair = tuple[str, str]
 SECTIONS = ("Difference", "Losses", "Settings", "Facts")
 ALL, NONE, OFF = "all", "none", "off"
-"""Choices besides slices, pairs and sliders; not None, which a field shows as empty."""
+"""Choices besides slices and pairs; not None, which a field shows as empty."""
+ONE_PANE = {"slider": "swipe", "flicker": "flicker"}
+"""Fields that show two results in one pane, and the pairing of the viewer for each."""
 
 
 class Compare(Whole):
@@ -52,11 +54,14 @@ class Compare(Whole):
             "slice": _dropdown("Slice", depths, ALL),
             "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
             "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
+            "flicker": _dropdown("Flicker", {OFF: OFF, **between}, OFF),
             "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("110px")),
         }
         self._controls[
             "registered"
         ].tooltip = "Aligns all objects with the first one, in position, phase and amplitude."
+        self._controls["slider"].tooltip = "Shows two results in one pane, with a slider between them."
+        self._controls["flicker"].tooltip = "Shows two results in one pane, in turn."
         self._controls["slice"].disabled = slices == 1
         self._difference, self._losses, self._settings, self._facts = (ipywidgets.HTML() for _ in SECTIONS)
         self._sections = ipywidgets.Tab(
@@ -69,6 +74,8 @@ class Compare(Whole):
         super().__init__([controls, self._message, self._notes, self._viewer, self._sections])
         self.add_class("ptynb-compare")
         self._actions = Actions("ptynb compare", self._complain, self._end)
+        self._following = False
+        self._viewer.observe(lambda _: _follow(this), ["swipe", "pairing"])
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
         self._actions.put(self._show_facts)
@@ -86,6 +93,7 @@ class Compare(Whole):
         slice: int | str | None = None,
         pair: Pair | str | None = None,
         slider: Pair | str | None = None,
+        flicker: Pair | str | None = None,
         registered: bool | None = None,
     ) -> None:
         """Choose what is shown, as the fields above the pictures do; None leaves a choice unchanged.
@@ -100,6 +108,8 @@ class Compare(Whole):
             Names of two results, of which the second is subtracted from the first, or "none".
         slider : tuple of str, optional
             Names of two results in one pane with a slider between them, or "off".
+        flicker : tuple of str, optional
+            Names of two results in one pane that are shown in turn, or "off". It ends a slider, and a slider ends it.
         registered : bool, optional
             Whether all results are registered on the first one.
 
@@ -108,7 +118,7 @@ class Compare(Whole):
         InvalidValueError
             If there is no such picture, slice or result.
         """
-        chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider}
+        chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider, "flicker": flicker}
         choices = {name: value for name, value in chosen.items() if value is not None}
         for name, value in choices.items():
             options = dict(self._controls[name].options)
@@ -138,12 +148,26 @@ class Compare(Whole):
         self._actions.settle(seconds)
 
     def _chosen(self, name: str, value: Any) -> None:
+        if self._following:
+            return
         if self.tell is not None:
             self.tell(f"view.show({name}={value!r})")
-        if name == "slider":
-            self._actions.put(self._slide, instead_of="slide")
+        if name in ONE_PANE:
+            self._choose_pair(name if value != OFF else "", value)
+            self._actions.put(self._pair_up, instead_of="pair up")
         else:
             self._actions.put(self._draw, instead_of="draw")
+
+    def _choose_pair(self, chosen: str, pair: Pair | str) -> None:
+        """Set the fields for two results in one pane: at most one of them has a pair."""
+        self._following = True
+        try:
+            for name in ONE_PANE:
+                options = dict(self._controls[name].options).values()
+                found = next((one for one in (pair, pair[::-1]) if one in options), OFF)
+                self._controls[name].value = found if name == chosen else OFF
+        finally:
+            self._following = False
 
     def _show_facts(self) -> None:
         put(self._facts, facts_table(self.results))
@@ -151,7 +175,9 @@ class Compare(Whole):
         put(self._losses, loss_curves(self.results))
 
     def _draw(self) -> None:
-        quantity, depth, chosen, _, registered = (control.value for control in self._controls.values())
+        quantity, depth, chosen, registered = (
+            self._controls[name].value for name in ("picture", "slice", "pair", "registered")
+        )
         pair = None if chosen == NONE else chosen
         put(self._notes, "")
         if quantity == "probe":
@@ -169,7 +195,7 @@ class Compare(Whole):
         put(self._notes, "".join(note(text) for text in shown.notes))
         self._viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
         self._viewer.show(shown.pictures)
-        self._slide()
+        self._pair_up()
 
     def _show_difference(self, together: Together, pair: Pair | None) -> None:
         if pair is None:
@@ -180,9 +206,17 @@ class Compare(Whole):
         except ValueError as error:
             put(self._difference, note(str(error)))
 
-    def _slide(self) -> None:
-        pair = self._controls["slider"].value
-        self._viewer.swipe = [] if pair == OFF else list(pair)
+    def _pair_up(self) -> None:
+        """Show two results in one pane as the fields say; pairs for which they have no choice stay."""
+        for name, pairing in ONE_PANE.items():
+            pair = self._controls[name].value
+            if pair != OFF:
+                with self._viewer.hold_sync(), self._viewer.hold_trait_notifications():
+                    self._viewer.pairing, self._viewer.swipe = pairing, list(pair)
+                return
+        viewer = self._viewer
+        if viewer.pairing in ONE_PANE.values() and {*viewer.swipe} <= {*self.results}:
+            viewer.swipe = []
 
     def _value_at(self, name: str, y: int, x: int) -> str:
         values = self.values.get(name)
@@ -208,8 +242,9 @@ def compare(*results: Given) -> Compare:
 
     Parameters
     ----------
-    *results : Result, str, Path or mapping of str to these
-        Results, paths of result files, or mappings of names to them.
+    *results : Result, Checkpoint, str, Path or mapping of str to these
+        Results, checkpoints of a reconstruction (`recon.checkpoints`), paths of files of either, or mappings of names
+        to them. Checkpoints are read from their files, without engines, and named "epoch 40 (main)".
 
     Returns
     -------
@@ -223,7 +258,7 @@ def compare(*results: Given) -> Compare:
     InvalidTypeError
         For an argument of another type.
     FileError
-        For a file that is not a result.
+        For a file that is neither a result nor a checkpoint.
     """
     return Compare(named(results))
 
@@ -238,6 +273,15 @@ def _tell(reference: weakref.ref[Compare], line: str) -> None:
     view = reference()
     if view is not None and view.tell is not None:
         view.tell(line)
+
+
+def _follow(reference: weakref.ref[Compare]) -> None:
+    """Set the fields to what the viewer's own tools chose."""
+    view = reference()
+    if view is not None:
+        viewer = view._viewer
+        chosen = next((name for name, pairing in ONE_PANE.items() if viewer.swipe and pairing == viewer.pairing), "")
+        view._choose_pair(chosen, tuple(viewer.swipe))
 
 
 def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:

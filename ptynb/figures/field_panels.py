@@ -12,9 +12,9 @@ from ptynb.data import images
 from ptynb.data.engine_records import Result
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.standard_error import ErrorMap
-from ptynb.report.figures.figure_page import Page
-from ptynb.report.figures.phase_colours import complex_colours
-from ptynb.report.figures.scale_marks import (
+from ptynb.figures.figure_page import Page
+from ptynb.figures.phase_colours import complex_colours
+from ptynb.figures.scale_marks import (
     colour_bar,
     limits_for,
     phase_bar,

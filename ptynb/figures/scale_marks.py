@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from ptynb.data import images
-from ptynb.report.figures.phase_colours import wheel
+from ptynb.figures.phase_colours import wheel
 
 PixelSize = tuple[float, float] | None
 UNITS = (("m", 1.0), ("mm", 1e-3), ("µm", 1e-6), ("nm", 1e-9), ("pm", 1e-12))

@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidValueError
-from ptynb.report.figures import curve_figures, field_panels
-from ptynb.report.figures.figure_page import Page as Page
-from ptynb.report.figures.figure_page import Width, fit, known, name_panels, paper_page
-from ptynb.report.figures.overview import overview
-from ptynb.report.figures.truth_error import compare_with_truth as compare_with_truth
+from ptynb.figures import curve_figures, field_panels
+from ptynb.figures.figure_page import Page as Page
+from ptynb.figures.figure_page import Width, fit, known, name_panels, paper_page
+from ptynb.figures.overview import overview
+from ptynb.figures.truth_error import compare_with_truth as compare_with_truth
 
 Kind = Literal[
     "overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "errors", "frc"
