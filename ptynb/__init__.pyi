@@ -43,6 +43,7 @@ from .planning.advice import advise as advise
 from .planning.estimate import Estimate as Estimate
 from .planning.estimate import estimate as estimate
 from .figures.figure import figure as figure
+from .report.film.film import film as film
 from .report.scaling_figure import scaling_figure as scaling_figure
 from .session.half_reconstructions import error_map as error_map
 from .session.preview import preview as preview

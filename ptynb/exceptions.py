@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "environment.invalid": "An environment variable has an unsupported value, or those of ranks contradict each other.",
     "export.too-large": "The arrays are larger than the file format allows.",
     "file.count-mismatch": "The numbers of positions and patterns in a file differ.",
+    "film.too-few-epochs": "A film needs at least two epochs that were kept.",
     "file.damaged": "A file is damaged or cut short; copy it again.",
     "file.incomplete": "A file lacks a group, dataset or attribute.",
     "file.link-not-allowed": "A file refers to another one that may not be read.",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ipywidgets
 
+from ptynb.app.film_panel import FilmPanel
 from ptynb.app.session_state import Desk
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
@@ -88,11 +89,12 @@ class RunTab(Whole):
         ]
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
         self._run = ipywidgets.VBox(layout=free())
+        self._film = FilmPanel(desk, self._film_path)
         bar = Drawer(
             {
                 "Stages": self._stages,
                 "Cluster": ipywidgets.HBox(cluster, layout=wrapped),
-                "Result": ipywidgets.HBox(result, layout=wrapped),
+                "Result": ipywidgets.VBox([ipywidgets.HBox(result, layout=wrapped), self._film], layout=free()),
             },
             "More about the run",
             icons={"Stages": "tasks", "Cluster": "server", "Result": "save"},
@@ -230,6 +232,11 @@ class RunTab(Whole):
         written = report(recon, path)
         self._desk.tell(f"pt.report(recon, {str(path)!r})")
         self._say(f"written: {written}")
+
+    def _film_path(self) -> str:
+        beside = Path(self._path.value.strip() or "scan.result.h5")
+        stem = beside.name.removesuffix(".h5").removesuffix(".result")
+        return str(beside.with_name(free_name(stem, ".gif", beside.parent)))
 
     def _keep(self) -> None:
         recon = self._current()

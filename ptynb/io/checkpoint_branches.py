@@ -25,7 +25,7 @@ from typing import Any
 
 from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
-from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
+from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, precedes, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.safe_reading import Checked
 
@@ -99,6 +99,19 @@ def newest(folder: str | Path) -> Path:
 def last_line(root: Path) -> Path | None:
     """Return the folder of the branch used last; None if there is no checkpoint."""
     return max(lines(root), key=lambda line: max(read_note(line).used, newest_written(line)), default=None)
+
+
+def lineage(line: Path) -> list[Path]:
+    """Return the checkpoints that lead to the newest one of a branch: those before it was left from another, too."""
+    own, root, found = line, root_of(line), states(line)
+    visited = {line}
+    while (note := _note_to_show(own)).origin and note.epoch is not None:
+        own = folder_of(root, note.origin)
+        if own in visited:
+            break
+        visited.add(own)
+        found = [path for path in states(own) if precedes(path, note.epoch, 0)] + found
+    return found
 
 
 # Notes
