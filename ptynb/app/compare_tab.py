@@ -8,16 +8,16 @@ from pathlib import Path
 
 import ipywidgets
 
-from ptynb.app.run_tab import free_name
 from ptynb.app.session_state import Desk
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint
+from ptynb.io.file_names import free_name
 from ptynb.io.result_file import load_result
 from ptynb.report.report_file import report
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.compare.compare_view import Compare, compare
+from ptynb.widgets.compare.compare_view import Compare
 from ptynb.widgets.shared_widgets import Whole, close_all, free, put
 
 
@@ -117,7 +117,8 @@ class CompareTab(Whole):
     def _show(self, names: list[str]) -> None:
         _check_chosen(names, 2)
         before = self._comparison
-        self._comparison = compare({name: self._desk.results[name] for name in names})
+        looks = None if before is None else before.looks  # colours and limits are those of the comparison before
+        self._comparison = Compare({name: self._desk.results[name] for name in names}, looks)
         self._comparison.tell = self._desk.tell
         self._place.children = [self._comparison]
         if before is not None:

@@ -88,13 +88,12 @@ class FilmPanel(Whole):
         self._bar.value = 0
         self._cancel.layout.display = self._bar.layout.display = None
         source, line = (recon, "recon") if kind == CHECKPOINTS else (recon.result, "recon.result")
-        options = {} if rate == RATE else {"rate": rate}
         try:
-            written = film(source, path, progress=self._show_progress, **options)
+            written = film(source, path, rate=rate, progress=self._show_progress)
         except _CancelledError:
             self._say("The film was cancelled; no file was written.")
             return
-        given = "".join(f", {name}={value!r}" for name, value in options.items())
+        given = "" if rate == RATE else f", rate={rate:g}"
         self._desk.tell(f"pt.film({line}, {str(path)!r}{given})")
         self._say(f"written: {written}")
 

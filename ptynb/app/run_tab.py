@@ -15,6 +15,7 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
+from ptynb.io.file_names import free_name
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
@@ -271,9 +272,3 @@ def _is_active(recon: Reconstruction) -> bool:
 def _free_path(name: str) -> str:
     """Return a file name for a result that does not exist."""
     return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
-
-
-def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
-    """Return a file name that does not exist in the folder."""
-    numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
-    return next((name for name in numbered if not (folder / name).exists()), numbered[0])

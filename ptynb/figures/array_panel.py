@@ -50,5 +50,7 @@ def array(
         turn_ticks(colour_bar(page, axes, image, label), image, label)
     scale_bar(axes, seen.shape, pixel_size)
     part.label_axes(axes, corner, seen.shape, pixel_size)
-    page.caption = f"{label or 'Values'}, pixels {area[0].start} to {area[0].stop} in y, {corner[1]} to {area[1].stop} in x."
+    page.caption = (
+        f"{label or 'Values'}, pixels {area[0].start} to {area[0].stop} in y, {corner[1]} to {area[1].stop} in x."
+    )
     return [axes]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import numpy as np
-
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
@@ -14,8 +13,8 @@ from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidValueError
 from ptynb.figures import curve_figures, field_panels
-from ptynb.figures.figure_page import Page as Page
 from ptynb.figures.array_panel import array
+from ptynb.figures.figure_page import Page as Page
 from ptynb.figures.figure_page import Width, fit, known, name_panels, paper_page
 from ptynb.figures.figure_part import FigurePart, Region
 from ptynb.figures.overview import overview
@@ -118,7 +117,7 @@ def figure(
         return overview(result, against)
     if colours is not None:
         known(colours, colormaps, "colours")
-    if not part.plain and chosen not in WITH_PART or limits is not None and chosen not in WITH_LIMITS:
+    if (not part.plain and chosen not in WITH_PART) or (limits is not None and chosen not in WITH_LIMITS):
         raise InvalidValueError(
             f"kind {chosen!r} supports no region, limits or ticks; limits are for {', '.join(WITH_LIMITS)} and arrays, "
             f"the others for {', '.join(WITH_PART)} and arrays.",

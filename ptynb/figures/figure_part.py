@@ -80,7 +80,9 @@ class FigurePart:
         for name, axis, start, side, pixel in zip("yx", (axes.yaxis, axes.xaxis), corner, shape, sizes, strict=True):
             step = pixel / size
             first, last = start * step, (start + side) * step
-            values = [one for one in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(first, last) if first <= one <= last]
+            values = [
+                one for one in MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(first, last) if first <= one <= last
+            ]
             axis.set_ticks([value / step - start - 0.5 for value in values], [f"{value:.6g}" for value in values])
             axis.set_label_text(f"{name} [{unit}]")
 

@@ -85,8 +85,8 @@ def _result(source: Any) -> tuple[Result, Path | None]:
         if isinstance(result, Result):
             return result, None
     raise InvalidTypeError(
-        f"{type(source).__name__} is not supported; expected a Reconstruction, a Result, a Checkpoint, or the path of a "
-        "file of one of these.",
+        f"{type(source).__name__} is not supported; expected a Reconstruction, a Result, a Checkpoint, or the path "
+        "of a file of one of these.",
         code="argument.invalid-type",
     )
 

@@ -96,7 +96,11 @@ class History(Whole):
             chooser.observe(lambda _: self._selected(), "chosen")
         rows = [
             ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
-            for row in ([self.restore, self.compare, self.keep], [self.name, self.branch], [self.branches, self.switch_branch])
+            for row in (
+                [self.restore, self.compare, self.keep],
+                [self.name, self.branch],
+                [self.branches, self.switch_branch],
+            )
         ]
         controls = ipywidgets.HBox(rows, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
         self._comparison: Compare | None = None
@@ -286,7 +290,9 @@ class History(Whole):
 
     def _said_of(self, chosen: Sequence[str]) -> str:
         """Return HTML of what is selected, and of what the buttons would do with it."""
-        names = [NOW_NAME if key == NOW else _name(self._checkpoints[key]) for key in self.list.offered if key in chosen]
+        names = [
+            NOW_NAME if key == NOW else _name(self._checkpoints[key]) for key in self.list.offered if key in chosen
+        ]
         if not names:
             text = "Nothing is selected."
         elif len(names) == 1:

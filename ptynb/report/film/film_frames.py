@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from ptynb.data import images
+from ptynb.data.engine_records import Array
 from ptynb.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS
 from ptynb.figures.phase_colours import complex_colours
 from ptynb.figures.scale_marks import metric, round_length
-from ptynb.report.film.film_source import Array, FilmSource, FilmState, PixelSize
+from ptynb.report.film.film_source import FilmSource, FilmState, PixelSize
 
 FilmQuantity = Literal["phase", "amplitude", "probe"]
 SMALLEST = 256
@@ -78,7 +79,9 @@ class FilmPainter:
         # The probe has the height of the object; without one beside it, a size of its own.
         side = height if len({*quantities} - {"probe"}) else max(_fitted(contrast.probe.shape, size))
         probe_width = max(1, round(side * contrast.probe.shape[1] / contrast.probe.shape[0]))
-        self._boxes = {name: (probe_width if name == "probe" else width, side) for name in quantities}
+        self._boxes: dict[str, tuple[int, int]] = {
+            name: (probe_width if name == "probe" else width, side) for name in quantities
+        }
         texts = [max(self._small.getlength(text) for text in (TITLES[name], PROBE_LEGEND)) for name in quantities]
         self._widths = [max(box[0], int(text)) for box, text in zip(self._boxes.values(), texts, strict=True)]
         line = 22

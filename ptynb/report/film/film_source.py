@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ptynb.analysis.result_comparison import Area, illuminated
+from ptynb.analysis.registration import Area
+from ptynb.analysis.result_comparison import illuminated
 from ptynb.data.engine_records import Array, Result, Thumbnail
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_branches import described, last_line, lineage
@@ -129,13 +128,13 @@ def _same_area(result: Result, last: Result, place: Area) -> Area:
 
     The own illuminated area would move by a pixel now and then while positions are refined.
     """
-    sizes = (result.pixel_size, last.pixel_size)
-    scale = np.ones(2) if None in sizes else np.divide(last.pixel_size, result.pixel_size)
+    own_size, size = result.pixel_size, last.pixel_size
+    scale = [1.0, 1.0] if own_size is None or size is None else [size[0] / own_size[0], size[1] / own_size[1]]
     parts = []
     for part, start, own, by, side in zip(
         place, last.origin, result.origin, scale, result.object.shape[-2:], strict=True
     ):
-        low, high = (int(round((edge + start) * by)) - own for edge in (part.start, part.stop))
+        low, high = (round((edge + start) * by) - own for edge in (part.start, part.stop))
         parts.append(slice(min(max(low, 0), side - 1), max(min(high, side), 1)))
     return parts[0], parts[1]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ipywidgets
@@ -21,6 +23,9 @@ from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
+Limits = tuple[float, float]
+TELL_SECONDS = 0.6
+"""Time after which a choice of colours that stays is told as a line of Python."""
 SECTIONS = ("Difference", "Losses", "Settings", "Facts")
 ALL, NONE, OFF = "all", "none", "off"
 """Choices besides slices and pairs; not None, which a field shows as empty."""
@@ -28,19 +33,30 @@ ONE_PANE = {"slider": "swipe", "flicker": "flicker"}
 """Fields that show two results in one pane, and the pairing of the viewer for each."""
 
 
+@dataclass(frozen=True)
+class Look:
+    """Colour maps and limits by picture."""
+
+    colours: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, list[float]] = field(default_factory=dict)
+
+
 class Compare(Whole):
     """Results side by side; see `compare`.
 
-    results: by name. values: arrays (y, x) of the pictures that are shown, by name. tell: called with the line of
-    Python equivalent to a click, for a view named `view`.
+    results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`. looks: colour
+    maps and limits that were chosen, by quantity.
     """
 
-    def __init__(self, results: Mapping[str, Result]) -> None:
+    def __init__(self, results: Mapping[str, Result], looks: Mapping[str, Look] | None = None) -> None:
         self.results = dict(results)
+        self.looks: dict[str, Look] = dict(looks or {})
         self.tell: Callable[[str], None] | None = None
         self._together: dict[int | str, Together] = {}
-        self.values: dict[str, Array] = {}
-        self._viewer = Viewer(value_at=self._value_at)
+        self._values: dict[str, Array] = {}
+        self._quantity = ""
+        self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Timer]()
+        self._viewer = Viewer(value_at=self._value_at, figure_of=self._figure_of)
         this = weakref.ref(self)  # the viewer must not keep the view alive
         self._viewer.tell = lambda line: _tell(this, line)
         self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
@@ -76,14 +92,24 @@ class Compare(Whole):
         self._actions = Actions("ptynb compare", self._complain, self._end)
         self._following = False
         self._viewer.observe(lambda _: _follow(this), ["swipe", "pairing"])
+        self._viewer.observe(lambda change: _coloured(this, change), ["colours", "limits", "linked_colours"])
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
         self._actions.put(self._show_facts)
         self._actions.put(self._draw, instead_of="draw")
 
+    @property
+    def values(self) -> dict[str, Array]:
+        """Arrays (y, x) of the pictures, by name, once all choices are shown."""
+        self.settle()
+        return self._values
+
     def close(self) -> None:
         """Close the view and end its thread."""
         self._actions.close()
+        with self._telling:
+            for timer in self._waiting_lines.values():
+                timer.cancel()
         super().close()
 
     def show(
@@ -95,6 +121,9 @@ class Compare(Whole):
         slider: Pair | str | None = None,
         flicker: Pair | str | None = None,
         registered: bool | None = None,
+        colours: str | Mapping[str, str] | None = None,
+        limits: Limits | Mapping[str, Limits] | str | None = None,
+        linked: bool | None = None,
     ) -> None:
         """Choose what is shown, as the fields above the pictures do; None leaves a choice unchanged.
 
@@ -112,13 +141,26 @@ class Compare(Whole):
             Names of two results in one pane that are shown in turn, or "off". It ends a slider, and a slider ends it.
         registered : bool, optional
             Whether all results are registered on the first one.
+        colours : str or mapping of str to str, optional
+            Colour map of all results, in the quantity that is shown: "gray", "viridis", "cividis", "magma", "PuOr",
+            "twilight", or another one of matplotlib; or of single pictures by name ("difference" is one).
+        limits : (float, float), mapping of str to these, or "auto", optional
+            Values at the ends of the colours, likewise; "auto": the automatic ones, of all pictures.
+        linked : bool, optional
+            Whether a choice of colours or limits on one picture holds for all pictures of its quantity.
 
         Raises
         ------
         InvalidValueError
             If there is no such picture, slice or result.
         """
-        chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider, "flicker": flicker}
+        chosen: dict[str, Any] = {
+            "picture": picture,
+            "slice": slice,
+            "pair": pair,
+            "slider": slider,
+            "flicker": flicker,
+        }
         choices = {name: value for name, value in chosen.items() if value is not None}
         for name, value in choices.items():
             options = dict(self._controls[name].options)
@@ -131,6 +173,10 @@ class Compare(Whole):
             self._controls[name].value = value
         if registered is not None:
             self._controls["registered"].value = registered
+        if colours is not None or limits is not None:
+            self._actions.put(lambda: self._look(colours, limits))
+        if linked is not None:
+            self._viewer.linked_colours = linked
 
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all choices are shown.
@@ -157,6 +203,36 @@ class Compare(Whole):
             self._actions.put(self._pair_up, instead_of="pair up")
         else:
             self._actions.put(self._draw, instead_of="draw")
+
+    def _look(
+        self, colours: str | Mapping[str, str] | None, limits: Limits | Mapping[str, Limits] | str | None
+    ) -> None:
+        """Show pictures of the present quantity with colour maps and limits."""
+        viewer, names = self._viewer, [name for name in self._values if name in self.results]
+        if colours is not None:
+            chosen = dict(colours) if isinstance(colours, Mapping) else dict.fromkeys(names, colours)
+            viewer.colours = {**viewer.colours, **chosen}
+        if limits == "auto":
+            viewer.limits = {}
+        elif limits is not None:
+            ends = dict(limits) if isinstance(limits, Mapping) else dict.fromkeys(names, limits)
+            viewer.limits = {**viewer.limits, **{name: [*values] for name, values in ends.items()}}
+
+    def _tell_soon(self, what: str, line: str) -> None:
+        """Tell a line once no other one of the same kind follows it, as during a drag."""
+        with self._telling:
+            before = self._waiting_lines.pop(what, None)
+            if before is not None:
+                before.cancel()
+            timer = threading.Timer(TELL_SECONDS, lambda: _tell(reference, line))
+            reference, timer.daemon = weakref.ref(self), True
+            self._waiting_lines[what] = timer
+            timer.start()
+
+    def _keep_look(self) -> None:
+        """Remember what is chosen for the present quantity."""
+        if self._quantity:
+            self.looks[self._quantity] = Look(dict(self._viewer.colours), dict(self._viewer.limits))
 
     def _choose_pair(self, chosen: str, pair: Pair | str) -> None:
         """Set the fields for two results in one pane: at most one of them has a pair."""
@@ -191,8 +267,16 @@ class Compare(Whole):
         self._show(shown)
 
     def _show(self, shown: ComparisonPictures) -> None:
-        self.values = shown.values
+        self._values = shown.values
         put(self._notes, "".join(note(text) for text in shown.notes))
+        quantity = self._controls["picture"].value
+        if quantity != self._quantity:  # pictures of another quantity have the same names
+            self._keep_look()
+            self._quantity = ""
+            look = self.looks.get(quantity, Look())
+            with self._viewer.hold_sync():
+                self._viewer.colours, self._viewer.limits = look.colours, look.limits
+            self._quantity = quantity
         self._viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
         self._viewer.show(shown.pictures)
         self._pair_up()
@@ -218,8 +302,11 @@ class Compare(Whole):
         if viewer.pairing in ONE_PANE.values() and {*viewer.swipe} <= {*self.results}:
             viewer.swipe = []
 
+    def _figure_of(self, name: str) -> tuple[Array, str]:
+        return self.values[name], f"view.values[{name!r}]"
+
     def _value_at(self, name: str, y: int, x: int) -> str:
-        values = self.values.get(name)
+        values = self._values.get(name)
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
         return value_text(values[y, x]) if values is not None and inside else ""
 
@@ -281,7 +368,32 @@ def _follow(reference: weakref.ref[Compare]) -> None:
     if view is not None:
         viewer = view._viewer
         chosen = next((name for name, pairing in ONE_PANE.items() if viewer.swipe and pairing == viewer.pairing), "")
-        view._choose_pair(chosen, tuple(viewer.swipe))
+        view._choose_pair(chosen, (viewer.swipe[0], viewer.swipe[1]) if chosen else OFF)
+
+
+def _coloured(reference: weakref.ref[Compare], change: Any) -> None:
+    """Keep a choice of the viewer's tools, and tell its line of Python once it stays."""
+    view = reference()
+    if view is None or not view._quantity:
+        return
+    view._keep_look()
+    trait, new, old = change["name"], change["new"], change["old"]
+    if trait == "linked_colours":
+        view._tell_soon(trait, f"view.show(linked={new!r})")
+        return
+    changed = {name: value for name, value in new.items() if value != old.get(name)}
+    if not changed:
+        view._tell_soon(trait, "view.show(limits='auto')")
+        return
+    values = {name: value if trait == "colours" else _rounded(value) for name, value in changed.items()}
+    first = next(iter(values.values()))
+    common = {*values} == {*view._values} & {*view.results} and all(value == first for value in values.values())
+    view._tell_soon(trait, f"view.show({trait}={(first if common else values)!r})")
+
+
+def _rounded(limits: Sequence[float]) -> tuple[float, float]:
+    low, high = (float(f"{end:.5g}") for end in limits)
+    return low, high
 
 
 def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:
