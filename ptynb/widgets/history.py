@@ -182,7 +182,7 @@ class History(Whole):
             )
         checkpoints = [self._checkpoint(key) for key in self.list.offered if key in chosen and key != NOW]
         checkpoints += [self._checkpoint(key) for key in chosen if key not in self.list.offered]  # raises an error
-        return partial(self._compare, checkpoints, NOW in chosen)
+        return partial(self._compare_checkpoints, checkpoints, NOW in chosen)
 
     def _to_switch(self) -> Action:
         if self.branches.value is None:
@@ -220,7 +220,7 @@ class History(Whole):
         self._recon.restore(checkpoint)
         self._done(line, f"Restored epoch {checkpoint.epoch}.")
 
-    def _compare(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
+    def _compare_checkpoints(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
         if self.open_comparison is not None:
             self.open_comparison(checkpoints, with_now)
             put(self._message, "")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets
@@ -19,11 +18,11 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
+from ptynb.widgets.compare.picture_look import Limits, Look, look_line
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
-Limits = tuple[float, float]
 TELL_SECONDS = 0.6
 """Time after which a choice of colours that stays is told as a line of Python."""
 SECTIONS = ("Difference", "Losses", "Settings", "Facts")
@@ -31,14 +30,6 @@ ALL, NONE, OFF = "all", "none", "off"
 """Choices besides slices and pairs; not None, which a field shows as empty."""
 ONE_PANE = {"slider": "swipe", "flicker": "flicker"}
 """Fields that show two results in one pane, and the pairing of the viewer for each."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """Colour maps and limits by picture."""
-
-    colours: dict[str, str] = field(default_factory=dict)
-    limits: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Compare(Whole):
@@ -374,26 +365,10 @@ def _follow(reference: weakref.ref[Compare]) -> None:
 def _coloured(reference: weakref.ref[Compare], change: Any) -> None:
     """Keep a choice of the viewer's tools, and tell its line of Python once it stays."""
     view = reference()
-    if view is None or not view._quantity:
-        return
-    view._keep_look()
-    trait, new, old = change["name"], change["new"], change["old"]
-    if trait == "linked_colours":
-        view._tell_soon(trait, f"view.show(linked={new!r})")
-        return
-    changed = {name: value for name, value in new.items() if value != old.get(name)}
-    if not changed:
-        view._tell_soon(trait, "view.show(limits='auto')")
-        return
-    values = {name: value if trait == "colours" else _rounded(value) for name, value in changed.items()}
-    first = next(iter(values.values()))
-    common = {*values} == {*view._values} & {*view.results} and all(value == first for value in values.values())
-    view._tell_soon(trait, f"view.show({trait}={(first if common else values)!r})")
-
-
-def _rounded(limits: Sequence[float]) -> tuple[float, float]:
-    low, high = (float(f"{end:.5g}") for end in limits)
-    return low, high
+    if view is not None and view._quantity:
+        view._keep_look()
+        shown = {*view._values} & {*view.results}
+        view._tell_soon(change["name"], look_line(change["name"], change["old"], change["new"], shown))
 
 
 def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:
