@@ -55,7 +55,8 @@ def write_gif(path: Path, frames: Frames, palette_frames: list[NDArray[np.uint8]
     first = next(pictures)
     # Times in a GIF are whole hundredths of a second.
     duration = 10 * max(1, round(100 / rate))
-    first.save(path, "GIF", save_all=True, append_images=pictures, duration=duration, loop=0, optimize=False)
+    with path.open("wb") as file:  # which pillow would leave open where a frame raises an error
+        first.save(file, "GIF", save_all=True, append_images=pictures, duration=duration, loop=0, optimize=False)
 
 
 def write_mp4(path: Path, frames: Frames, title: str, rate: float) -> None:

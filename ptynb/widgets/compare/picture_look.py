@@ -20,8 +20,8 @@ class Look:
 def look_line(trait: str, before: Any, now: Any, results: set[str]) -> str:
     """Return the call of `Compare.show`, for a view named `view`, of a change of a viewer's trait.
 
-    trait: "colours", "limits" or "linked_colours". results: names of the results whose pictures are shown: one value for
-    all of them is told as such, others by picture.
+    trait: "colours", "limits" or "linked_colours". results: names of the results whose pictures are shown: one value
+    for all of them is told as such, others by picture.
     """
     if trait == "linked_colours":
         return f"view.show(linked={now!r})"
