@@ -120,7 +120,16 @@ def test_a_session_from_file_to_result(lab: Lab, browser: Browser, request: pyte
     try:
         session.begin()
         assert session.ask("__import__('ipykernel').__version__").startswith(expected)
-        for part in (look_at_the_scan, set_up, reconstruct, leave_and_come_back, compare_two, compare_epochs, tune, keep):
+        for part in (
+            look_at_the_scan,
+            set_up,
+            reconstruct,
+            leave_and_come_back,
+            compare_two,
+            compare_epochs,
+            tune,
+            keep,
+        ):
             part(session)
     finally:
         screenshot(session.page, f"{session.name}-last")

@@ -191,7 +191,7 @@ class Compare(Whole):
             self.tell(f"view.show({name}={value!r})")
         if name in ONE_PANE:
             self._choose_pair(name if value != OFF else "", value)
-            self._actions.put(self._pair_up, instead_of="pair up")
+            self._actions.put(lambda: self._pair_up(chosen=True), instead_of="pair up")
         else:
             self._actions.put(self._draw, instead_of="draw")
 
@@ -281,8 +281,12 @@ class Compare(Whole):
         except ValueError as error:
             put(self._difference, note(str(error)))
 
-    def _pair_up(self) -> None:
-        """Show two results in one pane as the fields say; pairs for which they have no choice stay."""
+    def _pair_up(self, chosen: bool = False) -> None:
+        """Show two results in one pane as the fields say.
+
+        chosen: whether a field was changed; otherwise pairs for which they have no choice, such as one with the
+        difference, stay.
+        """
         for name, pairing in ONE_PANE.items():
             pair = self._controls[name].value
             if pair != OFF:
@@ -290,7 +294,7 @@ class Compare(Whole):
                     self._viewer.pairing, self._viewer.swipe = pairing, list(pair)
                 return
         viewer = self._viewer
-        if viewer.pairing in ONE_PANE.values() and {*viewer.swipe} <= {*self.results}:
+        if viewer.pairing in ONE_PANE.values() and (chosen or {*viewer.swipe} <= {*self.results}):
             viewer.swipe = []
 
     def _figure_of(self, name: str) -> tuple[Array, str]:
