@@ -81,7 +81,7 @@ def test_an_array_has_its_values_label_and_pixels():
     field = RNG.normal(size=(20, 30)) + 1j
     np.testing.assert_array_equal(shown_in(figure(field, region=((0, 9), (0, 8))))[0], complex_colours(field)[:9, :8])
     for kwargs, facts in (
-        ({"kind": "phase"}, "label"),
+        ({"kind": "phase"}, "name the quantity of an array by label"),
         ({"region": ((0, 10), (70, 80))}, "0 to 40, 0 to 60"),
         ({"region": ((0, 10),)}, "region"),
         ({"region": ((10, 0), (0, 5))}, "top < bottom"),

@@ -366,9 +366,11 @@ def test_a_figure_is_asked_for_as_the_pane_is_seen(page, tmp_path, monkeypatch):
 
     def made(name):
         make.click()
+        viewer.unobserve(model._changed, model._names)  # its thread must not use the page
         model.collect()
         viewer._drawings.settle()
-        page.wait_for_timeout(50)
+        viewer.observe(model._changed, model._names)
+        model._changed({"name": "said", "new": viewer.said})
         assert said.inner_text() == f"written: {tmp_path / name}"
         image = np.asarray(Image.open(tmp_path / name).convert("RGB")).astype(int)
         eval(lines[-1].replace(name, "again.png"), {"pt": pt, "arrays": arrays})
