@@ -315,7 +315,8 @@ def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Wo
     assert [*bench._desk.results] == ["epoch 2 (main)", "now, epoch 4", "now, epoch 4 (2)"]
     assert field(bench, "Compare", "Results").chosen == [*shown.results]
     names: dict[str, Any] = {"recon": recon}
-    told = [line for line in bench.code.splitlines() if line.startswith(("import", "kept", "view"))]
+    told = [line for line in bench.code.splitlines() if line.startswith(("import", "kept"))]
+    told.append([line for line in bench.code.splitlines() if line.startswith("view = ")][-1])
     exec("\n".join(told), names)
     assert [*names["view"].results] == [*shown.results]
     np.testing.assert_array_equal(names["kept"]["epoch 2 (main)"].object, shown.results["epoch 2 (main)"].object)
@@ -338,7 +339,7 @@ def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench, mon
     make.click()
     panel._actions.settle()
     name = field(bench, "Run", "Result file").value.replace(".result.h5", ".gif")
-    assert f"written: {Path(name).absolute()}" in panel._status.value
+    assert f"written: {name}" in panel._status.value
     assert seen[-1] == (None, 4)
     assert (cancel.layout.display, make.disabled) == ("none", False)
     assert bench.code.splitlines()[-1] == f"pt.film(recon.result, {name!r})"
