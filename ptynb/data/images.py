@@ -190,6 +190,7 @@ def picture(
     pixel_size: tuple[float, float] | None = None,
     colours: str = "gray",
     note: str = "",
+    quantity: str = "",
 ) -> Picture:
     """Return a picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
 
@@ -205,7 +206,19 @@ def picture(
     else:
         limits = limits_of(reduced, *percentiles) if limits is None else limits
         image = encode(levels(reduced, limits))
-    return Picture(name, title or name, image, (height, width), reduction, limits, unit, pixel_size, colours, note)
+    return Picture(
+        name,
+        title or name,
+        image,
+        (height, width),
+        reduction,
+        limits,
+        unit,
+        pixel_size,
+        colours,
+        note,
+        quantity=quantity,
+    )
 
 
 def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:

@@ -365,7 +365,13 @@ class Loop:
             rows=rows,
             parts=self.group.world if rows else 1,
             epoch_start={} if self._changes is None or self.update == 0 else self._changes.arrays(),
+            placement=self._placement() if on_rank_0 else {},
         )
+
+    def _placement(self) -> dict[str, NDArray[Any]]:
+        """Return where the object is, so that a checkpoint can be shown without its scan."""
+        placement = {"positions": self.model.all_positions().numpy().copy(), "origin": np.array(self.frame.origin)}
+        return placement if self.pixel_size is None else placement | {"pixel_size": np.array(self.pixel_size)}
 
     def record(self) -> RunRecord:
         """Return the record of the run up to now."""

@@ -223,7 +223,7 @@ def _pane(name: str, object: Array, request: RenderRequest, pixel: tuple[float, 
     limits = images.limits_of(values, *WIDE)
     note = "without mean and ramp" if name == "phase" and request.flat else ""
     image = images.jpeg(levels_of(values, limits), request.quality)
-    return Picture(name, title, image, _sides(object), reduction, limits, unit, pixel, colours, note)
+    return Picture(name, title, image, _sides(object), reduction, limits, unit, pixel, colours, note, quantity=name)
 
 
 def quantity_of(field: Array, pane: str) -> Array:

@@ -11,6 +11,7 @@ from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.engine_records import Result
 from ptynb.data.record import stop_reason
 from ptynb.data.scan import Truth
+from ptynb.figures.figure import compare_with_truth
 from ptynb.report.curve_sections import (
     crossing_sentence,
     period_text,
@@ -18,7 +19,6 @@ from ptynb.report.curve_sections import (
     show_losses,
     show_state_changes,
 )
-from ptynb.report.figures.figure import compare_with_truth
 from ptynb.report.page import (
     Block,
     CodeBlock,

@@ -306,6 +306,68 @@ def test_two_results_are_compared(bench: Workbench) -> None:
     assert list(shown.results) == ["epoch 2", "epoch 4", "branch main"]
 
 
+def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Workbench) -> None:
+    reconstruct(bench, 2)
+    recon = bench.recon
+    assert recon is not None
+    recon.save_checkpoint()
+    recon.start(2)
+    recon.wait()
+    history = next(one for one in below(bench._run_tab._run.children[0]) if isinstance(one, History))
+    history.refresh()
+    for _ in range(2):  # a second time each checkpoint is not added again
+        history.list.chosen = ["now", str(recon.checkpoints[0].path)]
+        history.compare.click()
+        history._actions.settle()
+        bench._actions.settle()
+    assert bench._tabs.selected_index == TABS.index("Compare")
+    shown = bench._compare_tab._comparison
+    assert shown is not None
+    shown.settle()
+    assert [*shown.results] == ["epoch 2 (main)", "now, epoch 4 (2)"]
+    assert [*bench._desk.results] == ["epoch 2 (main)", "now, epoch 4", "now, epoch 4 (2)"]
+    assert field(bench, "Compare", "Results").chosen == [*shown.results]
+    names: dict[str, Any] = {"recon": recon}
+    told = [line for line in bench.code.splitlines() if line.startswith(("import", "kept"))]
+    told.append([line for line in bench.code.splitlines() if line.startswith("view = ")][-1])
+    exec("\n".join(told), names)
+    assert [*names["view"].results] == [*shown.results]
+    np.testing.assert_array_equal(names["kept"]["epoch 2 (main)"].object, shown.results["epoch 2 (main)"].object)
+    names["view"].close()
+
+
+def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = bench._run_tab._film
+    make, cancel = button(bench, "Run", "Film"), button(bench, "Run", "Cancel film")
+    make.click()
+    panel._actions.settle()
+    assert "There is no reconstruction" in panel._status.value
+    reconstruct(bench, 2)
+    make.click()
+    panel._actions.settle()
+    assert "1 epoch; a film needs 2" in panel._status.value or "no checkpoints" in panel._status.value
+    field(bench, "Run", "of").value = "thumbnails"
+    seen: list[tuple[str | None, float]] = []
+    panel._bar.observe(lambda change: seen.append((cancel.layout.display, change["new"])), "value")
+    make.click()
+    panel._actions.settle()
+    name = field(bench, "Run", "Result file").value.replace(".result.h5", ".gif")
+    assert f"written: {name}" in panel._status.value
+    assert seen[-1] == (None, 4)
+    assert (cancel.layout.display, make.disabled) == ("none", False)
+    assert bench.code.splitlines()[-1] == f"pt.film(recon.result, {name!r})"
+    Path(name).unlink()
+    exec(bench.code.splitlines()[-1], {"pt": pt, "recon": bench.recon})
+    assert Path(name).exists()
+    field(bench, "Run", "Film file").value = "other.gif"
+    panel._bar.unobserve_all()
+    panel._bar.observe(lambda _: cancel.click(), "value")
+    make.click()
+    panel._actions.settle()
+    assert "cancelled" in panel._status.value
+    assert not [*Path().glob("*other*")]
+
+
 def test_a_second_start_takes_the_new_settings_and_ends_the_first_run(bench: Workbench) -> None:
     reconstruct(bench, 1)
     first = bench.recon

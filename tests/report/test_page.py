@@ -63,7 +63,7 @@ def page(tmp_path_factory):
 
 
 def test_the_package_is_the_function_whatever_of_it_was_imported_before():
-    import ptynb.report.figures.figure
+    import ptynb.figures.figure
 
     assert pt.report is ptynb.report
     assert callable(pt.report)

@@ -28,6 +28,15 @@ HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
 
 
+RESULT = pt.Result(
+    object=np.exp(1j * np.random.default_rng(1).normal(0, 0.3, (12, 14))),
+    probe=np.ones((1, 4, 4)),
+    positions=np.zeros((1, 2)),
+    origin=(0, 0),
+    r_factor=0.1,
+)
+
+
 class Scan:
     """Nine positions, on a grid of ten pixels."""
 
@@ -88,6 +97,10 @@ class Recon:
         field = np.exp(1j * VALUES).astype(np.complex64)
         error = VALUES.astype(np.float32)
         return ErrorMap(field, error, error, error + 0.125, (0, 0), 4.0, (1e-9, 1e-9))
+
+    @property
+    def result(self):
+        return RESULT
 
     def last_status(self):
         if self.state is None:
@@ -1011,3 +1024,34 @@ def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, v
     recon.settings = recon.settings.replace(object={"learning_rate": 0.0})
     until(lambda: frozen["object"].widget.value)
     steady(lambda: len(recon.assigned) == 1, 0.2)
+
+
+def test_figures_of_the_object_are_of_the_arrays_that_their_lines_name(recon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    view = Live(recon)
+    until = time.monotonic() + 10
+    while view._panes._seen is None:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    viewer = view._panes.object
+    names = {"pt": pt, "np": np, "recon": recon}
+    for name in ("amplitude", "phase", "complex"):
+        values, line = viewer._figure_of(name)
+        np.testing.assert_array_equal(values, eval(line, names))
+        assert values.shape == VALUES.shape
+    lines = []
+    view.tell = lines.append
+    asked = {"kind": "figure", "name": "phase", "suffix": "svg", "region": [[0, 6], [2, 8]], "minus": None}
+    viewer._handle_custom_msg({**asked, "limits": [-0.5, 0.5], "colours": "viridis"}, [])
+    viewer._drawings.settle()
+    assert viewer.problem == ""
+    assert (tmp_path / "phase.svg").exists()
+    assert lines == [
+        "pt.figure(pt.analysis.flat_phase(recon.result.projection[2:8, 3:11]), region=((0, 6), (2, 8)), "
+        "limits=(-0.5, 0.5), colours='viridis', label='phase', ticks=True).savefig('phase.svg')"
+    ]
+    viewer.colours = {"amplitude": "magma"}
+    assert view._panes.probe.colours["probe 2"] == "magma"
+    viewer.linked_colours = False
+    assert view._panes.probe.colours == {}
+    view.close()

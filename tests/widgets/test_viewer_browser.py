@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
+import ptynb as pt
 from ptynb.data.images import picture
 from ptynb.data.picture import Picture
 from ptynb.widgets.colour_maps import look_up_table
@@ -383,6 +386,85 @@ def test_pictures_of_one_kind_share_map_and_limits_unless_unlinked(shown):
     model.page.get_by_label("Colour map of Ramp two").select_option("gray")
     settle(model)
     assert viewer.colours == {"one": "magma", "two": "gray"}
+    tool(model, "One colour map and contrast").click()
+    settle(model)
+    assert viewer.colours == {"one": "magma", "two": "magma"}, "linked again, all have those of the first"
+
+
+def test_pictures_of_one_quantity_share_an_automatic_contrast_and_later_ones_follow(shown):
+    viewer, model = shown
+    viewer.colours, viewer.limits = {"one": "magma"}, {"one": [0.0, 200.0]}
+    viewer.show(
+        [ramp("one", quantity="amplitude"), ramp("late", colours="viridis", quantity="amplitude"), ramp("other")]
+    )
+    settle(model)
+    assert colour(model, "late", 50, 200) == colour(model, "one", 50, 200)
+    assert colour(model, "late", 50, 200) == pytest.approx(look_up_table("magma")[204].tolist(), abs=4)
+    assert len({*colour(model, "other", 50, 200)}) == 1, "of another quantity, grey"
+    half = [ramp("one", quantity="amplitude"), ramp("two", RAMP / 2, limits=(0.0, 127.5), quantity="amplitude")]
+    viewer.colours, viewer.limits, viewer.percentiles = {}, {}, [0.5, 99.5]
+    viewer.show(half)
+    settle(model)
+    # of linked pictures a grey stands for one value: 127 of 255 at the end of the second
+    assert colour(model, "two", 50, 310)[0] == pytest.approx(colour(model, "one", 50, 155)[0], abs=3)
+    viewer.linked_colours = False
+    settle(model)
+    assert colour(model, "two", 50, 310)[0] > colour(model, "one", 50, 155)[0] + 100
+
+
+def test_a_figure_is_asked_for_as_the_pane_is_seen(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arrays = {"one": RAMP, "two": RAMP - 51.0}
+    viewer = Viewer(figure_of=lambda name: (arrays[name], f"arrays[{name!r}]"))
+    lines = []
+    viewer.tell = lines.append
+    model = BrowserModel(page, viewer)
+    viewer.show([ramp("one"), ramp("two", arrays["two"])])
+    viewer.view = {"y": 0.25, "x": 0.5, "scale": 2.0}
+    viewer.limits, viewer.colours = {"one": [10.0, 200.0]}, {"one": "magma"}
+    settle(model)
+    tool(model, "Figure for a paper").click()
+    page.get_by_label("Format of the figure").select_option("PNG")
+    make = page.get_by_role("button", name="Make a figure of this picture")
+    said = page.locator(".ptynb-figure-said")
+
+    def made(name):
+        make.click()
+        viewer.unobserve(model._changed, model._names)  # its thread must not use the page
+        model.collect()
+        viewer._drawings.settle()
+        viewer.observe(model._changed, model._names)
+        model._changed({"name": "said", "new": viewer.said})
+        assert said.inner_text() == f"written: {tmp_path / name}"
+        image = np.asarray(Image.open(tmp_path / name).convert("RGB")).astype(int)
+        eval(lines[-1].replace(name, "again.png"), {"pt": pt, "arrays": arrays})
+        assert np.array_equal(image, np.asarray(Image.open(tmp_path / "again.png").convert("RGB")))
+        return image
+
+    image = made("Ramp_one.png")
+    assert lines[0].startswith(
+        "pt.figure(arrays['one'], region=((0, 160), (80, 240)), limits=(10.0, 200.0), colours='magma'"
+    )
+    # the colours of what is seen at the left and right edges of the part, in the middle of the figure's picture
+    row = image[image.shape[0] // 3]
+    shades = look_up_table("magma").astype(int)
+    for value in (80, 239):
+        wanted = shades[round((value * 0.8 - 10) / 190 * 255) if value * 0.8 < 200 else 255]
+        assert np.abs(row - wanted).sum(1).min() < 12, value
+    viewer.swipe, viewer.pairing = ["one", "two"], "difference"
+    settle(model)
+    made("Ramp_one_two.png")
+    assert "pt.figure(arrays['one'] - arrays['two'], region=" in lines[1]
+    limits = [float(one) for one in re.search(r"limits=\((\S+), (\S+)\)", lines[1]).groups()]
+    assert limits == pytest.approx([-51, 51], abs=1.5)
+    assert "colours='PuOr'" in lines[1]
+    viewer.spectrum = True
+    settle(model)
+    make.click()
+    assert "no figure of a spectrum" in page.get_by_role("alert").inner_text()
+    assert len(lines) == 2
+    model.close()
+    viewer.close()
 
 
 WAVE = np.sin(2 * np.pi * np.arange(SIDE) / 16)[None, :] + np.zeros((SIDE, 1))
@@ -594,7 +676,7 @@ def test_full_screen_fills_the_window_with_pictures(shown):
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
 def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     page.set_viewport_size({"width": 1280, "height": 720})
-    viewer = Viewer()
+    viewer = Viewer(figure_of=lambda name: (RAMP, name))
     model = BrowserModel(page, viewer, theme=theme)
     wave = np.exp(0.02j * np.add.outer(np.arange(128), np.arange(512)))
     viewer.show([ramp("one"), ramp("two", colours="magma", unit="rad"), picture(wave, "wave", "Waves", note="a note")])
@@ -602,7 +684,7 @@ def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     viewer.mark("two", np.random.default_rng(1).uniform(0, SIDE, (40, 2)), chosen=4)
     settle(model)
     assert "rad" in hover(model, 30, 30, "wave").inner_text()
-    for label in ("Colour maps and contrast", "Two pictures in one", "Keys and mouse"):
+    for label in ("Colour maps and contrast", "Two pictures in one", "Figure for a paper", "Keys and mouse"):
         tool(model, label).click()
     viewer.tool = "profile"
     viewer.measure = {"kind": "profile", "picture": "one", "start": [30, 30], "stop": [200, 250]}

@@ -120,7 +120,16 @@ def test_a_session_from_file_to_result(lab: Lab, browser: Browser, request: pyte
     try:
         session.begin()
         assert session.ask("__import__('ipykernel').__version__").startswith(expected)
-        for part in (look_at_the_scan, set_up, reconstruct, leave_and_come_back, compare_two, tune, keep):
+        for part in (
+            look_at_the_scan,
+            set_up,
+            reconstruct,
+            leave_and_come_back,
+            compare_two,
+            compare_epochs,
+            tune,
+            keep,
+        ):
             part(session)
     finally:
         screenshot(session.page, f"{session.name}-last")
@@ -313,6 +322,47 @@ def compare_two(session: Session) -> None:
     session.field("Slider").select_option(index=1)
     expect(view.locator("input[type=range]").locator("visible=true").first).to_be_visible()
     session.look("compare")
+
+
+def compare_epochs(session: Session) -> None:
+    """A checkpoint and the current state, selected by mouse and by keys, in the tab Compare."""
+    session.tab("Run")
+    states = session.bench.locator(".ptynb-history select").locator("visible=true").first
+    selected = session.bench.locator(".ptynb-history-selected")
+    states.locator("option").nth(1).click()
+    expect(session.button("Compare")).to_be_disabled()
+    expect(session.button("Restore")).to_be_enabled()
+    states.locator("option").nth(0).click(modifiers=["Control"])
+    expect(selected).to_contain_text(
+        re.compile(r"Selected: current state, epoch [\d +]+ \(main\)\. Restore and Branch")
+    )
+    expect(session.button("Restore")).to_be_disabled()
+    expect(session.button("Compare")).to_be_enabled()
+    states.locator("option").nth(1).click()
+    expect(session.button("Compare")).to_be_disabled()
+    states.press("Home")
+    states.press("Shift+ArrowDown")
+    expect(selected).to_contain_text("Selected: current state, epoch")
+    session.look("history")
+    session.click("Compare")
+    view = session.bench.locator(".ptynb-compare").locator("visible=true")
+    expect(view).to_contain_text("FRC", timeout=60_000)
+    session.field("Flicker").select_option(index=1)
+    view.get_by_label("Colour maps and contrast").click()
+    view.get_by_label("Figure for a paper (PDF").click()
+    view.get_by_label("Colour map of", exact=False).locator("visible=true").first.select_option("cividis")
+    view.get_by_role("button", name="Make a figure").click()
+    expect(view.locator(".ptynb-figure-said")).to_contain_text("written: ", timeout=60_000)
+    expect(view.locator("input[type=range]")).not_to_be_visible()
+    session.look("epochs")
+    session.tab("Run")
+    session.click("Result")
+    session.field("of").select_option("thumbnails")
+    session.enter("Film file", "run.gif")
+    session.click("Film")
+    expect(session.bench.get_by_text(re.compile("written: .*run.gif"))).to_be_visible(timeout=60_000)
+    session.look("film")
+    session.click("Result")
 
 
 def tune(session: Session) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
-from ptynb.analysis.array_lines import field_line, quantity_lines
+from ptynb.analysis.array_lines import field_line, field_of, quantity_lines, quantity_of
 from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
@@ -43,9 +43,10 @@ class Panes:
         self, recon: Watched, size: int, changed: Callable[[], None], clicked: Callable[[float, float], None]
     ) -> None:
         self._recon, self._size = recon, size
-        self.object = Viewer(height=OBJECT_HEIGHT, value_at=self._value_at)
+        self.object = Viewer(height=OBJECT_HEIGHT, value_at=self._value_at, figure_of=self._figure_of)
         self.probe = Viewer(height=PROBE_HEIGHT, tools=False, value_at=self._value_at, confirms=False)
         self.object.observe(lambda _: changed(), "coarse")
+        self.object.observe(self._share_colours, ["colours", "linked_colours"])
         self.object.on_click(lambda _, y, x: clicked(y, x))
         self._ticks = {
             pane: checkbox(pane.capitalize(), pane != "complex", f"Shows the object: {pane}") for pane in PANES
@@ -80,6 +81,8 @@ class Panes:
         """Whether the page about positions is shown, with which they are drawn, too."""
         self._centres: Array | None = None
         self._refinement: PositionRefinement | None = None
+        self._seen: tuple[RenderRequest, tuple[int, int], int] | None = None
+        """Request of the object's pictures that are shown, their shape, and the number of object modes."""
         self._chosen: int | None = None
         self._marked: object = None
         self._shown: Shown | None = None
@@ -157,6 +160,23 @@ class Panes:
         if shape is not None:
             field = field_line("recon.result", request.slice, request.state, self._object_mode.max)
             self.object.expressions = quantity_lines(field, self._corner, shape, flat=request.flat)
+            self._seen = request, shape, self._object_mode.max
+
+    def _figure_of(self, name: str) -> tuple[Array, str]:
+        """Return the array of a picture of the object, of the present result, and the Python of it."""
+        assert self._seen is not None, "a page shows a picture of it"
+        request, shape, modes = self._seen
+        field = field_of(self._recon.result, request.slice, request.state)
+        line = quantity_lines(
+            field_line("recon.result", request.slice, request.state, modes), self._corner, shape, flat=request.flat
+        )[name]
+        return quantity_of(field, name, self._corner, shape, flat=request.flat), line
+
+    def _share_colours(self, _: object) -> None:
+        """Show amplitudes of the probe with the colour map that was chosen for those of the object, if linked."""
+        chosen = self.object.colours.get("amplitude") if self.object.linked_colours else None
+        modes = [f"probe {number + 1}" for number in range(MOST_MODES)]
+        self.probe.colours = {} if chosen is None else dict.fromkeys(modes, chosen)
 
     def _probe_is_due(self, request: RenderRequest) -> bool:
         """Return whether the probe is due: every `PROBE_SECONDS`, and immediately if the choice changed."""

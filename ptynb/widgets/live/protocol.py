@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ptynb.data.engine_records import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Result, Status
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
@@ -45,6 +45,8 @@ class Watched(Protocol):
     def closed(self) -> bool: ...  # noqa: D102
     @property
     def positions(self) -> tuple[Array, Array]: ...  # noqa: D102
+    @property
+    def result(self) -> Result: ...  # noqa: D102
     def last_status(self) -> Status | None: ...  # noqa: D102
     def pictures(self, request: RenderRequest) -> Pictures | None: ...  # noqa: D102
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float: ...  # noqa: D102

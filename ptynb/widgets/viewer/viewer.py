@@ -27,6 +27,7 @@ from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
 from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
 
 UNCONFIRMED = 1
@@ -45,6 +46,8 @@ class Viewer(anywidget.AnyWidget):
 
     columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. linked: one zoom and pan for all
     panes. tools: whether there is a toolbar (colours and contrast, zoom, measurements, spectrum, pairs, saving).
+    figure_of: called in a thread with the name of a picture, returns its array (y, x) and the Python of it; the tools
+    then make figures for papers of what a pane shows, in the working folder.
     value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
     short text; without it the value is read from the grey level, to about 1/255 of the range.
     confirms: whether pages confirm frames; otherwise the caller controls the pace.
@@ -123,6 +126,8 @@ class Viewer(anywidget.AnyWidget):
 
     clickable = traitlets.Bool(False).tag(sync=True)
     exact = traitlets.Bool(False).tag(sync=True)
+    figures = traitlets.Bool(False).tag(sync=True)
+    said = traitlets.Unicode("").tag(sync=True)
     problem = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
@@ -133,6 +138,7 @@ class Viewer(anywidget.AnyWidget):
         linked: bool = True,
         tools: bool = True,
         value_at: ValueAt | None = None,
+        figure_of: FigureOf | None = None,
         confirms: bool = True,
     ) -> None:
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
@@ -144,12 +150,16 @@ class Viewer(anywidget.AnyWidget):
         self._stroked: list[Stroked] = []
         self._value_at: ValueAt | None = None
         self.value_at = value_at
+        self._figure_of = figure_of
+        self._drawings: Actions | None = None
+        self.figures = figure_of is not None
         self.on_msg(self._received)
 
     def close(self) -> None:
-        """Close the view and end its thread."""
-        if self._questions is not None:
-            self._questions.close()
+        """Close the view and end its threads."""
+        for actions in (self._questions, self._drawings):
+            if actions is not None:
+                actions.close()
         super().close()
 
     @property
@@ -267,6 +277,8 @@ class Viewer(anywidget.AnyWidget):
             elif kind == "line":
                 if self.tell is not None:
                     self.tell(str(content["text"]))
+            elif kind == "figure":
+                self._draw_figure(FigureView.of(content))
             elif kind == "value":
                 self._ask(name, int(content["y"]), int(content["x"]))
         except Exception as error:  # noqa: BLE001 - shown to the user
@@ -278,6 +290,29 @@ class Viewer(anywidget.AnyWidget):
             return
         answer = {"kind": "value", "name": name, "y": y, "x": x}
         self._questions.put(lambda: self.send({**answer, "text": value_at(name, y, x)}), instead_of="value")
+
+    def _draw_figure(self, view: FigureView) -> None:
+        """Make a figure of what a page shows, in a thread of its own: it takes seconds, and needs a result."""
+        figure_of = self._figure_of
+        picture = next((one for one in self.frame["pictures"] if one["name"] == view.name), None)
+        if figure_of is None or picture is None:
+            raise InvalidValueError(
+                f"There is no picture {view.name!r} any more; choose another one.", code="widget.selection-gone"
+            )
+        if self._drawings is None:
+            self._drawings = Actions("ptynb figures", self._complain_of_figure)
+        self._drawings.put(lambda: self._write_figure(view, picture, figure_of))
+
+    def _write_figure(self, view: FigureView, picture: dict[str, Any], figure_of: FigureOf) -> None:
+        path, line = view.write(picture, figure_of)
+        self.said = f"written: {path}"
+        if self.tell is not None:
+            self.tell(line)
+
+    def _complain_of_figure(self, error: Exception | None) -> None:
+        self._complain(error)
+        if error is not None:
+            self.said = ""
 
     def _complain(self, error: Exception | None) -> None:
         self.problem = "" if error is None else str(error) or type(error).__name__
@@ -368,6 +403,7 @@ def _plain(picture: Picture) -> dict[str, Any]:
         "note": picture.note,
         "axes": list(picture.axes),
         "bands": list(picture.bands),
+        "quantity": picture.quantity,
     }
 
 

@@ -13,11 +13,11 @@ from ptynb.analysis import Comparison
 from ptynb.data import images
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
-from ptynb.report.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS, by_power, illuminated_part, phase_limits
-from ptynb.report.figures.figure_page import Page
-from ptynb.report.figures.phase_colours import complex_colours
-from ptynb.report.figures.scale_marks import limits_for, scale_bar, shown
-from ptynb.report.figures.truth_error import compare_with_truth
+from ptynb.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS, by_power, illuminated_part, phase_limits
+from ptynb.figures.figure_page import Page
+from ptynb.figures.phase_colours import complex_colours
+from ptynb.figures.scale_marks import limits_for, scale_bar, shown
+from ptynb.figures.truth_error import compare_with_truth
 
 MODES_SHOWN = 4
 SLICES_SHOWN = 6

@@ -7,14 +7,20 @@ class Colouring {
   }
 
   /** The panes that are to look as this one. */
-  alike(pane) {
-    if (!this.board.get("linked_colours")) return [pane];
+  alike(pane, linked = this.board.get("linked_colours")) {
+    if (!linked) return [pane];
     return [...this.board.panes.values()].filter((other) => other.picture && other.kind === pane.kind);
+  }
+
+  /** What the user chose ("colours" or "limits") for this pane, or for one like it: a pane that came later follows. */
+  chosen(trait, pane) {
+    const choices = this.board.get(trait);
+    return choices[pane.name] ?? choices[this.alike(pane).find(({ name }) => choices[name] !== undefined)?.name];
   }
 
   colour(pane) {
     const { board } = this;
-    const name = board.get("colours")[pane.name] ?? pane.picture.colours;
+    const name = this.mapOf(pane);
     if (this.sent !== board.get("tables")) {
       this.sent = board.get("tables");
       this.tables = tablesOf(this.sent);
@@ -35,11 +41,21 @@ class Colouring {
   contrast(pane, map) {
     // Part of a circle of phases must not stand for all of it.
     if (this.board.get("cyclic").includes(map)) return { contrast: [0, 255], locked: false, cyclic: true };
-    const limits = this.board.get("limits")[pane.name];
-    if (limits && pane.picture.limits) return { contrast: levelsAt(pane.picture.limits, limits), locked: true, cyclic: false };
+    const limits = pane.picture.limits && this.chosen("limits", pane);
+    if (limits) return { contrast: levelsAt(pane.picture.limits, limits), locked: true, cyclic: false };
+    return { contrast: this.automaticOf(pane), locked: false, cyclic: false };
+  }
+
+  /** The levels of the ends of an automatic contrast, which holds for all pictures of one kind, if they are linked. */
+  automaticOf(pane) {
     const percentiles = this.board.get("percentiles");
-    const whole = percentiles[0] <= 0 && percentiles[1] >= 100; // which needs no histogram
-    return { contrast: whole ? [0, 255] : contrastOf(pane.counts, percentiles), locked: false, cyclic: false };
+    if (percentiles[0] <= 0 && percentiles[1] >= 100) return [0, 255]; // the picture's own limits: no histogram
+    const own = contrastOf(pane.counts, percentiles);
+    if (!pane.picture.limits) return own;
+    const alike = this.alike(pane);
+    if (alike.length < 2) return own;
+    const ends = alike.map((other) => narrowed(other.picture.limits, contrastOf(other.counts, percentiles)));
+    return levelsAt(pane.picture.limits, [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))]);
   }
 
   recolour() {
@@ -48,7 +64,7 @@ class Colouring {
   }
 
   mapOf(pane) {
-    return this.board.get("colours")[pane.name] ?? pane.picture.colours;
+    return this.chosen("colours", pane) ?? pane.picture.colours;
   }
 
   // Choices of the user
@@ -66,6 +82,21 @@ class Colouring {
       else limits[name] = values;
     }
     this.board.says("limits", limits);
+  }
+
+  /** Links or separates pictures of one kind. Linked ones take the choices of the first that has any; separated ones keep theirs. */
+  link(on) {
+    const panes = [...this.board.panes.values()].filter((pane) => pane.picture);
+    for (const trait of ["colours", "limits"]) {
+      const choices = { ...this.board.get(trait) };
+      for (const pane of panes) {
+        const alike = this.alike(pane, true);
+        const found = on ? choices[alike.find(({ name }) => choices[name] !== undefined)?.name] : this.chosen(trait, pane);
+        if (found !== undefined) choices[pane.name] = found;
+      }
+      this.board.says(trait, choices);
+    }
+    this.board.says("linked_colours", on);
   }
 
   automatic(percentiles) {

@@ -64,6 +64,8 @@ class Board {
     this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
     this.on("change:columns change:height change:tools", () => this.layout());
     this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
+    this.on("change:linked_colours", () => this.recolour());
+    this.on("change:figures change:said", () => this.equip());
     this.on("change:painted change:brush change:erase change:tool", () => this.equip());
     this.on("change:measure", () => this.measured());
     this.on("change:spectrum", () => this.transformed());
@@ -86,6 +88,7 @@ class Board {
 
   complain(text) {
     write(this.problem, text);
+    if (text) this.tools.follow();
   }
 
   // Frames
@@ -129,11 +132,8 @@ class Board {
   change({ frame, bitmaps }) {
     const names = frame.pictures.map((picture) => picture.name);
     if (String(names) !== String([...this.panes.keys()])) this.build(names);
-    frame.pictures.forEach((picture, index) => {
-      const pane = this.panes.get(picture.name);
-      pane.take(picture, bitmaps[index]);
-      this.colouring.colour(pane);
-    });
+    frame.pictures.forEach((picture, index) => this.panes.get(picture.name).take(picture, bitmaps[index]));
+    this.colouring.recolour(); // after all are there: their contrast may depend on each other
     this.root.dataset.frame = frame.number;
     this.pairing.follow();
     this.measuring.follow();
@@ -245,7 +245,7 @@ class Board {
     }
   }
 
-  /** Opens or closes options: "contrast", "pair" or "help". */
+  /** Opens or closes options: "contrast", "pair", "figure" or "help". */
   toggle(name) {
     if (!this.open.delete(name)) this.open.add(name);
     this.equip();

@@ -12,9 +12,10 @@ from ptynb.data import images
 from ptynb.data.engine_records import Result
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.standard_error import ErrorMap
-from ptynb.report.figures.figure_page import Page
-from ptynb.report.figures.phase_colours import complex_colours
-from ptynb.report.figures.scale_marks import (
+from ptynb.figures.figure_page import Page
+from ptynb.figures.figure_part import FigurePart
+from ptynb.figures.phase_colours import complex_colours
+from ptynb.figures.scale_marks import (
     colour_bar,
     limits_for,
     phase_bar,
@@ -45,20 +46,20 @@ def illuminated_part(result: Result) -> tuple[slice, slice]:
     return y, x
 
 
-def amplitude(page: Page, result: Result, colours: str | None) -> list[Axes]:
+def amplitude(page: Page, result: Result, colours: str | None, part: FigurePart) -> list[Axes]:
     """Draw the object's amplitude."""
-    return [_amplitude(page, page.add_subplot(), result, colours)]
+    return [_amplitude(page, page.add_subplot(), result, colours, part)]
 
 
-def phase(page: Page, result: Result, colours: str | None) -> list[Axes]:
+def phase(page: Page, result: Result, colours: str | None, part: FigurePart) -> list[Axes]:
     """Draw the object's phase, without mean and ramp."""
-    return [_phase(page, page.add_subplot(), result, colours)]
+    return [_phase(page, page.add_subplot(), result, colours, part)]
 
 
-def both(page: Page, result: Result, colours: str | None) -> list[Axes]:
+def both(page: Page, result: Result, colours: str | None, part: FigurePart) -> list[Axes]:
     """Draw the object's amplitude and phase side by side; colours: of the phase."""
     left, right = page.subplots(1, 2)
-    return [_amplitude(page, left, result, None), _phase(page, right, result, colours)]
+    return [_amplitude(page, left, result, None, part), _phase(page, right, result, colours, part)]
 
 
 def errors(page: Page, found: ErrorMap, colours: str | None) -> list[Axes]:
@@ -78,13 +79,15 @@ def errors(page: Page, found: ErrorMap, colours: str | None) -> list[Axes]:
     return [left, right]
 
 
-def field(page: Page, result: Result) -> list[Axes]:
+def field(page: Page, result: Result, part: FigurePart) -> list[Axes]:
     """Draw the object in colours: phase as hue, amplitude as lightness."""
     axes = page.add_subplot()
     values = covered(result)
     down, across = images.flattening(values)
-    shown_as_is(axes, complex_colours(values * down[:, None] * across), result.pixel_size)
-    scale_bar(axes, values.shape, result.pixel_size)
+    largest = float(np.abs(np.nan_to_num(values)).max())
+    seen, corner = _part_of(values * down[:, None] * across, result, part)
+    shown_as_is(axes, complex_colours(seen, largest), result.pixel_size)
+    _mark(axes, seen.shape, corner, result, part)
     phase_wheel(axes, "amplitude")
     page.caption = "The object: hue is phase, without its mean and ramp, lightness is amplitude."
     return [axes]
@@ -140,21 +143,35 @@ def phase_limits(values: NDArray[Any]) -> tuple[tuple[float, float], str]:
     return (low, high), PHASE_COLOURS
 
 
-def _amplitude(page: Page, axes: Axes, result: Result, colours: str | None) -> Axes:
-    values = np.abs(covered(result))
-    image = shown(axes, values, result.pixel_size, limits_for(values), colours or AMPLITUDE_COLOURS)
+def _part_of(values: NDArray[Any], result: Result, part: FigurePart) -> tuple[NDArray[Any], tuple[int, int]]:
+    """Return the part of values over the illuminated area, and its corner (y, x) in the object [pixels]."""
+    y, x = illuminated_part(result)
+    area = part.area(values.shape, (y.start, x.start))
+    return values[area], (y.start + area[0].start, x.start + area[1].start)
+
+
+def _mark(axes: Axes, shape: tuple[int, ...], corner: tuple[int, int], result: Result, part: FigurePart) -> None:
+    """Add the scale bar, and ticks if they are wanted."""
+    scale_bar(axes, shape, result.pixel_size)
+    part.label_axes(axes, corner, shape, result.pixel_size)
+
+
+def _amplitude(page: Page, axes: Axes, result: Result, colours: str | None, part: FigurePart) -> Axes:
+    values, corner = _part_of(np.abs(covered(result)), result, part)
+    limits = part.limits or limits_for(values)
+    image = shown(axes, values, result.pixel_size, limits, colours or AMPLITUDE_COLOURS)
     colour_bar(page, axes, image, "Amplitude")
-    scale_bar(axes, values.shape, result.pixel_size)
+    _mark(axes, values.shape, corner, result, part)
     page.caption = "Amplitude of the object."
     return axes
 
 
-def _phase(page: Page, axes: Axes, result: Result, colours: str | None) -> Axes:
-    values = images.flat_phase(covered(result))
+def _phase(page: Page, axes: Axes, result: Result, colours: str | None, part: FigurePart) -> Axes:
+    values, corner = _part_of(images.flat_phase(covered(result)), result, part)
     limits, own = phase_limits(values)
-    image = shown(axes, values, result.pixel_size, limits, colours or own)
+    image = shown(axes, values, result.pixel_size, part.limits or limits, colours or own)
     phase_bar(page, axes, image)
-    scale_bar(axes, values.shape, result.pixel_size)
+    _mark(axes, values.shape, corner, result, part)
     page.caption += " " * bool(page.caption) + "Phase of the object, without its mean and ramp."
     return axes
 

@@ -12,22 +12,27 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from ptynb.data import images
-from ptynb.report.figures.phase_colours import wheel
+from ptynb.figures.phase_colours import wheel
 
 PixelSize = tuple[float, float] | None
+PHASE_LABEL = "Phase [rad]"
 UNITS = (("m", 1.0), ("mm", 1e-3), ("µm", 1e-6), ("nm", 1e-9), ("pm", 1e-12))
 
 
 def shown(
-    axes: Axes, values: NDArray[Any], pixel_size: PixelSize, limits: tuple[float, float], colours: str
+    axes: Axes,
+    values: NDArray[Any],
+    pixel_size: PixelSize,
+    limits: tuple[float, float],
+    colours: str,
 ) -> AxesImage:
-    """Draw real values (y, x) with the aspect ratio of their pixels."""
+    """Draw real values (y, x) with the aspect ratio of their pixels; ticks are to be added after it."""
     low, high = limits
     return _placed(axes, values, pixel_size, cmap=colours, vmin=low, vmax=high)
 
 
 def shown_as_is(axes: Axes, colours: NDArray[np.uint8], pixel_size: PixelSize) -> AxesImage:
-    """Draw colours (y, x, rgb) with the aspect ratio of their pixels."""
+    """Draw colours (y, x, rgb) with the aspect ratio of their pixels; ticks are to be added after it."""
     return _placed(axes, colours, pixel_size)
 
 
@@ -59,11 +64,16 @@ def colour_bar(page: Figure, axes: Axes, image: AxesImage, label: str = "") -> A
 
 def phase_bar(page: Figure, axes: Axes, image: AxesImage) -> Axes:
     """Add a `colour_bar` of a phase [rad]; a whole turn has ticks at fractions of π."""
-    place = colour_bar(page, axes, image, "Phase [rad]")
-    low, high = image.get_clim()
-    if high - low > 1.99 * np.pi:
-        place.set_yticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])
+    place = colour_bar(page, axes, image, PHASE_LABEL)
+    turn_ticks(place, image, PHASE_LABEL)
     return place
+
+
+def turn_ticks(place: Axes, image: AxesImage, label: str) -> None:
+    """Give the colour bar of a quantity in radians that spans a whole turn ticks at fractions of π."""
+    low, high = image.get_clim()
+    if "[rad]" in label and high - low > 1.99 * np.pi:
+        place.set_yticks([-np.pi, -np.pi / 2, 0, np.pi / 2, np.pi], ["−π", "−π/2", "0", "π/2", "π"])
 
 
 def phase_wheel(axes: Axes, of: str = "", part: float = 0.4) -> Axes:

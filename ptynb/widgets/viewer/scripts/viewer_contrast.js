@@ -67,7 +67,9 @@ class ContrastBox {
       const [valuemin, valuemax] = this.range;
       const label = `${handle.dataset.end} limit of ${title}`;
       const said = { label, valuemin, valuemax, valuenow: this.ends[index], valuetext: text };
-      for (const [key, value] of Object.entries(said)) handle.setAttribute(`aria-${key}`, value);
+      // Without an exponent, which ARIA does not have.
+      const plain = (value) => (/e-/.test(String(value)) && typeof value === "number" ? value.toFixed(12) : value);
+      for (const [key, value] of Object.entries(said)) handle.setAttribute(`aria-${key}`, plain(value));
     });
     this.lock.hidden = cyclic;
   }

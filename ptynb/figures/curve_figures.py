@@ -12,9 +12,9 @@ from ptynb.analysis.ring_correlation import ONE_SEVENTH, RingCorrelation, Thresh
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidValueError
-from ptynb.report.figures.figure_page import Page
-from ptynb.report.figures.scale_marks import colour_bar, metric, unit_for
-from ptynb.report.figures.truth_error import compare_with_truth
+from ptynb.figures.figure_page import Page
+from ptynb.figures.scale_marks import colour_bar, metric, unit_for
+from ptynb.figures.truth_error import compare_with_truth
 
 GOLDEN = 0.65
 """Ratio of height to width of a panel of curves."""

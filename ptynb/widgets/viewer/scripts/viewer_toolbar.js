@@ -68,6 +68,9 @@ function makeToolbar(board) {
     board.says("spectrum", !board.get("spectrum"));
   });
   const pair = tool("pair", "Two pictures in one: slider, flicker, difference", "P", () => board.toggle("pair"));
+  const figure = tool("figure", "Figure for a paper (PDF, SVG, PNG) of what is shown", "G", () => {
+    if (board.get("figures")) board.toggle("figure");
+  });
   const help = tool("keys", "Keys and mouse", "H", () => board.toggle("help"));
   const full = tool("fullScreen", "Full screen", "F", () => board.fullScreen());
   const measures = Object.entries(TOOLS).map(([name, [label, key]]) => {
@@ -84,7 +87,7 @@ function makeToolbar(board) {
     ],
     [...measures.map(([, made]) => made), remove],
     [spectrum, pair],
-    [tool("save", "Save what is shown (PNG)", "S", () => board.save()), help],
+    [tool("save", "Save what is shown (PNG)", "S", () => board.save()), figure, help],
   ].map((buttons) => {
     const group = make("span", "ptynb-tool-group");
     group.append(...buttons);
@@ -102,6 +105,8 @@ function makeToolbar(board) {
     row.hidden = !shown && painting.hidden;
     press(contrast, board.open.has("contrast"));
     press(help, board.open.has("help"));
+    press(figure, board.open.has("figure"));
+    figure.hidden = !board.get("figures");
     press(pair, board.open.has("pair"));
     press(spectrum, board.get("spectrum"));
     press(full, document.fullscreenElement === board.root);
@@ -142,7 +147,7 @@ function alikeNames(panes) {
   return pair.map(({ name }) => name);
 }
 
-/** The row of options: of contrast, profile, spectrum, pair, and a text about the keys. */
+/** The row of options: of contrast, profile, spectrum, pair, figure, and a text about the keys. */
 function makeOptions(board, keys) {
   const row = make("div", "ptynb-options");
   row.setAttribute("role", "group");
@@ -160,7 +165,7 @@ function makeOptions(board, keys) {
     board.colouring.automatic([0, 100]);
   });
   const link = labelledButton("link", "Linked", "One colour map and contrast for all pictures of one kind", () => {
-    board.says("linked_colours", !board.get("linked_colours"));
+    board.colouring.link(!board.get("linked_colours"));
   });
   const contrast = group(automatic, range, link);
   const width = numberField("Width of the profile [px]", { min: 1, max: 1000, step: 1 }, (value) => {
@@ -181,6 +186,7 @@ function makeOptions(board, keys) {
     board.pairUp(first.select.value, second.select.value, value);
   });
   const pair = group(first.field, second.field, how.field);
+  const figure = new FigureBox(board, group);
   const help = make("span", "ptynb-keys", { textContent: keys });
   row.append(help);
 
@@ -199,8 +205,9 @@ function makeOptions(board, keys) {
     ring.input.value = Number((board.measuring.resolution * (board.measuring.metric ? 1e9 : 1)).toPrecision(4));
     pair.hidden = !tools || !board.open.has("pair");
     if (!pair.hidden) followPair();
+    figure.follow();
     help.hidden = !tools || !board.open.has("help");
-    row.hidden = [contrast, profile, spectrum, pair, help].every((part) => part.hidden);
+    row.hidden = [contrast, profile, spectrum, pair, figure.root, help].every((part) => part.hidden);
   }
 
   function followPair() {

@@ -1,20 +1,24 @@
-"""`pt.figure`: a result as a figure, for a screen or fit for a paper."""
+"""`pt.figure`: a result, or an array, as a figure, for a screen or fit for a paper."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidValueError
-from ptynb.report.figures import curve_figures, field_panels
-from ptynb.report.figures.figure_page import Page as Page
-from ptynb.report.figures.figure_page import Width, fit, known, name_panels, paper_page
-from ptynb.report.figures.overview import overview
-from ptynb.report.figures.truth_error import compare_with_truth as compare_with_truth
+from ptynb.figures import curve_figures, field_panels
+from ptynb.figures.array_panel import array
+from ptynb.figures.figure_page import Page as Page
+from ptynb.figures.figure_page import Width, fit, known, name_panels, paper_page
+from ptynb.figures.figure_part import FigurePart, Region
+from ptynb.figures.overview import overview
+from ptynb.figures.truth_error import compare_with_truth as compare_with_truth
 
 Kind = Literal[
     "overview", "object", "amplitude", "phase", "complex", "slices", "probe", "positions", "loss", "errors", "frc"
@@ -22,10 +26,13 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 WIDE: tuple[Kind, ...] = ("object", "slices", "errors")
 """Kinds that are two columns wide by default."""
+WITH_PART: tuple[Kind, ...] = ("object", "amplitude", "phase", "complex")
+"""Kinds that can show a region, with ticks."""
+WITH_LIMITS: tuple[Kind, ...] = ("amplitude", "phase")
 
 
 def figure(
-    result: Result,
+    result: Result | NDArray[Any],
     kind: Kind | Truth | None = None,
     against: Truth | Result | None = None,
     *,
@@ -33,8 +40,15 @@ def figure(
     letters: float = 7.0,
     panels: bool = False,
     colours: str | None = None,
+    limits: tuple[float, float] | None = None,
+    region: Region | None = None,
+    ticks: bool = False,
+    pixel_size: tuple[float, float] | None = None,
+    label: str = "",
 ) -> Page:
     """Return a figure of a result, for a screen (`pt.figure(result)`) or for a paper (`pt.figure(result, "phase")`).
+
+    ``pt.figure(array)`` is one of an array (y, x), such as a picture of a viewer.
 
     Phases are shown without mean and ramp. Scale bars have round lengths, in pixels if the pixel size is unknown. In
     PDF and SVG text stays text and pictures have all their pixels. The attribute `caption` describes the figure. A
@@ -42,8 +56,8 @@ def figure(
 
     Parameters
     ----------
-    result : Result
-        What is drawn.
+    result : Result or ndarray
+        What is drawn. A complex array has hue for phase and lightness for amplitude.
     kind : str or Truth, default "overview"
         - "overview": object amplitude and phase, probe modes, loss, and up to 6 slices, for a screen; with a ground
           truth here or as `against` also the error. None of the options below applies to it.
@@ -62,7 +76,18 @@ def figure(
     panels : bool, default False
         Label the panels a, b, c ...
     colours : str, optional
-        Colour map of matplotlib for the phase (for "amplitude", of the amplitude).
+        Colour map of matplotlib for the phase (for "amplitude", of the amplitude; for an array, of its values).
+    limits : (float, float), optional
+        Values at the ends of the colour map, of "phase" [rad], "amplitude" and real arrays; by default percentiles.
+    region : ((float, float), (float, float)), optional
+        ((top, bottom), (left, right)) of the part that is drawn [pixels of the object, or of the array], for "object",
+        "amplitude", "phase", "complex" and arrays.
+    ticks : bool, default False
+        Axes with ticks and labels, in units of length or in pixels; for the same.
+    pixel_size : (float, float), optional
+        Size (y, x) of an array's pixels [m].
+    label : str, optional
+        Label of the colour bar of an array: quantity and unit, "Phase [rad]".
 
     Returns
     -------
@@ -74,6 +99,13 @@ def figure(
     InvalidValueError
         If an option is not supported, or `against` is missing or does not match the result.
     """
+    part = FigurePart(region, limits, ticks)
+    if isinstance(result, np.ndarray):
+        return _of_array(result, part, kind, against, width, letters, colours, pixel_size, label)
+    if pixel_size is not None or label:
+        raise InvalidValueError(
+            "pixel_size and label are for arrays; a result has its own. Omit them.", code="argument.conflict"
+        )
     if isinstance(kind, Truth):
         return overview(result, kind)
     chosen = known(kind or "overview", KINDS, "kind")
@@ -86,26 +118,59 @@ def figure(
         return overview(result, against)
     if colours is not None:
         known(colours, colormaps, "colours")
+    if (not part.plain and chosen not in WITH_PART) or (limits is not None and chosen not in WITH_LIMITS):
+        raise InvalidValueError(
+            f"kind {chosen!r} supports no region, limits or ticks; limits are for {', '.join(WITH_LIMITS)} and arrays, "
+            f"the others for {', '.join(WITH_PART)} and arrays.",
+            code="argument.conflict",
+        )
     wide = chosen in WIDE and not (chosen == "slices" and len(result.slices) == 1)
     page = paper_page(width or ("double" if wide else "single"), letters)
     with page.styled():
-        drawn = _drawn(page, chosen, result, against, colours)
+        drawn = _drawn(page, chosen, result, against, colours, part)
         if panels:
             name_panels(drawn)
     fit(page)
     return page
 
 
-def _drawn(page: Page, kind: str, result: Result, against: Truth | Result | None, colours: str | None) -> list[Axes]:
+def _of_array(
+    values: NDArray[Any],
+    part: FigurePart,
+    kind: Any,
+    against: Any,
+    width: Width | None,
+    letters: float,
+    colours: str | None,
+    pixel_size: tuple[float, float] | None,
+    label: str,
+) -> Page:
+    if kind is not None or against is not None:
+        raise InvalidValueError(
+            "kind and `against` are for results, not for arrays; name the quantity of an array by label.",
+            code="argument.conflict",
+        )
+    if colours is not None:
+        known(colours, colormaps, "colours")
+    page = paper_page(width or "single", letters)
+    with page.styled():
+        array(page, values, part, pixel_size, label, colours)
+    fit(page)
+    return page
+
+
+def _drawn(
+    page: Page, kind: str, result: Result, against: Truth | Result | None, colours: str | None, part: FigurePart
+) -> list[Axes]:
     match kind:
         case "object":
-            return field_panels.both(page, result, colours)
+            return field_panels.both(page, result, colours, part)
         case "amplitude":
-            return field_panels.amplitude(page, result, colours)
+            return field_panels.amplitude(page, result, colours, part)
         case "phase":
-            return field_panels.phase(page, result, colours)
+            return field_panels.phase(page, result, colours, part)
         case "complex":
-            return field_panels.field(page, result)
+            return field_panels.field(page, result, part)
         case "slices":
             return field_panels.slices(page, result, colours)
         case "probe":

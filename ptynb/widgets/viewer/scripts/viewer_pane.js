@@ -290,9 +290,10 @@ class Pane {
     return { ...size, levels: this.brightness, values, limits: [0, 100], unit: "% of the largest amplitude" };
   }
 
-  /** What pictures of one kind have in common, so that one contrast suits them. */
+  /** What pictures of one kind have in common, so that one contrast suits them: the quantity, if it is known. */
   get kind() {
-    return `${this.picture.unit}|${this.picture.colours}|${this.picture.limits === null}`;
+    const { quantity, unit, colours, limits } = this.picture;
+    return `${quantity || `${unit}|${colours}`}|${limits === null}`;
   }
 
   /** The whole picture as a canvas: in its colours on the screen, a pixel for each of its own. */
