@@ -45,7 +45,10 @@ ACTION, UPDATE, REQUEST = "action", "update", "request"
 """The three threads; each may have an error to show."""
 PATTERN, CONVERGENCE, ENGINES, CHANGES = "Pattern", "Convergence", "Engines", "Changes"
 """The pages of the drawer."""
-ICONS = {PATTERN: "th", CONVERGENCE: "line-chart", ENGINES: "server", CHANGES: "list", "More": "ellipsis-h"}
+ICONS = {
+    PATTERN: "th", CONVERGENCE: "line-chart", ENGINES: "server", CHANGES: "list", "More": "ellipsis-h",
+    "Live settings": "sliders", "Checkpoints": "history",
+}  # fmt: skip
 NO_PICTURES = ("failed", "closed", "recovering")
 """States in which no pictures are requested from engines."""
 

@@ -16,6 +16,7 @@ UNITS: dict[str, dict[str, Decimal]] = {
 }
 """Units of options and their sizes in the unit of the option."""
 NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([^\d\s]*)")
+TIMES = re.compile(r"(?<=\d) x (?=\d)")
 SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 
 
@@ -39,7 +40,7 @@ def quantity(text: str, unit: str) -> str:
     try:
         numbers = [float(part) for part in rest.split(" x ")]
     except ValueError:
-        return f"{text} {unit}".strip()
+        return f"{TIMES.sub(' × ', text)} {unit}".strip()
     if over:
         return f"{count} over {quantity(rest, unit)}"
     largest = max(map(abs, numbers))
