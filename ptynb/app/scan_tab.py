@@ -73,9 +73,7 @@ class ScanTab(Whole):
             layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
         )
         columns = ipywidgets.HBox([self._chooser, fields], layout=ipywidgets.Layout(**wrap))
-        # A line below: what follows is of the scan that is open, not of this file.
         self._open_file = ipywidgets.VBox([columns, self._facts], layout=free())
-        self._open_file.layout.border_bottom, self._open_file.layout.padding = LINE, "0 0 8px"
         self._place = ipywidgets.VBox(layout=free())
         super().__init__([row, self._open_file, self._place], layout=free())
         self._fold()
@@ -89,6 +87,8 @@ class ScanTab(Whole):
 
     def _fold(self) -> None:
         self._open_file.layout.display = None if self._browse.value else "none"
+        if self._inspect is not None:  # what follows is of the scan that is open, not of this file
+            self._open_file.layout.border_bottom, self._open_file.layout.padding = LINE, "0 0 8px"
         if self._browse.value:
             self._chooser.refresh()
 

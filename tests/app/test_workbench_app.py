@@ -170,7 +170,7 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         field(bench, "Scan", "File").value = "some.npz"
         bench._actions.settle()
         assert "The file lacks the positions, the wavelength" in tab._remarks.value
-        assert "25 of 32 x 32" in tab._facts.value, "what it has is shown before it is loaded"
+        assert "25 of 32 × 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
         assert "does not contain the positions" in bench._message.value
         assert tab._open_file.layout.display is None, "the fields are shown"

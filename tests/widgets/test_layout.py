@@ -95,6 +95,33 @@ def test_a_larger_window_shows_larger_pictures_at_once(shown):
     assert after["height"] > 1.4 * before["height"]
 
 
+MEASURE = """
+() => {
+  for (const pane of document.querySelectorAll(".ptynb-main .ptynb-pane")) {
+    const box = document.createElement("div");
+    box.className = "ptynb-measure";
+    box.innerHTML = "<div style='height: 120px'>Profile</div>";
+    pane.append(box);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("aspect", [1.0, 4.0])
+def test_a_picture_that_is_measured_keeps_its_size_and_place(shown, aspect):
+    model = shown(aspect=aspect)
+    before = sizes(model)
+    model.page.evaluate(MEASURE)
+    after = sizes(model)
+    assert [stage["height"] for stage in after["main"]] == pytest.approx(
+        [one["height"] for one in before["main"]], abs=2
+    )
+    assert after["main"][0] == pytest.approx(before["main"][0], abs=2)
+    assert after["split"]["height"] > before["split"]["height"] + 100
+    model.page.evaluate("document.querySelectorAll('.ptynb-measure').forEach((box) => { box.hidden = true; })")
+    assert sizes(model) == before
+
+
 def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
     square = sizes(shown())["main"]
     assert square[0]["top"] == square[1]["top"]
