@@ -211,6 +211,31 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     buttons.close()
 
 
+def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    buttons = DrawerButtons(titles=["Pattern"], icons=[""], description="Below the pictures")
+    model = BrowserModel(page, buttons)
+    page.evaluate(
+        """() => {
+          const here = document.getElementById("widget");
+          const drawer = document.createElement("div");
+          drawer.className = "ptynb-drawer";
+          drawer.style.paddingTop = "660px";
+          here.replaceWith(drawer);
+          drawer.append(here);
+          drawer.insertAdjacentHTML("beforeend", "<div class='ptynb-drawer-page ptynb-drawer-page-1'>page</div>");
+          drawer.lastChild.style.height = "200px";
+        }"""
+    )
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Pattern").click()
+    page.wait_for_timeout(200)
+    box = page.get_by_text("page", exact=True).bounding_box()
+    assert box["y"] + box["height"] <= 720
+    model.close()
+    buttons.close()
+
+
 def test_a_drawer_is_closed_with_its_pages():
     page = ipywidgets.HTML("page")
     drawer = Drawer({"Page": page}, "Pages")
