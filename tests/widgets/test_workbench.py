@@ -126,6 +126,7 @@ def ended(session: Session) -> Iterator[None]:
         yield
     finally:
         screenshot(session.page, f"{session.name}-last")
+        print(*session.wrong, sep="\n")  # also of a session that failed
         session.kernel.execute(CLEAN, reply=True, timeout=60)
         session.kernel.stop_channels()
         session.page.context.close()
