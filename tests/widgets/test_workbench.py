@@ -199,7 +199,7 @@ def choose_a_file(session: Session) -> None:
     expect(session.bench.get_by_role("cell", name="100 of 48 × 48")).to_be_visible(timeout=20_000)
     session.look("file")
     session.click("Load")
-    session.wait("len(bench.scan) == 100")
+    session.wait("bench.scan is not None and len(bench.scan) == 100")
     expect(session.bench.locator(".ptynb-inspect")).to_contain_text("100 patterns of 48 × 48")
     expect(session.bench.get_by_role("alert").locator("visible=true")).to_have_count(0)
     pattern = session.field("Pattern")
