@@ -24,6 +24,7 @@ from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
 from ptynb.widgets.shared_widgets import Whole, close_all, free, note, put
 
+LINE = "1px solid var(--jp-border-color2, #ddd)"
 DESCRIBE = "describe"
 """Key of the actions that describe a file: only the newest is needed."""
 
@@ -69,8 +70,8 @@ class ScanTab(Whole):
             [self._path, self._load, self._info, self._browse], layout=ipywidgets.Layout(align_items="center", **wrap)
         )
         self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
-        fields = ipywidgets.VBox(
-            [self._suggestion, self._remarks, self._options],
+        fields = ipywidgets.VBox(  # remarks come and go: below the fields, which must not move under the mouse
+            [self._options, self._suggestion, self._remarks],
             layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
         )
         columns = ipywidgets.HBox([self._chooser, fields], layout=ipywidgets.Layout(**wrap))
@@ -88,6 +89,8 @@ class ScanTab(Whole):
 
     def _fold(self) -> None:
         self._open_file.layout.display = None if self._browse.value else "none"
+        if self._inspect is not None:  # what follows is of the scan that is open, not of this file
+            self._open_file.layout.border_bottom, self._open_file.layout.padding = LINE, "0 0 8px"
         if self._browse.value:
             self._chooser.refresh()
 

@@ -178,7 +178,7 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
             "enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron voltage; Detector"
         )
         assert ways in tab._remarks.value
-        assert "25 of 32 x 32" in tab._facts.value, "what it has is shown before it is loaded"
+        assert "25 of 32 × 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
         assert lacks in bench._message.value
         assert ways in bench._message.value

@@ -96,6 +96,33 @@ def test_a_larger_window_shows_larger_pictures_at_once(shown):
     assert after["height"] > 1.4 * before["height"]
 
 
+MEASURE = """
+() => {
+  for (const pane of document.querySelectorAll(".ptynb-main .ptynb-pane")) {
+    const box = document.createElement("div");
+    box.className = "ptynb-measure";
+    box.innerHTML = "<div style='height: 120px'>Profile</div>";
+    pane.append(box);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("aspect", [1.0, 4.0])
+def test_a_picture_that_is_measured_keeps_its_size_and_place(shown, aspect):
+    model = shown(aspect=aspect)
+    before = sizes(model)
+    model.page.evaluate(MEASURE)
+    after = sizes(model)
+    assert [stage["height"] for stage in after["main"]] == pytest.approx(
+        [one["height"] for one in before["main"]], abs=2
+    )
+    assert after["main"][0] == pytest.approx(before["main"][0], abs=2)
+    assert after["split"]["height"] > before["split"]["height"] + 100
+    model.page.evaluate("document.querySelectorAll('.ptynb-measure').forEach((box) => { box.hidden = true; })")
+    assert sizes(model) == before
+
+
 def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
     square = sizes(shown())["main"]
     assert square[0]["top"] == square[1]["top"]
@@ -208,6 +235,31 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     assert [one.is_visible() for one in pages] == [False, False]
     buttons.shown = 1  # as the kernel does when a pattern is chosen
     assert pages[0].is_visible()
+    model.close()
+    buttons.close()
+
+
+def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    buttons = DrawerButtons(titles=["Pattern"], icons=[""], description="Below the pictures")
+    model = BrowserModel(page, buttons)
+    page.evaluate(
+        """() => {
+          const here = document.getElementById("widget");
+          const drawer = document.createElement("div");
+          drawer.className = "ptynb-drawer";
+          drawer.style.paddingTop = "660px";
+          here.replaceWith(drawer);
+          drawer.append(here);
+          drawer.insertAdjacentHTML("beforeend", "<div class='ptynb-drawer-page ptynb-drawer-page-1'>page</div>");
+          drawer.lastChild.style.height = "200px";
+        }"""
+    )
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Pattern").click()
+    page.wait_for_timeout(200)
+    box = page.get_by_text("page", exact=True).bounding_box()
+    assert box["y"] + box["height"] <= 720
     model.close()
     buttons.close()
 

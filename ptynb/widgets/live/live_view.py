@@ -61,6 +61,8 @@ ICONS = {
     ENGINES: "server",
     CHANGES: "list",
     "More": "ellipsis-h",
+    "Live settings": "sliders",
+    "Checkpoints": "history",
 }
 LINES = {POSITIONS: POSITIONS_LINE, ERRORS: ERRORS_LINE}
 """The Python of pages that show the values of a function."""

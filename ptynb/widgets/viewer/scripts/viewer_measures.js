@@ -64,7 +64,7 @@ function measureText({ kind, start, stop }, grid, pixelSize) {
   const [from, to] = [pointOf(start), pointOf(stop)];
   const { pixels, length, angle } = distanceOf(from, to, pixelSize);
   const long = `${length === null ? "" : `${lengthText(length)}, `}${Number(pixels.toPrecision(4))} px`;
-  if (kind === "ruler") return `Length ${long}; angle ${angle.toFixed(1).replace("-", "−")}° from the x axis, anticlockwise`;
+  if (kind === "ruler") return `Length ${long}; angle ${angle.toFixed(1).replace("-", "−")}°`;
   if (kind === "profile") return `Profile, length ${long}`;
   const found = statisticsOf(grid, from, to, kind);
   if (!found) return "No pixel has its centre in this region.";
@@ -166,6 +166,7 @@ class MeasureBox {
     this.text.setAttribute("aria-live", measure.picture === this.pane.name ? "polite" : "off");
     const { grid } = this.pane; // which of a complex picture takes some time
     write(this.text, measureText(measure, grid, picture.pixel_size));
+    this.text.title = measure.kind === "ruler" ? "Angle from the x axis, anticlockwise" : "";
     this.plot.replaceChildren();
     if (measure.kind !== "profile") return;
     const ends = [pointOf(measure.start), pointOf(measure.stop)];
