@@ -29,6 +29,7 @@ from .exceptions import PtynbWarning as PtynbWarning
 from .exceptions import ReconstructionError as ReconstructionError
 from .exceptions import ScanError as ScanError
 from .exceptions import SettingsError as SettingsError
+from .figures.figure import figure as figure
 from .io.export import export as export
 from .io.file_info import FileInfo as FileInfo
 from .io.file_info import info as info
@@ -47,7 +48,7 @@ from .planning.advice import Advice as Advice
 from .planning.advice import advise as advise
 from .planning.estimate import Estimate as Estimate
 from .planning.estimate import estimate as estimate
-from .report.figures.figure import figure as figure
+from .report.film.film import film as film
 from .report.scaling_figure import scaling_figure as scaling_figure
 from .session.half_reconstructions import error_map as error_map
 from .session.preview import preview as preview

@@ -18,6 +18,7 @@ RECORD = Path(__file__).with_suffix(".json")
 PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distributed", "ptynb/io/checkpoint_file.py")
 MODEL = ("ptynb/physics", "ptynb/kernels", "ptynb/optimize", "ptynb/engine/loop.py", "tests/cases.py")
 SCREEN = ("ptynb/widgets", "ptynb/app", "ptynb/session")
+LAB = ("tests/widgets/test_lab.py", "tests/widgets/test_tasks.py", "tests/widgets/test_workbench.py")
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ PARTS = {
     "faults": Part(("tests/faults",), (*PROCESSES, "tests/faults")),
     "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", "tests/hosts")),
     "lab": Part(
-        ("tests/widgets/test_lab.py", "tests/widgets/test_workbench.py"),
-        (*SCREEN, "tests/widgets/test_lab.py", "tests/widgets/test_workbench.py"),
+        LAB,
+        (*SCREEN, *LAB, "tests/widgets/user.py"),
     ),
     "leaks": Part(("tests/faults/test_leaks.py",), (*PROCESSES, "tests/faults/test_leaks.py")),
     "notebooks": Part(

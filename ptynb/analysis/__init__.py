@@ -16,12 +16,16 @@ from ptynb.analysis.image_measurements import line_profile as line_profile
 from ptynb.analysis.image_measurements import region_statistics as region_statistics
 from ptynb.analysis.mask_drawing import painted as painted
 from ptynb.analysis.mask_drawing import with_mask as with_mask
+from ptynb.analysis.orthogonal_cuts import OrthogonalCuts as OrthogonalCuts
+from ptynb.analysis.orthogonal_cuts import orthogonal_cuts as orthogonal_cuts
 from ptynb.analysis.outliers import Suspicious as Suspicious
 from ptynb.analysis.outliers import find_suspicious as find_suspicious
 from ptynb.analysis.outliers import leave_out as leave_out
 from ptynb.analysis.phase_unwrapping import flat_phase as flat_phase
 from ptynb.analysis.phase_unwrapping import unwrapped_phase as unwrapped_phase
 from ptynb.analysis.phase_unwrapping import without_ramp as without_ramp
+from ptynb.analysis.position_refinement import PositionRefinement as PositionRefinement
+from ptynb.analysis.position_refinement import position_refinement as position_refinement
 from ptynb.analysis.probe_modes import caustic as caustic
 from ptynb.analysis.probe_modes import focus_distance as focus_distance
 from ptynb.analysis.probe_modes import mode_powers as mode_powers

@@ -1,6 +1,11 @@
-"""Python of the arrays behind pictures of an object, for the lines that measure in them."""
+"""The arrays behind pictures of an object, and the Python of them, for the lines that measure in them."""
 
 from __future__ import annotations
+
+import numpy as np
+
+from ptynb.data import images
+from ptynb.data.engine_records import Array, Result
 
 
 def field_line(result: str, slice: int | None = None, mode: int = 0, modes: int = 1) -> str:
@@ -19,3 +24,21 @@ def quantity_lines(field: str, corner: tuple[int, int], shape: tuple[int, int], 
     seen = f"{field}[{area}]"
     phase = f"pt.analysis.flat_phase({seen})" if flat else f"np.angle({seen})"
     return {"amplitude": f"np.abs({seen})", "phase": phase, "complex": seen}
+
+
+def field_of(result: Result, slice: int | None = None, mode: int = 0) -> Array:
+    """Return the array of `field_line`."""
+    stack = result.object if result.object.ndim == 4 else result.slices[None]
+    found: Array = stack[mode].prod(0) if slice is None else stack[mode, slice]
+    return found
+
+
+def quantity_of(field: Array, quantity: str, corner: tuple[int, int], shape: tuple[int, int], *, flat: bool) -> Array:
+    """Return the array of a line of `quantity_lines`."""
+    y, x = (range(start, start + side) for start, side in zip(corner, shape, strict=True))
+    seen: Array = field[y.start : y.stop, x.start : x.stop]
+    if quantity == "amplitude":
+        return np.abs(seen)
+    if quantity == "complex":
+        return seen
+    return images.flat_phase(seen) if flat else np.angle(seen)

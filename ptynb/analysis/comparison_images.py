@@ -121,8 +121,9 @@ def _picture(
     colours = "viridis" if quantity == "phase" else "gray"
     unit = "rad" if quantity == "phase" else ""
     return images.picture(
-        values, name, title, size=SIDE, limits=limits, unit=unit, pixel_size=pixel_size, colours=colours, note=note
-    )
+        values, name, title, size=SIDE, limits=limits, unit=unit, pixel_size=pixel_size, colours=colours, note=note,
+        quantity=quantity,
+    )  # fmt: skip
 
 
 def _difference_picture(
@@ -148,4 +149,5 @@ def _difference_picture(
         pixel_size=pixel_size,
         colours=colours,
         note=note,
+        quantity=f"difference of {quantity}",
     )

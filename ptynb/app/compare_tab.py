@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ipywidgets
 
-from ptynb.app.run_tab import free_name
 from ptynb.app.session_state import Desk
+from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
+from ptynb.io.checkpoint_result import name_of_checkpoint
+from ptynb.io.file_names import free_name
 from ptynb.io.result_file import load_result
 from ptynb.report.report_file import report
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.compare.compare_view import Compare, compare
+from ptynb.widgets.compare.compare_view import Compare
 from ptynb.widgets.shared_widgets import Whole, close_all, free, put
 
 
@@ -24,6 +26,8 @@ class CompareTab(Whole):
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
+        self._sources: dict[str, str] = {}
+        """Python of the results that are checkpoints, by name: each of them is read once."""
         self._names = Choice("Results", rows=4, several=True, width="460px")
         self._path = ipywidgets.Text(
             placeholder="other.result.h5", description="File",
@@ -81,6 +85,22 @@ class CompareTab(Whole):
             source = f"recon.branch_result({branch.name!r})"
             self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
+    def show_checkpoints(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
+        """Add checkpoints, and optionally the current state, to the results, and show them side by side."""
+        names = []
+        for checkpoint in checkpoints:
+            name = name_of_checkpoint(checkpoint.path, checkpoint.epoch, checkpoint.update)
+            source = f"pt.load_result({str(checkpoint.path)!r})"
+            if self._sources.get(name) != source:  # a checkpoint of another run may have the same name
+                name = self._desk.add_result(name, load_result(checkpoint.path), source)
+                self._sources[name] = source
+            names.append(name)
+        recon = self._desk.recon
+        if with_now and recon is not None:
+            names.append(self._desk.add_result(f"now, epoch {recon.epoch}", recon.result, "recon.result"))
+        self._names.chosen = names
+        self._show(names)
+
     def _put(self, action: Callable[[list[str]], None]) -> None:
         """Queue an action on the currently selected results."""
         names = [name for name in self._desk.results if name in self._names.chosen]
@@ -97,7 +117,8 @@ class CompareTab(Whole):
     def _show(self, names: list[str]) -> None:
         _check_chosen(names, 2)
         before = self._comparison
-        self._comparison = compare({name: self._desk.results[name] for name in names})
+        looks = None if before is None else before.looks  # colours and limits are those of the comparison before
+        self._comparison = Compare({name: self._desk.results[name] for name in names}, looks)
         self._comparison.tell = self._desk.tell
         self._place.children = [self._comparison]
         if before is not None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import ipywidgets
 
+from ptynb.app.film_panel import FilmPanel
 from ptynb.app.session_state import Desk
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
+from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
+from ptynb.io.file_names import free_name
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
@@ -41,6 +44,8 @@ class RunTab(Whole):
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
+        self.open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
+        """Shows checkpoints side by side; see `History`."""
         self._started: Cluster | None = None
         self._started_with: tuple[int, str] | None = None
         self._engines = ipywidgets.BoundedIntText(
@@ -85,11 +90,12 @@ class RunTab(Whole):
         ]
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
         self._run = ipywidgets.VBox(layout=free())
+        self._film = FilmPanel(desk, self._film_path)
         bar = Drawer(
             {
                 "Stages": self._stages,
                 "Cluster": ipywidgets.HBox(cluster, layout=wrapped),
-                "Result": ipywidgets.HBox(result, layout=wrapped),
+                "Result": ipywidgets.VBox([ipywidgets.HBox(result, layout=wrapped), self._film], layout=free()),
             },
             "More about the run",
             icons={"Stages": "tasks", "Cluster": "server", "Result": "save"},
@@ -193,6 +199,7 @@ class RunTab(Whole):
         view.on_page(lambda: history.rest(view.page != CHECKPOINTS))
         for widget in (form, history, view):
             widget.tell = self._desk.tell
+        history.open_comparison = self.open_comparison
         self._run.children = [view]
 
     def _clear(self) -> None:
@@ -227,6 +234,11 @@ class RunTab(Whole):
         self._desk.tell(f"pt.report(recon, {str(path)!r})")
         self._say(f"written: {written}")
 
+    def _film_path(self) -> str:
+        beside = Path(self._path.value.strip() or "scan.result.h5")
+        stem = beside.name.removesuffix(".h5").removesuffix(".result")
+        return str(beside.with_name(free_name(stem, ".gif", beside.parent)))
+
     def _keep(self) -> None:
         recon = self._current()
         self._say_wait(recon)
@@ -260,9 +272,3 @@ def _is_active(recon: Reconstruction) -> bool:
 def _free_path(name: str) -> str:
     """Return a file name for a result that does not exist."""
     return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
-
-
-def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
-    """Return a file name that does not exist in the folder."""
-    numbered = (f"{stem}{ending}", *(f"{stem}-{number}{ending}" for number in range(2, 10_000)))
-    return next((name for name in numbered if not (folder / name).exists()), numbered[0])

@@ -19,10 +19,12 @@ from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.file_facts import facts_of, remarks_of
 from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.panel_words import fields_in, in_panel_words, lacking
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
 from ptynb.widgets.shared_widgets import Whole, close_all, free, note, put
 
+LINE = "1px solid var(--jp-border-color2, #ddd)"
 DESCRIBE = "describe"
 """Key of the actions that describe a file: only the newest is needed."""
 
@@ -61,14 +63,15 @@ class ScanTab(Whole):
         )
         self._suggestion.on_click(lambda _: self._options.fill(self._suggested))
         self._suggested: dict[str, Any] = {}
+        self._lacking = ""
         self._inspect: Inspect | None = None
         wrap = {"flex_flow": "row wrap", "overflow": "visible"}
         row = ipywidgets.HBox(
             [self._path, self._load, self._info, self._browse], layout=ipywidgets.Layout(align_items="center", **wrap)
         )
         self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
-        fields = ipywidgets.VBox(
-            [self._suggestion, self._remarks, self._options],
+        fields = ipywidgets.VBox(  # remarks come and go: below the fields, which must not move under the mouse
+            [self._options, self._suggestion, self._remarks],
             layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
         )
         columns = ipywidgets.HBox([self._chooser, fields], layout=ipywidgets.Layout(**wrap))
@@ -86,6 +89,8 @@ class ScanTab(Whole):
 
     def _fold(self) -> None:
         self._open_file.layout.display = None if self._browse.value else "none"
+        if self._inspect is not None:  # what follows is of the scan that is open, not of this file
+            self._open_file.layout.border_bottom, self._open_file.layout.padding = LINE, "0 0 8px"
         if self._browse.value:
             self._chooser.refresh()
 
@@ -118,7 +123,10 @@ class ScanTab(Whole):
                 "No file is named; click one in the list, or type the path of a scan, such as scan.cxi.",
                 code="argument.missing",
             )
-        return path, self._options.arguments
+        try:
+            return path, self._options.arguments
+        except PtynbError as error:
+            raise self._in_panel_words(error) from error
 
     def _describe(self, again: bool) -> None:
         path, options = self._chosen()
@@ -126,6 +134,9 @@ class ScanTab(Whole):
             return
         try:
             found = info(path, **options)
+        except PtynbError as error:
+            self._show_facts(None)
+            raise self._in_panel_words(error) from error
         except Exception:
             self._show_facts(None)
             raise
@@ -135,8 +146,11 @@ class ScanTab(Whole):
             found = info(path, **options)
         if again or self._described is None or self._described[0] != path:
             self._desk.tell(f"pt.info({_arguments(path, options)})")
+        other = again or self._described is None or self._described[0] != path
         self._described = path, options
         self._show_facts(found)
+        if other:  # not while fields are filled in
+            self._options.point_to(self._options.lacking)
 
     def _show_facts(self, found: FileInfo | None) -> None:
         self._suggested = {} if found is None else found.suggested
@@ -145,6 +159,7 @@ class ScanTab(Whole):
         about = "" if focus is None else f", focus to sample about {quantity(str(focus), 'm')}"
         self._suggestion.description = f"Use near field{about}"
         self._options.show(found)
+        self._lacking = "" if found is None else lacking(found.missing)
         put(self._remarks, "" if found is None else remarks_of(found))
         put(self._facts, "" if found is None else facts_of(found))
 
@@ -152,16 +167,26 @@ class ScanTab(Whole):
         try:
             path, options = self._chosen()
             scan = load(path, **options)
-        except Exception:
+        except Exception as error:
             self._browse.value = True  # most errors are of values that the fields replace
             with contextlib.suppress(PtynbError):  # of the same cause
                 self._describe(False)
-            raise
+            raise self._in_panel_words(error) from error
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
         remember(Path(path).expanduser())
         self.show(scan)
         self._browse.value = False
         self._desk.scan = scan
+
+    def _in_panel_words(self, error: Exception) -> Exception:
+        """Return the error with the names of fields, and put the cursor into the first of them."""
+        if not isinstance(error, PtynbError):
+            return error
+        if error.code == "scan.missing-metadata" and self._lacking:
+            self._options.point_to(self._options.lacking)
+            return type(error)(self._lacking, code=error.code)
+        self._options.point_to(fields_in(str(error)))
+        return type(error)(in_panel_words(str(error)), code=error.code)
 
     def show(self, scan: Scan) -> None:
         """Show the inspection of a scan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import ipywidgets
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import counted
 from ptynb.data.scan import Scan
+from ptynb.exceptions import ReconstructionError
 from ptynb.io.prepared_scan import prepare
 from ptynb.planning.advice import Advice, advise
 from ptynb.planning.estimate import Estimate, estimate
@@ -39,6 +41,7 @@ class SetUp(Whole):
         self.use_scan: Callable[[Scan], None] | None = None
         self._scan: Scan | None = None
         self._tell: Callable[[str], None] | None = None
+        self._cancelled = threading.Event()
         self.form = SettingsForm(settings, scan=scan)
         self.last_estimate: Estimate | None = None
         self.last_advice: Advice | None = None
@@ -51,6 +54,19 @@ class SetUp(Whole):
         self.advise = self._button(
             "Recommend", "magic", "Finds settings for this scan by short trials on the engines", self._recommend
         )
+        self.cancel = ipywidgets.Button(
+            description="Cancel",
+            icon="stop",
+            tooltip="Ends the trials; the settings stay as they are",
+            layout=ipywidgets.Layout(width="auto"),
+        )
+        self.cancel.on_click(lambda _: self._cancelled.set())
+        self.done = ipywidgets.FloatProgress(
+            min=0.0, max=1.0, tooltip="Completed part of the trials", layout=ipywidgets.Layout(width="160px")
+        )
+        self._trials = ipywidgets.HBox(
+            [self.done, self.cancel], layout=ipywidgets.Layout(display="none", align_items="center", overflow="visible")
+        )
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
@@ -61,7 +77,7 @@ class SetUp(Whole):
             layout=ipywidgets.Layout(overflow="visible", flex_flow="row wrap", align_items="center"),
         )
         self._beside = ipywidgets.VBox(
-            [line, self._recommended, self._time, self._message, self._viewed],
+            [line, self._trials, self._recommended, self._time, self._message, self._viewed],
             layout=ipywidgets.Layout(display="none", overflow="visible"),
         )
         super().__init__([self._beside, self.form])
@@ -110,6 +126,7 @@ class SetUp(Whole):
 
     def close(self) -> None:
         """Close the form and end its threads."""
+        self._cancelled.set()
         self._actions.close()
         super().close()
 
@@ -162,11 +179,28 @@ class SetUp(Whole):
         """Find settings by trials on the engines, show them with their reasons, and put them into the form."""
         if (scan := self._scan) is None:
             return
+        self._cancelled.clear()
+        self.done.value, self.advise.disabled, self._trials.layout.display = 0.0, True, None
         try:
-            found = recommend(scan, self.cluster, report=lambda line: put(self._recommended, note(f"{line} ...")))
+            found = recommend(
+                scan,
+                self.cluster,
+                report=lambda line: put(self._recommended, note(f"{line} ...")),
+                progress=self._show_progress,
+                cancelled=lambda: self._cancelled.is_set() or scan is not self._scan,
+            )
+        except ReconstructionError as error:
+            put(self._recommended, "")
+            if error.code != "tuning.cancelled":
+                raise
+            if scan is self._scan:
+                put(self._recommended, note("Cancelled; the settings are as before."))
+            return
         except Exception:
             put(self._recommended, "")
             raise
+        finally:
+            self.advise.disabled, self._trials.layout.display = False, "none"
         if scan is not self._scan:
             return
         self._say(f"recommended = pt.recommend(scan{self._cluster_text})")
@@ -176,6 +210,11 @@ class SetUp(Whole):
         self.last_recommendation = found
         put(self._recommended, _reasons(found))
         self.form.take(_source(found))
+
+    def _show_progress(self, fraction: float) -> None:
+        if fraction == 1.0 or fraction - self.done.value >= 0.01:  # a message to the page each
+            self.done.value = fraction
+            self.done.description = f"{fraction:.0%}"
 
     def _preview(self) -> None:
         if (scan := self._scan) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 
 import ipywidgets
 
@@ -15,6 +16,7 @@ from ptynb.app.settings_form import settings_form
 from ptynb.app.tuner_app import tuner
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import counted
+from ptynb.data.engine_records import Checkpoint
 from ptynb.data.scan import Scan
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
@@ -49,6 +51,7 @@ class Workbench(Whole):
         self._scan_tab = ScanTab(self._desk, self._actions)
         self._run_tab = RunTab(self._desk, self._actions)
         self._compare_tab = CompareTab(self._desk, self._actions)
+        self._run_tab.open_comparison = self._compare_checkpoints
         self._form = settings_form(scan, self._desk.settings, cluster)
         self._form.tell, self._form.use_scan = self._desk.tell, self._take_scan
         self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings, use_scan=self._take_scan)
@@ -116,6 +119,13 @@ class Workbench(Whole):
         """Close all views and end their threads; a run and its cluster continue."""
         self._actions.close()
         super().close()
+
+    def _compare_checkpoints(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
+        def show() -> None:
+            self._compare_tab.show_checkpoints(checkpoints, with_now)
+            self._tabs.selected_index = TABS.index("Compare")
+
+        self._actions.put(show)
 
     def _listen(self, form: SettingsForm) -> None:
         form.on_change(lambda settings: self._take_settings(settings, form))

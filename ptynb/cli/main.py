@@ -140,7 +140,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     started = time.perf_counter()
     console = Console()
     import ptynb as pt
-    from ptynb.report.figures.figure import compare_with_truth, figure
+    from ptynb.figures.figure import compare_with_truth, figure
     from ptynb.report.report_file import report
 
     folder: Path = chosen.folder

@@ -162,6 +162,10 @@ class RenderRequest:
         Longest side of the object's pictures [pixels].
     quality : int, optional
         Of the JPEG encoding, 1 to 95.
+    cut : tuple of int, optional
+        Pixel (y, x) of the object array at which cuts through all slices cross, of an object with several: each pane
+        has two more pictures, such as "phase xz" and "phase yz". A pixel outside of the illuminated area is the nearest
+        one in it.
 
     Raises
     ------
@@ -177,6 +181,7 @@ class RenderRequest:
     flat: bool = True
     size: int = 1024
     quality: int = 85
+    cut: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         wrong = [pane for pane in self.panes if pane not in PANES]
@@ -192,6 +197,11 @@ class RenderRequest:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise InvalidValueError(f"{name} is {value}; expected at least {low}.", code="argument.invalid-value")
+        if self.cut is not None and (len(self.cut) != 2 or min(self.cut) < 0):
+            raise InvalidValueError(
+                f"cut is {self.cut}; expected a row and a column of the object array, or None.",
+                code="argument.invalid-value",
+            )
         if not 1 <= self.quality <= 95:
             raise InvalidValueError(f"quality is {self.quality}; expected 1 to 95.", code="argument.invalid-value")
 
@@ -200,7 +210,8 @@ class RenderRequest:
 class Pictures:
     """Pictures rendered on rank 0, between two updates.
 
-    pictures: the requested panes by name, then the probe's modes: "probe 1", "probe 2" ...
+    pictures: the requested panes by name, their cuts through the slices, such as "phase xz" and "phase yz", if they
+    were requested and there are several slices, then the probe's modes: "probe 1", "probe 2" ...
     powers: fraction of the total power in each probe mode, of all modes.
     corner: (y, x) of the first pixel of the object's pictures in the object's array; the part that was not illuminated
     is omitted. slices, states: their numbers in the object. cost: duration of the interruption of updates [s];

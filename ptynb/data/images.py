@@ -134,9 +134,14 @@ def complex_colours(field: Array) -> NDArray[np.uint8]:
     return hues(np.angle(field), np.abs(field))
 
 
-def hues(phase: Array, amplitude: Array) -> NDArray[np.uint8]:
-    """Return colours (y, x, rgb) of phases (y, x) [rad] and amplitudes (y, x), as `complex_colours`."""
-    brightness = (amplitude * (255.999 / max(float(amplitude.max()), 1e-30))).astype(np.float32)
+def hues(phase: Array, amplitude: Array, largest: float | None = None) -> NDArray[np.uint8]:
+    """Return colours (y, x, rgb) of phases (y, x) [rad] and amplitudes (y, x), as `complex_colours`.
+
+    largest: the amplitude of full brightness, by default the largest one.
+    """
+    if largest is None:
+        largest = float(amplitude.max())
+    brightness = (np.minimum(amplitude, largest) * (255.999 / max(largest, 1e-30))).astype(np.float32)
     turns = np.rint(phase * (len(HUES) / (2 * np.pi)))
     places = np.nan_to_num(turns).astype(np.int32) % len(HUES)
     # 8-bit colours allow a table of hues, which takes a tenth of the time of computing the hue of each pixel.
@@ -185,6 +190,7 @@ def picture(
     pixel_size: tuple[float, float] | None = None,
     colours: str = "gray",
     note: str = "",
+    quantity: str = "",
 ) -> Picture:
     """Return a picture of an array (y, x): real values as grey levels between the limits, complex ones as colours.
 
@@ -200,7 +206,19 @@ def picture(
     else:
         limits = limits_of(reduced, *percentiles) if limits is None else limits
         image = encode(levels(reduced, limits))
-    return Picture(name, title or name, image, (height, width), reduction, limits, unit, pixel_size, colours, note)
+    return Picture(
+        name,
+        title or name,
+        image,
+        (height, width),
+        reduction,
+        limits,
+        unit,
+        pixel_size,
+        colours,
+        note,
+        quantity=quantity,
+    )
 
 
 def levels(values: Array, limits: tuple[float, float]) -> NDArray[np.uint8]:

@@ -14,7 +14,9 @@ class Picture:
     shape: (y, x) of the source array; reduction: array pixels per side of a picture pixel.
     limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
     unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
-    note: a caption.
+    note: a caption. quantity: what the values are ("phase"): pictures of one quantity share a colour map and contrast.
+    axes: names of the axes of the array. bands: pixels (y, x) of `shape` that are one element of it, by which a coarse
+    axis is as long as it is in the sample.
     """
 
     name: str
@@ -27,3 +29,6 @@ class Picture:
     pixel_size: tuple[float, float] | None = None
     colours: str = "gray"
     note: str = ""
+    axes: tuple[str, str] = ("y", "x")
+    bands: tuple[int, int] = (1, 1)
+    quantity: str = ""

@@ -1,4 +1,4 @@
-"""Diagnostics of an engine while it trains: single patterns, positions, and its device's load and memory."""
+"""Diagnostics of an engine while it trains: single patterns, R-factors of each, positions, load and memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import psutil
 import torch
 
 from ptynb.data.engine_records import Array, Health, PatternPair
+from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
@@ -49,6 +50,29 @@ def pattern(loop: Loop, index: int) -> PatternPair | None:
         arrays = [np.fft.fftshift(values) for values in arrays]
     y, x = position.tolist()
     return PatternPair(index, loop.epoch, loop.update, arrays[0], arrays[1], arrays[2] > 0, (y, x))
+
+
+@torch.no_grad()
+def pattern_r_factors(loop: Loop, seconds: float, source: str, total: int) -> MeasuredRFactors:
+    """Measure R-factors of patterns for so many seconds at most, and return all after `total` of `source`.
+
+    At least one portion is measured, if a pattern has no value of the present state, so that every request brings the
+    record forward. No other engine takes part. Call it in the training thread of this rank.
+    """
+    started = time.perf_counter()
+    record, size = loop.pattern_r_factors, loop.evaluation_batch()
+    record.begin(loop.moment)
+    measured = False
+    while len(rows := record.due(size)):
+        batch = dataclasses.replace(loop.shard.batch(loop.shard.present[rows], size), total=lambda own: own)
+        residuals, totals = loop.residuals(batch)
+        record.store(rows, (residuals / totals).cpu().numpy())
+        measured = True
+        if time.perf_counter() - started >= seconds:
+            break
+    if measured:
+        buffers.forget()  # the buffers of updates have another size
+    return record.since(source, total, time.perf_counter() - started)
 
 
 def positions(loop: Loop) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from torch import Tensor
 from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
+from ptynb.data.pattern_r_factors import RFactorRecord
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
@@ -38,10 +39,10 @@ from ptynb.optimize.position_search import search_positions
 from ptynb.optimize.sampler import BatchSampler, Sampler
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
-from ptynb.physics.components.component import ModelComponent, overrides
+from ptynb.physics.components.component import Batch, ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
-from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residual, make_loss
+from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residuals, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
 from ptynb.preparation.pattern_window import in_window
@@ -160,6 +161,8 @@ class Loop:
         self.changes: list[Change] = []
         self.r_factors: list[tuple[int, float]] = []
         """R-factors measured between epochs: (epochs completed, R-factor)."""
+        self.pattern_r_factors = RFactorRecord(self.shard.present)
+        """R-factors of single patterns of this engine."""
         self.history: tuple[Thumbnail, ...] = ()
         """Thumbnails of a few epochs; on rank 0 only."""
         self.annotation = Annotation()
@@ -379,6 +382,7 @@ class Loop:
         assert isinstance(order, LiveSampler)
         if len(admission):
             self.shard.admit(admission.patterns)
+            self.pattern_r_factors = RFactorRecord(self.shard.present)
             order.admit(admission.patterns)
             self._place(admission)
         order.ended = admission.ended is not None
@@ -455,7 +459,13 @@ class Loop:
             epoch_start={} if self._changes is None or self.update == 0 else self._changes.arrays(),
             updates_done=self.updates_done,
             order=self.order.state(),
+            placement=self._placement() if on_rank_0 else {},
         )
+
+    def _placement(self) -> dict[str, NDArray[Any]]:
+        """Return where the object is, so that a checkpoint can be shown without its scan."""
+        placement = {"positions": self.model.all_positions().numpy().copy(), "origin": np.array(self.frame.origin)}
+        return placement if self.pixel_size is None else placement | {"pixel_size": np.array(self.pixel_size)}
 
     def record(self) -> RunRecord:
         """Return the record of the run up to now."""
@@ -576,20 +586,30 @@ class Loop:
         """
         buffers.forget()  # the buffers of updates have another size
         sums = torch.zeros((2, len(self.spans)), dtype=torch.float64, device=self.group.device)
-        size = self._evaluation_batch()
-        with torch_alone(self.model.compiled):
-            for patterns in self.shard.portions(size):
-                batch = self.shard.batch(patterns, size)
-                modelled, measured = self.model.intensities(batch), batch.counts
-                for number, span in enumerate(self.spans):
-                    own = slice(*np.searchsorted(patterns, (span.start, span.stop)).tolist())  # ascending
-                    sums[0, number] += amplitude_residual(modelled[own], measured[own], self.model.mask)
-                    sums[1, number] += measured[own].sqrt().sum(dtype=torch.float64)
+        size, of_patterns = self.evaluation_batch(), list[Tensor]()
+        for patterns in self.shard.portions(size):
+            residuals, totals = self.residuals(self.shard.batch(patterns, size))
+            of_patterns.append(residuals / totals)
+            for number, span in enumerate(self.spans):
+                own = slice(*np.searchsorted(patterns, (span.start, span.stop)).tolist())  # ascending
+                sums[0, number] += residuals[own].sum()
+                sums[1, number] += totals[own].sum()
+        self.pattern_r_factors.replace(torch.cat(of_patterns or [sums[0, :0]]).cpu().numpy(), self.moment)
         sums = self.group.sum(sums)
         residual, total = sums.sum(1).tolist()
         return residual / total, tuple((sums[0] / sums[1]).tolist()) if len(self.spans) > 1 else None
 
-    def _evaluation_batch(self) -> int:
+    def residuals(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return `amplitude_residuals` of patterns of this engine."""
+        with torch_alone(self.model.compiled):
+            return amplitude_residuals(self.model.intensities(batch), batch.counts, self.model.mask)
+
+    @property
+    def moment(self) -> tuple[int, int, int]:
+        """Numbers of epochs, of updates and of changes, by which to recognise a state of the parameters."""
+        return self.epoch, self.update, len(self.changes)
+
+    def evaluation_batch(self) -> int:
         """Return the number of patterns that are compared at once for the R-factor."""
         of_update = -(-self.order.share(self.group.world) // self.settings.gradient_accumulation)
         device = self.group.device

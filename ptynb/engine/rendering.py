@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ptynb.data import images
+from ptynb.data.cut_pictures import cut_pictures
 from ptynb.data.engine_records import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
@@ -32,7 +33,7 @@ class Taken:
     """Copies of object and probe, taken between two updates, on the model's device.
 
     object: complex (y, x), cropped to `area`. probe: complex (mode, y, x). slices, states: of the whole object.
-    cost: time that copying took the training thread [s].
+    cost: time that copying took the training thread [s]. lines: of all slices, if they were requested.
     """
 
     object: Tensor
@@ -43,6 +44,30 @@ class Taken:
     slices: int
     states: int
     cost: float
+    lines: Lines | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """A row (slice, x) and a column (slice, y) of all slices, complex, at a pixel (y, x) of the area.
+
+    distance: of two slices [m], a scalar on any device. ramps: of the phase of each slice, along y and x [rad], which
+    are removed from it; (): none.
+    """
+
+    row: Tensor
+    column: Tensor
+    at: tuple[int, int]
+    distance: Tensor
+    ramps: tuple[tuple[Array, Array], ...] = ()
+
+    def cuts(self) -> tuple[Array, Array]:
+        """Return both without the ramps, on the host."""
+        across, down = self.row.cpu().numpy().copy(), self.column.cpu().numpy().copy()
+        for number, (along_y, along_x) in enumerate(self.ramps):
+            across[number] *= np.exp(-1j * (along_y[self.at[0]] + along_x))
+            down[number] *= np.exp(-1j * (along_y + along_x[self.at[1]]))
+        return across, down
 
 
 def make_snapshot(object: Array, probe: Array, epoch: int, update: int, size: int) -> Snapshot:
@@ -86,7 +111,39 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
         torch.prod(seen, 0, out=buffer)
     else:
         buffer.copy_(seen[request.slice or 0])
-    return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started)
+    lines = None
+    if request.cut is not None and model.slab is not None:
+        y, x = (
+            min(max(at - part.start, 0), side - 1)
+            for at, part, side in zip(request.cut, area, buffer.shape, strict=True)
+        )
+        lines = Lines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
+    return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started, lines)
+
+
+@torch.no_grad()
+def take_slice(model: Model, request: RenderRequest, number: int, area: Area, buffer: Tensor) -> float:
+    """Copy another slice of the object into the buffer; call it in the training thread. Returns the time it took [s].
+
+    Slices are copied one at a time, between different updates: for their ramps, which change little from one to the
+    next, updates wait no longer than for a picture, and no memory for all slices is needed.
+    """
+    clock = time.thread_time if buffer.device.type == "cpu" else time.perf_counter
+    started = clock()
+    buffer.copy_(model.object.covered(request.state, area)[number])
+    return clock() - started
+
+
+def needs_ramps(request: RenderRequest) -> bool:
+    """Return whether cuts through the slices need the ramp of the phase of each."""
+    return request.flat and any(pane != "amplitude" for pane in request.panes)
+
+
+def ramp_of(object: Tensor) -> tuple[Array, Array]:
+    """Return the ramp of the phase of a copied slice (y, x), as it is removed from its picture."""
+    with torch_alone():
+        field = np.ascontiguousarray(object.cpu().numpy(), np.complex64)
+        return images.ramp(field, _mean_steps, _turned_sum)
 
 
 def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, float] | None = None) -> Pictures:
@@ -94,6 +151,9 @@ def make_pictures(taken: Taken, request: RenderRequest, pixel: tuple[float, floa
     with torch_alone():
         object = taken.object.cpu().numpy()
         pictures = [_pane(name, object, request, pixel) for name in request.panes]
+        if taken.lines is not None:
+            shown = object if request.slice is not None else None
+            pictures += _cut_panes(taken.lines, pictures, shown, request, pixel, taken.area)
         probe = taken.probe.cpu().numpy()
         powers = (np.abs(probe) ** 2).sum((1, 2))
         powers = powers / max(float(powers.sum()), 1e-30)
@@ -128,6 +188,9 @@ def value_at(taken: Taken, name: str, y: int, x: int, request: RenderRequest) ->
 
 
 def _values(taken: Taken, name: str, request: RenderRequest) -> Array:
+    if taken.lines is not None and name.endswith((" xz", " yz")) and name[:-3] in request.panes:
+        values = quantity_of(taken.lines.cuts()[name.endswith("yz")], name[:-3])
+        return values.T if name.endswith("yz") else values
     if name in request.panes:
         object = taken.object.cpu().numpy()
         if name == "amplitude":
@@ -160,7 +223,46 @@ def _pane(name: str, object: Array, request: RenderRequest, pixel: tuple[float, 
     limits = images.limits_of(values, *WIDE)
     note = "without mean and ramp" if name == "phase" and request.flat else ""
     image = images.jpeg(levels_of(values, limits), request.quality)
-    return Picture(name, title, image, _sides(object), reduction, limits, unit, pixel, colours, note)
+    return Picture(name, title, image, _sides(object), reduction, limits, unit, pixel, colours, note, quantity=name)
+
+
+def quantity_of(field: Array, pane: str) -> Array:
+    """Return amplitude, phase [rad] or complex values of a field, by the name of the pane that shows them."""
+    if pane == "complex":
+        return field
+    return np.abs(field) if pane == "amplitude" else np.angle(field)
+
+
+def _cut_panes(
+    lines: Lines,
+    panes: list[Picture],
+    object: Array | None,
+    request: RenderRequest,
+    pixel: tuple[float, float] | None,
+    area: Area,
+) -> list[Picture]:
+    """Return pictures of the cuts, in the contrast of the panes if these show one of the slices, `object`."""
+    assert pixel is not None, "the distance of slices requires a geometry"
+    pictures, (across, down) = list[Picture](), lines.cuts()
+    for pane in panes:
+        cuts = quantity_of(across, pane.name), quantity_of(down, pane.name)
+        together = np.abs(np.concatenate(cuts, axis=1)) if pane.name == "complex" else np.concatenate(cuts, axis=1)
+        limits = (
+            None if pane.limits is None else pane.limits if object is not None else images.limits_of(together, *WIDE)
+        )
+        pictures += cut_pictures(
+            pane.name,
+            *cuts,
+            at=(lines.at[0] + area[0].start, lines.at[1] + area[1].start),
+            pixel_size=pixel,
+            distance=float(lines.distance),
+            limits=limits,
+            largest=float(together.max() if object is None else np.abs(object).max()),
+            size=request.size,
+            unit=pane.unit,
+            colours=pane.colours,
+        )
+    return pictures
 
 
 def _mode(

@@ -17,6 +17,7 @@ import dataclasses
 import queue
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -39,6 +40,7 @@ from ptynb.data.engine_records import (
     Snapshot,
     Status,
 )
+from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.data.provenance import Machines, ScanIdentity
 from ptynb.data.record import Annotation, RunRecord, fields_of
 from ptynb.data.scan import Scan
@@ -49,7 +51,18 @@ from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, 
 from ptynb.engine.gpu_errors import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import with_background_of, with_tilt_of
-from ptynb.engine.rendering import Taken, allocate_area, make_pictures, make_snapshot, take, value_at
+from ptynb.engine.rendering import (
+    Area,
+    Taken,
+    allocate_area,
+    make_pictures,
+    make_snapshot,
+    needs_ramps,
+    ramp_of,
+    take,
+    take_slice,
+    value_at,
+)
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
@@ -64,6 +77,8 @@ IDLE_SECONDS = 2.0
 """How often rank 0 begins an idle turn, at least four times within the group's timeout."""
 ARRIVAL_SECONDS = 0.05
 """How often rank 0 looks for patterns of a scan that is being measured, while no update is made."""
+OBEY_SECONDS = 0.05
+"""How long a command that is to be obeyed waits for the next update [s]."""
 SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
@@ -216,6 +231,17 @@ class Worker:
             self._wake.set()
             return len(self._commands)
 
+    def obey(self, command: Command, epochs_from: int = 0) -> tuple[int, Status]:
+        """Queue a command, and return its number and the `status` once it is applied, or `OBEY_SECONDS` later.
+
+        One call instead of two: each waits for pictures that are being made.
+        """
+        number = self.command(command)
+        until = time.monotonic() + OBEY_SECONDS
+        while self._applied < number and time.monotonic() < until:
+            time.sleep(0.001)
+        return number, self.status(epochs_from)
+
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits.
 
@@ -301,6 +327,8 @@ class Worker:
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float | None:
         """Return the value at pixel (y, x) of the picture `name`; None while loading."""
+        if not name.endswith((" xz", " yz")):
+            request = dataclasses.replace(request, cut=None)
         taken = self._copy_images(request)
         return None if taken is None else value_at(taken, name, y, x, request)
 
@@ -311,6 +339,19 @@ class Worker:
             None if loop is None else self._call_in_thread(lambda: diagnostics.pattern(loop, index))
         )
         return pair
+
+    def pattern_r_factors(self, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
+        """Measure R-factors of this engine's patterns for so many seconds at most; None while loading.
+
+        Returns those after the first `total` measurements of `source`, as a previous answer names them.
+        """
+        loop = self._loop
+        if loop is None:
+            return None
+        measured: MeasuredRFactors = self._call_in_thread(
+            lambda: diagnostics.pattern_r_factors(loop, seconds, source, total)
+        )
+        return measured
 
     def positions(self) -> tuple[Array, Array] | None:
         """Return the top-left corners of the probe windows at the start and now; None while loading."""
@@ -805,7 +846,25 @@ class Worker:
             return None
         area, out = loop.area, allocate_area(loop.model, loop.area)
         taken: Taken = self._call_in_thread(lambda: take(loop.model, request, area, out, loop.epoch, loop.update))
-        return taken
+        return (
+            taken if taken.lines is None or not needs_ramps(request) else self._with_ramps(loop, request, taken, area)
+        )
+
+    def _with_ramps(self, loop: Loop, request: RenderRequest, taken: Taken, area: Area) -> Taken:
+        """Add the ramps of the phases of all slices, for which each is copied between other updates."""
+        assert taken.lines is not None
+        buffer, ramps, cost = allocate_area(loop.model, area), [], taken.cost
+
+        def copied(number: int) -> float:
+            seconds: float = self._call_in_thread(lambda: take_slice(loop.model, request, number, area, buffer))
+            return seconds
+
+        for number in range(taken.slices):
+            if number != request.slice:
+                cost += copied(number)
+            ramps.append(ramp_of(taken.object if number == request.slice else buffer))
+        lines = dataclasses.replace(taken.lines, ramps=tuple(ramps))
+        return dataclasses.replace(taken, lines=lines, cost=cost)
 
     def _call_in_thread(self, request: Callable[[], Any]) -> Any:
         answer: Future[Any] = Future()

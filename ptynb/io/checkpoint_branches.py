@@ -25,7 +25,7 @@ from typing import Any
 
 from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
-from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, put, states
+from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, precedes, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.safe_reading import Checked
 
@@ -99,6 +99,19 @@ def newest(folder: str | Path) -> Path:
 def last_line(root: Path) -> Path | None:
     """Return the folder of the branch used last; None if there is no checkpoint."""
     return max(lines(root), key=lambda line: max(read_note(line).used, newest_written(line)), default=None)
+
+
+def lineage(line: Path) -> list[Path]:
+    """Return the checkpoints that lead to the newest one of a branch: those before it was left from another, too."""
+    own, root, found = line, root_of(line), states(line)
+    visited = {line}
+    while (note := _note_to_show(own)).origin and note.epoch is not None:
+        own = folder_of(root, note.origin)
+        if own in visited:
+            break
+        visited.add(own)
+        found = [path for path in states(own) if precedes(path, note.epoch, 0)] + found
+    return found
 
 
 # Notes
@@ -246,7 +259,7 @@ def all_states(root: Path) -> tuple[Checkpoint, ...]:
         stays = _note_to_show(line).stays
         for path in states(line):
             with contextlib.suppress(OSError, FileError, ValueError, KeyError):
-                found.append(_described(path, path.name in stays))
+                found.append(described(path, path.name in stays))
     return tuple(sorted(found, key=lambda one: (one.written, str(one.path))))
 
 
@@ -271,7 +284,8 @@ def _note_to_show(line: Path) -> Note:
         return Note()
 
 
-def _described(path: Path, stays: bool) -> Checkpoint:
+def described(path: Path, stays: bool = False) -> Checkpoint:
+    """Return what a list shows of a checkpoint file. Raise OSError or FileError if it cannot be read."""
     header = header_of(path)
     written = path.stat().st_mtime_ns if header is None else header.written
     size = sum(part.stat().st_size for part in parts_of(path))

@@ -17,6 +17,8 @@ reconstruction), `token` (shared by all files of one checkpoint) and `written` [
 /order/*          order of the patterns in an epoch in which further ones may come
 /admissions/*     which patterns came when, if they came during the run (`ptynb.data.admissions`)
 /epoch_start/*    object, probe (rows that are compared) and positions at the start of an epoch that is not complete
+/placement/*      positions (pattern, yx) and origin (yx) [object pixels], pixel_size (yx) [m] if known: what is needed
+                  to show object and probe without the scan
 /rows/*           (pattern, …) state of the algorithm for each pattern, such as exit waves
 
 The rows of other engines, if any, are in `state-00120.rank1.h5` and so on in the same folder: `parts` files in total,
@@ -91,8 +93,10 @@ class ReconstructionState(RunRecord):
     engines. epoch_start: arrays of `engine.state_changes` at the start of an epoch that is not complete, else empty.
     updates_done: updates completed in all epochs. order: of the patterns of an epoch in which further ones may come, by
     `LiveSampler.state`; else empty.
+    placement: positions, origin and pixel size of the object, see above.
     metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
-    epoch_start, r_factors, history, title, comments (the latter as in `Result`): missing in files of earlier versions.
+    epoch_start, placement, r_factors, history, title, comments (the latter as in `Result`): missing in files of earlier
+    versions.
     """
 
     begun: dict[str, Any]
@@ -116,6 +120,7 @@ class ReconstructionState(RunRecord):
     epoch_start: dict[str, Array] = dataclasses.field(default_factory=dict)
     updates_done: int = 0
     order: dict[str, NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+    placement: dict[str, Array] = dataclasses.field(default_factory=dict)
 
 
 REQUIRED = ("settings", "update", "epochs", "changes")
@@ -321,6 +326,14 @@ def load_state(path: str | Path) -> ReconstructionState:
         raise FileError(f"{error}{advice}", code=error.code) from None
 
 
+def load_model_state(path: str | Path) -> ReconstructionState:
+    """Return the state in a file without what only a continued run needs: the algorithm's arrays and its rows.
+
+    Raise FileError if the file is truncated, damaged or of another kind.
+    """
+    return _parsed(Path(path).expanduser(), without=("optimiser/", "algorithm/", "rows/", "epoch_start/"))
+
+
 def newest_state(folder: str | Path) -> Path:
     """Return the path of the newest checkpoint in a folder. Raise FileError as `load_state` if it is not valid."""
     found = states(folder)
@@ -344,16 +357,20 @@ def _newest_valid_before(path: Path) -> Path | None:
     return None
 
 
-def _load(path: Path) -> ReconstructionState:
-    record, arrays, version = _read(path)
+def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
+    record, arrays, version = _read(path, without)
     try:
-        state = _with_current_names(unpacked(record, arrays), version - 1)
+        return _with_current_names(unpacked(record, arrays), version - 1)
     except (AttributeError, KeyError, TypeError) as error:
         raise FileError(
             f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
         ) from None
     except SettingsError as error:
         raise FileError(f"{path} is damaged ({error}) and cannot be used.", code="file.damaged") from None
+
+
+def _load(path: Path) -> ReconstructionState:
+    state = _parsed(path)
     if missing := missing_parts(path, state.token, state.parts):
         raise FileError(
             f"{path} is not whole: the parts of ranks {missing} ({companion(path, missing[0]).name} and so on) are "
@@ -375,8 +392,8 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
     return found
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
-    """Return the record, the arrays and the version of one file."""
+def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array], int]:
+    """Return the record, the arrays and the version of one file. without: beginnings of names that are not read."""
     with open_for_reading(path) as file:
         try:
             kind, version = str(file.attrs.get("format")), file.attrs.get("version")
@@ -393,7 +410,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array], int]:
             checked = Checked(file, path)
 
             def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
-                if isinstance(item, h5py.Dataset):
+                if isinstance(item, h5py.Dataset) and not name.startswith(without):
                     stored = checked.dataset(name)
                     arrays[name] = checked.read(name, stored).reshape(stored.attrs["shape"])
 

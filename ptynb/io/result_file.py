@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ptynb.data.record import Change
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
+from ptynb.io.checkpoint_result import checkpoint_result, is_checkpoint
 from ptynb.io.hdf5_file import open_for_reading, reason, replacing
 from ptynb.io.nxdata_plots import write_plots
 from ptynb.io.reading.safe_reading import Checked
@@ -89,12 +90,13 @@ def _describe_arrays(file: h5py.File, result: Result) -> None:
 
 
 def load_result(path: str | Path) -> Result:
-    """Read a result from a file of this version or an earlier one.
+    """Read a result from a file of this version or an earlier one, or object and probe of a checkpoint.
 
     Parameters
     ----------
     path : str or Path
-        File written by `save_result`.
+        File written by `save_result`, or a checkpoint (``recon.checkpoints[0].path``). The result at a checkpoint has
+        an R-factor if one was measured at its epoch, and no other parameters of the model (``pt.resume`` has all).
 
     Returns
     -------
@@ -104,10 +106,13 @@ def load_result(path: str | Path) -> Result:
     Raises
     ------
     FileError
-        If the file is missing ("file.not-found"), no result ("file.unknown-format"), of a newer version
+        If the file is missing ("file.not-found"), no result ("file.unknown-format"), a checkpoint without positions
+        ("checkpoint.no-positions": of an earlier version), of a newer version
         ("file.unsupported-version"), incomplete ("file.incomplete") or damaged ("file.damaged").
     """
     path = Path(path).expanduser()
+    if is_checkpoint(path):
+        return checkpoint_result(path)
     with open_for_reading(path) as file:
         try:
             return _read(Checked(file, path))

@@ -201,12 +201,14 @@ class _LossOf(torch.autograd.Function):
         return slope.mul_(outer[0]), None, None, None
 
 
-def amplitude_residual(model: Tensor, counts: Tensor, mask: Tensor | None) -> Tensor:
-    """Return Σ |√I - √M|, the numerator of the amplitude R-factor (divide by Σ √I), a scalar."""
-    residual = (counts.to(model.dtype).sqrt() - model.sqrt()).abs_()
+def amplitude_residuals(model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return Σ |√I - √M| and Σ √I of each pattern, float64 (pattern,), whose ratio is its amplitude R-factor."""
+    measured = counts.to(model.dtype).sqrt()
+    residual = (measured - model.sqrt()).abs_()
     if mask is not None:
         residual.mul_(mask)
-    return residual.sum(dtype=torch.float64)
+        measured.mul_(mask)
+    return tuple(values.flatten(1).sum(1, dtype=torch.float64) for values in (residual, measured))  # type: ignore[return-value]
 
 
 def sum_of_squares(values: Tensor) -> Tensor:

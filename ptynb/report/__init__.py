@@ -1,6 +1,6 @@
 """Reports and figures of results. The package is callable: `pt.report(recon, "scan.html")` writes a report.
 
-The package itself is callable because importing one of its modules, such as `ptynb.report.figures.figure`, binds the
+The package itself is callable because importing one of its modules, such as `ptynb.figures.figure`, binds the
 name `ptynb.report` to the package.
 """
 

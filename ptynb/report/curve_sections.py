@@ -8,7 +8,7 @@ from typing import Any
 
 from ptynb.analysis.ring_correlation import RingCorrelation
 from ptynb.data.engine_records import Result
-from ptynb.report.figures.scale_marks import metric
+from ptynb.figures.scale_marks import metric
 from ptynb.report.page_data import PageData
 
 CHANGED = "a setting was changed (see Changes)"

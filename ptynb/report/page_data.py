@@ -67,7 +67,7 @@ class PageData:
         # The reduction of one picture is a good first guess for all, so that most are computed only once.
         reduction = _fitting({name: named[name] for name in list(named)[-1:]}, 1, share / len(named))[0]
         _, added = _fitting(named, reduction, share)
-        self.pictures |= {name: _plain(picture) for name, picture in added.items()}
+        self.pictures |= {name: plain_picture(picture) for name, picture in added.items()}
         return Shown(tuple(added), max(picture.reduction for picture in added.values()))
 
     def add_composed(self, name: str, title: str, amplitude: str, phase: str) -> str:
@@ -232,7 +232,8 @@ def _order(name: str) -> tuple[int, str]:
     return (COLOURS.index(name) if name in COLOURS else len(COLOURS), name)
 
 
-def _plain(picture: Picture) -> dict[str, Any]:
+def plain_picture(picture: Picture) -> dict[str, Any]:
+    """Return a picture as plain values, which become JSON in the page."""
     return {
         "name": picture.name,
         "title": picture.title,
@@ -244,4 +245,6 @@ def _plain(picture: Picture) -> dict[str, Any]:
         "pixel_size": picture.pixel_size,
         "colours": picture.colours,
         "note": picture.note,
+        "axes": picture.axes,
+        "bands": picture.bands,
     }

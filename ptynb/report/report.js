@@ -36,7 +36,7 @@ async function greyLevels(picture) {
   const bitmap = await decoded(picture);
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   const context = canvas.getContext("2d");
-  context.drawImage(bitmap, 0, 0);
+  context.drawImage(bitmap.image, 0, 0);
   bitmap.close();
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }
@@ -90,7 +90,7 @@ class Shelf {
     this.model = new Model({
       frame: { number: 0, pictures: [], facts: {} }, shown: 0, tables, cyclic: given.cyclic, columns: 0,
       height: spec.height, linked: true, tools: spec.tools, view: WHOLE, colours: {}, percentiles: [0, 100], limits: {},
-      linked_colours: true, swipe: [], swipe_at: 0.5, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
+      linked_colours: true, swipe: [], swipe_at: 0.5, crosshair: {}, labels: {}, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
       expressions: {}, link: "", points: {}, moves: {}, chosen: {}, painted: null, brush: 3, erase: false,
       clickable: false, exact: false, problem: "",
     });
@@ -160,7 +160,7 @@ class Shelf {
   async save() {
     for (const [name, pane] of this.board.panes) {
       if (pane.empty || !pane.source.width) continue;
-      const blob = await new Promise((take) => pane.source.toBlob(take, "image/png"));
+      const blob = await new Promise((take) => pane.wholePicture().toBlob(take, "image/png"));
       offerFile(blob, `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
     }
   }

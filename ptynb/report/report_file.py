@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ptynb.data.engine_records import Result
+from ptynb.data.engine_records import Checkpoint, Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.named_results import sources
@@ -73,6 +73,8 @@ def report(
 
 def _result(source: Any) -> tuple[Result, Path | None]:
     """Return the result, and the path of its file if it was loaded from one."""
+    if isinstance(source, Checkpoint):
+        source = source.path
     if isinstance(source, str | Path):
         return load_result(source), Path(source).expanduser().absolute()
     if isinstance(source, Result):
@@ -83,7 +85,8 @@ def _result(source: Any) -> tuple[Result, Path | None]:
         if isinstance(result, Result):
             return result, None
     raise InvalidTypeError(
-        f"{type(source).__name__} is not supported; expected a Reconstruction, a Result, or the path of a result file.",
+        f"{type(source).__name__} is not supported; expected a Reconstruction, a Result, a Checkpoint, or the path "
+        "of a file of one of these.",
         code="argument.invalid-type",
     )
 

@@ -15,7 +15,7 @@ from ptynb.data.engine_records import Change, Epoch, Result
 from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import utc
 from ptynb.exceptions import SettingsError
-from ptynb.report.figures.scale_marks import metric
+from ptynb.figures.scale_marks import metric
 from ptynb.report.page import Cell
 from ptynb.settings.schema import as_python, structure
 from ptynb.settings.settings import Settings

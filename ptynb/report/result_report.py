@@ -11,6 +11,7 @@ from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.engine_records import Result
 from ptynb.data.record import stop_reason
 from ptynb.data.scan import Truth
+from ptynb.figures.figure import compare_with_truth
 from ptynb.report.curve_sections import (
     crossing_sentence,
     period_text,
@@ -18,7 +19,6 @@ from ptynb.report.curve_sections import (
     show_losses,
     show_state_changes,
 )
-from ptynb.report.figures.figure import compare_with_truth
 from ptynb.report.page import (
     Block,
     CodeBlock,
@@ -43,7 +43,7 @@ from ptynb.report.result_facts import (
     pixel_text,
     settings_rows,
 )
-from ptynb.report.result_viewers import show_errors, show_object, show_positions, show_probe
+from ptynb.report.result_viewers import show_cuts, show_errors, show_object, show_positions, show_probe
 from ptynb.report.saved_files import SavedFiles, save_result_files
 
 ONE_RESULT = (
@@ -98,12 +98,16 @@ def sections(
         positions = ViewerBlock("positions")
     files = files_table(data, save_result_files(data, result, budget))  # sets what _precision describes
     environment = TableBlock(("what", "value"), environment_rows(result), "Data, software and machines")
+    cut_notes, cuts = show_cuts(data, result), list[PageSection]()
+    if cut_notes:
+        cuts = [PageSection("Cuts", ViewerBlock("cuts"), note(cut_notes))]
     errors = []
     if result.error_map is not None:
         notes = show_errors(data, result.error_map, budget.whole / 2)
         errors = [PageSection("Standard error", ViewerBlock("errors"), note(notes))]
     return [
         PageSection("Object", ViewerBlock("object"), note([*object, _precision(data, "whole amplitude")])),
+        *cuts,
         *errors,
         PageSection("Probe", ViewerBlock("probe"), note([*probe, _precision(data, "probe 1")])),
         PageSection("Positions", positions, note(position_notes)),

@@ -1,7 +1,8 @@
-"""Viewers of a result on the page: object, probe and positions."""
+"""Viewers of a result on the page: object, cuts through its slices, probe and positions."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from ptynb.analysis.array_lines import field_line, quantity_lines
+from ptynb.analysis.orthogonal_cuts import orthogonal_cuts, slice_distance
+from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.analysis.probe_modes import mode_powers
 from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture, Result, Thumbnail
 from ptynb.data.standard_error import ErrorMap
-from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, points
+from ptynb.report.page_data import ByteBudget, PageData, choice, coloured_picture, picture_of, plain_picture, points
 
 MODES = 16
 """Maximum number of probe modes shown."""
@@ -22,11 +25,12 @@ PERCENTILES = (0.5, 99.5)
 """Percentiles of the values that get the lowest and the highest grey level."""
 FEWEST = 8
 """Minimum side of an area to which pictures are cropped [pixels]."""
-MAGNIFIED = 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0
 LEGEND = (
     "Hue is the phase, brightness the amplitude; each mode is scaled to full brightness and has the stated part of "
     "the power."
 )
+PLACES = 9
+"""Number of places at which a thick object is cut."""
 Area = tuple[slice, slice]
 
 
@@ -139,6 +143,33 @@ def _reduced(data: PageData, name: str, what: str) -> str:
     return f"{what} reduced {reduction} × {reduction} to keep the page small."
 
 
+def show_cuts(data: PageData, result: Result) -> list[str]:
+    """Add the viewer "cuts": cuts along the beam at some places of a thick object. Return notes; []: it cannot be cut.
+
+    The places lie on a diagonal of the illuminated area.
+    """
+    known = result.pixel_size is not None and slice_distance(result) is not None
+    if len(result.slices) < 2 or not known or not np.isfinite(result.positions).all():
+        return []
+    result = dataclasses.replace(result, object=np.nan_to_num(result.object))
+    y, x = illuminated(result)
+    frames, places = dict[str, Mapping[str, Any]](), list[tuple[str, str]]()
+    for number in range(PLACES):
+        row, column = (part.start + (2 * number + 1) * (part.stop - part.start) // (2 * PLACES) for part in (y, x))
+        key = f"cut {number}"
+        made: list[Picture] = []
+        for quantity in ("amplitude", "phase"):
+            made += orthogonal_cuts(result, y=row, x=column, quantity=quantity).pictures()
+        data.pictures |= {f"{key} {one.name}": plain_picture(one) for one in made}
+        frames[key] = {"pictures": [f"{key} {one.name}" for one in made]}
+        places.append((f"y {row}, x {column}", key))
+    data.add_viewer(
+        "cuts", "Cuts", frames, [choice("Place", places, PLACES // 2, kind="range")], tools=False, height=260
+    )
+    line = "pt.analysis.orthogonal_cuts(result, y=..., x=...)"
+    return [f"Cuts along the beam through all slices, at {PLACES} places; {line} cuts at any pixel."]
+
+
 def show_errors(data: PageData, found: ErrorMap, share: float) -> list[str]:
     """Add the viewer "errors": the phase of the object beside its standard error. Return notes about it."""
     phase: Array = images.flat_phase(found.object)
@@ -190,35 +221,24 @@ def show_positions(data: PageData, result: Result) -> list[str]:
         return ["The positions are not finite."]
     area = area_of(result)
     corner = np.array([area[0].start, area[1].start])
-    centres = positions + np.array(result.probe.shape[-2:]) / 2 - corner
-    frame: dict[str, Any] = {"pictures": ["whole amplitude"], "points": points(centres)}
     began = result.parameters.get("positions/start")
+    known = began is not None and began.shape == positions.shape
+    found = moved_positions(began if known else positions, positions, result.pixel_size)  # type: ignore[arg-type]
+    middle = np.array(result.probe.shape[-2:]) / 2 - corner
+    frame: dict[str, Any] = {"pictures": ["whole amplitude"], "points": points(found.measured + middle)}
     notes = [f"Centres of the probe windows at {len(positions)} positions."]
-    if began is None or began.shape != positions.shape:
+    if not known:
         notes.append("They were not refined.")
     else:
-        moves = positions - began
-        factor = _magnification(moves, min(part.stop - part.start for part in area))
-        frame["moves"] = points(centres - factor * moves)
+        factor = found.exaggeration()
+        frame["moves"] = points(found.arrows(factor) + middle)
         times = "" if factor == 1 else f", drawn {factor:g} times as long"
-        lengths = _lengths(moves, result.pixel_size)
-        notes.append(f"They were refined by {lengths}; lines lead to the initial positions{times}.")
+        notes.append(f"They were refined by {_lengths(found)}; arrows lead to the refined positions{times}.")
     data.add_viewer("positions", "Positions", {"all": frame}, tools=False, height=420)
     return notes
 
 
-def _magnification(moves: Array, side: int) -> float:
-    """Return the factor by which refinements are drawn longer: to about a tenth of the side at most."""
-    longest = float(np.abs(moves).max())
-    fitting = [factor for factor in MAGNIFIED if factor * longest <= side / 12]
-    return fitting[-1] if fitting else 1.0
-
-
-def _lengths(moves: Array, pixel_size: tuple[float, float] | None) -> str:
-    """Return mean and largest of the shifts (pattern, yx) as text."""
-    lengths = np.hypot(*moves.T)
-    text = f"{lengths.mean():.3g} pixels on average, {lengths.max():.3g} at most"
-    if pixel_size is None:
-        return text
-    metres = np.hypot(*(moves * pixel_size).T) * 1e9
-    return f"{text} ({metres.mean():.3g} and {metres.max():.3g} nm)"
+def _lengths(found: PositionRefinement) -> str:
+    """Return the lengths of the moves as text."""
+    rms, largest, rest = map(found.length_text, (found.rms, found.largest, found.residual_rms))
+    return f"{rms} rms, {largest} at most, without a common shift ({rest} rms without scale, rotation and shear)"

@@ -18,7 +18,7 @@ import numpy as np
 from ptynb.analysis.result_comparison import Together
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Result
-from ptynb.report.figures.figure import Kind, Page, figure
+from ptynb.figures.figure import Kind, Page, figure
 from ptynb.report.page_data import ByteBudget, PageData, npy
 from ptynb.report.result_viewers import MODES, area_of
 

@@ -6,7 +6,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 
 from ptynb.data.scaling_result import Scale, ScalingTest
-from ptynb.report.figures.figure import Page
+from ptynb.figures.figure import Page
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 

@@ -186,6 +186,12 @@ class EngineClient:
         self.activity.set()
 
     @property
+    def waiting(self) -> bool:
+        """Whether, by the last status, a command that was sent is not applied yet."""
+        status = self.statuses.get(0)
+        return status is not None and status.applied < self.sent
+
+    @property
     def idle(self) -> bool:
         """Whether, by the last status, no run is active and no command is pending."""
         status = self.statuses.get(0)
@@ -194,17 +200,18 @@ class EngineClient:
 
     def begin(self, epochs: int, last: int | None = None) -> None:
         """Send the command to run this number of additional epochs; with `last`, one of a run that ends with it."""
-        generation = self._generation
         status = self.fetch()
         self.target_epoch, self.paused = status.epoch - status.live_epochs + epochs, False
+        generation, known = self._generation, len(self.epochs)
         try:
             order = Command("start", epochs) if last is None else Command("advance", last)
-            number: int = self.engines.call(0, "command", order)
+            number: int
+            number, status = self.engines.call(0, "obey", order, known)
         except EngineLostError as error:
             self.fail(error, generation)  # a recovery starts the run
             self.alive()
         else:
-            self._note_sent(number)
+            self._note_obeyed(number, status, generation, known)
 
     def order(self, kind: Any, value: Any = None) -> None:
         """Send a command and wait until rank 0 has applied it; send it again after a recovery.
@@ -212,10 +219,18 @@ class EngineClient:
         The other ranks apply it before the same update, possibly some milliseconds later.
         """
         while True:
-            generation = self._generation
-            number = self.command(kind, value)
-            if self._applied(number, generation):
+            generation, known = self._generation, len(self.epochs)
+            number, status = self.call(0, "obey", Command(kind, value), known)
+            self._note_obeyed(number, status, generation, known)
+            at_once = status.failure is None and status.applied >= number and generation == self._generation
+            if at_once or self._applied(number, generation):
                 return
+
+    def _note_obeyed(self, number: int, status: Status, generation: int, known: int) -> None:
+        """Note a command that was sent, and the status that came with its number."""
+        if status.failure is None:
+            self._record_status(status, known, generation)
+        self._note_sent(number)
 
     def caught_up(self) -> None:
         """Wait until all commands sent so far are applied."""

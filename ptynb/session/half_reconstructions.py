@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ptynb.analysis.error_map import SMOOTHING
-from ptynb.analysis.error_map import error_map as error_map_of
-from ptynb.analysis.half_scans import split_scan
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.engine_records import Result
 from ptynb.data.scan import Scan
 from ptynb.data.standard_error import ErrorMap
+from ptynb.session.halves import map_of_halves
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 
@@ -26,6 +23,8 @@ def error_map(
     smoothing: float = SMOOTHING,
     device: str = "auto",
     extensions: Sequence[Any] = (),
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> ErrorMap:
     """Reconstruct two halves of a scan independently, and map the standard error of the object.
 
@@ -49,6 +48,10 @@ def error_map(
         Device of this process if there is no cluster.
     extensions : sequence of ModelComponent or CustomConstraint
         User-defined components of the forward model and constraints.
+    progress : callable, optional
+        Called with the epochs completed and their number, of both halves together.
+    cancelled : callable, optional
+        Called now and then; if it returns True, both reconstructions end.
 
     Returns
     -------
@@ -62,38 +65,17 @@ def error_map(
     InvalidValueError
         If the objects cannot be compared, as `ptynb.analysis.error_map`.
     ReconstructionError
-        If a reconstruction fails.
+        If a reconstruction fails, or was cancelled ("reconstruction.stopped").
     """
-    settings = settings or Settings()
-    halves = split_scan(scan)
-    each = 0 if cluster is None else len(cluster) // 2
-    groups: tuple[Sequence[int] | None, ...] = (range(each), range(each, 2 * each)) if each else (None, None)
-
-    def begun(number: int) -> Reconstruction:
-        own = settings.replace(seed=settings.seed + number)
-        recon = Reconstruction(
-            halves[number],
-            own,
-            cluster,
-            device=device,
-            extensions=extensions,
-            checkpointing=None,
-            ranks=groups[number],
-        )
-        recon.start(epochs)
-        return recon
-
-    def ended(recon: Reconstruction) -> Result:
-        recon.wait()
-        return recon.result
-
-    with contextlib.ExitStack() as stack:
-        if each:
-            both = [stack.enter_context(begun(number)) for number in (0, 1)]
-            results = [ended(recon) for recon in both]
-        else:
-            results = []
-            for number in (0, 1):
-                with begun(number) as recon:
-                    results.append(ended(recon))
-    return error_map_of(results[0], results[1], smoothing=smoothing)
+    return map_of_halves(
+        Reconstruction,
+        scan,
+        settings or Settings(),
+        cluster,
+        epochs=epochs,
+        smoothing=smoothing,
+        device=device,
+        extensions=extensions,
+        progress=progress,
+        cancelled=cancelled,
+    )

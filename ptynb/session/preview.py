@@ -84,12 +84,12 @@ class Preview:
             Images in grey levels or colours, with titles and units.
         """
         powers = (np.abs(self.probe) ** 2).sum((1, 2))
-        modes, slices, height, width = self.object.shape
+        states, slices, height, width = self.object.shape
         size = self.pixel_size
         light = picture(
             self.illumination, "positions", "Illumination", unit="photons", pixel_size=size, colours="viridis"
         )
-        what = f"{height} × {width} pixels, {counted(slices, 'slice')}, {counted(modes, 'mode')}"
+        what = f"{height} × {width} pixels, {counted(slices, 'slice')}, {counted(states, 'mode')}"
         first = self.object[0, 0]
         varies = np.ptp(first.real) > 0 or np.ptp(first.imag) > 0  # of a constant object only the amplitude is shown
         flat = float(abs(first.flat[0]))

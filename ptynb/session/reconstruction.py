@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
+import pickle
 import threading
 import time
 import warnings
@@ -17,6 +18,7 @@ from typing import Any, Self, TypeVar, get_args
 import cloudpickle
 import torch
 
+from ptynb.analysis.error_map import SMOOTHING
 from ptynb.cluster.accelerators import find_accelerators, names_of_devices, refusal, usable
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.admissions import Admissions
@@ -35,9 +37,11 @@ from ptynb.data.engine_records import (
     Snapshot,
     Status,
 )
+from ptynb.data.pattern_r_factors import MeasuredRFactors, PatternRFactors
 from ptynb.data.provenance import Machines
 from ptynb.data.record import Annotation, stop_reason
 from ptynb.data.scan import Scan, Share
+from ptynb.data.standard_error import ErrorMap
 from ptynb.exceptions import (
     ClusterError,
     EngineLostError,
@@ -60,6 +64,8 @@ from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.session.halves import map_of_halves
+from ptynb.session.r_factor_collector import RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
@@ -74,8 +80,8 @@ Answer = TypeVar("Answer")
 CHECKPOINTING = Checkpointing()
 FOLLOW_SECONDS = 0.25
 """Period at which the record is fetched in the background [s]; each fetch takes milliseconds of a core."""
-APPLIED_SECONDS = 0.1
-"""Time in which engines usually apply a command, after which the record is fetched [s]."""
+APPLIED_SECONDS = 0.03
+"""Time in which engines often apply a command, after which the record is fetched, again after twice the time [s]."""
 IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
 """Periods while no run is active: of fetching the record, and of checking the engines' processes [s]."""
 HEALTH_SECONDS = 1.0
@@ -273,6 +279,7 @@ class Reconstruction:
         self._pattern_rank: tuple[int, int] | None = None
         """Index of the last requested pattern, and the rank that stores it."""
         self._health: tuple[Health, ...] = ()
+        self._pattern_r_factors = RFactorCollector(len(spec.scan))
         self._result: Result | None = None
         self._result_at: tuple[int, int, int] | None = None
         self._closed = False
@@ -821,6 +828,96 @@ class Reconstruction:
             )
         raise ReconstructionError(f"No engine has pattern {index}; this is a bug of ptynb.", code="engine.failed")
 
+    def pattern_r_factors(self, seconds: float | None = None) -> PatternRFactors:
+        """Return the R-factor of each pattern, measured between two updates by the engines that store them.
+
+        An engine measures its patterns in turn, those first that have no value of its present state. The measurements
+        of the R-factor of all patterns (`r_factor_every`, `result`) count, too.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Longest time for which the updates are interrupted [s]; the other values are older, or NaN. None: measure
+            until all values are later than the call, with interruptions of 0.25 s.
+
+        Returns
+        -------
+        PatternRFactors
+            R-factors (pattern,), and the epochs in which they were measured.
+
+        Raises
+        ------
+        ReconstructionError
+            If the number of seconds is negative, or the run has failed or is closed.
+        """
+        if seconds is not None and not 0 <= seconds < float("inf"):
+            raise ReconstructionError(
+                f"pattern_r_factors got {seconds!r} seconds; expected at least 0, or None for all patterns.",
+                code="argument.invalid-value",
+            )
+        self._wait_until_loaded()
+
+        def ask(rank: int, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
+            answer: MeasuredRFactors | None = self._call(rank, "pattern_r_factors", seconds, source, total)
+            return answer
+
+        return self._pattern_r_factors.collect(ask, self._client.engines.world, seconds)
+
+    def error_map(
+        self,
+        epochs: int | None = None,
+        *,
+        engines: int = 0,
+        smoothing: float = SMOOTHING,
+        progress: Callable[[int, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> ErrorMap:
+        """Map the standard error of the object by reconstructions of two halves of the scan, beside this one.
+
+        It is `ptynb.error_map` with the present settings, and does not interrupt this reconstruction, but shares the
+        processor with it.
+
+        Parameters
+        ----------
+        epochs : int, optional
+            Number of epochs of each half. None: as many as this reconstruction has completed.
+        engines : int
+            Number of engines that are started for it, and stopped at its end. 0: this process reconstructs, on the CPU
+            if this reconstruction is that of a cluster.
+        smoothing : float
+            Width of the local average, see `ptynb.analysis.error_map` [object pixels].
+        progress : callable, optional
+            Called with the epochs completed and their number, of both halves together.
+        cancelled : callable, optional
+            Called now and then; if it returns True, both reconstructions end.
+
+        Returns
+        -------
+        ErrorMap
+            Mean of both objects and its standard error.
+
+        Raises
+        ------
+        ReconstructionError
+            If no epoch is complete ("argument.invalid-value"), if it was cancelled ("reconstruction.stopped"), or a
+            reconstruction fails.
+        """
+        epochs = _whole("error_map", self.epoch if epochs is None else epochs)
+        with contextlib.ExitStack() as stack:
+            cluster = stack.enter_context(Cluster(engines)) if engines else None
+            return map_of_halves(
+                Reconstruction,
+                self.scan,
+                self.settings,
+                cluster,
+                epochs=epochs,
+                smoothing=smoothing,
+                device="auto" if self._cluster is None else "cpu",
+                extensions=pickle.loads(self._client.spec.extensions),
+                progress=progress,
+                cancelled=cancelled,
+            )
+
     @property
     def positions(self) -> tuple[Array, Array]:
         """Initial and present top-left corners of the probe windows, each (pattern, yx) float64 [object pixels]."""
@@ -1348,19 +1445,21 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
         within = 0.0
         if activity.wait(pause):
             time.sleep(APPLIED_SECONDS)
-            within = APPLIED_SECONDS  # what was received before the command does not show it
+            within = pause = APPLIED_SECONDS  # what was received before the command does not show it
         recon = reference()
         if recon is None or recon._closed or recon.failure is not None:
             return
         activity.clear()
         idle = recon._client.idle
         try:
-            recon._fetch(within=within or (IDLE_FOLLOW_SECONDS if idle else FOLLOW_SECONDS))
+            recon._fetch(within=within or (IDLE_FOLLOW_SECONDS if idle else min(pause, FOLLOW_SECONDS)))
         except ReconstructionError:
             return  # stored as recon.failure: shown by the view, raised by the next call
         except ClusterError:
             pass  # a late answer, or a cluster that is being stopped: the next iteration shows which
-        pause = IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
+        pause = (
+            min(2 * pause, FOLLOW_SECONDS) if recon._client.waiting else IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
+        )
         del recon
 
 

@@ -39,6 +39,7 @@ from ptynb.settings.recipe import PrepareStep, Recipe, Stage
 from ptynb.table import duration
 from ptynb.tuning.effects import MARGIN, Candidate, Effect, Sizes, effects_of
 from ptynb.tuning.recommendation import Recommendation, RecommendationTrial, RecommendedSetting
+from ptynb.tuning.trial_progress import TrialProgress
 
 RATES = (0.01, 0.03, 0.1)
 """Learning rates of object and probe that are tried."""
@@ -92,6 +93,7 @@ class _Engines:
 
     cluster: Cluster | None
     device: str
+    progress: TrialProgress
 
     def run(self, scan: Scan, jobs: Sequence[tuple[Settings, int]], keep: bool = False) -> list[_Outcome]:
         """Return the outcome of each (settings, epochs). keep: with the scan that has the result as its guesses."""
@@ -112,6 +114,7 @@ class _Engines:
 
     def _run(self, scan: Scan, settings: Settings, epochs: int, ranks: Sequence[int] | None, keep: bool) -> _Outcome:
         started = time.monotonic()
+        self.progress.check()
         try:
             with warnings.catch_warnings():
                 # Notices of a trial, such as a batch that is larger than an engine's share, are not the user's.
@@ -121,7 +124,8 @@ class _Engines:
                 )
                 try:
                     recon.start(epochs)
-                    recon.wait()
+                    with self.progress.trial(recon, epochs):
+                        self.progress.wait(recon)
                     loss = recon.epochs[-1].loss
                     per_epoch = statistics.median([epoch.seconds for epoch in recon.epochs[1:] or recon.epochs])
                     result = recon.result if keep else None
@@ -148,6 +152,8 @@ def recommend(
     seconds: float = 120.0,
     device: str = "auto",
     report: Callable[[str], None] | None = None,
+    progress: Callable[[float], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Recommendation:
     """Recommend preparation and settings for a scan, from its patterns and from short trials on the engines at hand.
 
@@ -171,6 +177,11 @@ def recommend(
         Device of this process if there is no cluster.
     report : callable, optional
         Function called with each line about the progress.
+    progress : callable, optional
+        Function called with the completed fraction of the trials, from 0 to 1; it is an estimate, since results decide
+        how many follow.
+    cancelled : callable, optional
+        Function without arguments that returns whether the trials are to end; called about once a second.
 
     Returns
     -------
@@ -184,6 +195,8 @@ def recommend(
         the default settings.
     EnginesBusyError
         If the engines are running a reconstruction.
+    ReconstructionError
+        If `cancelled` returned True ("tuning.cancelled").
     """
     if not 10 <= epochs <= MOST_EPOCHS:
         raise SettingsError(f"epochs is {epochs}; expected 10 to {MOST_EPOCHS}.", code="argument.invalid-value")
@@ -192,7 +205,10 @@ def recommend(
     check_scan(scan)
     if cluster is not None:
         make_way(cluster)
-    return _Search(scan, _Engines(cluster, device), epochs, seconds, report or (lambda line: None)).run()
+    trials = TrialProgress(progress, cancelled)
+    found = _Search(scan, _Engines(cluster, device, trials), epochs, seconds, report or (lambda line: None)).run()
+    trials.end()
+    return found
 
 
 class _Search:
@@ -219,6 +235,9 @@ class _Search:
         warm_epochs, trial_epochs = (
             max(LEAST_EPOCHS, round(number * shorter)) for number in (WARM_UP_EPOCHS, TRIAL_EPOCHS)
         )
+        effects = sum(len(effect.variants) for effect in effects_of(self._whole))
+        # One more round with half of them, as usual; several at once still take their time.
+        self._engines.progress.plan((len(RATES) + 1) * warm_epochs + (1.5 * effects + 1) * trial_epochs)
         base, warm = self._warm_up(scan, base, warm_epochs)
         chosen = self._effects(warm, base, trial_epochs, float(np.nanmean(seen.sums)))
         recipe = self._recipe(base, chosen)

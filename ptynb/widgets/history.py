@@ -1,26 +1,31 @@
-"""The history of a reconstruction: its checkpoints and branches as a list, with buttons to restore them."""
+"""The history of a reconstruction: its checkpoints and branches as a list, with buttons to restore and compare them."""
 
 from __future__ import annotations
 
+import html
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import ipywidgets
 
-from ptynb.data.engine_records import Branch, Checkpoint
+from ptynb.data.engine_records import Branch, Checkpoint, Result
 from ptynb.exceptions import InvalidValueError
+from ptynb.io.checkpoint_result import name_of_checkpoint
 from ptynb.widgets.actions import Action, Actions, repeat
 from ptynb.widgets.choice import Choice
-from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+from ptynb.widgets.compare.compare_view import Compare, compare
+from ptynb.widgets.number_text import number
+from ptynb.widgets.shared_widgets import Whole, close_all, complaint, free, note, put
 
 REFRESH_SECONDS = 1.0
 NOW = "now"
 SPACE = "\u00a0"
 """A space that HTML does not collapse."""
+NOW_NAME = "current state"
 COLUMNS = (("epoch", 11), ("loss", 11), ("branch", 18), ("written", 9), ("size", 9), ("", 9))
 """Titles of the list's columns, and their widths [characters]."""
 
@@ -38,6 +43,8 @@ class SupportsCheckpoints(Protocol):
     def epoch(self) -> int: ...  # noqa: D102
     @property
     def closed(self) -> bool: ...  # noqa: D102
+    @property
+    def result(self) -> Result: ...  # noqa: D102
     def save_checkpoint(self) -> Path: ...  # noqa: D102
     def restore(self, checkpoint: Any) -> None: ...  # noqa: D102
     def branch(self, name: str | None = None, checkpoint: Any = None) -> str: ...  # noqa: D102
@@ -45,13 +52,16 @@ class SupportsCheckpoints(Protocol):
 
 
 class History(Whole):
-    """Checkpoints, newest last, and branches, with buttons to restore, save, branch and switch; see `history`.
+    """Checkpoints, newest last, and branches, with buttons to restore, compare, save, branch and switch; see `history`.
 
     tell: called with the line of Python equivalent to a click.
+    open_comparison: called with the checkpoints to compare, and with whether the current state is compared too, in
+    place of showing them beneath the list; it returns at once.
     resting: whether the list is out of sight, so that nothing is read to follow it.
     """
 
     tell: Callable[[str], None] | None = None
+    open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
     resting = False
 
     def __init__(self, recon: SupportsCheckpoints) -> None:
@@ -61,8 +71,13 @@ class History(Whole):
         self._checkpoints: dict[str, Checkpoint] = {}
         self._message = ipywidgets.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
-        self.list = Choice("Checkpoints", rows=8, head=head, width="640px")
+        self.list = Choice("Checkpoints", rows=8, several=True, head=head, width="640px")
+        self.list.tooltip = "Ctrl and click, or Shift and an arrow key, selects several to compare"
+        self._selected_text = ipywidgets.HTML()
         self.restore = self._button("Restore", "undo", "Restores the selected checkpoint", self._to_restore)
+        self.compare = self._button(
+            "Compare", "columns", "Shows the selected checkpoints (two or more) side by side", self._to_compare
+        )
         self.keep = self._button("Save now", "save", "Writes a checkpoint now", lambda: self._keep)
         self.name = ipywidgets.Text(
             description="Branch name",
@@ -82,10 +97,16 @@ class History(Whole):
             chooser.observe(lambda _: self._selected(), "chosen")
         rows = [
             ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
-            for row in ([self.restore, self.keep], [self.name, self.branch], [self.branches, self.switch_branch])
+            for row in (
+                [self.restore, self.compare, self.keep],
+                [self.name, self.branch],
+                [self.branches, self.switch_branch],
+            )
         ]
         controls = ipywidgets.HBox(rows, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
-        super().__init__([self.list, controls, self._message])
+        self._comparison: Compare | None = None
+        self._place = ipywidgets.VBox(layout=free())
+        super().__init__([self.list, self._selected_text, controls, self._message, self._place])
         self.layout.overflow = "visible"
         self.add_class("ptynb-history")
         self._present = ""
@@ -122,7 +143,7 @@ class History(Whole):
             self._refreshing = True
             self._checkpoints = {str(one.path): one for one in checkpoints}
             rows = [(path, _row(checkpoint)) for path, checkpoint in self._checkpoints.items()]
-            options = [(NOW, f"current state, branch {present}"), *rows]
+            options = [(NOW, f"{NOW_NAME}, branch {present}"), *rows]
             if options != self.list.options:
                 self.list.offer(options, None if self.list.options else [NOW])
             names = [branch.name for branch in branches]
@@ -152,23 +173,41 @@ class History(Whole):
     def _to_branch(self) -> Action:
         return partial(self._branch, self._selection(), self.name.value.strip() or None)
 
+    def _to_compare(self) -> Action:
+        chosen = self.list.chosen
+        if len(chosen) < 2:
+            raise InvalidValueError(
+                f"{len(chosen)} of the list is selected; select two or more with Ctrl and click, or with Shift and an "
+                "arrow key.",
+                code="widget.nothing-selected",
+            )
+        checkpoints = [self._checkpoint(key) for key in self.list.offered if key in chosen and key != NOW]
+        checkpoints += [self._checkpoint(key) for key in chosen if key not in self.list.offered]  # raises an error
+        return partial(self._compare_checkpoints, checkpoints, NOW in chosen)
+
     def _to_switch(self) -> Action:
         if self.branches.value is None:
             raise InvalidValueError("No branch is selected; select one in the list.", code="widget.nothing-selected")
         return partial(self._switch, self.branches.value)
 
     def _selection(self) -> Checkpoint | None:
-        """Return the selected checkpoint; None: the current state. Raises ValueError if it was deleted."""
-        with self._lock:
-            key = self.list.value
-            if key == NOW:
-                return None
-            if key in self._checkpoints:
-                return self._checkpoints[key]
-        if key is None:
+        """Return the selected checkpoint; None: the current state. Raises ValueError if there is not one of them."""
+        chosen = self.list.chosen
+        if not chosen:
             raise InvalidValueError(
                 "No checkpoint is selected; select one in the list.", code="widget.nothing-selected"
             )
+        if len(chosen) > 1:
+            raise InvalidValueError(
+                f"{len(chosen)} of the list are selected, but Restore and Branch use one; select it alone.",
+                code="widget.several-selected",
+            )
+        return None if chosen[0] == NOW else self._checkpoint(chosen[0])
+
+    def _checkpoint(self, key: str) -> Checkpoint:
+        with self._lock:
+            if key in self._checkpoints:
+                return self._checkpoints[key]
         raise InvalidValueError(
             f"The checkpoint {Path(key).name} was deleted to limit their number; select another one.",
             code="widget.selection-gone",
@@ -181,6 +220,24 @@ class History(Whole):
         put(self._message, note(f"Restoring epoch {checkpoint.epoch} ..."))
         self._recon.restore(checkpoint)
         self._done(line, f"Restored epoch {checkpoint.epoch}.")
+
+    def _compare_checkpoints(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
+        if self.open_comparison is not None:
+            self.open_comparison(checkpoints, with_now)
+            put(self._message, "")
+            return
+        put(self._message, note("Reading the checkpoints ..."))
+        given: list[Any] = [*checkpoints]
+        arguments = [repr(str(checkpoint.path)) for checkpoint in checkpoints]
+        if with_now:
+            given.append({NOW_NAME: self._recon.result})
+            arguments.append(f"{{{NOW_NAME!r}: recon.result}}")
+        before, self._comparison = self._comparison, compare(*given)
+        self._comparison.tell = self.tell
+        self._place.children = [self._comparison]
+        if before is not None:
+            close_all(before)
+        self._done(f"view = pt.compare({', '.join(arguments)})", "")
 
     def _keep(self) -> None:
         path = self._recon.save_checkpoint()
@@ -225,10 +282,25 @@ class History(Whole):
             self._enable()
 
     def _enable(self) -> None:
-        usable = not self._recon.closed
-        self.restore.disabled = not usable or self.list.value in (None, NOW)
-        self.keep.disabled, self.branch.disabled = not usable, not usable or self.list.value is None
+        usable, chosen = not self._recon.closed, self.list.chosen
+        self.restore.disabled = not usable or len(chosen) != 1 or chosen == [NOW]
+        self.keep.disabled, self.branch.disabled = not usable, not usable or len(chosen) != 1
+        self.compare.disabled = len(chosen) < 2
+        put(self._selected_text, self._said_of(chosen))
         self.switch_branch.disabled = not usable or self.branches.value in (None, self._present)
+
+    def _said_of(self, chosen: Sequence[str]) -> str:
+        """Return HTML of what is selected, and of what the buttons would do with it."""
+        names = [
+            NOW_NAME if key == NOW else _name(self._checkpoints[key]) for key in self.list.offered if key in chosen
+        ]
+        if not names:
+            text = "Nothing is selected."
+        elif len(names) == 1:
+            text = f"Selected: {names[0]}. Select a second one (Ctrl and click, or Shift and an arrow key) to compare."
+        else:
+            text = f"Selected: {', '.join(names)}. Restore and Branch use one: select it alone."
+        return f'<div role="status" class="ptynb-history-selected">{html.escape(text)}</div>'
 
     def _argument(self, checkpoint: Checkpoint) -> str:
         """Return a checkpoint in a line of Python: its epoch if that is unique, else its file."""
@@ -241,7 +313,7 @@ class History(Whole):
         return str(checkpoint.epoch) if unique else repr(str(checkpoint.path))
 
     def _done(self, line: str, text: str) -> None:
-        put(self._message, note(text))
+        put(self._message, note(text) if text else "")
         if self.tell is not None:
             self.tell(line)
 
@@ -251,10 +323,10 @@ class History(Whole):
 
 
 def history(recon: Any) -> History:
-    """Return a list of the checkpoints and branches of a reconstruction, with buttons to restore, save and switch.
+    """Return a list of the checkpoints and branches of a reconstruction, with buttons to restore, compare and switch.
 
     It is displayed if it is the last expression of a notebook cell. Checkpoints are written as set in `Checkpointing`,
-    and by a button.
+    and by a button. Two or more that are selected are shown side by side beneath the list, as by `compare`.
 
     Parameters
     ----------
@@ -269,9 +341,13 @@ def history(recon: Any) -> History:
     return History(recon)
 
 
+def _name(checkpoint: Checkpoint) -> str:
+    return name_of_checkpoint(checkpoint.path, checkpoint.epoch, checkpoint.update)
+
+
 def _row(checkpoint: Checkpoint) -> str:
     epoch = f"{checkpoint.epoch} + {checkpoint.update}" if checkpoint.update else str(checkpoint.epoch)
-    loss = "" if checkpoint.loss is None else f"{checkpoint.loss:.5g}"
+    loss = "" if checkpoint.loss is None else number(checkpoint.loss, 5)
     branch = checkpoint.branch if len(checkpoint.branch) < 17 else f"{checkpoint.branch[:15]}…"
     written = time.strftime("%H:%M:%S", time.localtime(checkpoint.written))
     size, permanent = f"{checkpoint.size / 1e6:.3g} MB", "permanent" if checkpoint.stays else ""

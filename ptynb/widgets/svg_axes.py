@@ -6,6 +6,8 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
+from ptynb.widgets.number_text import number
+
 POINTS = 600
 """Maximum number of points; a longer curve is thinned, except for its last point."""
 SMALLEST, LARGEST = 1e-300, 1e300
@@ -53,7 +55,7 @@ def linear(low: float, high: float, *, tight: bool = False, whole: bool = False)
 
 def decimal(value: float) -> str:
     """Return the text of a tick on a linear axis."""
-    return f"{value:.4g}"
+    return number(value)
 
 
 def scientific(value: float) -> str:

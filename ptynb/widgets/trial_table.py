@@ -14,6 +14,9 @@ from ptynb.settings.schema import structure
 from ptynb.table import duration
 from ptynb.widgets.form.field_search import label_of_name
 from ptynb.widgets.form.group_summary import value_words
+from ptynb.widgets.load.quantities import quantity
+from ptynb.widgets.number_text import number
+from ptynb.widgets.range_text import scan_unit
 
 ROWS = 40
 """Maximum number of trials in the table; all its pictures are sent to the browser after each trial."""
@@ -77,12 +80,12 @@ def _rank(trial: TunedTrial) -> tuple[float, float, int]:
 
 
 def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
-    number = f"★ {trial.number} best" if best else str(trial.number)
-    score = "" if trial.score is None else f"{trial.score:.5g}"
+    place = f"★ {trial.number} best" if best else str(trial.number)
+    score = "" if trial.score is None else number(trial.score, 5)
     ranks = ", ".join(str(rank) for rank in trial.ranks) or "this process"
     time = duration(trial.seconds) if trial.seconds else ""
     cells = [html.escape(_value(name, trial.values.get(name, ""))) for name in names]
-    cells = [number, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, ranks]
+    cells = [place, _picture(trial), *cells, score, _state(trial), str(len(trial.losses)), time, ranks]
     inside = "".join(f'<td style="padding:2px 10px;text-align:left">{cell}</td>' for cell in cells)
     style = "border-top:1px solid var(--jp-border-color2,#ccc);vertical-align:middle"
     if best:
@@ -91,7 +94,7 @@ def _row(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
 
 
 def _figure(trial: TunedTrial, names: Sequence[str], best: bool) -> str:
-    score = trial.state if trial.score is None else f"{trial.score:.5g}"
+    score = trial.state if trial.score is None else number(trial.score, 5)
     lines = [f"{'★ ' if best else ''}trial {trial.number}{' best' if best else ''}: {score}"]
     lines += [f"{label_of_name(name)} {_value(name, trial.values.get(name, ''))}" for name in names]
     caption = "<br>".join(map(html.escape, lines))
@@ -131,7 +134,7 @@ def _plot(trials: Sequence[TunedTrial], name: str, range: Range) -> str:
         part = (ends[2] - ends[0]) / (ends[1] - ends[0]) if high > low else 0.5
         return PLOT_HEIGHT - BOTTOM - 10 - part * (PLOT_HEIGHT - TOP - BOTTOM - 18)
 
-    parts = [_text(LEFT - 6, y(score) + 4, f"{score:.3g}", "end") for score in sorted({low, high})]
+    parts = [_text(LEFT - 6, y(score) + 4, number(score, 3), "end") for score in sorted({low, high})]
     parts += [_text(x, PLOT_HEIGHT - BOTTOM + 16, word, anchor) for x, word, anchor in _ends(name, range)]
     parts.append(_text((LEFT + PLOT_WIDTH - RIGHT) / 2, PLOT_HEIGHT - 4, label_of_name(name), "middle"))
     frame = f"M{LEFT} {TOP}V{PLOT_HEIGHT - BOTTOM}H{PLOT_WIDTH - RIGHT}"
@@ -153,8 +156,10 @@ def _plot(trials: Sequence[TunedTrial], name: str, range: Range) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    is_setting = structure().has(name) and value != ""
-    return value_words(structure().setting(name), value) if is_setting else value_text(value)
+    if structure().has(name) and value != "":
+        return value_words(structure().setting(name), value)
+    unit = scan_unit(name)
+    return quantity(repr(value), unit) if unit and isinstance(value, int | float) else value_text(value)
 
 
 def _x(value: object, range: Range) -> float:
@@ -184,7 +189,7 @@ def _star(x: float, y: float, trial: TunedTrial) -> str:
 
 
 def _title(trial: TunedTrial) -> str:
-    score = "pruned" if trial.score is None else f"{trial.score:.5g}"
+    score = "pruned" if trial.score is None else number(trial.score, 5)
     return html.escape(f"trial {trial.number}: {score}")
 
 

@@ -17,6 +17,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
 from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.number_text import number
 from ptynb.widgets.range_text import ranges_in
 from ptynb.widgets.shared_widgets import Whole, complaint, put, state_row
 from ptynb.widgets.trial_table import score_plots, trial_pictures, trials_table
@@ -173,8 +174,8 @@ class Tuner(Whole):
         )
         self.scan_ranges = ipywidgets.Textarea(
             description="Scan",
-            placeholder="Values of the scan to tune, one a line:\nload.rotation: -0.1 to 0.1\nprepare.crop: 64, 96",
-            tooltip="Options of load, preparation, and arguments of the scan function, with their ranges",
+            placeholder="Values of the scan to tune, one a line:\nScan rotation: -5 to 5 °\ncrop: 64, 96",
+            tooltip="Fields of a file, preparation, and arguments of the scan function, with their ranges",
             continuous_update=False,
             rows=3,
             style={"description_width": "50px"},
@@ -302,7 +303,7 @@ class Tuner(Whole):
         options = [("the best trial", BEST)]
         for trial in trials:
             if trial.picture is not None:
-                score = trial.state if trial.score is None else f"{trial.score:.4g}"
+                score = trial.state if trial.score is None else number(trial.score)
                 options.append((f"trial {trial.number}: {score}", trial.number))
         if options != [*self.pick.options]:
             picked = self.pick.value
@@ -345,7 +346,7 @@ def _summary(study: Tuned, running: bool, best: TunedTrial | None) -> str:
     unfinished = sum(trial.state == "running" for trial in study.trials)
     parts = [f"<b>{study.done}</b> of {study.wanted} trials"]
     parts += [f"{unfinished} running"] if unfinished else []
-    if best is not None:
-        parts.append(f"best score <b>{best.score:.5g}</b> in trial {best.number}")
+    if best is not None and best.score is not None:
+        parts.append(f"best score <b>{number(best.score, 5)}</b> in trial {best.number}")
     path = html.escape(str(study.path))
     return f'{state_row(state, parts)}<small style="overflow-wrap:anywhere">file: <code>{path}</code></small>'

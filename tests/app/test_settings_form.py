@@ -198,5 +198,31 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     assert scan.mask.sum() == 32 * 32 - 1
     assert lines[:2] == ["recommended = pt.recommend(scan)", "scan = pt.prepare(scan, recommended.recipe.prepare)"]
     assert lines[2] == "settings = recommended.settings"
+    assert (one.done.value, one._trials.layout.display, one.advise.disabled) == (1.0, "none", False)
     assert one.form.presets.choice.value == "recommended"
     assert "◆ recommended</b>: loss" in one.form.row("object.learning_rate").about.value
+
+
+def test_a_recommendation_shows_how_far_it_is_and_is_cancelled(set_up):
+    one, lines = set_up(SCAN), []
+    one.tell = lines.append
+    before, seen = one.settings, []
+    one.done.observe(lambda change: seen.append(change["new"]), "value")
+    one.advise.click()
+    until = time.monotonic() + 60
+    while len(seen) < 3:
+        assert time.monotonic() < until, seen
+        time.sleep(0.01)
+    assert one._trials.layout.display is None
+    assert one.advise.disabled
+    assert "trials of" in one._recommended.value
+    clicked = time.monotonic()
+    one.cancel.click()
+    one.settle()
+    assert time.monotonic() - clicked < 5
+    assert seen == sorted(seen)
+    assert seen[-1] < 1
+    assert "Cancelled" in one._recommended.value
+    assert one._message.value == ""
+    assert (one._trials.layout.display, one.advise.disabled) == ("none", False)
+    assert (one.settings, one.last_recommendation, lines) == (before, None, [])

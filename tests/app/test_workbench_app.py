@@ -169,10 +169,21 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         tab = bench._scan_tab
         field(bench, "Scan", "File").value = "some.npz"
         bench._actions.settle()
-        assert "The file lacks the positions, the wavelength" in tab._remarks.value
-        assert "25 of 32 x 32" in tab._facts.value, "what it has is shown before it is loaded"
+        pointed: list[str] = []
+        for one in tab._options.fields.values():
+            monkeypatch.setattr(one.input, "focus", lambda one=one: pointed.append(one.input.description))
+        lacks = "The file lacks the positions, the wavelength, the distance to the detector and the detector"
+        assert lacks in tab._remarks.value
+        ways = (
+            "enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron voltage; Detector"
+        )
+        assert ways in tab._remarks.value
+        assert "25 of 32 × 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
-        assert "does not contain the positions" in bench._message.value
+        assert lacks in bench._message.value
+        assert ways in bench._message.value
+        assert "load(" not in bench._message.value
+        assert pointed == ["Photon energy"], "the first one on the page"
         assert tab._open_file.layout.display is None, "the fields are shown"
         for name, value in {
             "Raster": "5, 5",
@@ -185,7 +196,8 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         }.items():
             field(bench, "Scan", name).value = value
         bench._actions.settle()
-        assert "distance is &#x27;99 cm&#x27;" in bench._message.value
+        assert "Detector distance is &#x27;99 cm&#x27;" in bench._message.value
+        assert pointed[-1] == "Detector distance"
         field(bench, "Scan", "Detector distance").value = "990 mm"
         bench._actions.settle()
         assert bench._message.value == ""
@@ -203,12 +215,13 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert tab._open_file.layout.display == "none", "folded once it is open"
         field(bench, "Scan", "Photon energy").value = "12 kilos"
         click(bench, "Scan", "Load")
-        assert "energy is &#x27;12 kilos&#x27;" in bench._message.value
+        assert "Photon energy is &#x27;12 kilos&#x27;" in bench._message.value
         assert tab._open_file.layout.display is None
         field(bench, "Scan", "Photon energy").value = "12 keV"
         field(bench, "Scan", "Geometry").value = "far field"
         click(bench, "Scan", "Load")
-        assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
+        assert "Focus to sample 10 mm was given and Geometry is &#x27;far field&#x27;" in bench._message.value
+        assert "enter Geometry “near field” too" in bench._message.value
     finally:
         bench.close()
 
@@ -291,6 +304,68 @@ def test_two_results_are_compared(bench: Workbench) -> None:
     assert shown is not None
     shown.settle()
     assert list(shown.results) == ["epoch 2", "epoch 4", "branch main"]
+
+
+def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Workbench) -> None:
+    reconstruct(bench, 2)
+    recon = bench.recon
+    assert recon is not None
+    recon.save_checkpoint()
+    recon.start(2)
+    recon.wait()
+    history = next(one for one in below(bench._run_tab._run.children[0]) if isinstance(one, History))
+    history.refresh()
+    for _ in range(2):  # a second time each checkpoint is not added again
+        history.list.chosen = ["now", str(recon.checkpoints[0].path)]
+        history.compare.click()
+        history._actions.settle()
+        bench._actions.settle()
+    assert bench._tabs.selected_index == TABS.index("Compare")
+    shown = bench._compare_tab._comparison
+    assert shown is not None
+    shown.settle()
+    assert [*shown.results] == ["epoch 2 (main)", "now, epoch 4 (2)"]
+    assert [*bench._desk.results] == ["epoch 2 (main)", "now, epoch 4", "now, epoch 4 (2)"]
+    assert field(bench, "Compare", "Results").chosen == [*shown.results]
+    names: dict[str, Any] = {"recon": recon}
+    told = [line for line in bench.code.splitlines() if line.startswith(("import", "kept"))]
+    told.append([line for line in bench.code.splitlines() if line.startswith("view = ")][-1])
+    exec("\n".join(told), names)
+    assert [*names["view"].results] == [*shown.results]
+    np.testing.assert_array_equal(names["kept"]["epoch 2 (main)"].object, shown.results["epoch 2 (main)"].object)
+    names["view"].close()
+
+
+def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = bench._run_tab._film
+    make, cancel = button(bench, "Run", "Film"), button(bench, "Run", "Cancel film")
+    make.click()
+    panel._actions.settle()
+    assert "There is no reconstruction" in panel._status.value
+    reconstruct(bench, 2)
+    make.click()
+    panel._actions.settle()
+    assert "1 epoch; a film needs 2" in panel._status.value or "no checkpoints" in panel._status.value
+    field(bench, "Run", "of").value = "thumbnails"
+    seen: list[tuple[str | None, float]] = []
+    panel._bar.observe(lambda change: seen.append((cancel.layout.display, change["new"])), "value")
+    make.click()
+    panel._actions.settle()
+    name = field(bench, "Run", "Result file").value.replace(".result.h5", ".gif")
+    assert f"written: {name}" in panel._status.value
+    assert seen[-1] == (None, 4)
+    assert (cancel.layout.display, make.disabled) == ("none", False)
+    assert bench.code.splitlines()[-1] == f"pt.film(recon.result, {name!r})"
+    Path(name).unlink()
+    exec(bench.code.splitlines()[-1], {"pt": pt, "recon": bench.recon})
+    assert Path(name).exists()
+    field(bench, "Run", "Film file").value = "other.gif"
+    panel._bar.unobserve_all()
+    panel._bar.observe(lambda _: cancel.click(), "value")
+    make.click()
+    panel._actions.settle()
+    assert "cancelled" in panel._status.value
+    assert not [*Path().glob("*other*")]
 
 
 def test_a_second_start_takes_the_new_settings_and_ends_the_first_run(bench: Workbench) -> None:

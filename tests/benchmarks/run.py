@@ -38,6 +38,8 @@ OWN_SCRIPTS = {
     "clicking": "clicking.py",
     "live": "live.py",
     "receiving": "receiving.py",
+    "dragging": "dragging.py",
+    "idling": "idling.py",
 }
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.distributed.rendezvous import find_store
@@ -22,12 +23,15 @@ def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) ->
     while worker.status().applied < 2 or worker.status().state != "ready":
         assert worker.status().failure is None, worker.status().failure
         time.sleep(0.01)
+    r_factors = _measure_all(worker)
     if membership.rank == 0:
         worker.command(Command("evaluate"))
     while worker.status().applied < 3:
         time.sleep(0.01)
     answers = {
         "patterns": [worker.pattern(index) for index in range(len(scan))],
+        "r_factors": r_factors,
+        "evaluated": worker.pattern_r_factors(0.0, "", 0),
         "positions": worker.positions(),
         "health": worker.health(),
         "status": worker.status(),
@@ -36,6 +40,17 @@ def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) ->
     }
     _all_have_looked(membership)
     worker.close()
+    return answers
+
+
+def _measure_all(worker: Worker) -> list[MeasuredRFactors]:
+    """Measures the R-factors of this rank's patterns, a portion at a time."""
+    answers = list[MeasuredRFactors]()
+    while not answers or not answers[-1].current:
+        known = (answers[-1].source, answers[-1].total) if answers else ("", 0)
+        measured = worker.pattern_r_factors(0.0, *known)
+        assert measured is not None
+        answers.append(measured)
     return answers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 from pathlib import Path
@@ -18,7 +19,17 @@ from ptynb.data.images import flat_phase, levels
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import diagnostics
 from ptynb.engine.loop import Loop
-from ptynb.engine.rendering import Taken, allocate_area, levels_of, make_pictures, phase_of, take, value_at
+from ptynb.engine.rendering import (
+    Taken,
+    allocate_area,
+    levels_of,
+    make_pictures,
+    phase_of,
+    ramp_of,
+    take,
+    take_slice,
+    value_at,
+)
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.settings import Object, Probe, Settings, Slices
 from tests.cases import CASES, a_scan
@@ -113,6 +124,55 @@ def test_the_r_factor_is_that_of_all_patterns_together_and_its_curve_has_the_epo
         assert measured[0][1] > measured[1][1]
 
 
+def test_each_rank_measures_the_r_factors_of_its_patterns_in_portions(seen: list[dict[str, Any]]) -> None:
+    scan = a_scan()
+    expected = [
+        next(pair for answer in seen if (pair := answer["patterns"][index]) is not None) for index in range(len(scan))
+    ]
+    told = []
+    for answer in seen:
+        parts = answer["r_factors"]
+        own = [index for index, pair in enumerate(answer["patterns"]) if pair is not None]
+        # The R-factor of all patterns was measured after epoch 2, so the first answer has them all.
+        assert sorted(parts[0].patterns) == own
+        assert {*parts[0].epochs} == {2, 3}
+        # Later ones have what is new, each pattern once in the present state.
+        assert len(parts) > 1
+        assert all(len(part.patterns) < len(own) for part in parts[1:])
+        renewed = np.concatenate([parts[0].patterns[parts[0].epochs == 3], *(part.patterns for part in parts[1:])])
+        assert sorted(renewed) == own
+        values = {}
+        for part in parts:
+            values |= dict(zip(part.patterns, part.values, strict=True))
+            assert (part.own, part.source) == (len(own), parts[0].source)
+        told += own
+        for index in own:
+            assert values[index] == pytest.approx(expected[index].r_factor, rel=1e-9)
+        # Another measurement of this state, for a result, is told to who asks for all.
+        after = answer["evaluated"]
+        assert after.current
+        assert after.cost < parts[0].cost
+        assert after.total == parts[-1].total + len(own)
+        np.testing.assert_allclose(after.values, [expected[index].r_factor for index in after.patterns], rtol=1e-9)
+    assert sorted(told) == [*range(len(scan))]
+
+
+def test_r_factors_are_measured_until_the_time_is_over() -> None:
+    loop = a_loop()
+    first = diagnostics.pattern_r_factors(loop, 0.0, "", 0)
+    assert 0 < len(first.patterns) == loop.evaluation_batch() < len(loop.shard)
+    assert not first.current
+    rest = diagnostics.pattern_r_factors(loop, 60.0, first.source, first.total)
+    assert sorted([*first.patterns, *rest.patterns]) == [*range(len(loop.shard))]
+    assert rest.current
+    assert diagnostics.pattern_r_factors(loop, 60.0, rest.source, rest.total).total == rest.total  # nothing is due
+    loop.step()
+    again = diagnostics.pattern_r_factors(loop, 0.0, rest.source, rest.total)
+    np.testing.assert_array_equal(np.sort(again.patterns), np.sort(first.patterns))  # in the same order
+    assert not again.current
+    assert not np.array_equal(np.sort(again.values), np.sort(first.values))
+
+
 def test_dead_pixels_are_told_and_left_out() -> None:
     scan = a_scan(kind="masked")
     loop = a_loop("bad pixels")
@@ -137,6 +197,7 @@ def test_looking_waits_for_no_other_engine(monkeypatch: pytest.MonkeyPatch) -> N
     loop = Loop(a_scan(), Settings(), group, [Summing()])
     monkeypatch.setattr(group, "sum", lambda _: pytest.fail("the others do not take part"))
     assert diagnostics.pattern(loop, 3) is not None
+    assert diagnostics.pattern_r_factors(loop, 60.0, "", 0).current
 
 
 def test_every_model_shows_its_patterns_and_looking_changes_nothing() -> None:
@@ -146,7 +207,10 @@ def test_every_model_shows_its_patterns_and_looking_changes_nothing() -> None:
         assert pair is not None, name
         assert np.isfinite(pair.modelled).all(), name
         assert 0.2 < pair.modelled.sum() / pair.measured.sum() < 5, name
-        looked_at_once(looked_at, pt.RenderRequest(), the_whole(looked_at))
+        looked_at_once(looked_at, pt.RenderRequest(cut=(20, 20)), the_whole(looked_at))
+        measured = diagnostics.pattern_r_factors(looked_at, 60.0, "", 0)
+        [value] = measured.values[measured.patterns == 7]
+        assert value == pytest.approx(pair.r_factor, rel=1e-5), name
         for loop in (looked_at, alone):
             loop.step()
         for ours, theirs in zip(looked_at.model.parameters(), alone.model.parameters(), strict=True):
@@ -218,6 +282,60 @@ def test_a_slice_is_shown_alone_or_all_as_one(form: str) -> None:
         looked_at_once(loop, pt.RenderRequest(slice=3), area)
 
 
+@pytest.mark.parametrize("form", ["complex", "amplitude_phase"])
+def test_cuts_are_lines_of_all_slices_in_the_contrast_of_the_one_that_is_shown(form: str) -> None:
+    settings = Settings(slices=Slices(count=3, thickness=2e-4), object=Object(parametrization=form))
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    for _ in range(3):
+        loop.step()
+    area, pixel = (slice(8, 44), slice(6, 50)), (1e-7, 2e-7)
+    request = pt.RenderRequest(panes=("amplitude", "phase", "complex"), slice=1, cut=(20, 30), modes=0)
+    taken = looked_at_once(loop, request, area)
+    assert taken.lines is not None
+    buffer, ramps = allocate_area(loop.model, area), []
+    for number in range(3):
+        assert take_slice(loop.model, request, number, area, buffer) >= 0
+        ramps.append(ramp_of(buffer))
+    taken = dataclasses.replace(taken, lines=dataclasses.replace(taken.lines, ramps=tuple(ramps)))
+    loop.step()  # they are copies
+    before = make_pictures(taken, request, pixel)
+    names = [picture.name for picture in before.pictures]
+    assert names == [*request.panes, *(f"{pane} {cut}" for pane in request.panes for cut in ("xz", "yz"))]
+    pictures = {picture.name: picture for picture in before.pictures}
+    for pane in ("amplitude", "phase"):
+        assert pictures[f"{pane} xz"].limits == pictures[f"{pane} yz"].limits == pictures[pane].limits
+        assert pictures[f"{pane} xz"].colours == pictures[pane].colours
+    assert (pictures["phase xz"].title, pictures["phase yz"].title) == ("phase, xz at y 20", "phase, yz at x 30")
+    # The slice that is shown, along the lines of its own picture.
+    for pane in request.panes:
+        seen = [value_at(taken, pane, 12, x, request) for x in range(44)]
+        cut = [value_at(taken, f"{pane} xz", 1, x, request) for x in range(44)]
+        np.testing.assert_allclose(
+            np.abs(seen) if pane == "complex" else seen, np.abs(cut) if pane == "complex" else cut, atol=2e-5
+        )
+        seen = [value_at(taken, pane, y, 24, request) for y in range(36)]
+        cut = [value_at(taken, f"{pane} yz", y, 1, request) for y in range(36)]
+        np.testing.assert_allclose(
+            np.abs(seen) if pane == "complex" else seen, np.abs(cut) if pane == "complex" else cut, atol=2e-5
+        )
+    with raises("argument.invalid-value", "36 x 3 pixels", "(36, 0)"):
+        value_at(taken, "phase yz", 36, 0, request)
+
+
+def test_cuts_of_the_product_have_a_contrast_of_their_own_and_thin_objects_have_none() -> None:
+    settings = Settings(slices=Slices(count=2, thickness=2e-4))
+    loop = Loop(a_scan(), settings, SingleGroup(torch.device("cpu")))
+    loop.step()
+    request = pt.RenderRequest(cut=(10**6, 0), flat=False)
+    taken = looked_at_once(loop, request, (slice(8, 44), slice(6, 50)))
+    assert taken.lines is not None
+    assert taken.lines.at == (35, 0)  # the nearest pixel
+    pictures = {picture.name: picture for picture in make_pictures(taken, request, (1e-7, 1e-7)).pictures}
+    assert pictures["phase xz"].limits == pictures["phase yz"].limits != pictures["phase"].limits
+    thin = a_loop()
+    assert looked_at_once(thin, request, the_whole(thin)).lines is None
+
+
 def test_what_was_taken_does_not_change_while_training_goes_on() -> None:
     loop = a_loop()
     taken = looked_at_once(loop, pt.RenderRequest(), the_whole(loop))
@@ -271,6 +389,7 @@ def test_a_request_for_what_there_is_not_is_refused() -> None:
         ({"size": 0}, "size is 0; expected at least 1"),
         ({"slice": -1}, "slice is -1"),
         ({"quality": 96}, "expected 1 to 95"),
+        ({"cut": (3, -1)}, r"cut is \(3, -1\)"),
     ]
     for wrong, words in cases:
         with pytest.raises(ValueError, match=words):

@@ -9,7 +9,7 @@ from ptynb.physics.losses import (
     AmplitudeLoss,
     Sums,
     WeightedSum,
-    amplitude_residual,
+    amplitude_residuals,
     make_loss,
     sum_of_squares,
 )
@@ -206,13 +206,16 @@ def test_the_floor_is_a_millionth_of_the_mean_count(name):
     assert make_loss(name, 250.0).floor == pytest.approx(2.5e-4)
 
 
-def test_the_amplitude_residual_sums_differences_of_roots():
-    model = torch.tensor([[[4.0, 9.0], [0.0, 1.0]]])
-    counts = torch.tensor([[[1.0, 16.0], [25.0, 1.0]]])
-    assert amplitude_residual(model, counts, None).item() == 1 + 1 + 5 + 0
-    assert amplitude_residual(model, counts, torch.tensor([[1.0, 1.0], [0.0, 1.0]])).item() == 2
-    assert amplitude_residual(model, counts, None).dtype == torch.float64
-    assert model.tolist() == [[[4, 9], [0, 1]]]
+def test_amplitude_residuals_are_sums_of_differences_of_roots_of_each_pattern():
+    model = torch.tensor([[[4.0, 9.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+    counts = torch.tensor([[[1.0, 16.0], [25.0, 1.0]], [[1.0, 1.0], [9.0, 4.0]]])
+    residuals, totals = amplitude_residuals(model, counts, None)
+    assert (residuals.tolist(), totals.tolist()) == ([1 + 1 + 5 + 0, 2 + 1], [1 + 4 + 5 + 1, 1 + 1 + 3 + 2])
+    assert residuals.dtype == totals.dtype == torch.float64
+    residuals, totals = amplitude_residuals(model, counts, torch.tensor([[1.0, 1.0], [0.0, 1.0]]))
+    assert (residuals.tolist(), totals.tolist()) == ([2, 1], [6, 4])
+    assert model[0].tolist() == [[4, 9], [0, 1]]
+    assert counts[0].tolist() == [[1, 16], [25, 1]]
 
 
 def test_sum_of_squares_of_any_shape():

@@ -11,8 +11,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from ptynb.data.engine_records import Change, Epoch, Result
-from ptynb.report.figures.figure import compare_with_truth, figure
-from ptynb.report.figures.scale_marks import metric, round_length
+from ptynb.figures.figure import compare_with_truth, figure
+from ptynb.figures.scale_marks import metric, round_length
 from ptynb.simulation.simulated_scan import simulate
 
 SCAN = simulate(patterns=64, window=32, step=3, modes=2, seed=2)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pypdf
 import pytest
+from PIL import Image
 from tinyhtml5.parser import HTMLParser
 
 import ptynb as pt
@@ -62,7 +63,7 @@ def page(tmp_path_factory):
 
 
 def test_the_package_is_the_function_whatever_of_it_was_imported_before():
-    import ptynb.report.figures.figure
+    import ptynb.figures.figure
 
     assert pt.report is ptynb.report
     assert callable(pt.report)
@@ -92,6 +93,40 @@ def test_a_report_is_well_formed_and_tells_what_a_physicist_asks(page):
         "recon.run(12)", "halves",
     ):  # fmt: skip
         assert words in told, words
+
+
+def test_a_thick_object_is_cut_along_the_beam_and_positions_have_arrows(tmp_path):
+    object = np.stack([field((96, 96), seed) for seed in range(3)])
+    settings = {"slices": {"count": 3, "thickness": 4e-7}}
+    thick = result(object=object, settings=settings)
+    tree = parsed(pt.report(thick, tmp_path / "thick.html"))
+    data, told = data_of(tree), text_of(tree)
+    assert "Cuts" in ["".join(one.itertext()) for one in tree.iter(f"{HTML}h2")]
+    cuts = data["viewers"]["cuts"]
+    (place,) = cuts["controls"]
+    assert len(place["options"]) == len(cuts["frames"]) == 9
+    row, column = map(int, re.findall(r"\d+", place["options"][4]["text"]))
+    names = cuts["frames"]["cut 4"]["pictures"]
+    assert [data["pictures"][name]["title"] for name in names] == [
+        f"{quantity}, {along}"
+        for quantity in ("amplitude", "phase")
+        for along in (f"xz at y {row}", f"yz at x {column}")
+    ]
+    shown = data["pictures"][names[2]]
+    found = pt.analysis.orthogonal_cuts(thick, y=row, x=column)
+    low, high = shown["limits"]
+    with Image.open(io.BytesIO(base64.b64decode(shown["image"]))) as opened:
+        values = low + np.asarray(opened)[:: shown["bands"][0]] / 255 * (high - low)
+    np.testing.assert_allclose(values, found.xz.clip(low, high), atol=(high - low) / 200)
+    moved = pt.analysis.position_refinement(thick)
+    assert f"{moved.length_text(moved.rms)} rms" in told
+    points, ends = (
+        np.frombuffer(base64.b64decode(data["viewers"]["positions"]["frames"]["all"][name]), "<f4").reshape(-1, 2)
+        for name in ("points", "moves")
+    )
+    np.testing.assert_allclose(ends - points, moved.arrows() - moved.measured, atol=1e-4)
+    thin = data_of(parsed(pt.report(result(), tmp_path / "thin.html")))
+    assert "cuts" not in thin["viewers"]
 
 
 def test_the_policy_lets_nothing_in_and_its_hashes_are_those_of_the_parts(page):

@@ -12,14 +12,15 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
+from ptynb.analysis.result_comparison import illuminated
 from ptynb.data.engine_records import Change
 from ptynb.data.standard_error import ErrorMap
-from ptynb.report.figures.curve_figures import correlated
-from ptynb.report.figures.field_panels import by_power
-from ptynb.report.figures.figure import KINDS, figure
-from ptynb.report.figures.figure_page import COLUMNS, INCH
-from ptynb.report.figures.phase_colours import CIRCLE, complex_colours, wheel
-from ptynb.report.figures.scale_marks import metric
+from ptynb.figures.curve_figures import correlated
+from ptynb.figures.field_panels import by_power
+from ptynb.figures.figure import KINDS, figure
+from ptynb.figures.figure_page import COLUMNS, INCH
+from ptynb.figures.phase_colours import CIRCLE, complex_colours, wheel
+from ptynb.figures.scale_marks import metric
 from tests.raising import raises
 from tests.report.test_figure import RESULT, TRUTH
 
@@ -34,6 +35,71 @@ THICK = dataclasses.replace(
 )
 MOVED = dataclasses.replace(RESULT, positions=RESULT.positions + RNG.normal(0, 0.5, RESULT.positions.shape))
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def shown_in(page):
+    """The array that the first picture of a page has, and its limits and colour map."""
+    image = page.axes[0].images[0]
+    return np.asarray(image.get_array()), image.get_clim(), image.get_cmap().name
+
+
+def test_a_part_of_the_object_has_the_values_limits_and_colours_asked_for():
+    whole, *_ = shown_in(figure(RESULT, "phase"))
+    area = illuminated(RESULT)
+    top, left = area[0].start + 5, area[1].start + 7
+    region = ((top, top + 20), (left + 0.4, left + 29.5))
+    page = figure(RESULT, "phase", region=region, limits=(-0.25, 0.5), colours="magma", ticks=True)
+    values, limits, colours = shown_in(page)
+    np.testing.assert_array_equal(values, whole[5:25, 7:37])
+    assert (limits, colours) == ((-0.25, 0.5), "magma")
+    axes = page.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [nm]", "y [nm]") or axes.get_xlabel() == "x [µm]"
+    unit = 1e-9 if "nm" in axes.get_xlabel() else 1e-6
+    pixel = RESULT.pixel_size[1] / unit
+    for tick, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
+        assert (tick + 0.5 + left) * pixel == pytest.approx(float(text.get_text()), rel=1e-4)
+    assert len(axes.get_xticks()) >= 3
+    assert not list(figure(RESULT, "phase").axes[0].get_xticks())
+    amplitude, *_ = shown_in(figure(RESULT, "amplitude", region=region))
+    np.testing.assert_array_equal(amplitude, np.abs(RESULT.projection[top : top + 20, left : left + 30]))
+    both = figure(RESULT, "object", region=region, ticks=True)
+    assert [one.images[0].get_array().shape for one in both.axes[:2]] == [(20, 30)] * 2
+    part = shown_in(figure(RESULT, "complex", region=region))[0]
+    np.testing.assert_array_equal(part, shown_in(figure(RESULT, "complex"))[0][5:25, 7:37])
+
+
+def test_an_array_has_its_values_label_and_pixels():
+    values = RNG.normal(size=(40, 60))
+    page = figure(values, region=((0, 40), (10, 30)), limits=(-1, 1), colours="PuOr", label="Height [nm]", ticks=True)
+    found, limits, colours = shown_in(page)
+    np.testing.assert_array_equal(found, values[:, 10:30])
+    assert (limits, colours) == ((-1, 1), "PuOr")
+    texts = [text.get_text() for text in page.findobj(Text)]
+    assert {"Height [nm]", "x [pixel]", "y [pixel]", "5 px"} <= {*texts}
+    turn = figure(RNG.uniform(-np.pi, np.pi, (20, 20)), limits=(-np.pi, np.pi), label="Phase [rad]")
+    assert "−π/2" in [text.get_text() for text in turn.findobj(Text)]
+    field = RNG.normal(size=(20, 30)) + 1j
+    np.testing.assert_array_equal(shown_in(figure(field, region=((0, 9), (0, 8))))[0], complex_colours(field)[:9, :8])
+    for kwargs, facts in (
+        ({"kind": "phase"}, "name the quantity of an array by label"),
+        ({"region": ((0, 10), (70, 80))}, "0 to 40, 0 to 60"),
+        ({"region": ((0, 10),)}, "region"),
+        ({"region": ((10, 0), (0, 5))}, "top < bottom"),
+        ({"limits": (1, 1)}, "low < high"),
+        ({"limits": "all"}, "'all'"),
+        ({"colours": "blue-ish"}, "colours"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(facts)):
+            figure(values, **kwargs)
+    for wrong, kwargs in ((values[0], {}), (np.array([["a"]]), {}), (field, {"limits": (0, 1)})):
+        with pytest.raises(ValueError, match=r"expected numbers|real arrays"):
+            figure(wrong, **kwargs)
+    with raises("argument.conflict", "'loss'", "amplitude, phase"):
+        figure(RESULT, "loss", ticks=True)
+    with raises("argument.conflict", "'object'"):
+        figure(RESULT, "object", limits=(0, 1))
+    with raises("argument.conflict", "pixel_size"):
+        figure(RESULT, "phase", pixel_size=(1e-9, 1e-9))
 
 
 def made(kind, **options):
@@ -214,6 +280,17 @@ def test_positions_are_where_the_probe_was_and_arrows_where_they_moved():
     told = figure(MOVED, "positions", RESULT).caption
     expected = np.sqrt((rms**2).sum(1).mean()) * RESULT.pixel_size[0]
     assert float(re.search(r"([\d.]+) nm rms", told)[1]) == pytest.approx(expected * 1e9, rel=0.01)
+    refined = dataclasses.replace(MOVED, parameters={"positions/start": RESULT.positions})
+    page = figure(refined, "positions")
+    factor = float(re.search(r"([\d.]+) times as long", page.caption)[1])
+    assert float(re.search(r"([\d.]+) nm rms", page.caption)[1]) == pytest.approx(expected * 1e9, rel=0.01)
+    arrows = page.axes[0].collections[1]
+    moves = (MOVED.positions - RESULT.positions) - (MOVED.positions - RESULT.positions).mean(0)
+    drawn = np.stack([arrows.V, arrows.U], -1) * 1e-6
+    np.testing.assert_allclose(drawn, factor * moves * RESULT.pixel_size, atol=1e-12)
+    ends = arrows.XY[:, ::-1] * 1e-6 - (centres - centres.mean(0))
+    from_start = (RESULT.positions - MOVED.positions) * RESULT.pixel_size
+    np.testing.assert_allclose(ends - ends.mean(0), from_start - from_start.mean(0), atol=1e-6)
 
 
 UNUSUAL = {

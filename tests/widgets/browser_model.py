@@ -66,6 +66,7 @@ async ([esm, state]) => {
     model,
     listeners,
     update: (key, value) => { known[key] = revive(value); fire(`change:${key}`); },
+    saves: () => said.saves,
     message: (content) => fire("msg:custom", content, []),
     collect: () => {
       const taken = { state: { ...said.state }, messages: said.messages };

@@ -5,12 +5,14 @@ import dataclasses
 import io
 import re
 import threading
+import time
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import ptynb as pt
 from ptynb.exceptions import FileError
 from ptynb.io.named_results import named
 from ptynb.io.result_file import save_result
@@ -126,6 +128,121 @@ def test_the_slider_is_between_the_chosen_two_and_off_again(shown):
     assert "No pair is selected" in view._difference.value
 
 
+def test_two_are_shown_in_turn_in_place_of_a_slider(shown):
+    view, lines = shown(result(), changed(), result()), []
+    view.tell = lines.append
+    view.show(slider=("A", "B"))
+    view.settle()
+    view.show(flicker=("A", "C"))
+    view.settle()
+    assert (view._viewer.swipe, view._viewer.pairing) == (["A", "C"], "flicker")
+    assert view._controls["slider"].value == "off"
+    assert lines == ["view.show(slider=('A', 'B'))", "view.show(flicker=('A', 'C'))"]
+    # what the viewer's own tools choose is seen in the fields, in whatever order
+    view._viewer.swipe, view._viewer.pairing = ["B", "A"], "swipe"
+    assert (view._controls["slider"].value, view._controls["flicker"].value) == (("A", "B"), "off")
+    view._viewer.swipe, view._viewer.pairing = ["A", "difference"], "flicker"
+    view.show(picture="amplitude")
+    view.settle()
+    assert view._viewer.swipe == ["A", "difference"], "a pair of the tools stays"
+    view.show(flicker=("A", "B"))
+    view.show(flicker="off")
+    view.settle()
+    assert view._viewer.swipe == []
+
+
+def test_colours_and_limits_are_those_of_a_quantity(shown):
+    view = shown(result(), changed())
+    assert [picture["quantity"] for picture in panes(view).values()] == ["phase", "phase", "difference of phase"]
+    view.show(colours="twilight", limits=(-1.0, 2.0))
+    view.settle()
+    assert view._viewer.colours == {"A": "twilight", "B": "twilight"}
+    assert view._viewer.limits == {"A": [-1.0, 2.0], "B": [-1.0, 2.0]}
+    view.show(picture="amplitude")
+    view.settle()
+    assert view._viewer.colours == view._viewer.limits == {}
+    view.show(colours={"difference": "magma"})
+    view.show(picture="phase")
+    view.settle()
+    assert view._viewer.colours == {"A": "twilight", "B": "twilight"}
+    assert view.looks["amplitude"].colours == {"difference": "magma"}
+    view.show(limits="auto", linked=False)
+    view.settle()
+    assert view._viewer.limits == {}
+    assert not view._viewer.linked_colours
+    other = Compare(view.results, view.looks)
+    other.settle()
+    assert other._viewer.colours == {"A": "twilight", "B": "twilight"}, "as in the comparison before"
+    other.close()
+
+
+def test_colours_that_stay_are_told_as_a_line_that_gives_them(shown):
+    view, lines = shown(result(), changed()), []
+    view.tell = lines.append
+    for low in (-0.3, -0.2, -0.123456789):  # a drag
+        view._viewer.set_state({"limits": {"A": [low, 0.5], "B": [low, 0.5]}})
+    view._viewer.set_state({"colours": {"A": "magma", "B": "magma"}})
+    view._viewer.set_state({"linked_colours": False})
+    until = time.monotonic() + 10
+    while len(lines) < 3:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert sorted(lines) == [
+        "view.show(colours='magma')", "view.show(limits=(-0.12346, 0.5))", "view.show(linked=False)",
+    ]  # fmt: skip
+    view._viewer.set_state({"colours": {"A": "gray", "B": "magma"}})
+    while len(lines) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert lines[3] == "view.show(colours={'A': 'gray'})"
+    other = shown(result(), changed())
+    for line in lines:
+        eval(line, {"view": other})
+    other.settle()
+    assert other._viewer.colours == view._viewer.colours
+    assert other._viewer.limits["B"] == pytest.approx(view._viewer.limits["B"], abs=1e-5)
+
+
+def test_a_figure_of_what_is_shown_is_made_and_told(shown, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    view, lines = shown(result(), changed()), []
+    view.tell = lines.append
+    asked = {"kind": "figure", "region": [[9.6, 40.3], [0.0, 114.0]], "limits": [-0.4567891, 0.5], "minus": None}
+    for name, suffix, colours in (("A", "pdf", "magma"), ("B", "svg", "gray"), ("difference", "png", "PuOr")):
+        view._viewer._handle_custom_msg({**asked, "name": name, "suffix": suffix, "colours": colours}, [])
+    view._viewer._handle_custom_msg({**asked, "name": "A", "suffix": "png", "colours": "PuOr", "minus": "B"}, [])
+    view._viewer._drawings.settle()
+    assert view._viewer.problem == ""
+    files = ["A.pdf", "B.svg", "B_A.png", "A_B.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
+    assert view._viewer.said == f"written: {tmp_path / 'A_B.png'}"
+    assert lines[0] == (
+        "pt.figure(view.values['A'], region=((9, 41), (0, 114)), limits=(-0.45679, 0.5), colours='magma', "
+        f"pixel_size={tuple(panes(view)['A']['pixel_size'])!r}, label='Phase [rad]', ticks=True).savefig('A.pdf')"
+    )
+    assert "view.values['A'] - view.values['B']" in lines[3]
+    assert "label='Phase difference [rad]'" in lines[2]
+    assert "label='Phase difference [rad]'" in lines[3]
+    made = {name: (tmp_path / name).read_bytes() for name in files}
+    for line in lines:
+        eval(line, {"pt": pt, "view": view})
+    for name in ("B_A.png", "A_B.png"):
+        assert np.array_equal(
+            *(np.asarray(Image.open(io.BytesIO(one))) for one in (made[name], (tmp_path / name).read_bytes()))
+        )
+    view.show(picture="complex")
+    view.settle()
+    whole = {**asked, "region": [[0, 104], [0, 114]], "limits": None, "colours": None}
+    view._viewer._handle_custom_msg({**whole, "name": "A", "suffix": "pdf"}, [])
+    view._viewer._drawings.settle()
+    assert (tmp_path / "A-2.pdf").read_bytes().startswith(b"%PDF")
+    assert lines[-1].startswith("pt.figure(view.values['A'], pixel_size=")
+    view._viewer._handle_custom_msg({**asked, "name": "gone", "suffix": "pdf", "colours": "gray"}, [])
+    assert "There is no picture 'gone'" in view._viewer.problem
+    view._viewer._handle_custom_msg({**asked, "name": "A", "suffix": "exe", "colours": "gray"}, [])
+    assert "'exe' is not supported" in view._viewer.problem
+
+
 def test_what_is_clicked_is_told_as_python_that_does_the_same(shown):
     view, lines = shown(result(), changed()), []
     view.tell = lines.append
@@ -208,7 +325,7 @@ def test_slices_are_offered_where_there_are_some(shown):
         view.show(slice=7)
 
 
-CHOICES = {"picture": "real", "slice": 7, "pair": ("A", "C"), "slider": "on"}
+CHOICES = {"picture": "real", "slice": 7, "pair": ("A", "C"), "slider": "on", "flicker": ("B", "A")}
 
 
 @pytest.mark.parametrize("name", CHOICES)

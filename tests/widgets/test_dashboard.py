@@ -10,11 +10,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Locator, Page, expect
 
 import ptynb as pt
@@ -38,33 +40,51 @@ class Dashboard:
         own = self.server.children(recursive=True)
         return [one.pid for one in own if any("ipykernel" in word for word in one.cmdline())]
 
+    def client(self) -> BlockingKernelClient:
+        """A client of its kernel, which has one once the page was opened."""
+        (kernel,) = map(psutil.Process, self.kernels())
+        client = BlockingKernelClient()
+        client.load_connection_file(next(word for word in kernel.cmdline() if word.endswith(".json")))
+        client.start_channels()
+        return client
 
-@pytest.fixture
-def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
-    pt.save_scan(pt.simulate(patterns=36, window=32, seed=5), tmp_path / "scan.h5")
+
+@contextmanager
+def started_dashboard(folder: Path, *options: str) -> Iterator[Dashboard]:
+    """A dashboard in this folder, and what it leaves behind is ended."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ptynb.cli.main", "dashboard", "scan.h5", f"--port={port}", "--no-open", "--dark"]
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
-    with (tmp_path / "voila.log").open("wb") as log:
-        server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    command = [sys.executable, "-m", "ptynb.cli.main", "dashboard", f"--port={port}", "--no-open", *options]
+    environment = {**os.environ, "IPYTHONDIR": str(folder.parent / "ipython")}
+    log = folder.parent / "voila.log"
+    with log.open("wb") as written:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=written, stderr=subprocess.STDOUT)
     try:
         until = time.monotonic() + 150
         while True:
-            said = (tmp_path / "voila.log").read_text()
+            said = log.read_text()
             found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", said)
             if found is not None and _answers(port):
                 break
             if server.poll() is not None or time.monotonic() > until:
                 pytest.fail(f"Voila did not start:\n{said}")
             time.sleep(0.2)
-        yield Dashboard(found[0], psutil.Process(server.pid), tmp_path)
+        yield Dashboard(found[0], psutil.Process(server.pid), folder)
     finally:
         server.terminate()
         server.wait(SLOW / 1000)
         if left := [folder.name for folder in runtime_dir.all_folders()]:  # a run goes on without its page
             subprocess.run([sys.executable, "-m", "ptynb.cli.main", "stop", *left], check=True)
+
+
+@pytest.fixture
+def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    pt.save_scan(pt.simulate(patterns=36, window=32, seed=5), folder / "scan.h5")
+    with started_dashboard(folder, "scan.h5", "--dark") as running:
+        yield running
 
 
 def _answers(port: int) -> bool:

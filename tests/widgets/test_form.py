@@ -509,6 +509,23 @@ def test_a_live_form_has_both_or_neither_as_the_message_says(form, case):
     assert form(live=True, recon=Steered()).settings == form().settings == Settings()
 
 
+def test_the_form_of_a_run_is_folded_and_what_was_changed_is_first(form):
+    recon = Steered()
+    recon.settings = Settings(positions={"learning_rate": 0.05})
+    one = form(live=True, recon=recon)
+    groups = one.groups.groups
+    shown = {name: [row.setting.name for row in group._fields.children] for name, group in groups.items()}
+    assert {name: rows for name, rows in shown.items() if rows} == {"positions": ["positions.learning_rate"]}
+    assert [name for name, group in groups.items() if group.layout.order == "-1"] == ["positions"]
+    groups["probe"].unfold()
+    assert one.row("probe.learning_rate") in groups["probe"]._fields.children
+    one.row("probe.learning_rate").input.value = "0.2"
+    one.settle()
+    groups["probe"].fold.value = False
+    assert groups["probe"]._fields.children == (one.row("probe.learning_rate"),)
+    assert groups["probe"].layout.order == "-1"
+
+
 def test_a_preset_replaces_what_is_there(form):
     lines: list[str] = []
     one = form(Settings(batch=3), tell=lines.append)

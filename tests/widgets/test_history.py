@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -9,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import ipywidgets
+import numpy as np
 import pytest
 
 import ptynb as pt
 from ptynb.data.engine_records import Branch, Checkpoint
+from ptynb.io.result_file import save_result
 from ptynb.widgets.history import History
 from ptynb.widgets.shared_widgets import below
+from tests.analysis.test_result_comparison import result
+
+RESULT = result()
 
 
 def a_state(epoch: int, branch: str = "main", **more: Any) -> Checkpoint:
@@ -37,6 +43,10 @@ class Recon:
         return tuple(
             Branch(name, Path("/kept"), newest, 1, 10, present=name == self.branch_name) for name in self.names
         )
+
+    @property
+    def result(self) -> pt.Result:
+        return RESULT
 
     def _ask(self, *what: Any) -> None:
         if self.error is not None:
@@ -196,6 +206,48 @@ def test_buttons_do_what_the_lines_say(recon: Recon, view: History) -> None:
     assert "Now on branch branch" in view._message.value
 
 
+def test_several_are_compared_and_only_one_is_restored(recon: Recon, view: History, tmp_path: Path) -> None:
+    for number, strength in enumerate((0.1, 0.3)):
+        kept = dataclasses.replace(recon.checkpoints[number], path=tmp_path / f"state-{number}.result.h5")
+        save_result(dataclasses.replace(RESULT, object=RESULT.object * np.exp(1j * strength)), kept.path)
+        recon.checkpoints = (*recon.checkpoints[:number], kept, *recon.checkpoints[number + 1 :])
+    view.refresh()
+    first, second = (str(one.path) for one in recon.checkpoints)
+    lines: list[str] = []
+    view.tell = lines.append
+    assert view.compare.disabled
+    view.list.set_state({"chosen": ["now", second, first]})  # in whatever order a browser names them
+    assert view.restore.disabled
+    assert view.branch.disabled
+    assert not view.compare.disabled
+    assert "Selected: current state, epoch 2 (main), epoch 4 (main). Restore and Branch" in view._selected_text.value
+    view.restore.disabled = False  # a click that was on its way
+    click(view, view.restore)
+    assert "3 of the list are selected" in view._message.value
+    assert recon.asked == []
+    click(view, view.compare)
+    assert view._message.value == ""
+    assert view._comparison is not None
+    assert [*view._comparison.results] == ["epoch 2 (main)", "epoch 4 (main)", "current state"]
+    assert lines == [f"view = pt.compare({first!r}, {second!r}, {{'current state': recon.result}})"]
+    names = {"pt": pt, "recon": recon}
+    exec(lines[0], names)
+    assert len(names["view"].results) == 3
+    names["view"].close()
+    before = view._comparison
+    view.list.chosen = [first, second]
+    click(view, view.compare)
+    assert [*view._comparison.results] == ["epoch 2 (main)", "epoch 4 (main)"]
+    assert before.comm is None, "the one before is closed"
+    view.list.set_state({"chosen": [first, "/kept/gone.h5"]})
+    click(view, view.compare)
+    assert "gone.h5 was deleted" in view._message.value
+    view.list.chosen = [second]
+    assert "Selected: epoch 4 (main)." in view._selected_text.value
+    click(view, view.restore)
+    assert [one[1].epoch for one in recon.asked] == [4]
+
+
 def test_a_state_that_no_epoch_names_is_told_by_its_file(recon: Recon, view: History) -> None:
     lines: list[str] = []
     view.tell = lines.append
@@ -222,7 +274,7 @@ def test_an_error_is_shown_and_nothing_is_told(recon: Recon, view: History) -> N
 
 def test_every_control_has_a_description(view: History) -> None:
     controls = [widget for widget in below(view) if not isinstance(widget, ipywidgets.HTML | ipywidgets.Box)]
-    assert len(controls) == 7
+    assert len(controls) == 8
     assert all(widget.description for widget in controls)
     assert all(widget.tooltip for widget in controls if isinstance(widget, ipywidgets.Button))
 

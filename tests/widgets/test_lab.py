@@ -120,7 +120,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         field.fill("0.004")
         field.press("Enter")
         changes = view.locator("table", has_text="Changes")
-        expect(changes).to_contain_text("probe.learning_rate", timeout=5_000)
+        expect(changes).to_contain_text("Probe learning rate", timeout=5_000)
         assert ask(kernel, "[s.rates['probe'] for s in recon.status()]") == [0.004, 0.004]
         records = ask(
             kernel, "[[(c.epoch, c.update, c.name, c.old, c.new) for c in s.changes] for s in recon.status()]"
@@ -129,7 +129,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
 
         freeze = view.get_by_label("Freeze probe", exact=True)
         freeze.check()
-        expect(changes).to_contain_text("0.0", timeout=5_000)
+        expect(changes).to_contain_text("0.004 → 0", timeout=5_000)
         wait_until(kernel, "[s.rates.get('probe', 0.0) for s in recon.status()] == [0.0, 0.0]")
         freeze.uncheck()
         wait_until(kernel, "recon.settings.probe.learning_rate == 0.004")
@@ -153,3 +153,40 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
     finally:
         kernel.execute("recon.close(); cluster.stop()", reply=True, timeout=60)
         kernel.stop_channels()
+
+
+def test_a_tab_of_its_own_is_there_again_after_the_page_is_loaded_again_until_it_is_closed(
+    lab: Lab, page: Page
+) -> None:
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("import ptynb as pt\nbench = pt.workbench()\nbench")]
+    )
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, lab.folder / NOTEBOOK)
+    open_notebook(page, lab)
+    lab.kernel_of(NOTEBOOK)
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    page.keyboard.press("Shift+Enter")
+    button = page.locator(".jp-Notebook").get_by_role("button", name="Open in a tab of its own")
+    button.click(timeout=60_000)
+    tab = page.locator(".ptynb-own-tab .ptynb-workbench")
+    tab.wait_for(timeout=30_000)
+    button_tab = page.locator(".lm-TabBar-tab", has_text=NOTEBOOK)
+    button_tab.click()
+    button.click()  # of a view that is open: its tab comes to the front, and no second one
+    expect(tab).to_be_visible()
+    expect(tab).to_have_count(1)
+    button_tab.click()
+    page.keyboard.press("Control+s")
+    page.wait_for_timeout(1000)
+    page.reload()
+    tab.wait_for(timeout=60_000)
+    expect(tab).to_be_visible()
+    expect(tab.get_by_role("tab", name="Settings", exact=True)).to_be_visible()
+    screenshot(page, "own-tab-restored")
+    page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabCloseIcon").locator("visible=true").first.click()
+    expect(tab).to_have_count(0)
+    page.reload()
+    button.wait_for(timeout=60_000)
+    page.wait_for_timeout(1500)
+    expect(tab).to_have_count(0)

@@ -30,7 +30,8 @@ VIEW = """
   document.body.style.margin = "0";
   const place = document.createElement("div");
   const pictures = element("ptynb-split-pictures",
-    viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"));
+    viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"),
+    viewer("ptynb-cuts", 0, 1));
   here.replaceWith(place);
   place.append(element("ptynb-live", element("ptynb-live-head", "running"),
     element("ptynb-split", pictures, here, controls)));
@@ -95,6 +96,33 @@ def test_a_larger_window_shows_larger_pictures_at_once(shown):
     assert after["height"] > 1.4 * before["height"]
 
 
+MEASURE = """
+() => {
+  for (const pane of document.querySelectorAll(".ptynb-main .ptynb-pane")) {
+    const box = document.createElement("div");
+    box.className = "ptynb-measure";
+    box.innerHTML = "<div style='height: 120px'>Profile</div>";
+    pane.append(box);
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("aspect", [1.0, 4.0])
+def test_a_picture_that_is_measured_keeps_its_size_and_place(shown, aspect):
+    model = shown(aspect=aspect)
+    before = sizes(model)
+    model.page.evaluate(MEASURE)
+    after = sizes(model)
+    assert [stage["height"] for stage in after["main"]] == pytest.approx(
+        [one["height"] for one in before["main"]], abs=2
+    )
+    assert after["main"][0] == pytest.approx(before["main"][0], abs=2)
+    assert after["split"]["height"] > before["split"]["height"] + 100
+    model.page.evaluate("document.querySelectorAll('.ptynb-measure').forEach((box) => { box.hidden = true; })")
+    assert sizes(model) == before
+
+
 def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
     square = sizes(shown())["main"]
     assert square[0]["top"] == square[1]["top"]
@@ -103,6 +131,33 @@ def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
     assert long[0]["top"] < long[1]["top"]
     high = sizes(shown(aspect=0.4))
     assert high["strip"] == "beside"  # their height is what counts
+
+
+def test_cuts_have_a_column_beside_all_others_while_there_are_any(shown):
+    model = shown()
+    before = sizes(model)
+    add = """
+    (aspects) => document.querySelector(".ptynb-cuts .ptynb-panes").replaceChildren(...aspects.map((aspect) => {
+      const pane = document.querySelector(".ptynb-pane").cloneNode(true);
+      pane.style.setProperty("--ptynb-aspect", String(aspect));
+      return pane;
+    }))
+    """
+    stages = "[...document.querySelectorAll('.ptynb-cuts .ptynb-pane-stage')]"
+    place = f"{stages}.map((one) => one.getBoundingClientRect().toJSON())"
+    model.page.evaluate(add, [3, 0.3])
+    after, cuts = sizes(model), model.page.evaluate(place)
+    pictures, right = after["pictures"], after["pictures"]["left"] + after["pictures"]["width"]
+    assert len(cuts) == 2
+    for cut in cuts:
+        assert cut["width"] > 140
+        assert cut["left"] > max(one["left"] + one["width"] for one in (*after["main"], after["curve"]))
+        assert cut["right"] <= right
+        assert cut["bottom"] <= pictures["top"] + pictures["height"]
+    assert after["main"][0]["width"] < before["main"][0]["width"]
+    assert after["split"] == before["split"]
+    model.page.evaluate(add, [])
+    assert sizes(model) == before
 
 
 def test_the_divider_follows_mouse_and_keys_and_is_remembered(shown):
@@ -180,6 +235,31 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     assert [one.is_visible() for one in pages] == [False, False]
     buttons.shown = 1  # as the kernel does when a pattern is chosen
     assert pages[0].is_visible()
+    model.close()
+    buttons.close()
+
+
+def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
+    page.set_viewport_size({"width": 1280, "height": 720})
+    buttons = DrawerButtons(titles=["Pattern"], icons=[""], description="Below the pictures")
+    model = BrowserModel(page, buttons)
+    page.evaluate(
+        """() => {
+          const here = document.getElementById("widget");
+          const drawer = document.createElement("div");
+          drawer.className = "ptynb-drawer";
+          drawer.style.paddingTop = "660px";
+          here.replaceWith(drawer);
+          drawer.append(here);
+          drawer.insertAdjacentHTML("beforeend", "<div class='ptynb-drawer-page ptynb-drawer-page-1'>page</div>");
+          drawer.lastChild.style.height = "200px";
+        }"""
+    )
+    page.wait_for_timeout(200)
+    page.get_by_role("button", name="Pattern").click()
+    page.wait_for_timeout(200)
+    box = page.get_by_text("page", exact=True).bounding_box()
+    assert box["y"] + box["height"] <= 720
     model.close()
     buttons.close()
 

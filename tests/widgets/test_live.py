@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+from ptynb.analysis.position_refinement import moved_positions
 from ptynb.data import images
 from ptynb.data.arrivals import Arrivals
+from ptynb.data.cut_pictures import cut_pictures
 from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair, Pictures, Status
+from ptynb.data.pattern_r_factors import PatternRFactors
+from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.arrival_bar import arrival_bar
-from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, PATTERN
+from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, ERRORS, PATTERN, POSITIONS
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
 from ptynb.widgets.shared_widgets import below
 
@@ -27,11 +31,21 @@ HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
 
 
+RESULT = pt.Result(
+    object=np.exp(1j * np.random.default_rng(1).normal(0, 0.3, (12, 14))),
+    probe=np.ones((1, 4, 4)),
+    positions=np.zeros((1, 2)),
+    origin=(0, 0),
+    r_factor=0.1,
+)
+
+
 class Scan:
     """Nine positions, on a grid of ten pixels."""
 
     pattern_shape = (4, 4)
-    corners = np.array([[y, x] for y in (0.0, 10.0, 20.0) for x in (0.0, 10.0, 20.0)])
+    corners = positions = np.array([[y, x] for y in (0.0, 10.0, 20.0) for x in (0.0, 10.0, 20.0)])
+    pixel_size = (2e-8, 2e-8)
 
     def __len__(self):
         return len(self.corners)
@@ -52,6 +66,9 @@ class Recon:
         self.told = (Health(0, "host", "CPU", "running", 5, 1234.0, 2**30, 2**34, 0.5, None, 3),)
         self.patterns_asked, self.moving = [], {"object": 0.01, "probe": 0.01}
         self.arrivals = None
+        self.moves, self.positions_asked = np.zeros((9, 2)), 0
+        self.measured, self.measured_at = 0, []
+        self.halves, self.maps = threading.Event(), []
 
     @property
     def settings(self):
@@ -64,7 +81,30 @@ class Recon:
 
     @property
     def positions(self):
-        return self.scan.corners, self.scan.corners + 0.5
+        self.positions_asked += 1
+        return self.scan.corners, self.scan.corners + 0.5 + self.moves
+
+    def pattern_r_factors(self, seconds=None):
+        """Three patterns more at each question."""
+        self.measured = min(self.measured + 3, 9)
+        self.measured_at.append(time.monotonic())
+        known = np.arange(9) < self.measured
+        values = np.where(known, np.arange(9) / 10, np.nan)
+        return PatternRFactors(values, np.where(known, self.update, -1), bool(known.all()), self.cost)
+
+    def error_map(self, epochs=None, *, engines=0, progress=None, cancelled=None):
+        self.maps.append((epochs, engines))
+        progress(3, 8)
+        while not self.halves.wait(0.01):
+            if cancelled():
+                raise RuntimeError("cancelled after 3 of 8 epochs")
+        field = np.exp(1j * VALUES).astype(np.complex64)
+        error = VALUES.astype(np.float32)
+        return ErrorMap(field, error, error, error + 0.125, (0, 0), 4.0, (1e-9, 1e-9))
+
+    @property
+    def result(self):
+        return RESULT
 
     def last_status(self):
         if self.state is None:
@@ -95,6 +135,10 @@ class Recon:
             raise self.broken
         panes = [images.picture(VALUES, pane) for pane in request.panes]
         modes = [images.picture(VALUES, f"probe {n + 1}", f"mode {n + 1}") for n in range(min(2, request.modes))]
+        if request.cut is not None and self.slices > 1:
+            lines = np.tile(VALUES[0], (self.slices, 1)), np.tile(VALUES[:, 0], (self.slices, 1))
+            given = {"at": request.cut, "pixel_size": (1e-9, 1e-9), "distance": 2e-9, "limits": (0.0, 1.0)}
+            panes += [cut for pane in request.panes for cut in cut_pictures(pane, *lines, **given)]
         powers = (0.75, 0.25)
         return Pictures(
             len(self.epochs), self.update, (*panes, *modes), powers, (2, 3), self.slices, self.states, self.cost
@@ -439,7 +483,7 @@ def test_the_same_epoch_of_another_branch_is_looked_at_anew(recon, sent, view):
     until(lambda: view._panes.object.frame["facts"].get("epoch") == 2 and "loss <b>0.25</b>" in view._summary.value)
     until(lambda: view._panes.object.points and view._patterns.viewer.frame["number"])
     time.sleep(0.6)
-    shown, curve, places = view._panes.object.frame["number"], view._curve.value, dict(view._panes.object.moves)
+    shown, curve, places = view._panes.object.frame["number"], view._curve.value, dict(view._panes.object.points)
     asked = len(recon.patterns_asked)
     steady(lambda: view._panes.object.frame["number"] == shown, 0.2)
     recon.scan.corners = recon.scan.corners + 1.0
@@ -447,7 +491,7 @@ def test_the_same_epoch_of_another_branch_is_looked_at_anew(recon, sent, view):
     until(lambda: view._panes.object.frame["number"] > shown)
     until(lambda: view._curve.value != curve)
     until(lambda: len(recon.patterns_asked) > asked)
-    until(lambda: view._panes.object.moves != places)
+    until(lambda: view._panes.object.points != places)
     shown = view._panes.object.frame["number"]
     recon.changes = (Change(2, 0, "restructured", "a", "b"),)
     until(lambda: view._panes.object.frame["number"] > shown)
@@ -661,9 +705,158 @@ def test_positions_are_drawn_with_how_they_moved(recon, view):
     browser_sends(view._panes.positions, value=True)
     until(lambda: set(view._panes.object.points) == {"amplitude", "phase"})
     np.testing.assert_allclose(points(view, "amplitude"), recon.scan.corners + 2 - (2, 3))
-    np.testing.assert_allclose(points(view, "phase", "moves"), recon.scan.corners + 2.5 - (2, 3))
+    assert not view._panes.object.moves  # a common shift is the object's
+    assert not view._panes.object.labels
+    recon.moves = np.random.default_rng(0).normal(0, 0.1, (9, 2))
+    until(lambda: set(view._panes.object.moves) == {"amplitude", "phase"})
+    found = moved_positions(recon.scan.corners, recon.scan.corners + recon.moves)
+    factor = found.exaggeration()
+    np.testing.assert_allclose(points(view, "phase", "moves"), found.arrows(factor) + 2 - (2, 3), atol=1e-5)
+    assert view._panes.object.labels == dict.fromkeys(("amplitude", "phase"), f"arrows × {factor:g}")
     browser_sends(view._panes.positions, value=False)
     until(lambda: not view._panes.object.points)
+    assert not view._panes.object.labels
+    asked = recon.positions_asked
+    steady(lambda: recon.positions_asked == asked, 1.3)
+
+
+def test_the_page_of_positions_tells_lengths_and_the_affine_part_and_draws_arrows_as_chosen(recon, view):
+    lines = []
+    view.tell = lines.append
+    recon.moves = (recon.scan.corners - 10) @ np.array([[0.01, 0.002], [0, 0.01]]).T
+    recon.moves[4] += 0.5
+    confirm_frames(view)
+    browser_sends(view._drawer.buttons, shown=2)
+    page = view._panes.arrows
+    until(lambda: view._panes.object.moves and "nm" in page._text.value)
+    assert lines == ["pt.analysis.position_refinement(recon.result)"]
+    found = moved_positions(recon.scan.corners, recon.scan.corners + recon.moves, recon.scan.pixel_size)
+    for length in (found.rms, found.largest, found.residual_rms, found.residual_largest):
+        assert f"<td>{found.length_text(length)}</td>" in page._text.value
+    assert f"Scale {found.affine['scale']:.5f}" in page._text.value
+    browser_sends(page._affine, value=True)
+    browser_sends(page._factor, index=1 + 4)  # × 20
+    ends = found.arrows(20.0, affine=False) + 2 - (2, 3)
+    until(lambda: np.allclose(points(view, "phase", "moves"), ends, atol=1e-5))
+    assert view._panes.object.labels["phase"] == "arrows × 20"
+    asked = recon.positions_asked
+    until(lambda: recon.positions_asked > asked)  # it goes with the updates
+    browser_sends(view._drawer.buttons, shown=0)
+    until(lambda: not view._panes.object.points)
+    asked = recon.positions_asked
+    steady(lambda: recon.positions_asked == asked, 1.3)
+
+
+def test_cuts_follow_the_crosshair_in_the_pictures_and_in_the_cuts(recon, view):
+    lines = []
+    view.tell = lines.append
+    confirm_frames(view)
+    cuts, panes = view._panes.cuts, view._panes
+    until(lambda: recon.asked)
+    assert cuts.tick.layout.display == "none"  # of a thin object there are none
+    recon.slices = 4
+    recon.settings = Settings(slices={"count": 4, "thickness": 2e-9})
+    until(lambda: cuts.tick.layout.display is None)
+    assert recon.requests[-1].cut is None
+    browser_sends(cuts.tick, value=True)
+    # The pictures show 6 x 8 pixels from (2, 3) of the object; one slice, whose contrast the cuts share.
+    until(lambda: (recon.requests[-1].cut, recon.requests[-1].slice) == ((5, 7), 2))
+    until(lambda: [one["name"] for one in cuts.viewer.frame["pictures"]][2:] == ["phase xz", "phase yz"])
+    until(lambda: cuts.viewer.crosshair["phase xz"] == [2.5 * 2, 4.5])  # bands of two pixels
+    assert panes.object.crosshair["phase"] == [3.5, 4.5]
+    assert cuts.viewer.crosshair["phase yz"] == [3.5, 2.5 * 2]
+    until(lambda: lines[-1:] == ["pt.analysis.orthogonal_cuts(recon.result, y=5, x=7, quantity='phase')"])
+    aimed = panes.object.crosshair
+    browser_sends(panes.object, crosshair={**aimed, "amplitude": [1.5, 6.5], "phase": [1.5, 6.5]})
+    until(lambda: recon.requests[-1].cut == (3, 9))
+    until(lambda: cuts.viewer.crosshair["amplitude xz"] == [5.0, 6.5])
+    browser_sends(cuts.viewer, crosshair={**cuts.viewer.crosshair, "phase yz": [2.5, 1.0]})
+    until(lambda: (recon.requests[-1].cut, recon.requests[-1].slice) == ((4, 9), 0))
+    assert panes._slice.value == 1
+    until(lambda: panes.object.crosshair["complex"] == [2.5, 6.5])
+    until(lambda: lines[-1:] == ["pt.analysis.orthogonal_cuts(recon.result, y=4, x=9, quantity='phase')"])
+    assert len(lines) <= 3
+    browser_sends(panes.object, colours={"phase": "twilight"}, limits={"phase": [0.0, 0.5]})
+    until(lambda: cuts.viewer.colours == {"phase xz": "twilight", "phase yz": "twilight"})
+    assert cuts.viewer.limits == {"phase xz": [0.0, 0.5], "phase yz": [0.0, 0.5]}
+    browser_sends(cuts.tick, value=False)
+    until(lambda: recon.requests[-1].cut is None)
+    assert not cuts.viewer.frame["pictures"]
+    assert not panes.object.crosshair
+    browser_sends(cuts.tick, value=True)
+    until(lambda: recon.requests[-1].cut == (5, 7))
+    recon.slices = 1  # such as after a change of structure
+    until(lambda: not cuts.tick.value and cuts.tick.layout.display == "none")
+
+
+def test_r_factors_of_patterns_are_measured_while_their_map_is_shown_and_a_click_shows_a_pattern(recon, view):
+    lines = []
+    view.tell = lines.append
+    page = view._errors_page
+    browser_sends(view._drawer.buttons, shown=3)
+    until(lambda: page.map.frame["number"] == 1)
+    assert lines == ["recon.pattern_r_factors()"]
+    assert "3 of 9 patterns" in page._facts.value
+    assert "largest 0.2000 (pattern 2)" in page._facts.value
+    browser_sends(page.map, shown=1)
+    until(lambda: "9 patterns" in page._facts.value and "of 9" not in page._facts.value)
+    [picture] = page.map.frame["pictures"]
+    height, width = picture["shape"]
+    assert picture["pixel_size"] == pytest.approx((6e-7 / height, 6e-7 / width), rel=0.02)
+    assert page.map.value_at("R-factors", int(0.9 * height), int(0.5 * width)).startswith("pattern 7, R-factor 0.7000")
+    content = {"kind": "click", "name": "R-factors", "y": 0.9 * height, "x": 0.1 * width}
+    page.map.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+    until(lambda: view._drawer.shown == PATTERN)
+    until(lambda: recon.patterns_asked[:1] == [6])
+    assert lines == ["recon.pattern_r_factors()", "recon.pattern(6)"]
+    asked = len(recon.measured_at)
+    steady(lambda: len(recon.measured_at) == asked, 1.0)  # out of sight
+    recon.state = "paused"
+    browser_sends(view._drawer.buttons, shown=3)
+    until(lambda: len(recon.measured_at) > asked)
+    time.sleep(0.7)
+    asked = len(recon.measured_at)
+    steady(lambda: len(recon.measured_at) == asked, 1.0)  # all are of this state
+
+
+def test_r_factors_take_little_of_the_time_of_updates(recon, view):
+    recon.cost = 0.05
+    browser_sends(view._drawer.buttons, shown=3)
+    viewer = view._errors_page.map
+    viewer.observe(lambda change: browser_sends(change["owner"], shown=change["new"]["number"]), "frame")
+    until(lambda: len(recon.measured_at) >= 3, 10)
+    assert min(np.diff(recon.measured_at)) >= 20 * 0.05
+
+
+def test_the_error_map_is_made_with_progress_and_can_be_cancelled(recon, view):
+    lines = []
+    view.tell = lines.append
+    page = view._errors_page
+    assert not [thread for thread in threading.enumerate() if thread.name == "ptynb error map"]
+    assert page.cancel.disabled
+    click(page.compute)
+    until(lambda: "3 of 8 epochs" in page._progress.value and '<progress value="3" max="8"' in page._progress.value)
+    assert page.compute.disabled
+    click(view._controls.buttons["Pause"])
+    until(lambda: [name for name, _ in recon.calls] == ["pause"])  # other clicks do not wait for it
+    click(page.cancel)
+    until(lambda: "cancelled after 3 of 8 epochs" in page._progress.value and not page.compute.disabled)
+    assert lines == ["recon.pause()"]
+    browser_sends(page.epochs, value=4)
+    browser_sends(page.engines, value=2)
+    recon.halves.set()
+    click(page.compute)
+    until(lambda: page.errors.frame["number"])
+    until(lambda: not page.compute.disabled)
+    assert recon.maps == [(None, 0), (4, 2)]
+    assert [one["name"] for one in page.errors.frame["pictures"]] == ["phase", "phase error", "amplitude error"]
+    assert lines[1:] == ["errors = recon.error_map(epochs=4, engines=2)"]
+    assert "Median standard error" in page._progress.value
+    recon.halves.clear()
+    click(page.compute)
+    until(lambda: len(recon.maps) == 3)
+    view.close()
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ptynb error map"])
 
 
 def test_a_pattern_that_can_not_be_had_is_told_and_the_next_one_is_shown(recon, view):
@@ -698,7 +891,7 @@ def test_engines_are_told_with_what_is_known_of_them(recon, view):
         Health(0, "node1", "GPU 0", "running", 5, 1234.5, 3 * 2**30, 80 * 2**30, 0.97, 61.0, 12),
         Health(1, HOSTILE, "GPU 1", "running", 5, None, None, None, None, None, 0, answered=False),
     )
-    browser_sends(view._drawer.buttons, shown=3)
+    browser_sends(view._drawer.buttons, shown=5)
     assert view._drawer.shown == ENGINES
     until(lambda: "node1" in view._health.value)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", view._health.value)
@@ -721,9 +914,11 @@ def test_only_what_is_shown_is_asked_of_the_engines(recon, view):
     time.sleep(0.6)
     seen = len(recon.patterns_asked)
     steady(lambda: len(recon.patterns_asked) == seen and not asked, 0.7)
-    browser_sends(view._drawer.buttons, shown=3)
+    assert not recon.measured_at
+    assert recon.positions_asked == 1  # for the ring around the chosen one
+    browser_sends(view._drawer.buttons, shown=5)
     until(lambda: asked)
-    assert view._drawer._titles == [PATTERN, CONVERGENCE, ENGINES, CHANGES]
+    assert view._drawer._titles == [PATTERN, POSITIONS, ERRORS, CONVERGENCE, ENGINES, CHANGES]
 
 
 def test_a_view_of_a_run_that_rests_looks_seldom_and_after_a_click_at_once(recon, sent):
@@ -859,3 +1054,34 @@ def test_the_arrivals_of_a_scan_have_a_bar(view, recon):
     assert "aborted &lt;at 60%&gt;" in over
     assert "on average" in over
     assert "no sign" not in over
+
+
+def test_figures_of_the_object_are_of_the_arrays_that_their_lines_name(recon, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    view = Live(recon)
+    until = time.monotonic() + 10
+    while view._panes._seen is None:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    viewer = view._panes.object
+    names = {"pt": pt, "np": np, "recon": recon}
+    for name in ("amplitude", "phase", "complex"):
+        values, line = viewer._figure_of(name)
+        np.testing.assert_array_equal(values, eval(line, names))
+        assert values.shape == VALUES.shape
+    lines = []
+    view.tell = lines.append
+    asked = {"kind": "figure", "name": "phase", "suffix": "svg", "region": [[0, 6], [2, 8]], "minus": None}
+    viewer._handle_custom_msg({**asked, "limits": [-0.5, 0.5], "colours": "viridis"}, [])
+    viewer._drawings.settle()
+    assert viewer.problem == ""
+    assert (tmp_path / "phase.svg").exists()
+    assert lines == [
+        "pt.figure(pt.analysis.flat_phase(recon.result.projection[2:8, 3:11]), region=((0, 6), (2, 8)), "
+        "limits=(-0.5, 0.5), colours='viridis', label='phase', ticks=True).savefig('phase.svg')"
+    ]
+    viewer.colours = {"amplitude": "magma"}
+    assert view._panes.probe.colours["probe 2"] == "magma"
+    viewer.linked_colours = False
+    assert view._panes.probe.colours == {}
+    view.close()

@@ -19,6 +19,7 @@ from ptynb.io.load import FORMATS, SUFFIXES
 from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
 from ptynb.widgets.load.file_list import FileList
 from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.panel_words import fields_in, in_panel_words
 from ptynb.widgets.load.quantities import UNITS, number_and_unit, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
 from tests.raising import raises
@@ -304,3 +305,29 @@ def test_the_list_of_files_is_readable_for_all(files: FileList, page: Page, name
     rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
     found = Axe().run(page, options={"rules": rules})
     assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "fields"),
+    [
+        (
+            "it is keV, give energy=12400 [eV], or energy=12.4 if it is correct.",
+            "it is keV, enter Photon energy 12.4 keV, or Photon energy 12.4 eV if it is correct.",
+            ("energy",),
+        ),
+        (
+            "The distance is far: give distance= [m] or detector_pixel=(y, x) [m].",
+            "The distance is far: enter Detector distance or Detector pixel size.",
+            ("distance", "detector_pixel"),
+        ),
+        (
+            "Give positions=array (pattern, yx) [m] (units='pixels' where they are pixels)",
+            "Enter Positions from (Positions are in “pixels” where they are pixels)",
+            ("positions", "units"),
+        ),
+        ("open it with load(..., patterns='a/b').", "open it with Dataset of the patterns.", ("patterns",)),
+        ("The step is large; give me more of it.", "The step is large; give me more of it.", ()),
+    ],
+)
+def test_messages_name_fields_in_place_of_arguments(text: str, expected: str, fields: tuple[str, ...]) -> None:
+    assert (in_panel_words(text), fields_in(text)) == (expected, fields)

@@ -17,6 +17,7 @@ from ptynb.data.trial_record import TunedTrial, best_of
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Between, Range
 from ptynb.widgets import tuner_widget as tuner
+from ptynb.widgets.range_text import ranges_in
 from ptynb.widgets.trial_table import ROWS, score_plots, trials_table
 from ptynb.widgets.tuner_widget import Tuner
 
@@ -225,6 +226,9 @@ def test_a_trial_is_picked_by_its_picture(desk: Desk) -> None:
 
 def test_values_of_the_scan_are_typed_and_the_sampler_is_chosen(desk: Desk) -> None:
     desk.tuner.scan_ranges.value = "load.rotation: -0.1 to 0.1\n\nload.distance: 0.5 to 2 log\nprepare.bin: 1, 2"
+    words = "Scan rotation: -100 to 100 mrad\nDetector distance: 500 mm to 2 m log\nBin: 1, 2"
+    assert ranges_in(words) == ranges_in(desk.tuner.scan_ranges.value)
+    assert ranges_in("position rotation: -180 to 180 °")["prepare.position_rotation"].high == pytest.approx(np.pi)
     desk.tuner.sampler.value = "random"
     desk.click("Start")
     given = {"load.rotation": Between(-0.1, 0.1), "load.distance": Between(0.5, 2, True), "prepare.bin": (1, 2)}
@@ -322,7 +326,7 @@ def test_plots_put_scores_where_their_parameters_are() -> None:
 def test_values_have_labels_and_units() -> None:
     values = {"slices.thickness": 2.5e-9, "optimiser": "lbfgs", "load.focus_to_sample": 0.01, "scan.drift_rate": 3.0}
     text = trials_table([TunedTrial(1, values, "complete", 1.0)], [*values])
-    for word in ("Slice distance", "2.5 nm", "Optimiser", "L-BFGS", "Focus to sample", "drift rate"):
+    for word in ("Slice distance", "2.5 nm", "Optimiser", "L-BFGS", "Focus to sample", "10 mm", "drift rate"):
         assert f">{word}<" in text, word
     assert "_" not in text.replace("object_phase", "")
 

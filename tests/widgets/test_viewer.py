@@ -37,6 +37,8 @@ def test_a_frame_holds_all_pictures_and_its_facts(viewer):
         "shape": [3, 4],
         "limits": list(made.limits),
         "pixel_size": [1e-9, 2e-9],
+        "axes": ["y", "x"],
+        "bands": [1, 1],
     }
     assert (second["name"], second["limits"]) == ("wave", None)
     assert viewer.frame_facts == {"epoch": 3, "update": 1}
@@ -63,6 +65,21 @@ def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
     for confirmed in (3, 1):
         data = {"method": "update", "state": {"shown": confirmed}, "buffer_paths": []}
         viewer.comm.handle_msg({"content": {"data": data}, "buffers": []})
+    assert viewer.ready
+
+
+def test_a_page_grants_frames_in_advance_and_the_fastest_page_counts():
+    viewer = Viewer()
+    viewer.show([RAMP])
+    viewer.granted = 5
+    for _ in range(4):
+        assert viewer.ready
+        viewer.show([RAMP])
+    assert viewer.frame["number"] == 5
+    assert not viewer.ready, "no more than that without another word"
+    viewer.granted = 3  # of a slower page
+    assert not viewer.ready
+    viewer.granted = 6
     assert viewer.ready
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
+import ptynb as pt
 from ptynb.data.images import picture
+from ptynb.data.picture import Picture
 from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
@@ -234,6 +238,69 @@ def test_marks_and_a_scale_bar_of_a_round_length_are_drawn(shown):
     assert row == [False, True, True, False]
 
 
+def test_arrows_lead_to_where_points_have_moved_and_a_label_tells_their_scale(shown):
+    viewer, model = shown
+    over = COLOUR.replace("ptynb-pane-picture", "ptynb-pane-overlay")
+    viewer.mark("one", np.array([[100.5, 50.5]]), moved=np.array([[100.5, 90.5]]))
+    settle(model)
+    light = [[min(model.page.evaluate(over, ["one", y, x])) > 128 for y in (97, 100, 103)] for x in (70, 84)]
+    assert light == [[False, True, False], [True, True, True]]  # a line, and the head at its end
+    before = model.page.evaluate(over, ["one", 312, 300])
+    viewer.labels = {"one": "arrows × 20"}
+    settle(model)
+    assert before == [0, 0, 0]
+    row = [model.page.evaluate(over, ["one", y, x]) for y in range(300, 316) for x in range(240, 316, 3)]
+    assert [255, 255, 255] in row
+
+
+def test_a_crosshair_is_moved_by_clicks_drags_of_its_lines_and_keys(shown):
+    viewer, model = shown
+    clicks = []
+    viewer.on_click(lambda name, y, x: clicks.append(name))
+    band = Picture("cut", "A cut", ramp("cut").image, (SIDE, SIDE), 1, (0.0, 255.0), axes=("z", "x"), bands=(40, 1),
+                   pixel_size=(1e-10, 1e-9))  # fmt: skip
+    viewer.show([ramp("one"), ramp("two", RAMP[:200])])
+    viewer.crosshair = {"one": [100.5, 50.5], "two": [9.5, 9.5]}
+    settle(model)
+    over = COLOUR.replace("ptynb-pane-picture", "ptynb-pane-overlay")
+    seen = [model.page.evaluate(over, ["one", y, x]) for y, x in ((100, 200), (10, 50), (100, 50))]
+    assert [one == [255, 176, 0] for one in seen] == [True, True, False]
+    box = place(model)
+    model.page.mouse.click(box["x"] + 80.5, box["y"] + 120.5)
+    settle(model)
+    assert viewer.crosshair == {"one": [120.5, 80.5], "two": [9.5, 9.5]}  # which has another shape
+    drag(model, (120, 200), (150, 230))  # the horizontal line alone
+    assert viewer.crosshair["one"] == [150.5, 80.5]
+    drag(model, (150, 80), (60, 40))
+    assert viewer.crosshair["one"] == [60.5, 40.5]
+    assert viewer.view == {"y": 0.5, "x": 0.5, "scale": 1.0}
+    stage = model.page.locator(STAGE.format("one"))
+    stage.press("Shift+ArrowRight")
+    stage.press("Shift+ArrowUp")
+    settle(model)
+    assert viewer.crosshair["one"] == [56.5, 44.5]
+    assert not clicks
+    viewer.show([band])
+    viewer.crosshair = {"cut": [None, 7.5]}
+    settle(model)
+    assert model.page.evaluate(over, ["cut", 300, 7]) == [255, 176, 0]
+    assert hover(model, 130, 60, "cut").inner_text().startswith("z 3 (12 nm), x 60: ≈ 48")
+    box = place(model, "cut")
+    model.page.mouse.click(box["x"] + 60.5, box["y"] + 130)
+    settle(model)
+    assert viewer.crosshair == {"cut": [140.0, 60.5]}  # the middle of a band
+    model.page.locator(STAGE.format("cut")).press("Shift+ArrowDown")
+    settle(model)
+    assert viewer.crosshair == {"cut": [180.0, 60.5]}
+    found = Axe().run(model.page, context="#widget")
+    assert [one["id"] for one in found.response["violations"]] == []
+    viewer.crosshair = {}
+    settle(model)
+    model.page.mouse.click(box["x"] + 60.5, box["y"] + 130)
+    settle(model)
+    assert clicks == ["cut"]
+
+
 def test_swiping_shows_two_pictures_in_one_pane(shown):
     viewer, model = shown
     viewer.swipe = ["one", "two"]
@@ -288,7 +355,7 @@ def test_contrast_is_dragged_and_locked_for_later_frames(shown):
     viewer.show([ramp("one", RAMP / 2, limits=(0.0, 127.5)), ramp("two", colours="viridis")])
     settle(model)
     assert abs(colour(model, "one", 50, 160)[0] - 163) <= 2  # 64 of 100
-    assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == ["0.0", "100.0"]
+    assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == ["0", "100.0"]
     lock = page.locator('[data-name="one"]').get_by_label("Lock the limits")
     assert lock.get_attribute("aria-pressed") == "true"
     lock.click()
@@ -319,6 +386,85 @@ def test_pictures_of_one_kind_share_map_and_limits_unless_unlinked(shown):
     model.page.get_by_label("Colour map of Ramp two").select_option("gray")
     settle(model)
     assert viewer.colours == {"one": "magma", "two": "gray"}
+    tool(model, "One colour map and contrast").click()
+    settle(model)
+    assert viewer.colours == {"one": "magma", "two": "magma"}, "linked again, all have those of the first"
+
+
+def test_pictures_of_one_quantity_share_an_automatic_contrast_and_later_ones_follow(shown):
+    viewer, model = shown
+    viewer.colours, viewer.limits = {"one": "magma"}, {"one": [0.0, 200.0]}
+    viewer.show(
+        [ramp("one", quantity="amplitude"), ramp("late", colours="viridis", quantity="amplitude"), ramp("other")]
+    )
+    settle(model)
+    assert colour(model, "late", 50, 200) == colour(model, "one", 50, 200)
+    assert colour(model, "late", 50, 200) == pytest.approx(look_up_table("magma")[204].tolist(), abs=4)
+    assert len({*colour(model, "other", 50, 200)}) == 1, "of another quantity, grey"
+    half = [ramp("one", quantity="amplitude"), ramp("two", RAMP / 2, limits=(0.0, 127.5), quantity="amplitude")]
+    viewer.colours, viewer.limits, viewer.percentiles = {}, {}, [0.5, 99.5]
+    viewer.show(half)
+    settle(model)
+    # of linked pictures a grey stands for one value: 127 of 255 at the end of the second
+    assert colour(model, "two", 50, 310)[0] == pytest.approx(colour(model, "one", 50, 155)[0], abs=3)
+    viewer.linked_colours = False
+    settle(model)
+    assert colour(model, "two", 50, 310)[0] > colour(model, "one", 50, 155)[0] + 100
+
+
+def test_a_figure_is_asked_for_as_the_pane_is_seen(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arrays = {"one": RAMP, "two": RAMP - 51.0}
+    viewer = Viewer(figure_of=lambda name: (arrays[name], f"arrays[{name!r}]"))
+    lines = []
+    viewer.tell = lines.append
+    model = BrowserModel(page, viewer)
+    viewer.show([ramp("one"), ramp("two", arrays["two"])])
+    viewer.view = {"y": 0.25, "x": 0.5, "scale": 2.0}
+    viewer.limits, viewer.colours = {"one": [10.0, 200.0]}, {"one": "magma"}
+    settle(model)
+    tool(model, "Figure for a paper").click()
+    page.get_by_label("Format of the figure").select_option("PNG")
+    make = page.get_by_role("button", name="Make a figure of this picture")
+    said = page.locator(".ptynb-figure-said")
+
+    def made(name):
+        make.click()
+        viewer.unobserve(model._changed, model._names)  # its thread must not use the page
+        model.collect()
+        viewer._drawings.settle()
+        viewer.observe(model._changed, model._names)
+        model._changed({"name": "said", "new": viewer.said})
+        assert said.inner_text() == f"written: {tmp_path / name}"
+        image = np.asarray(Image.open(tmp_path / name).convert("RGB")).astype(int)
+        eval(lines[-1].replace(name, "again.png"), {"pt": pt, "arrays": arrays})
+        assert np.array_equal(image, np.asarray(Image.open(tmp_path / "again.png").convert("RGB")))
+        return image
+
+    image = made("Ramp_one.png")
+    assert lines[0].startswith(
+        "pt.figure(arrays['one'], region=((0, 160), (80, 240)), limits=(10.0, 200.0), colours='magma'"
+    )
+    # the colours of what is seen at the left and right edges of the part, in the middle of the figure's picture
+    row = image[image.shape[0] // 3]
+    shades = look_up_table("magma").astype(int)
+    for value in (80, 239):
+        wanted = shades[round((value * 0.8 - 10) / 190 * 255) if value * 0.8 < 200 else 255]
+        assert np.abs(row - wanted).sum(1).min() < 12, value
+    viewer.swipe, viewer.pairing = ["one", "two"], "difference"
+    settle(model)
+    made("Ramp_one_two.png")
+    assert "pt.figure(arrays['one'] - arrays['two'], region=" in lines[1]
+    limits = [float(one) for one in re.search(r"limits=\((\S+), (\S+)\)", lines[1]).groups()]
+    assert limits == pytest.approx([-51, 51], abs=1.5)
+    assert "colours='PuOr'" in lines[1]
+    viewer.spectrum = True
+    settle(model)
+    make.click()
+    assert "no figure of a spectrum" in page.get_by_role("alert").inner_text()
+    assert len(lines) == 2
+    model.close()
+    viewer.close()
 
 
 WAVE = np.sin(2 * np.pi * np.arange(SIDE) / 16)[None, :] + np.zeros((SIDE, 1))
@@ -345,7 +491,7 @@ def test_measurements_give_values_lengths_and_a_line_of_python(shown):
     assert model.page.locator('[data-name="two"] .ptynb-plot').count() == 1
     tool(model, "Ruler").click()
     drag(model, (200, 100), (160, 130), "two")
-    assert text.inner_text() == "Length 50 nm, 50 px; angle 53.1° from the x axis, anticlockwise"
+    assert text.inner_text() == "Length 50 nm, 50 px; angle 53.1°"
     assert lines[-1] == "np.hypot(-40 * 1e-9, 30 * 1e-9)"
     tool(model, "Statistics of a rectangle").click()
     drag(model, (10, 20), (110, 220))
@@ -530,7 +676,7 @@ def test_full_screen_fills_the_window_with_pictures(shown):
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
 def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     page.set_viewport_size({"width": 1280, "height": 720})
-    viewer = Viewer()
+    viewer = Viewer(figure_of=lambda name: (RAMP, name))
     model = BrowserModel(page, viewer, theme=theme)
     wave = np.exp(0.02j * np.add.outer(np.arange(128), np.arange(512)))
     viewer.show([ramp("one"), ramp("two", colours="magma", unit="rad"), picture(wave, "wave", "Waves", note="a note")])
@@ -538,7 +684,7 @@ def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     viewer.mark("two", np.random.default_rng(1).uniform(0, SIDE, (40, 2)), chosen=4)
     settle(model)
     assert "rad" in hover(model, 30, 30, "wave").inner_text()
-    for label in ("Colour maps and contrast", "Two pictures in one", "Keys and mouse"):
+    for label in ("Colour maps and contrast", "Two pictures in one", "Figure for a paper", "Keys and mouse"):
         tool(model, label).click()
     viewer.tool = "profile"
     viewer.measure = {"kind": "profile", "picture": "one", "start": [30, 30], "stop": [200, 250]}
@@ -596,5 +742,57 @@ def test_the_page_tells_how_fine_pictures_have_to_be(page):
     page.wait_for_timeout(300)
     model.collect()
     assert viewer.coarse == 1000 // box["height"]
+    model.close()
+    viewer.close()
+
+
+def test_a_page_asks_for_as_many_frames_as_it_draws_in_less_than_a_second(shown):
+    _, model = shown
+    update = "n => kernel.update('frame', { ...kernel.model.get('frame'), number: n })"
+    saves = "kernel.saves()"
+    model.page.wait_for_timeout(2000)
+    before = model.page.evaluate(saves)
+    for number in range(2, 42):
+        model.page.evaluate(update, number)
+        model.page.wait_for_function("n => kernel.model.get('shown') >= n", arg=number)
+        model.page.wait_for_timeout(20)
+    granted = model.page.evaluate("kernel.model.get('granted')")
+    assert 41 < granted <= 41 + 8
+    assert model.page.evaluate(saves) - before <= 20, "not for each of 40 frames"
+    for number in range(42, 46):  # a slow page
+        model.page.wait_for_timeout(1000)
+        model.page.evaluate(update, number)
+        model.page.wait_for_function("n => kernel.model.get('shown') >= n", arg=number)
+    model.page.evaluate(update, granted)
+    model.page.wait_for_function("n => kernel.model.get('shown') >= n", arg=granted)
+    assert model.page.evaluate("kernel.model.get('granted')") - granted <= 2
+
+
+def test_a_pixel_of_the_screen_has_the_colour_of_the_mean_below_it_but_phases_are_averaged_as_colours(page):
+    stripes = np.tile([[0.0, 255.0]], (512, 256))
+    viewer = Viewer(height=256)
+    model = BrowserModel(page, viewer)
+    viewer.show([ramp("one", stripes), ramp("two", stripes, colours="twilight")])
+    viewer.linked_colours = False
+    viewer.limits = {"one": [0.0, 63.0]}
+    settle(model)
+    assert model.page.locator(STAGE.format("one")).bounding_box()["height"] == 256
+    assert colour(model, "one", 128, 100) == [255, 255, 255], "127, the mean, is above 63; that of colours is grey"
+    table = look_up_table("twilight").astype(float)
+    ends = (table[0] + table[255]) / 2
+    assert colour(model, "two", 128, 100) == pytest.approx(ends.tolist(), abs=4)
+    assert np.abs(table[127] - ends).max() > 50
+    model.close()
+    viewer.close()
+
+
+def test_numbers_are_written_as_physicists_do(page):
+    viewer = Viewer()
+    model = BrowserModel(page, viewer)
+    ends = {(0.0, 3e-5): ["0", "3e-5 m"], (-1.26e-4, 0.0): ["−1.26e-4", "0 m"], (1e5, 1.25e6): ["1e5", "1.25e6 m"]}
+    for limits, said in ends.items():
+        viewer.show([ramp("one", limits=limits, unit="m")])
+        settle(model)
+        assert page.locator('[data-name="one"] .ptynb-pane-limit').all_inner_texts() == said
     model.close()
     viewer.close()

@@ -1,30 +1,51 @@
-"""A whole session at the workbench in a real JupyterLab, checked on the screen and on the engines."""
+"""Whole sessions at the workbench, in JupyterLab and on the dashboard, checked on the screen and on the engines.
+
+Light and dark, in a small and a large window. `PTYNB_TEST_ARTIFACTS` names a folder that keeps a picture of each stage.
+"""
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
+from jupyter_client import BlockingKernelClient
+from playwright.sync_api import Browser, Locator, TimeoutError, expect
 
 import ptynb as pt
 from tests.io import layouts
 from tests.io.test_near_field import FOCUS, shadows
 from tests.widgets.conftest import Lab, screenshot
+from tests.widgets.test_dashboard import SLOW, started_dashboard
 from tests.widgets.test_lab import ask, wait_until
+from tests.widgets.test_report_page import Opened
+from tests.widgets.user import User
 
 NOTEBOOK = "bench.ipynb"
 CLEAN = "bench.recon and bench.recon.close(); cluster = bench.cluster; bench.close(); cluster and cluster.stop()"
 OPEN = "import ptynb as pt\nbench = pt.workbench()\nbench"
-SIZES = {"newest": (1280, 720), "7.2": (1920, 1080)}
+FIND = """
+import gc
+import ptynb as pt
+from ptynb.app.workbench_app import Workbench
+bench = next(one for one in gc.get_objects() if isinstance(one, Workbench))
+"""
+SMALL, LARGE = (1280, 720), (1920, 1080)
 NO_LAB = ".ptynb-workbench"
+TOO_WIDE = """
+() => [document.querySelector(".ptynb-workbench"), document.scrollingElement].map(
+  ({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)
+"""
 OUT_OF_SIGHT = """
 () => {
-  const box = document.querySelector(".jp-WindowedPanel-outer").getBoundingClientRect();
+  const window = { top: 0, left: 0, bottom: innerHeight, right: innerWidth };
+  const box = document.querySelector(".jp-WindowedPanel-outer")?.getBoundingClientRect() ?? window;
   const parts = {
     "state": [".ptynb-live-head b", 1, 10], "object": [".ptynb-main .ptynb-pane-stage", 2, 140],
     "probe": [".ptynb-aside .ptynb-pane-stage", 1, 90], "loss curve": [".ptynb-curve svg", 1, 120],
@@ -41,30 +62,18 @@ OUT_OF_SIGHT = """
 
 
 class Session:
-    """A notebook with a workbench in a browser, and its kernel."""
+    """A page with a workbench, and the kernel behind it. wrong: what was found at its stages."""
 
-    def __init__(self, lab: Lab, page: Page, kernel: str, dark: bool) -> None:
-        self.lab, self.page, self.name = lab, page, f"workbench-{kernel}"
-        if dark:
-            themes = lab.runtime.parent / "settings" / "@jupyterlab" / "apputils-extension"
-            (themes / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Dark"}')
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in (OPEN,)])
-        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, lab.folder / NOTEBOOK)
-        pt.save_scan(pt.simulate(patterns=100, window=48, seed=3), lab.folder / "scan.h5")
-        layouts.cxidb(lab.folder / "shadows.cxi", shadows(FOCUS))
-        self.open()
-        self.kernel = lab.client(NOTEBOOK)
-        self.bench = page.locator(NO_LAB).first
-
-    def begin(self) -> None:
-        self.page.locator(".jp-Notebook .jp-Cell").first.click()
-        self.page.keyboard.press("Shift+Enter")
-        self.bench.wait_for(timeout=60_000)
-
-    def open(self) -> None:
-        self.page.goto(f"{self.lab.address}/lab/tree/{NOTEBOOK}?reset&token={self.lab.token}")
-        self.page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    def __init__(self, name: str, browser: Browser, size: tuple[int, int], folder: Path) -> None:
+        width, height = size
+        self.name, self.size, self.folder, self.browser = f"workbench-{name}", size, folder, browser
+        self.page = browser.new_context(viewport={"width": width, "height": height}).new_page()
+        self.bench = self.page.locator(NO_LAB).first
+        self.kernel: BlockingKernelClient
+        self.wrong: list[str] = []
+        self.reopen: Any = None
+        pt.save_scan(pt.simulate(patterns=100, window=48, seed=3), folder / "scan.h5")
+        layouts.cxidb(folder / "shadows.cxi", shadows(FOCUS))
 
     def tab(self, name: str) -> None:
         self.bench.get_by_role("tab", name=name, exact=True).click()
@@ -101,45 +110,96 @@ class Session:
         """A picture for a person's eye, and what a screen reader would miss."""
         screenshot(self.page, f"{self.name}-{part}")
         found = Axe().run(self.page, context=NO_LAB)
-        wrong = [(one["id"], [node["html"][:200] for node in one["nodes"]][:3]) for one in found.response["violations"]]
-        assert not wrong, f"{part}: {wrong}"
-        wide = self.page.evaluate(
-            f"(() => {{ const b = document.querySelector('{NO_LAB}'); return b.scrollWidth - b.clientWidth; }})()"
-        )
-        assert wide <= 1, f"{part} is {wide} pixels wider than its place"
+        for one in found.response["violations"]:
+            self.wrong.append(f"{part}: {one['id']} {[node['html'][:200] for node in one['nodes']][:3]}")
+        if max(self.page.evaluate(TOO_WIDE)) > 1:
+            self.wrong.append(f"{part} is wider than its place")
+
+    def drag(self, stage: Locator, start: tuple[float, float], stop: tuple[float, float]) -> None:
+        User(self.page, (0, 0)).drag(stage, start, stop)
+
+
+@contextmanager
+def ended(session: Session) -> Iterator[None]:
+    """A last look, and the end of kernel and page."""
+    try:
+        yield
+    finally:
+        screenshot(session.page, f"{session.name}-last")
+        print(*session.wrong, sep="\n")  # also of a session that failed
+        session.kernel.execute(CLEAN, reply=True, timeout=60)
+        session.kernel.stop_channels()
+        session.page.context.close()
 
 
 @pytest.mark.timeout(600)  # half an hour of a physicist's work, and a cluster
 @pytest.mark.parametrize("lab", ["newest", "7.2"], indirect=True)
-def test_a_session_from_file_to_result(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> None:
+def test_a_session_in_jupyterlab(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> None:
+    """In a small light window with the newest kernel; in a large dark one with the oldest."""
     kernel = request.node.callspec.params["lab"]
-    width, height = SIZES[kernel]
-    context = browser.new_context(viewport={"width": width, "height": height})
-    session = Session(lab, context.new_page(), kernel, dark=kernel == "7.2")
-    expected = "7.2" if kernel == "7.2" else ""
-    try:
-        session.begin()
-        assert session.ask("__import__('ipykernel').__version__").startswith(expected)
-        for part in (look_at_the_scan, set_up, reconstruct, leave_and_come_back, compare_two, tune, keep):
-            part(session)
-    finally:
-        screenshot(session.page, f"{session.name}-last")
-        session.kernel.execute(CLEAN, reply=True, timeout=60)
-        session.kernel.stop_channels()
-        context.close()
+    session = Session(kernel, browser, SMALL if kernel == "newest" else LARGE, lab.folder)
+    if kernel == "7.2":
+        themes = lab.runtime.parent / "settings" / "@jupyterlab" / "apputils-extension"
+        (themes / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Dark"}')
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(OPEN)])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, lab.folder / NOTEBOOK)
+    cell = session.page.locator(".jp-Notebook .jp-Cell").first
+
+    def reopen() -> None:
+        session.page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
+        cell.wait_for(timeout=60_000)
+
+    reopen()
+    session.reopen, session.kernel = reopen, lab.client(NOTEBOOK)
+    with ended(session):
+        cell.click()
+        session.page.keyboard.press("Shift+Enter")
+        session.bench.wait_for(timeout=60_000)
+        assert session.ask("__import__('ipykernel').__version__").startswith("7.2" if kernel == "7.2" else "")
+        refuse(session)
+        open_near_field(session)
+        for stage in (choose_a_file, mask, set_up, reconstruct, measure, busy, go_back):
+            stage(session)
+        leave_and_come_back(session)
+        for stage in (compare_two, compare_epochs, tune, keep, read_the_lines):
+            stage(session)
+        assert session.wrong == []
 
 
-def look_at_the_scan(session: Session) -> None:
-    """A file that is not there, one that is; a click on the map; a disc masked; the pattern by number."""
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_a_session_on_the_dashboard(theme: str, browser: Browser, tmp_path: Path) -> None:
+    """In a small dark window, and in a large light one."""
+    (folder := tmp_path / "work").mkdir()
+    session = Session(f"dashboard-{theme}", browser, SMALL if theme == "dark" else LARGE, folder)
+    with started_dashboard(folder, *(["--dark"] if theme == "dark" else [])) as dashboard:
+        session.page.goto(dashboard.address, timeout=SLOW)
+        session.bench.wait_for(timeout=SLOW)
+        session.kernel = dashboard.client()
+        with ended(session):
+            session.kernel.execute(FIND, reply=True, timeout=60)
+            for stage in (choose_a_file, take_a_preset, reconstruct, measure, go_back, run_again, compare_two, keep):
+                stage(session)
+            assert session.wrong == []
+
+
+def refuse(session: Session) -> None:
     session.field("File").fill("nowhere.h5")
     session.click("Load")
     expect(session.bench.get_by_role("alert").first).to_contain_text("nowhere.h5")
-    open_near_field(session)
-    session.click("Choose file")
+
+
+def choose_a_file(session: Session) -> None:
+    """From the list; what it contains is shown; a click on the map, and the pattern by number."""
+    if not session.bench.get_by_role("button", name="scan.h5").is_visible():
+        session.click("Choose file")
+    session.look("files")
     session.bench.get_by_role("button", name="scan.h5").click()
-    expect(session.bench.get_by_role("cell", name="100 of 48 x 48")).to_be_visible()
+    expect(session.bench.get_by_role("cell", name="100 of 48 × 48")).to_be_visible(timeout=20_000)
+    session.look("file")
     session.click("Load")
-    session.wait("len(bench.scan) == 100")
+    session.wait("bench.scan is not None and len(bench.scan) == 100")
     expect(session.bench.locator(".ptynb-inspect")).to_contain_text("100 patterns of 48 × 48")
     expect(session.bench.get_by_role("alert").locator("visible=true")).to_have_count(0)
     pattern = session.field("Pattern")
@@ -151,6 +211,9 @@ def look_at_the_scan(session: Session) -> None:
     expect(pattern).not_to_have_value("0")
     session.enter("Pattern", "17")
     session.look("scan")
+
+
+def mask(session: Session) -> None:
     session.tab("Mask")
     session.enter("y", "1")
     session.enter("x", "1")
@@ -164,7 +227,6 @@ def look_at_the_scan(session: Session) -> None:
 def open_near_field(session: Session) -> None:
     """A file whose shadows look like those of the near field: three clicks, and the distance is there to be edited."""
     session.field("File").fill("")
-    session.look("files")
     session.bench.get_by_role("button", name="shadows.cxi").click()
     near = session.bench.locator("button").filter(has_text="Use near field, focus to sample about 10")
     near.wait_for()
@@ -206,6 +268,7 @@ def set_up(session: Session) -> None:
     session.wait("bench.settings.positions.learning_rate == 0")
     expect(session.bench.get_by_label("Position learning rate").locator("visible=true")).to_have_count(0)
     preset.select_option(label="defaults")
+    session.wait("bench.settings == pt.Settings()")
     session.enter("Batch", "20")
     session.wait("bench.settings == pt.Settings(batch=20)")
     session.click("Preview")
@@ -213,15 +276,23 @@ def set_up(session: Session) -> None:
     session.look("settings")
 
 
+def take_a_preset(session: Session) -> None:
+    session.tab("Settings")
+    session.field("Preset").select_option(label="thin X-ray")
+    session.wait("bench.settings == pt.preset('thin X-ray', bench.scan)")
+    session.look("preset")
+
+
 def reconstruct(session: Session) -> None:
-    """Two engines; a rate changed, the probe frozen, a click while the kernel is busy, the way back."""
+    """Two engines; pictures, curve and state in sight; a rate changed, the probe frozen, a pattern looked at."""
     session.tab("Run")
     session.enter("Engines", "2")
     session.field("Device").select_option("cpu")
     session.enter("Epochs", "100000")
     session.click("New run")
     session.wait("bench.recon is not None and bench.recon.epoch > 3", 120)
-    assert session.ask("len(bench.cluster), bench.recon.scan.mask is not None") == (2, True)
+    assert session.ask("len(bench.cluster)") == 2
+    assert session.ask("(bench.recon.scan.mask is None) == (bench.scan.mask is None)")
     view = session.bench.locator(".ptynb-live")
     expect(view.locator("b").first).to_have_text("running", timeout=20_000)
     view.locator("[data-frame] .ptynb-pane-stage").first.wait_for(timeout=20_000)
@@ -231,13 +302,44 @@ def reconstruct(session: Session) -> None:
     session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
     session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
-    expect(view).to_contain_text("probe.learning_rate")
+    expect(view).to_contain_text("0.004 → 0")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
     stage.scroll_into_view_if_needed()
     stage.click()
     expect(view).to_contain_text("counts measured", timeout=20_000)
-    session.look("run")
-    block(session)
+    session.look("pattern")
+
+
+def measure(session: Session) -> None:
+    """A length, and the values along a line, while it runs."""
+    pictures = session.bench.locator(".ptynb-main")
+    for tool, said in (("Ruler", "Length"), ("Line profile", "Profile, length")):
+        pictures.get_by_role("button", name=tool).click()
+        session.drag(pictures.locator(".ptynb-pane-stage").first, (0.35, 0.4), (0.65, 0.55))
+        expect(pictures.locator(".ptynb-measure-text").first).to_contain_text(said)
+        expect(pictures.locator(".ptynb-measure-text").first).to_contain_text(re.compile(r"\d (nm|µm)"))
+        session.look(tool.lower().replace(" ", "-"))
+    pictures.get_by_role("button", name="Line profile").click()
+    pictures.get_by_role("button", name="Remove the measurement").click()
+
+
+def busy(session: Session) -> None:
+    """A long cell does not hold the engines, and a click meanwhile comes through after it."""
+    session.page.evaluate("window.scrollTo(0, 0)")
+    before = session.ask("bench.recon.epoch")
+    message = session.kernel.execute("import time; time.sleep(4); reached = bench.recon.epoch")
+    session.click("Pause")
+    session.kernel.get_shell_msg(timeout=60)
+    assert message
+    assert session.ask("reached") > before
+    session.wait("bench.recon.state == 'paused'", 20)
+    session.click("Resume")
+
+
+def go_back(session: Session) -> None:
+    """Paused; a checkpoint; some epochs later back to it, and a branch from there."""
+    session.click("Pause")
+    expect(session.bench.locator(".ptynb-live b").first).to_have_text("paused", timeout=20_000)
     session.click("Checkpoints")
     session.click("Save now")
     session.wait("len(bench.recon.checkpoints) >= 1")
@@ -253,24 +355,32 @@ def reconstruct(session: Session) -> None:
     session.click("Result")
     session.click("Add to comparison")
     session.wait(f"list(bench._desk.results) == ['epoch {kept}']")
+    session.enter("Branch name", "slow")
+    session.click("Branch")
+    session.wait("bench.recon.branch_name == 'slow'")
+    session.look("branch")
 
 
-def block(session: Session) -> None:
-    """A long cell does not hold the engines, and a click meanwhile comes through after it."""
-    session.page.evaluate("window.scrollTo(0, 0)")
-    before = session.ask("bench.recon.epoch")
-    message = session.kernel.execute("import time; time.sleep(4); reached = bench.recon.epoch")
-    session.click("Pause")
-    session.kernel.get_shell_msg(timeout=60)
-    assert message
-    assert session.ask("reached") > before
-    session.wait("bench.recon.state == 'paused'", 20)
+def run_again(session: Session) -> None:
+    """Some epochs on the branch."""
+    reached = session.ask("bench.recon.epoch")
+    session.enter("More epochs", "5")
+    start(session)
+    session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {reached + 5}")
+    expect(session.bench.locator(".ptynb-live b").first).to_have_text("ready", timeout=20_000)
+    session.click("Add to comparison")
+    session.wait("len(bench._desk.results) == 2")
+
+
+def start(session: Session) -> None:
+    live = session.bench.locator(".ptynb-live")
+    live.locator("button").filter(has_text=re.compile(r"^\s*Start\s*$")).click()
 
 
 def come_back(session: Session, times: int = 3) -> None:
     """As a user does: JupyterLab gives a kernel 4 s to tell of all widgets, and on a busy machine wants a reload."""
     for last in (*[False] * (times - 1), True):
-        session.open()
+        session.reopen()
         session.bench = session.page.locator(NO_LAB).first
         try:
             session.bench.wait_for(timeout=30_000)
@@ -284,8 +394,7 @@ def come_back(session: Session, times: int = 3) -> None:
 def leave_and_come_back(session: Session) -> None:
     """The page is closed while it runs, and opened again."""
     session.enter("More epochs", "100000")
-    live = session.bench.locator(".ptynb-live")
-    live.locator("button").filter(has_text=re.compile(r"^\s*Start\s*$")).click()
+    start(session)
     session.wait("bench.recon.state == 'running'")
     session.page.keyboard.press("Control+s")
     time.sleep(1.0)
@@ -315,6 +424,47 @@ def compare_two(session: Session) -> None:
     session.look("compare")
 
 
+def compare_epochs(session: Session) -> None:
+    """A checkpoint and the current state, selected by mouse and by keys, in the tab Compare."""
+    session.tab("Run")
+    states = session.bench.locator(".ptynb-history select").locator("visible=true").first
+    selected = session.bench.locator(".ptynb-history-selected")
+    states.locator("option").nth(1).click()
+    expect(session.button("Compare")).to_be_disabled()
+    expect(session.button("Restore")).to_be_enabled()
+    states.locator("option").nth(0).click(modifiers=["Control"])
+    expect(selected).to_contain_text(
+        re.compile(r"Selected: current state, epoch [\d +]+ \(slow\)\. Restore and Branch")
+    )
+    expect(session.button("Restore")).to_be_disabled()
+    expect(session.button("Compare")).to_be_enabled()
+    states.locator("option").nth(1).click()
+    expect(session.button("Compare")).to_be_disabled()
+    states.press("Home")
+    states.press("Shift+ArrowDown")
+    expect(selected).to_contain_text("Selected: current state, epoch")
+    session.look("history")
+    session.click("Compare")
+    view = session.bench.locator(".ptynb-compare").locator("visible=true")
+    expect(view).to_contain_text("FRC", timeout=60_000)
+    session.field("Flicker").select_option(index=1)
+    view.get_by_label("Colour maps and contrast").click()
+    view.get_by_label("Figure for a paper (PDF").click()
+    view.get_by_label("Colour map of", exact=False).locator("visible=true").first.select_option("cividis")
+    view.get_by_role("button", name="Make a figure").click()
+    expect(view.locator(".ptynb-figure-said")).to_contain_text("written: ", timeout=60_000)
+    expect(view.locator("input[type=range]")).not_to_be_visible()
+    session.look("epochs")
+    session.tab("Run")
+    if not session.field("Film file").count():
+        session.click("Result")
+    session.field("of").select_option("thumbnails")
+    session.enter("Film file", "run.gif")
+    session.click("Film")
+    expect(session.bench.get_by_text(re.compile("written: .*run.gif"))).to_be_visible(timeout=60_000)
+    session.look("film")
+
+
 def tune(session: Session) -> None:
     session.tab("Tune")
     session.bench.get_by_text("Settings and ranges").click()
@@ -336,22 +486,34 @@ def tune(session: Session) -> None:
 
 
 def keep(session: Session) -> None:
-    """The file, and the lines of Python: each of them can be read by Python."""
+    """The result and the report; the report is opened, too."""
     session.tab("Run")
     if not session.field("Result file").count():
         session.click("Result")
     session.enter("Result file", "night.h5")
     session.click("Save result")
     expect(session.bench.get_by_text("saved: night.h5")).to_be_visible(timeout=30_000)
-    result = pt.load_result(session.lab.folder / "night.h5")
+    result = pt.load_result(session.folder / "night.h5")
     assert result.r_factor < 0.2
     assert {"probe.learning_rate"} <= {change.name for change in result.changes}
     session.click("Report")
     expect(session.bench.get_by_text("written: night.html")).to_be_visible(timeout=30_000)
-    assert "<h1>simulated" in (session.lab.folder / "night.html").read_text(encoding="utf-8")
+    session.look("saved")
+    scheme = "dark" if session.size == SMALL else "light"
+    opened = Opened(session.browser, session.folder / "night.html", *session.size, scheme)
+    expect(opened.page.get_by_role("heading", level=1)).to_contain_text("simulated")
+    screenshot(opened.page, f"{session.name}-report")
+    assert [one["id"] for one in Axe().run(opened.page).response["violations"]] == []
+    opened.check()
+    opened.context.close()
+
+
+def read_the_lines(session: Session) -> None:
+    """Each of the lines of Python can be read by Python."""
     session.tab("Python")
     code = session.bench.locator(".ptynb-code code").inner_text()
     compile(code, "session", "exec")
+    assert "NaN" not in code
     for line in (
         "scan = pt.load('scan.h5')",
         "cluster = pt.Cluster(2, device='cpu')",

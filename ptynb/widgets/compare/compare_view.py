@@ -1,8 +1,9 @@
-"""The view of results side by side: pictures with one zoom, a slider between two, a difference, curves and tables."""
+"""The view of results side by side: pictures with one zoom, two in one pane, a difference, curves and tables."""
 
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,28 +18,36 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
+from ptynb.widgets.compare.picture_look import Limits, Look, look_line
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
+TELL_SECONDS = 0.6
+"""Time after which a choice of colours that stays is told as a line of Python."""
 SECTIONS = ("Difference", "Losses", "Settings", "Facts")
 ALL, NONE, OFF = "all", "none", "off"
-"""Choices besides slices, pairs and sliders; not None, which a field shows as empty."""
+"""Choices besides slices and pairs; not None, which a field shows as empty."""
+ONE_PANE = {"slider": "swipe", "flicker": "flicker"}
+"""Fields that show two results in one pane, and the pairing of the viewer for each."""
 
 
 class Compare(Whole):
     """Results side by side; see `compare`.
 
-    results: by name. values: arrays (y, x) of the pictures that are shown, by name. tell: called with the line of
-    Python equivalent to a click, for a view named `view`.
+    results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`. looks: colour
+    maps and limits that were chosen, by quantity.
     """
 
-    def __init__(self, results: Mapping[str, Result]) -> None:
+    def __init__(self, results: Mapping[str, Result], looks: Mapping[str, Look] | None = None) -> None:
         self.results = dict(results)
+        self.looks: dict[str, Look] = dict(looks or {})
         self.tell: Callable[[str], None] | None = None
         self._together: dict[int | str, Together] = {}
-        self.values: dict[str, Array] = {}
-        self._viewer = Viewer(value_at=self._value_at)
+        self._values: dict[str, Array] = {}
+        self._quantity = ""
+        self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Timer]()
+        self._viewer = Viewer(value_at=self._value_at, figure_of=self._figure_of)
         this = weakref.ref(self)  # the viewer must not keep the view alive
         self._viewer.tell = lambda line: _tell(this, line)
         self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
@@ -52,11 +61,14 @@ class Compare(Whole):
             "slice": _dropdown("Slice", depths, ALL),
             "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
             "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
+            "flicker": _dropdown("Flicker", {OFF: OFF, **between}, OFF),
             "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("110px")),
         }
         self._controls[
             "registered"
         ].tooltip = "Aligns all objects with the first one, in position, phase and amplitude."
+        self._controls["slider"].tooltip = "Shows two results in one pane, with a slider between them."
+        self._controls["flicker"].tooltip = "Shows two results in one pane, in turn."
         self._controls["slice"].disabled = slices == 1
         self._difference, self._losses, self._settings, self._facts = (ipywidgets.HTML() for _ in SECTIONS)
         self._sections = ipywidgets.Tab(
@@ -69,14 +81,26 @@ class Compare(Whole):
         super().__init__([controls, self._message, self._notes, self._viewer, self._sections])
         self.add_class("ptynb-compare")
         self._actions = Actions("ptynb compare", self._complain, self._end)
+        self._following = False
+        self._viewer.observe(lambda _: _follow(this), ["swipe", "pairing"])
+        self._viewer.observe(lambda change: _coloured(this, change), ["colours", "limits", "linked_colours"])
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
         self._actions.put(self._show_facts)
         self._actions.put(self._draw, instead_of="draw")
 
+    @property
+    def values(self) -> dict[str, Array]:
+        """Arrays (y, x) of the pictures, by name, once all choices are shown."""
+        self.settle()
+        return self._values
+
     def close(self) -> None:
         """Close the view and end its thread."""
         self._actions.close()
+        with self._telling:
+            for timer in self._waiting_lines.values():
+                timer.cancel()
         super().close()
 
     def show(
@@ -86,7 +110,11 @@ class Compare(Whole):
         slice: int | str | None = None,
         pair: Pair | str | None = None,
         slider: Pair | str | None = None,
+        flicker: Pair | str | None = None,
         registered: bool | None = None,
+        colours: str | Mapping[str, str] | None = None,
+        limits: Limits | Mapping[str, Limits] | str | None = None,
+        linked: bool | None = None,
     ) -> None:
         """Choose what is shown, as the fields above the pictures do; None leaves a choice unchanged.
 
@@ -100,15 +128,30 @@ class Compare(Whole):
             Names of two results, of which the second is subtracted from the first, or "none".
         slider : tuple of str, optional
             Names of two results in one pane with a slider between them, or "off".
+        flicker : tuple of str, optional
+            Names of two results in one pane that are shown in turn, or "off". It ends a slider, and a slider ends it.
         registered : bool, optional
             Whether all results are registered on the first one.
+        colours : str or mapping of str to str, optional
+            Colour map of all results, in the quantity that is shown: "gray", "viridis", "cividis", "magma", "PuOr",
+            "twilight", or another one of matplotlib; or of single pictures by name ("difference" is one).
+        limits : (float, float), mapping of str to these, or "auto", optional
+            Values at the ends of the colours, likewise; "auto": the automatic ones, of all pictures.
+        linked : bool, optional
+            Whether a choice of colours or limits on one picture holds for all pictures of its quantity.
 
         Raises
         ------
         InvalidValueError
             If there is no such picture, slice or result.
         """
-        chosen: dict[str, Any] = {"picture": picture, "slice": slice, "pair": pair, "slider": slider}
+        chosen: dict[str, Any] = {
+            "picture": picture,
+            "slice": slice,
+            "pair": pair,
+            "slider": slider,
+            "flicker": flicker,
+        }
         choices = {name: value for name, value in chosen.items() if value is not None}
         for name, value in choices.items():
             options = dict(self._controls[name].options)
@@ -121,6 +164,10 @@ class Compare(Whole):
             self._controls[name].value = value
         if registered is not None:
             self._controls["registered"].value = registered
+        if colours is not None or limits is not None:
+            self._actions.put(lambda: self._look(colours, limits))
+        if linked is not None:
+            self._viewer.linked_colours = linked
 
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all choices are shown.
@@ -138,12 +185,56 @@ class Compare(Whole):
         self._actions.settle(seconds)
 
     def _chosen(self, name: str, value: Any) -> None:
+        if self._following:
+            return
         if self.tell is not None:
             self.tell(f"view.show({name}={value!r})")
-        if name == "slider":
-            self._actions.put(self._slide, instead_of="slide")
+        if name in ONE_PANE:
+            self._choose_pair(name if value != OFF else "", value)
+            self._actions.put(lambda: self._pair_up(chosen=True), instead_of="pair up")
         else:
             self._actions.put(self._draw, instead_of="draw")
+
+    def _look(
+        self, colours: str | Mapping[str, str] | None, limits: Limits | Mapping[str, Limits] | str | None
+    ) -> None:
+        """Show pictures of the present quantity with colour maps and limits."""
+        viewer, names = self._viewer, [name for name in self._values if name in self.results]
+        if colours is not None:
+            chosen = dict(colours) if isinstance(colours, Mapping) else dict.fromkeys(names, colours)
+            viewer.colours = {**viewer.colours, **chosen}
+        if limits == "auto":
+            viewer.limits = {}
+        elif limits is not None:
+            ends = dict(limits) if isinstance(limits, Mapping) else dict.fromkeys(names, limits)
+            viewer.limits = {**viewer.limits, **{name: [*values] for name, values in ends.items()}}
+
+    def _tell_soon(self, what: str, line: str) -> None:
+        """Tell a line once no other one of the same kind follows it, as during a drag."""
+        with self._telling:
+            before = self._waiting_lines.pop(what, None)
+            if before is not None:
+                before.cancel()
+            timer = threading.Timer(TELL_SECONDS, lambda: _tell(reference, line))
+            reference, timer.daemon = weakref.ref(self), True
+            self._waiting_lines[what] = timer
+            timer.start()
+
+    def _keep_look(self) -> None:
+        """Remember what is chosen for the present quantity."""
+        if self._quantity:
+            self.looks[self._quantity] = Look(dict(self._viewer.colours), dict(self._viewer.limits))
+
+    def _choose_pair(self, chosen: str, pair: Pair | str) -> None:
+        """Set the fields for two results in one pane: at most one of them has a pair."""
+        self._following = True
+        try:
+            for name in ONE_PANE:
+                options = dict(self._controls[name].options).values()
+                found = next((one for one in (pair, pair[::-1]) if one in options), OFF)
+                self._controls[name].value = found if name == chosen else OFF
+        finally:
+            self._following = False
 
     def _show_facts(self) -> None:
         put(self._facts, facts_table(self.results))
@@ -151,7 +242,9 @@ class Compare(Whole):
         put(self._losses, loss_curves(self.results))
 
     def _draw(self) -> None:
-        quantity, depth, chosen, _, registered = (control.value for control in self._controls.values())
+        quantity, depth, chosen, registered = (
+            self._controls[name].value for name in ("picture", "slice", "pair", "registered")
+        )
         pair = None if chosen == NONE else chosen
         put(self._notes, "")
         if quantity == "probe":
@@ -165,11 +258,19 @@ class Compare(Whole):
         self._show(shown)
 
     def _show(self, shown: ComparisonPictures) -> None:
-        self.values = shown.values
+        self._values = shown.values
         put(self._notes, "".join(note(text) for text in shown.notes))
+        quantity = self._controls["picture"].value
+        if quantity != self._quantity:  # pictures of another quantity have the same names
+            self._keep_look()
+            self._quantity = ""
+            look = self.looks.get(quantity, Look())
+            with self._viewer.hold_sync():
+                self._viewer.colours, self._viewer.limits = look.colours, look.limits
+            self._quantity = quantity
         self._viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
         self._viewer.show(shown.pictures)
-        self._slide()
+        self._pair_up()
 
     def _show_difference(self, together: Together, pair: Pair | None) -> None:
         if pair is None:
@@ -180,12 +281,27 @@ class Compare(Whole):
         except ValueError as error:
             put(self._difference, note(str(error)))
 
-    def _slide(self) -> None:
-        pair = self._controls["slider"].value
-        self._viewer.swipe = [] if pair == OFF else list(pair)
+    def _pair_up(self, chosen: bool = False) -> None:
+        """Show two results in one pane as the fields say.
+
+        chosen: whether a field was changed; otherwise pairs for which they have no choice, such as one with the
+        difference, stay.
+        """
+        for name, pairing in ONE_PANE.items():
+            pair = self._controls[name].value
+            if pair != OFF:
+                with self._viewer.hold_sync(), self._viewer.hold_trait_notifications():
+                    self._viewer.pairing, self._viewer.swipe = pairing, list(pair)
+                return
+        viewer = self._viewer
+        if viewer.pairing in ONE_PANE.values() and (chosen or {*viewer.swipe} <= {*self.results}):
+            viewer.swipe = []
+
+    def _figure_of(self, name: str) -> tuple[Array, str]:
+        return self.values[name], f"view.values[{name!r}]"
 
     def _value_at(self, name: str, y: int, x: int) -> str:
-        values = self.values.get(name)
+        values = self._values.get(name)
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
         return value_text(values[y, x]) if values is not None and inside else ""
 
@@ -208,8 +324,9 @@ def compare(*results: Given) -> Compare:
 
     Parameters
     ----------
-    *results : Result, str, Path or mapping of str to these
-        Results, paths of result files, or mappings of names to them.
+    *results : Result, Checkpoint, str, Path or mapping of str to these
+        Results, checkpoints of a reconstruction (`recon.checkpoints`), paths of files of either, or mappings of names
+        to them. Checkpoints are read from their files, without engines, and named "epoch 40 (main)".
 
     Returns
     -------
@@ -223,7 +340,7 @@ def compare(*results: Given) -> Compare:
     InvalidTypeError
         For an argument of another type.
     FileError
-        For a file that is not a result.
+        For a file that is neither a result nor a checkpoint.
     """
     return Compare(named(results))
 
@@ -238,6 +355,24 @@ def _tell(reference: weakref.ref[Compare], line: str) -> None:
     view = reference()
     if view is not None and view.tell is not None:
         view.tell(line)
+
+
+def _follow(reference: weakref.ref[Compare]) -> None:
+    """Set the fields to what the viewer's own tools chose."""
+    view = reference()
+    if view is not None:
+        viewer = view._viewer
+        chosen = next((name for name, pairing in ONE_PANE.items() if viewer.swipe and pairing == viewer.pairing), "")
+        view._choose_pair(chosen, (viewer.swipe[0], viewer.swipe[1]) if chosen else OFF)
+
+
+def _coloured(reference: weakref.ref[Compare], change: Any) -> None:
+    """Keep a choice of the viewer's tools, and tell its line of Python once it stays."""
+    view = reference()
+    if view is not None and view._quantity:
+        view._keep_look()
+        shown = {*view._values} & {*view.results}
+        view._tell_soon(change["name"], look_line(change["name"], change["old"], change["new"], shown))
 
 
 def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:

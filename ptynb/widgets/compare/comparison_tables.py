@@ -10,6 +10,7 @@ import numpy as np
 
 from ptynb.analysis.result_comparison import Difference, facts_of, settings_that_differ
 from ptynb.data.engine_records import Result
+from ptynb.widgets.number_text import number
 from ptynb.widgets.svg_curves import Curve, CurvePanel, curves
 
 CELL = "text-align:left;padding:2px 14px 2px 0;vertical-align:top"
@@ -59,8 +60,8 @@ def difference_facts(difference: Difference, pair: tuple[str, str], pixel_size: 
         moved += f" = ({nanometres[0]:.3g}, {nanometres[1]:.3g}) nm"
     parts = [
         f"{pair[0]} was moved onto {pair[1]} by {moved}",
-        f"multiplied by {abs(found.factor):.4g}, phase {np.angle(found.factor):.3f} rad",
-        f"given a ramp of ({found.ramp[0]:.3g}, {found.ramp[1]:.3g}) rad/pixel",
+        f"multiplied by {number(abs(found.factor))}, phase {np.angle(found.factor):.3f} rad",
+        f"given a ramp of ({number(found.ramp[0], 3)}, {number(found.ramp[1], 3)}) rad/pixel",
         f"what is left is {found.error:.2%} of it",
     ]
     return f"<p>{html.escape('; '.join(parts) + '.')}</p>" + _correlation(difference, pair, pixel_size)
@@ -115,7 +116,7 @@ def _said(value: Any) -> str:
     if value is None:
         return "—"
     if isinstance(value, float):
-        return f"{value:.5g}"
+        return number(value, 5)
     if isinstance(value, tuple):
         return " × ".join(_said(item) for item in value)
     return str(value)

@@ -16,6 +16,7 @@ import ipywidgets
 
 from ptynb.settings.schema import Setting
 from ptynb.widgets.form.field_search import choice_label
+from ptynb.widgets.number_text import number
 from ptynb.widgets.shared_widgets import put
 
 LABEL = {"description_width": "205px"}
@@ -28,6 +29,16 @@ STYLE = """<style>
 .ptynb-group { border-top: 1px solid var(--jp-border-color2, #ccc); padding: 1px 0; }
 .ptynb-groups > .widget-vbox { padding: 0 10px 0 0; }
 .ptynb-group-line .widget-checkbox label, .ptynb-group-line .widget-label-basic { font-weight: 600; }
+.ptynb-compact > .widget-vbox { flex-basis: 400px; }
+.ptynb-compact .ptynb-group { padding: 0; }
+.ptynb-compact .ptynb-group-line { height: 26px; }
+.ptynb-compact .ptynb-group-line > .widget-toggle-button { height: 22px !important; line-height: 22px; }
+.ptynb-compact .ptynb-group-line > .widget-html:not(:last-child), .ptynb-compact .ptynb-group-line > .widget-checkbox {
+  width: 172px !important; }
+.ptynb-compact .ptynb-row > .widget-text, .ptynb-compact .ptynb-row > .widget-dropdown:nth-child(1) {
+  flex: 1 1 250px !important; min-width: 0; width: auto !important; }
+.ptynb-compact .ptynb-row > :first-child > .widget-label { flex: 0 0 160px; width: 160px !important; }
+.ptynb-compact .ptynb-row:not(:focus-within) > .widget-html { flex: 0 1 60px !important; }
 .ptynb-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 </style>"""
 """Of a form: texts beside fields are one line, cut off at the width, and whole while the field has the focus."""
@@ -293,12 +304,12 @@ def range_of(setting: Setting, unit: str) -> str:
     if high is not None and high >= TECHNICAL:
         high = None
     if low is not None and high is not None and setting.low_included and setting.high_included:
-        return f"{low:.7g} to {high:.7g}"
+        return f"{number(low, 7)} to {number(high, 7)}"
     limits = []
     if low is not None:
-        limits.append(f"{'at least' if setting.low_included else 'above'} {low:.7g}")
+        limits.append(f"{'at least' if setting.low_included else 'above'} {number(low, 7)}")
     if high is not None:
-        limits.append(f"{'at most' if setting.high_included else 'below'} {high:.7g}")
+        limits.append(f"{'at most' if setting.high_included else 'below'} {number(high, 7)}")
     return ", ".join(limits)
 
 

@@ -1,7 +1,8 @@
 """The settings of a form in groups, one for each part of the model, the algorithm, and the lists.
 
 A group is one line: a switch if the part can be off, its title, and a summary. While it is on, the fields that matter
-first are below; the others are unfolded, and created then.
+first are below; the others are unfolded, and created then. In a compact form, beside pictures, only fields that were
+changed are below a line that is not unfolded, and groups with such fields come first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class FormGroup(ipywidgets.VBox):
     """The line of a part, and its fields.
 
     boxes: returns the widgets of fields, by dotted name, or of the list. switched: called with the name of the part and
-    whether it is to be on. fixed: whether it cannot be switched.
+    whether it is to be on. fixed: whether it cannot be switched. compact: see the module.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class FormGroup(ipywidgets.VBox):
         boxes: Callable[[Page, Sequence[str]], Sequence[ipywidgets.Widget]],
         switched: Callable[[str, bool], None],
         fixed: bool,
+        compact: bool,
     ) -> None:
-        self.part, self._boxes, self._switched = part, boxes, switched
+        self.part, self._boxes, self._switched, self._compact = part, boxes, switched, compact
         first = FIRST.get(part.name, ())
         names = [] if isinstance(part, Entries) else [setting.name for setting in part.settings if setting.simple]
         self._first = [*first, *(name for name in names if name not in first)]
@@ -110,13 +112,27 @@ class FormGroup(ipywidgets.VBox):
     def _arrange(self) -> None:
         on = self._state.on is not False
         shown = {self._fields: on or self.unfolded, self._more: self.unfolded}
-        if shown[self._fields]:
+        if self._compact:
+            self._arrange_compact()
+            shown[self._fields] = True
+        elif shown[self._fields]:
             self._fill(self._fields, self._first)
         if self.unfolded:
             self._fill(self._more, self._others())
         for box, visible in shown.items():
             box.layout.display = None if visible else "none"
         self.fold.icon = "caret-down" if self.unfolded else "caret-right"
+
+    def _arrange_compact(self) -> None:
+        self.layout.order = "-1" if self._state.changed else "1" if self._state.on is False else "0"
+        others = set(self._others())
+        names = self._first if self.unfolded else [name for name in self._state.names if name not in others]
+        fields = tuple(self._boxes(self.part, names)) if names else ()
+        if not self.unfolded:  # those of the others that were changed are in their own box while it is unfolded
+            changed = [name for name in self._state.names if name in others]
+            fields += tuple(self._boxes(self.part, changed)) if changed else ()
+        if self._fields.children != fields:
+            self._fields.children = fields
 
     def _clicked(self, change: dict[str, bool]) -> None:
         if change["new"] is not bool(self._state.on):
@@ -133,24 +149,27 @@ class FormGroups(ipywidgets.Box):
         fixed: Callable[[str], bool],
         *,
         lists: bool,
+        compact: bool = False,
     ) -> None:
-        """fixed: whether the field of a name cannot be changed."""
+        """fixed: whether the field of a name cannot be changed. compact: see the module."""
 
         def is_fixed(part: Page) -> bool:
             return part.name in SWITCHES and any(fixed(name) for name in SWITCHES[part.name].on)
 
         parts: list[Page] = [*structure().sections, *(structure().lists if lists else ())]
-        self.groups = {part.name: FormGroup(part, boxes, switched, is_fixed(part)) for part in parts}
+        self.groups = {part.name: FormGroup(part, boxes, switched, is_fixed(part), compact) for part in parts}
         columns = [
             ipywidgets.VBox(
                 [self.groups[name] for name in names if name in self.groups],
-                layout=ipywidgets.Layout(flex="1 1 560px", min_width="0", overflow="visible"),
+                layout=ipywidgets.Layout(flex=f"1 1 {400 if compact else 560}px", min_width="0", overflow="visible"),
             )
             for names in (LEFT, RIGHT)
         ]
         super().__init__(columns, layout=free())
         self.layout.display, self.layout.flex_flow = "flex", "row wrap"
         self.add_class("ptynb-groups")
+        if compact:
+            self.add_class("ptynb-compact")
 
     def make_all(self) -> None:
         """Create the widgets of all settings."""

@@ -219,7 +219,9 @@ class SettingsForm(Whole):
         self.files = SettingsFiles(self._load, self._save)
         self.presets = SourceChoice(self._take_named)
         self.presets.layout.display = None if self._recon is None else "none"
-        self.groups = FormGroups(self._boxes, self._switch, self._is_fixed, lists=not self._with_ticks)
+        self.groups = FormGroups(
+            self._boxes, self._switch, self._is_fixed, lists=not self._with_ticks, compact=self._recon is not None
+        )
         self._no_match = ipywidgets.HTML("No setting has these words in its name or description.")
         self._found = ipywidgets.VBox(layout=ipywidgets.Layout(display="none", overflow="visible"))
         top = ipywidgets.HBox(

@@ -11,17 +11,22 @@ from ptynb.widgets.form.field_row import fitting_unit, text_of
 from ptynb.widgets.form.field_search import choice_label
 from ptynb.widgets.form.part_switches import SWITCHES
 from ptynb.widgets.form.unsaved_settings import Draft
+from ptynb.widgets.number_text import number
 
 Page = Section | Entries
 
 
 @dataclass(frozen=True)
 class GroupState:
-    """What a group shows: whether it is on (None: it has no switch), a summary, and the number of changed fields."""
+    """What a group shows: whether it is on (None: it has no switch), a summary, and the number of changed fields.
+
+    names: dotted names of the changed fields; those of a list's entries have none.
+    """
 
     on: bool | None
     summary: str = ""
     changed: int = 0
+    names: tuple[str, ...] = ()
 
 
 def state_of(part: Page, draft: Draft, changed: Collection[str], ticked: Collection[str]) -> GroupState:
@@ -37,7 +42,10 @@ def state_of(part: Page, draft: Draft, changed: Collection[str], ticked: Collect
     tuned = sum(setting.name in ticked for setting in part.settings)
     parts += [f"{tuned} tuned"] if tuned else []
     return GroupState(
-        is_on, " · ".join(parts) if edited or tuned else " · ".join([*parts, part.description]), len(edited)
+        is_on,
+        " · ".join(parts) if edited or tuned else " · ".join([*parts, part.description]),
+        len(edited),
+        tuple(setting.name for setting in edited),
     )
 
 
@@ -49,5 +57,5 @@ def value_words(setting: Setting, value: Any) -> str:
         return choice_label(str(value))
     unit = fitting_unit(setting, value)
     text = text_of(value, setting, unit)
-    short = f"{float(text):.4g}" if isinstance(value, float) else text
+    short = number(float(text)) if isinstance(value, float) else text
     return " ".join(filter(None, (short or "none", unit)))

@@ -32,7 +32,9 @@ class PositionMap:
         low, high = scan.positions.min(0) - margin, scan.positions.max(0) + margin
         self._low, self._spacing = low, float((high - low).max()) / SIDE
         self.shape = tuple(max(1, int(np.ceil(side))) for side in ((high - low) / self._spacing).tolist())
-        self._pixel = None if scan.pixel_size is None else scan.pixel_size
+        pixel = scan.pixel_size
+        self.pixel_size = None if pixel is None else (pixel[0] * self._spacing, pixel[1] * self._spacing)
+        """Size (y, x) of a pixel of the picture [m]; None: unknown."""
         self._nearest: tuple[int, Array] | None = None
         self.points: Array = (scan.positions - low) / self._spacing
         """Positions (pattern, yx) in pixels of the picture, from the outer corner of the first pixel."""
@@ -48,7 +50,7 @@ class PositionMap:
 
     def picture(self, seen: Survey | None, kind: str, radius: float) -> Picture:
         """Return a virtual image; radius: of the bright field [detector pixels], 0: found in the mean pattern."""
-        pixel = None if self._pixel is None else (self._pixel[0] * self._spacing, self._pixel[1] * self._spacing)
+        pixel = self.pixel_size
         if seen is None:
             return images.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
         values, unit = virtual(seen, kind, radius)

@@ -69,7 +69,7 @@ def histogram(seen: Survey, width: int = 420, height: int = 150) -> str:
     return (
         f'<svg width="{width}" height="{height}" role="img" aria-label="histogram of counts" font-size="10" '
         f'style="color:var(--jp-ui-font-color1,#333)" fill="currentColor">{"".join(bars)}{"".join(labels)}'
-        f'<text x="{left - 4}" y="14" text-anchor="end">{max(numbers):.1e}</text>'
+        f'<text x="{left - 4}" y="14" text-anchor="end">{_short(max(numbers))}</text>'
         f'<text x="{left - 4}" y="{height - bottom}" text-anchor="end">0</text>'
         f'<text x="{(width + left) / 2:.0f}" y="{height - 5}" text-anchor="middle">counts of a pixel, from</text></svg>'
     )

@@ -5,7 +5,13 @@ const GAP = 8;
 // The parts of the room that the strip may have, and its limits.
 const STRIP = { below: [[0.36, 0.3], 150, 340], beside: [[0.34, 0.26], 170, 460] };
 
+// The part of the room that a column of cuts beside all others has, and its limits.
+const CUTS = [0.27, 150, 440];
+
 const limited = (value, low, high) => Math.min(Math.max(value, low), high);
+
+/** The width of the column of cuts in a room of this width. */
+const cutsWidth = (width) => Math.round(limited(CUTS[0] * width, CUTS[1], CUTS[2]));
 
 /** Equal cells for pictures of one aspect, above and below which `text` pixels are needed: {columns, area of one}. */
 function cellsFor(count, room, aspect, text) {

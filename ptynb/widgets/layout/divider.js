@@ -48,6 +48,8 @@ class Dividing {
     this.line.addEventListener("keydown", (event) => this.press(event));
     this.button.addEventListener("click", () => this.choose({ folded: !this.choice.folded }));
     this.later = null;
+    this.added = 0;
+    this.watched = new WeakSet();
     this.sizes = new ResizeObserver(() => this.soon());
     this.built = new MutationObserver((records) => {
       if (records.some(changesPictures)) this.soon();
@@ -91,7 +93,8 @@ class Dividing {
     const width = limited(choice.width, NARROWEST, most);
     split.style.setProperty("--ptynb-controls", `${width}px`);
     split.classList.toggle("ptynb-folded", choice.folded);
-    split.style.height = `${this.height()}px`;
+    this.added = this.shownByTools();
+    split.style.height = `${this.height() + this.added}px`;
     this.bring();
     this.line.hidden = choice.folded;
     const value = { "aria-valuemin": NARROWEST, "aria-valuemax": most, "aria-valuenow": width };
@@ -123,6 +126,20 @@ class Dividing {
     return Math.round(limited(room - above - others - BELOW, LEAST_HEIGHT, MOST_HEIGHT));
   }
 
+  /** The height of what tools show above and below the main pictures: pictures that are measured keep their size. */
+  shownByTools() {
+    const main = this.pictures.querySelector(".ptynb-main");
+    if (!main) return 0;
+    const boxes = ["options", "measure"].map((name) => [...main.querySelectorAll(`.ptynb-${name}`)]);
+    for (const box of boxes.flat()) {
+      if (!this.watched.has(box)) this.sizes.observe(box);
+      this.watched.add(box);
+    }
+    const [options, measures] = boxes.map((each) => Math.max(0, ...each.map((box) => box.offsetHeight)));
+    const columns = Number(main.style.getPropertyValue("--ptynb-fit")) || 1;
+    return options + measures * Math.ceil(panesOf(main).count / columns);
+  }
+
   /** Scrolls the notebook to a workbench whose run has just begun, unless all of it is in sight. */
   bring() {
     const { outer, page, root } = this;
@@ -136,7 +153,18 @@ class Dividing {
     const { pictures } = this;
     const [main, aside, curve] = ["main", "aside", "curve"].map((name) => pictures.querySelector(`.ptynb-${name}`));
     const room = { width: pictures.clientWidth, height: pictures.clientHeight };
+    const cuts = pictures.querySelector(".ptynb-cuts");
+    const given = panesOf(cuts);
+    const column = given.count ? cutsWidth(room.width) : 0;
+    pictures.toggleAttribute("data-cuts", column > 0);
+    pictures.style.setProperty("--ptynb-cuts", `${column}px`);
+    if (column) {
+      room.width -= column + GAP;
+      const place = { width: column, height: room.height };
+      cuts.style.setProperty("--ptynb-fit", String(cellsFor(given.count, place, given.aspect, given.text).columns));
+    }
     const mains = panesOf(main);
+    room.height -= this.added;
     const chosen = arranged(room, Math.max(mains.count, 1), mains.aspect, mains.text, mains.tools);
     pictures.dataset.strip = chosen.place;
     pictures.style.setProperty("--ptynb-strip", `${chosen.strip}px`);
@@ -188,10 +216,10 @@ class Dividing {
   }
 }
 
-/** Whether a change of the page adds a picture, or gives one another aspect; texts change with every frame. */
-function changesPictures({ type, target, addedNodes }) {
+/** Whether a change of the page adds or removes a picture, or gives one another aspect; texts change with every frame. */
+function changesPictures({ type, target, addedNodes, removedNodes }) {
   if (type === "attributes") return target.classList.contains("ptynb-pane");
-  return [...addedNodes].some((node) => node.nodeType === Node.ELEMENT_NODE);
+  return [...addedNodes, ...removedNodes].some((node) => node.nodeType === Node.ELEMENT_NODE);
 }
 
 /** Number and aspect of a viewer's pictures, the height of the text of each, and that of the viewer's tools. */
@@ -199,11 +227,11 @@ function panesOf(viewer) {
   const figures = [...(viewer?.querySelectorAll(".ptynb-pane:not([hidden])") ?? [])];
   const shelf = viewer?.querySelector(".ptynb-panes");
   const aspect = Number(figures[0]?.style.getPropertyValue("--ptynb-aspect")) || 1;
-  const stage = figures[0]?.querySelector(".ptynb-pane-stage");
+  const [stage, measure] = ["pane-stage", "measure"].map((name) => figures[0]?.querySelector(`.ptynb-${name}`));
   return {
     count: figures.length,
     aspect,
-    text: stage ? figures[0].offsetHeight - stage.offsetHeight : 40,
+    text: stage ? figures[0].offsetHeight - stage.offsetHeight - (measure?.offsetHeight ?? 0) : 40,
     // No more than one row: whether they need another depends on the arrangement, which must not go to and fro.
     tools: shelf ? Math.min(shelf.getBoundingClientRect().top - viewer.getBoundingClientRect().top, TOOLS_ROW) : 0,
   };

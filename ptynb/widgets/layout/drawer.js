@@ -1,6 +1,12 @@
 // The buttons of a drawer: each shows its page, or hides it. Which page is shown is an attribute of the drawer's
 // element, which the style sheet follows.
 
+/** Scrolls as little as shows the page that a click has opened, which may be below the window. */
+function reveal(drawer) {
+  const page = drawer?.querySelector(`:scope > .ptynb-drawer-page-${drawer.dataset.shown}`);
+  requestAnimationFrame(() => page?.scrollIntoView({ block: "nearest" }));
+}
+
 function render({ model, el }) {
   const group = document.createElement("div");
   group.className = "ptynb-drawer-buttons";
@@ -39,6 +45,7 @@ function render({ model, el }) {
         button.addEventListener("click", () => {
           model.set("shown", model.get("shown") === index + 1 ? 0 : index + 1);
           model.save_changes();
+          reveal(el.closest(".ptynb-drawer"));
         });
         return button;
       }),

@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from ptynb.data.engine_records import Change, Health, Status
 from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
+from ptynb.settings.schema import structure
+from ptynb.widgets.form.field_search import label_of_name
+from ptynb.widgets.form.group_summary import value_words
 from ptynb.widgets.live.protocol import Watched
 from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_left
+from ptynb.widgets.number_text import number
 from ptynb.widgets.shared_widgets import state_row
 
 MOST_CHANGES = 8
@@ -41,7 +45,7 @@ def summary(recon: Watched, status: Status, state: str, measured: float | None =
         parts.append(f"stage <b>{status.stage + 1}</b> of {len(status.stages)}")
     speed = recent_rate(status, epochs) or measured
     if epochs:
-        parts.append(f"loss <b>{epochs[-1].loss:.4g}</b>")
+        parts.append(f"loss <b>{number(epochs[-1].loss)}</b>")
     if recon.r_factors:
         at, value = recon.r_factors[-1]
         parts.append(f'<span title="after epoch {at}">R-factor <b>{value:.4f}</b></span>')
@@ -88,11 +92,18 @@ def change_table(changes: Sequence[Change]) -> str:
     if not changes:
         return ""
     rows = "".join(
-        f"<tr><td {CELL}>{change.epoch + 1}</td><td {CELL}>{html.escape(change.name)}</td>"
-        f"<td {CELL}>{html.escape(str(change.old))} → <b>{html.escape(str(change.new))}</b></td></tr>"
+        f'<tr><td {CELL}>{change.epoch + 1}</td><td {CELL} title="{html.escape(change.name)}">'
+        f"{html.escape(label_of_name(change.name))}</td>"
+        f"<td {CELL}>{_value(change.name, change.old)} → <b>{_value(change.name, change.new)}</b></td></tr>"
         for change in changes[-MOST_CHANGES:]
     )
     return _table("Changes", ("in epoch", "setting", "from → to"), rows)
+
+
+def _value(name: str, value: object) -> str:
+    """Return a value of a setting with its unit, or another value, as HTML."""
+    is_number = structure().has(name) and isinstance(value, int | float) and structure().setting(name).numeric
+    return html.escape(value_words(structure().setting(name), value) if is_number else str(value))
 
 
 def health_table(engines: Sequence[Health]) -> str:

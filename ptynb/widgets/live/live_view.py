@@ -1,7 +1,8 @@
 """The live view: the state of a reconstruction while it runs, and its controls.
 
 Pictures, loss curve and state have the window; controls are in a column beside them that folds away, and what is looked
-at now and then (patterns, convergence, engines, changes) is in a drawer below (`ptynb.widgets.layout`).
+at now and then (patterns, positions, errors, convergence, engines, changes) is in a drawer below
+(`ptynb.widgets.layout`).
 
 It has three threads besides the kernel's: one updates pictures and figures at the rate of the screen, one
 requests what may take longer (patterns, positions, the state of engines), one executes clicks in order. Callbacks of
@@ -20,6 +21,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.data.arrivals import Arrivals
+from ptynb.data.engine_records import Status
 from ptynb.settings import PART_OF_COMPONENT
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.layout.divider import Divider
@@ -27,9 +29,12 @@ from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.layout.own_tab import OwnTab
 from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.controls import Controls
+from ptynb.widgets.live.errors_page import LINE as ERRORS_LINE
+from ptynb.widgets.live.errors_page import ErrorsPage
 from ptynb.widgets.live.live_text import change_table, facts, health_table, speed_of, state_of, summary
 from ptynb.widgets.live.panes import Panes
 from ptynb.widgets.live.pattern_comparison import PatternViewer
+from ptynb.widgets.live.positions_page import LINE as POSITIONS_LINE
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.loss_curve import change_curves, loss_curve
 from ptynb.widgets.shared_widgets import Whole, complaint, free, note, put
@@ -37,17 +42,32 @@ from ptynb.widgets.shared_widgets import Whole, complaint, free, note, put
 REQUEST_SECONDS = 0.5
 """Interval of requests for a pattern or positions."""
 HEALTH_SECONDS = 2.0
+POSITIONS_SECONDS = 1.0
 TEXT_SECONDS = 0.5
 """Interval of text and curves; a shorter one is not readable, and pages draw slowly."""
 WAITING_SECONDS, AWAKE_SECONDS = 0.25, 1.0
-"""Interval of looks at a run that is not running, and the time after a click in which it is that of pictures."""
+"""Interval of looks at a run that is not running, and the time after a click in which it is `EAGER_SECONDS`."""
+EAGER_SECONDS = 0.03
 TRIES = 4
 """Number of checks per interval of pictures while the screen is not ready."""
 ACTION, UPDATE, REQUEST = "action", "update", "request"
 """The three threads; each may have an error to show."""
-PATTERN, CONVERGENCE, ENGINES, CHANGES = "Pattern", "Convergence", "Engines", "Changes"
+PATTERN, POSITIONS, ERRORS = "Pattern", "Positions", "Errors"
+CONVERGENCE, ENGINES, CHANGES = "Convergence", "Engines", "Changes"
 """The pages of the drawer."""
-ICONS = {PATTERN: "th", CONVERGENCE: "line-chart", ENGINES: "server", CHANGES: "list", "More": "ellipsis-h"}
+ICONS = {
+    PATTERN: "th",
+    POSITIONS: "crosshairs",
+    ERRORS: "map-o",
+    CONVERGENCE: "line-chart",
+    ENGINES: "server",
+    CHANGES: "list",
+    "More": "ellipsis-h",
+    "Live settings": "sliders",
+    "Checkpoints": "history",
+}
+LINES = {POSITIONS: POSITIONS_LINE, ERRORS: ERRORS_LINE}
+"""The Python of pages that show the values of a function."""
 NO_PICTURES = ("failed", "closed", "recovering")
 """States in which no pictures are requested from engines."""
 
@@ -76,22 +96,26 @@ class Live(Whole):
         self._text_of: tuple[Any, ...] = ()
         self._not_before = self._health_at = self._text_at = self._awake_until = float("-inf")
         self._speed: float | None = None
-        self._positions_of: tuple[int, Moment] | None = None
+        self._positions_of: tuple[int, int, Moment] | None = None
+        self._positions_at = float("-inf")
         self._failure: Exception | None = None
         self._errors: dict[str, str] = {}
-        self._message_lock = threading.Lock()
+        self._message_lock, self._state_lock = threading.Lock(), threading.Lock()
         self._shown_notices: tuple[str, ...] = ()
         self._curve = ipywidgets.HTML(loss_curve([]))
         self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="480px", max_width="100%"))
         self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         self._arrivals = ipywidgets.HTML(layout=ipywidgets.Layout(display="none"))
         self._record, self._health, self._facts = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        self._actions = Actions("ptynb live actions", self._complain, self._update_soon, self._say)
+        self._actions = Actions("ptynb live actions", self._complain, self._obeyed, self._say)
         this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
         self._controls = Controls(recon, self._actions)
         self._panes = Panes(recon, size, lambda: _of(this)._update_soon(), lambda y, x: _of(this)._clicked(y, x))
         self._panes.object.tell = lambda line: _of(this)._say(line)
         self._patterns = PatternViewer(recon, lambda index: _of(this)._entered(index), lambda: _of(this)._update_soon())
+        self._errors_page = ErrorsPage(
+            recon, lambda index: _of(this)._entered(index), lambda line: _of(this)._say(line)
+        )
         self._over = ipywidgets.Dropdown(
             options=["epochs", "seconds"],
             description="Loss over",
@@ -104,6 +128,8 @@ class Live(Whole):
         self._drawer = Drawer(
             {
                 PATTERN: ipywidgets.VBox([*self._patterns.widgets], layout=free()),
+                POSITIONS: self._panes.arrows.widget,
+                ERRORS: self._errors_page.widget,
                 CONVERGENCE: self._changes_curve,
                 ENGINES: ipywidgets.VBox([self._facts, self._health], layout=free()),
                 CHANGES: self._record,
@@ -112,7 +138,7 @@ class Live(Whole):
             "Below the pictures",
             icons=ICONS,
         )
-        self._drawer.on_change(lambda: _of(this)._update_soon())
+        self._drawer.on_change(lambda: _of(this)._turned())
         head = ipywidgets.HBox([self._summary, tab], layout=free())
         head.add_class("ptynb-live-head")
         above = [head, self._arrivals, self._message, self._notices]
@@ -130,7 +156,7 @@ class Live(Whole):
     def _split(self, extra: Sequence[ipywidgets.Widget]) -> ipywidgets.Box:
         """Return pictures and loss curve, the divider, and the column of controls."""
         self._curve.add_class("ptynb-curve")
-        pictures = ipywidgets.Box([self._panes.object, self._panes.probe, self._curve])
+        pictures = ipywidgets.Box([self._panes.object, self._panes.probe, self._curve, self._panes.cuts.viewer])
         pictures.add_class("ptynb-split-pictures")
         more = ipywidgets.VBox([self._controls.r_factor.widget, self._over])
         drawer = Drawer({"More": more}, "Rarely used controls", icons=ICONS)
@@ -146,6 +172,7 @@ class Live(Whole):
         """Close the view and end its threads; the reconstruction continues."""
         self._ended.set()
         self._actions.close()
+        self._errors_page.close()
         self._update_soon()
         super().close()
 
@@ -170,32 +197,24 @@ class Live(Whole):
 
         Returns the seconds until the next try if there are new pictures and the screen is not ready.
         """
-        recon = self._recon
-        status = recon.last_status()
-        self._show_failure(recon.failure)
-        if self._shown_notices != recon.notices:
-            self._shown_notices = recon.notices
-            put(self._notices, "".join(note(notice) for notice in recon.notices))
+        status = self._recon.last_status()
+        state = self._show_state(status)
         if status is None:
-            put(self._summary, "starting: engines read the scan")
             return None
-        state = state_of(recon, status)
-        self._controls.follow(
-            state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
-        )  # before the text: Resume is enabled when "paused" is shown
-        if self._text_is_due(state):
-            put(self._summary, summary(recon, status, state, self._speed))
-            self._show_arrivals(status.arrivals)
-            put(self._facts, facts(recon, status))
-            self._draw_curve()
         # The status is up to 0.1 s old: while running, newer pictures than it reports exist.
         new = state == "running" or self._panes.needs(status.epoch, status.update)
         if state in NO_PICTURES or not new:
-            waiting = state in ("ready", "paused") and time.monotonic() > self._awake_until
-            return max(WAITING_SECONDS, self._pause_seconds) if waiting else None
-        if time.monotonic() < self._not_before or not self._panes.ready:
+            if state not in ("ready", "paused"):
+                return None
+            clicked = time.monotonic() < self._awake_until
+            return EAGER_SECONDS if clicked else max(WAITING_SECONDS, self._pause_seconds)
+        now = time.monotonic()
+        if now < self._not_before:
+            return self._not_before - now
+        if not self._panes.ready:
             return self._pause_seconds / TRIES  # a whole interval would cost a picture
-        self._not_before = time.monotonic() + self._panes.update()
+        # From the request on: the engine copies at its beginning, and rendering may take most of an interval.
+        self._not_before = now + self._panes.update()
         return None
 
     def _show_arrivals(self, arrivals: Arrivals | None) -> None:
@@ -204,6 +223,28 @@ class Live(Whole):
         shown = "none" if arrivals is None else None
         if self._arrivals.layout.display != shown:
             self._arrivals.layout.display = shown
+
+    def _show_state(self, status: Status | None) -> str:
+        """Show failure, notices, controls, text and curves of this status, and return the state."""
+        recon = self._recon
+        with self._state_lock:  # the thread of clicks shows it, too
+            self._show_failure(recon.failure)
+            if self._shown_notices != recon.notices:
+                self._shown_notices = recon.notices
+                put(self._notices, "".join(note(notice) for notice in recon.notices))
+            if status is None:
+                put(self._summary, "starting: engines read the scan")
+                return "starting"
+            state = state_of(recon, status)
+            self._controls.follow(
+                state, {PART_OF_COMPONENT.get(name, name) for name in status.rates}
+            )  # before the text: Resume is enabled when "paused" is shown
+            if self._text_is_due(state):
+                put(self._summary, summary(recon, status, state, self._speed))
+                self._show_arrivals(status.arrivals)
+                put(self._facts, facts(recon, status))
+                self._draw_curve()
+            return state
 
     def _text_is_due(self, state: str) -> bool:
         """Return whether text is due: every `TEXT_SECONDS`, after a change of settings or choice, and at the end."""
@@ -237,10 +278,18 @@ class Live(Whole):
             return
         if self._drawer.shown == PATTERN:
             self._patterns.update(status.epoch, status.update)
-        moment = status.epoch, moment_of(self._recon)
-        if self._panes.wants_positions and self._positions_of != moment:
+        if self._drawer.shown == ERRORS:
+            self._errors_page.update(status.epoch, status.update)
+        if (line := self._panes.cut_line()) is not None:
+            self._say(line)
+        update = status.update if self._panes.draws_positions else 0  # one ring is drawn anew after an epoch
+        moment = status.epoch, update, moment_of(self._recon)
+        due = time.monotonic() - self._positions_at >= POSITIONS_SECONDS or self._positions_of is None
+        if self._panes.wants_positions and self._positions_of != moment and due:
             self._panes.show_positions(*self._recon.positions)
-            self._positions_of = moment
+            self._positions_of, self._positions_at = moment, time.monotonic()
+        else:
+            self._panes.follow_arrows()
         seen = self._drawer.shown == ENGINES or (state_of(self._recon, status) == "running" and not self._recon.epochs)
         if seen and time.monotonic() - self._health_at >= HEALTH_SECONDS:
             health = self._recon.health()
@@ -249,6 +298,14 @@ class Live(Whole):
             self._health_at = time.monotonic()  # last, so that a failed request is repeated in the next turn
 
     # Clicks
+
+    def _turned(self) -> None:
+        """Follow the page of the drawer that is shown now."""
+        page = self._drawer.shown
+        self._panes.page_shown = page == POSITIONS
+        if page in LINES:
+            self._say(LINES[page])
+        self._update_soon()
 
     def _clicked(self, y: float, x: float) -> None:
         self._actions.put(lambda: self._choose(self._panes.nearest(y, x)))
@@ -266,6 +323,12 @@ class Live(Whole):
     def _say(self, line: str) -> None:
         if self.tell is not None:
             self.tell(line)
+
+    def _obeyed(self) -> None:
+        """Show the state after a click at once: the thread that updates the view may be waiting for pictures."""
+        if not self.closed:
+            self._show_state(self._recon.last_status())
+            self._update_soon()
 
     def _update_soon(self) -> None:
         self._awake_until = time.monotonic() + AWAKE_SECONDS

@@ -1,4 +1,4 @@
-"""The pictures of the live view: object, probe modes, and positions over the object."""
+"""The pictures of the live view: object, cuts through its slices, probe modes, and positions over the object."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from dataclasses import replace
 import ipywidgets
 import numpy as np
 
-from ptynb.analysis.array_lines import field_line, quantity_lines
+from ptynb.analysis.array_lines import field_line, field_of, quantity_lines, quantity_of
+from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.data.engine_records import PANES, Array, RenderRequest
 from ptynb.widgets.live.controls import checkbox, row, whole_number
+from ptynb.widgets.live.cuts import Cuts
+from ptynb.widgets.live.positions_page import PositionsPage
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
+from ptynb.widgets.number_text import number
 from ptynb.widgets.viewer.viewer import Viewer
 
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
@@ -29,9 +33,9 @@ Shown = tuple[int, int, RenderRequest, Moment]
 
 
 class Panes:
-    """Two viewers, `object` and `probe`, of the object and of the probe modes, with the choice of their content.
+    """Viewers `object`, `cuts.viewer` and `probe`, of the object and of the probe modes, with the choice of content.
 
-    choices: the fields of that choice.
+    choices: the fields of that choice. arrows: the choices of the arrows that show refined positions.
     changed: called when the choice changes; clicked: called with (y, x) of a click on the object [array pixels].
     """
 
@@ -39,9 +43,10 @@ class Panes:
         self, recon: Watched, size: int, changed: Callable[[], None], clicked: Callable[[float, float], None]
     ) -> None:
         self._recon, self._size = recon, size
-        self.object = Viewer(height=OBJECT_HEIGHT, value_at=self._value_at)
+        self.object = Viewer(height=OBJECT_HEIGHT, value_at=self._value_at, figure_of=self._figure_of)
         self.probe = Viewer(height=PROBE_HEIGHT, tools=False, value_at=self._value_at, confirms=False)
         self.object.observe(lambda _: changed(), "coarse")
+        self.object.observe(self._share_colours, ["colours", "linked_colours"])
         self.object.on_click(lambda _, y, x: clicked(y, x))
         self._ticks = {
             pane: checkbox(pane.capitalize(), pane != "complex", f"Shows the object: {pane}") for pane in PANES
@@ -57,18 +62,27 @@ class Panes:
             style={"description_width": "initial"},
             layout=ipywidgets.Layout(width="auto"),
         )
-        self.positions = checkbox("Positions", False, "Shows positions over the object, with lines to the refined ones")
+        self.positions = checkbox(
+            "Positions", False, "Shows positions over the object, with arrows to the refined ones"
+        )
         for field in (self._slice, self._object_mode):
             field.layout.display = "none"
+        self.cuts = Cuts(self.object, self._slice, self._value_at, changed)
+        self.arrows = PositionsPage(changed)
         fields = (self._slice, self._object_mode, self._modes, self._modes_as)
         for field in (*self._ticks.values(), self._flat, self.positions, *fields):
             field.observe(lambda _: changed(), "value")
-        ticks = row(*self._ticks.values(), self.positions, self._flat, grid_gap="0 6px")
+        ticks = row(*self._ticks.values(), self.positions, self.cuts.tick, self._flat, grid_gap="0 6px")
         self.choices = ipywidgets.VBox([ticks, *fields])
         self.object.add_class("ptynb-main")
         self.probe.add_class("ptynb-aside")
         self._corner, self._longest = (0, 0), 0
-        self._centres: tuple[Array, Array] | None = None
+        self.page_shown = False
+        """Whether the page about positions is shown, with which they are drawn, too."""
+        self._centres: Array | None = None
+        self._refinement: PositionRefinement | None = None
+        self._seen: tuple[RenderRequest, tuple[int, int], int] | None = None
+        """Request of the object's pictures that are shown, their shape, and the number of object modes."""
         self._chosen: int | None = None
         self._marked: object = None
         self._shown: Shown | None = None
@@ -86,7 +100,13 @@ class Panes:
             modes_as=self._modes_as.value,
             flat=self._flat.value,
             size=self._fine_enough(),
+            cut=self.cuts.at,
         )
+
+    def cut_line(self) -> str | None:
+        """Return the Python of the cuts after their crosshair was moved; see `Cuts.line`."""
+        request = self.request
+        return self.cuts.line(request.panes, request.state, request.flat)
 
     def _fine_enough(self) -> int:
         """Return the longest side of pictures [pixels]: no more than the screen resolves, which increases with zoom."""
@@ -117,7 +137,7 @@ class Panes:
         facts = {"epoch": pictures.epoch, "update": pictures.update}
         # The page has the probe's frame once it confirms the object's, which comes after it.
         if with_probe and shown != self._probe_shown:
-            self.probe.show([one for one in pictures.pictures if one.name not in PANES], **facts)
+            self.probe.show([one for one in pictures.pictures if one.name.startswith("probe")], **facts)
             self._probe_shown, self._probe_at = shown, time.monotonic()
         if shown == self._shown:
             return 0.0
@@ -131,6 +151,7 @@ class Panes:
             if field.max != max(count, 1):
                 field.max = max(count, 1)
             field.layout.display = None if count > 1 else "none"
+        self.cuts.follow(pictures.corner, pictures.pictures, pictures.slices)
         self._draw_marks()
         return REST * pictures.cost
 
@@ -139,6 +160,23 @@ class Panes:
         if shape is not None:
             field = field_line("recon.result", request.slice, request.state, self._object_mode.max)
             self.object.expressions = quantity_lines(field, self._corner, shape, flat=request.flat)
+            self._seen = request, shape, self._object_mode.max
+
+    def _figure_of(self, name: str) -> tuple[Array, str]:
+        """Return the array of a picture of the object, of the present result, and the Python of it."""
+        assert self._seen is not None, "a page shows a picture of it"
+        request, shape, modes = self._seen
+        field = field_of(self._recon.result, request.slice, request.state)
+        line = quantity_lines(
+            field_line("recon.result", request.slice, request.state, modes), self._corner, shape, flat=request.flat
+        )[name]
+        return quantity_of(field, name, self._corner, shape, flat=request.flat), line
+
+    def _share_colours(self, _: object) -> None:
+        """Show amplitudes of the probe with the colour map that was chosen for those of the object, if linked."""
+        chosen = self.object.colours.get("amplitude") if self.object.linked_colours else None
+        modes = [f"probe {number + 1}" for number in range(MOST_MODES)]
+        self.probe.colours = {} if chosen is None else dict.fromkeys(modes, chosen)
 
     def _probe_is_due(self, request: RenderRequest) -> bool:
         """Return whether the probe is due: every `PROBE_SECONDS`, and immediately if the choice changed."""
@@ -149,14 +187,21 @@ class Panes:
     # Positions
 
     @property
+    def draws_positions(self) -> bool:
+        """Whether all positions are shown."""
+        return bool(self.positions.value) or self.page_shown
+
+    @property
     def wants_positions(self) -> bool:
         """Whether positions are shown, all or a chosen one."""
-        return bool(self.positions.value) or self._chosen is not None
+        return self.draws_positions or self._chosen is not None
 
     def show_positions(self, start: Array, now: Array) -> None:
         """Show initial and current corners of the probe windows, (pattern, yx) [object pixels]."""
         middle = np.asarray(self._recon.scan.pattern_shape) / 2
-        self._centres = start + middle, now + middle
+        found = moved_positions(start + middle, now + middle, self._recon.scan.pixel_size)
+        self.arrows.show(found)
+        self._refinement, self._centres = found, now + middle
         self._marked = None
         self._draw_marks()
 
@@ -170,24 +215,36 @@ class Panes:
         if self._centres is None:
             self.show_positions(*self._recon.positions)
         assert self._centres is not None
-        return int(np.square(self._centres[1] - (np.array([y, x]) + self._corner)).sum(1).argmin())
+        return int(np.square(self._centres - (np.array([y, x]) + self._corner)).sum(1).argmin())
+
+    def follow_arrows(self) -> None:
+        """Draw the arrows as they are chosen now."""
+        self._draw_marks()
 
     def _draw_marks(self) -> None:
         """Draw positions over each pane of the object, if they changed."""
-        panes = self.request.panes
-        key = (panes, self.positions.value, self._chosen, self._corner, id(self._centres))
-        if self._centres is None or key == self._marked:
+        panes, found = self.request.panes, self._refinement
+        if found is None or self._centres is None:
+            return
+        drawn, affine, factor = (
+            self.draws_positions,
+            self.arrows.with_affine,
+            self.arrows.factor(found),
+        )
+        key = (panes, drawn, self._chosen, self._corner, id(found), affine, factor)
+        if key == self._marked:
             return
         self._marked = key
-        start, now = (centres - self._corner for centres in self._centres)
+        moved = found.arrows(factor, affine=affine) - self._corner if found.largest > 0 else None
+        self.object.labels = {pane: f"arrows × {factor:g}" for pane in panes if drawn and moved is not None}
         for pane in panes:
-            if self.positions.value:
-                moved = now if np.abs(now - start).max() > 0 else None
-                self.object.mark(pane, start, chosen=self._chosen, moved=moved)
+            if drawn:
+                self.object.mark(pane, found.measured - self._corner, chosen=self._chosen, moved=moved)
             elif self._chosen is not None:
+                now = self._centres - self._corner
                 self.object.mark(pane, now[self._chosen : self._chosen + 1], chosen=0)
             else:
-                self.object.mark(pane, start[:0])
+                self.object.mark(pane, found.measured[:0])
 
     def _value_at(self, name: str, y: int, x: int) -> str:
         return value_text(name, self._recon.value_at(name, y, x, self.request))
@@ -201,6 +258,7 @@ def _limit(field: ipywidgets.BoundedIntText, count: int) -> None:
 
 def value_text(name: str, value: complex | float) -> str:
     """Return the value under the cursor as text: '0.9982', '-0.312 rad', '0.9982 at 0.312 rad'."""
+    unit = " √counts" if name.startswith("probe") else ""
     if isinstance(value, complex):
-        return f"{abs(value):.4g} at {cmath.phase(value):.3f} rad"
-    return f"{value:.3f} rad" if name == "phase" else f"{value:.4g}"
+        return f"{number(abs(value))}{unit} at {cmath.phase(value):.3f} rad"
+    return f"{value:.3f} rad" if name.startswith("phase") else f"{number(value)}{unit}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ptynb.data.engine_records import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Array, Change, Epoch, Health, PatternPair, Pictures, RenderRequest, Result, Status
+from ptynb.data.pattern_r_factors import PatternRFactors
+from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
 
 Tell = Callable[[str], None]
@@ -43,10 +45,21 @@ class Watched(Protocol):
     def closed(self) -> bool: ...  # noqa: D102
     @property
     def positions(self) -> tuple[Array, Array]: ...  # noqa: D102
+    @property
+    def result(self) -> Result: ...  # noqa: D102
     def last_status(self) -> Status | None: ...  # noqa: D102
     def pictures(self, request: RenderRequest) -> Pictures | None: ...  # noqa: D102
     def value_at(self, name: str, y: int, x: int, request: RenderRequest) -> complex | float: ...  # noqa: D102
     def pattern(self, index: int) -> PatternPair: ...  # noqa: D102
+    def pattern_r_factors(self, seconds: float | None = None) -> PatternRFactors: ...  # noqa: D102
+    def error_map(  # noqa: D102
+        self,
+        epochs: int | None = None,
+        *,
+        engines: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> ErrorMap: ...
     def health(self) -> tuple[Health, ...]: ...  # noqa: D102
     def start(self, epochs: int) -> None: ...  # noqa: D102
     def pause(self) -> None: ...  # noqa: D102

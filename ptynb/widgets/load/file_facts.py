@@ -5,15 +5,16 @@ from __future__ import annotations
 import html
 
 from ptynb.io.file_info import FileInfo
+from ptynb.widgets.load.panel_words import in_panel_words, lacking
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.shared_widgets import complaint, note
 
 
 def remarks_of(found: FileInfo) -> str:
     """Return the problem of a file, what it lacks, and what was guessed."""
-    lacks = [lack.name for lack in found.missing]
-    parts = [note(f"The file lacks {', '.join(lacks)}: enter it here.")] if lacks else []
-    remarks = [complaint(found.problem), *map(note, found.notes)]
+    parts = [note(lacking(found.missing))] if found.missing else []
+    problem = None if found.problem is None else in_panel_words(found.problem)
+    remarks = [complaint(problem), *(note(in_panel_words(text)) for text in found.notes)]
     # What is suggested may be the remedy of the problem.
     return "".join([*parts, *(reversed(remarks) if found.suggested else remarks)])
 

@@ -14,10 +14,9 @@ from pydantic.fields import FieldInfo
 from ptynb.data.geometry import energy_from_wavelength
 from ptynb.io.file_info import FileInfo
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions
-from ptynb.widgets.load.quantities import UNITS, in_unit, number_and_unit, quantity
+from ptynb.widgets.load.quantities import UNIT, UNITS, in_unit, number_and_unit, quantity
 from ptynb.widgets.shared_widgets import Whole, free, put
 
-UNIT = re.compile(r"\[(\w+)\]$")
 SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
 FIRST = ("geometry", "energy", "distance", "detector_pixel")
 """Options that are always shown; with them those that the file lacks, the others are folded."""
@@ -34,11 +33,12 @@ SHORTEST_PHOTONS = 2e-11
 class LoadPanel(Whole):
     """A field for each option of `ptynb.load`; empty fields keep what the file says.
 
-    edited: called after each change by the user.
+    edited: called after each change by the user. lacking: options that supply what the file lacks.
     """
 
     def __init__(self, edited: Callable[[], None] = lambda: None) -> None:
         self._edited, self._filling = edited, False
+        self.lacking: tuple[str, ...] = ()
         self.fields = {name: OptionField(name, field) for name, field in LoadOptions.model_fields.items()}
         for field in self.fields.values():
             field.observe_all(self._changed)
@@ -61,6 +61,7 @@ class LoadPanel(Whole):
         known = {} if found is None else _known(found)
         for name, field in self.fields.items():
             field.show(lacks.get(name) or (f"file: {known[name]}" if name in known else ""))
+        self.lacking = (*lacks,)
         self._arrange(lacks)
 
     def fill(self, options: Mapping[str, Any]) -> None:
@@ -72,6 +73,16 @@ class LoadPanel(Whole):
         finally:
             self._filling = False
         self._changed()
+
+    def point_to(self, names: Collection[str]) -> None:
+        """Put the cursor into the first of these fields on the page, unfolding it if it is folded."""
+        for box in (self._shown, self._others):
+            for field in box.children:
+                if field.name in names:
+                    if box is self._others:
+                        self._folded.selected_index = 0
+                    field.input.focus()
+                    return
 
     def clear(self) -> None:
         """Empty all fields, for another file."""

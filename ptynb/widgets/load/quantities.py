@@ -15,7 +15,10 @@ UNITS: dict[str, dict[str, Decimal]] = {
     "V": {"V": Decimal(1), "kV": Decimal("1e3")},
 }
 """Units of options and their sizes in the unit of the option."""
+UNIT = re.compile(r"\[(\w+)\]$")
+"""The unit at the end of the description of an option."""
 NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([^\d\s]*)")
+TIMES = re.compile(r"(?<=\d) x (?=\d)")
 SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 
 
@@ -39,7 +42,7 @@ def quantity(text: str, unit: str) -> str:
     try:
         numbers = [float(part) for part in rest.split(" x ")]
     except ValueError:
-        return f"{text} {unit}".strip()
+        return f"{TIMES.sub(' × ', text)} {unit}".strip()
     if over:
         return f"{count} over {quantity(rest, unit)}"
     largest = max(map(abs, numbers))

@@ -1,8 +1,9 @@
 """Viewer: pictures side by side in the notebook, at the rate of the browser.
 
-A frame is one message with all pictures. The browser confirms a frame when it is drawn, and the next one is sent while
-at most `UNCONFIRMED` frames are not confirmed; a slow, hidden or closed page slows the pictures, not the kernel. While
-a cell runs, the kernel may not receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
+A frame is one message with all pictures. The browser confirms frames that are drawn, and grants as many further ones
+as it draws in less than a second; without a grant the next one is sent while at most `UNCONFIRMED` frames are not
+confirmed. A slow, hidden or closed page slows the pictures, not the kernel. While a cell runs, the kernel may not
+receive confirmations, so after `PATIENCE` seconds a frame is sent without one.
 
 Real pictures are sent as grey levels between limits. The browser computes colours, contrast, zoom, overlays, values
 under the cursor and measurements, which therefore work while the kernel is busy.
@@ -26,6 +27,7 @@ from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
 from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
 
 UNCONFIRMED = 1
@@ -44,6 +46,8 @@ class Viewer(anywidget.AnyWidget):
 
     columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. linked: one zoom and pan for all
     panes. tools: whether there is a toolbar (colours and contrast, zoom, measurements, spectrum, pairs, saving).
+    figure_of: called in a thread with the name of a picture, returns its array (y, x) and the Python of it; the tools
+    then make figures for papers of what a pane shows, in the working folder.
     value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
     short text; without it the value is read from the grey level, to about 1/255 of the range.
     confirms: whether pages confirm frames; otherwise the caller controls the pace.
@@ -64,10 +68,15 @@ class Viewer(anywidget.AnyWidget):
     pictures of the same shape show it. spectrum: whether the amplitude of the Fourier transform of the visible part is
     shown in the place of pictures; resolution: period of the ring in it [m, or array pixels]; 0: four pixels.
 
+    crosshair: a crosshair by picture, [y, x] in array pixels, of which None is no line: a click, a drag of its lines,
+    and Shift with the arrow keys move it, in all pictures of the same shape; those with a crosshair have no clicks.
+    labels: a short text in a corner of a picture, by name.
+
     expressions: Python for the array of a picture, for the line of a measurement; by default `image`. tell:
     called with the line of each measurement.
     link: viewers with the same text on one page show each other's cursor.
 
+    shown, granted, set by the page: number of the newest frame that is drawn, and of the last one that may be sent.
     coarse, set by the page: the smallest number of array pixels per screen pixel, along a side, over all panes;
     pictures may be reduced by it without a visible loss.
     """
@@ -77,6 +86,7 @@ class Viewer(anywidget.AnyWidget):
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)
+    granted = traitlets.Int(0).tag(sync=True, echo_update=False)
     confirms = traitlets.Bool(True).tag(sync=True)
     coarse = traitlets.Int(1, min=1).tag(sync=True)
     tables: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
@@ -107,12 +117,17 @@ class Viewer(anywidget.AnyWidget):
     moves: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
     chosen: traitlets.Dict[str, int] = traitlets.Dict().tag(sync=True)
 
+    labels: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True)
+    crosshair: traitlets.Dict[str, list[float | None]] = traitlets.Dict().tag(sync=True)
+
     painted = traitlets.Unicode(None, allow_none=True).tag(sync=True)
     brush = traitlets.Float(3.0, min=0.5, max=10_000.0).tag(sync=True)
     erase = traitlets.Bool(False).tag(sync=True)
 
     clickable = traitlets.Bool(False).tag(sync=True)
     exact = traitlets.Bool(False).tag(sync=True)
+    figures = traitlets.Bool(False).tag(sync=True)
+    said = traitlets.Unicode("").tag(sync=True)
     problem = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
@@ -123,23 +138,28 @@ class Viewer(anywidget.AnyWidget):
         linked: bool = True,
         tools: bool = True,
         value_at: ValueAt | None = None,
+        figure_of: FigureOf | None = None,
         confirms: bool = True,
     ) -> None:
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
         self._questions: Actions | None = None
         self.tell: Tell | None = None
         super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables, confirms=confirms)
-        self._sent_at, self._drawn = 0.0, 0
+        self._sent_at, self._drawn, self._most_granted = 0.0, 0, 0
         self._clicked: list[Clicked] = []
         self._stroked: list[Stroked] = []
         self._value_at: ValueAt | None = None
         self.value_at = value_at
+        self._figure_of = figure_of
+        self._drawings: Actions | None = None
+        self.figures = figure_of is not None
         self.on_msg(self._received)
 
     def close(self) -> None:
-        """Close the view and end its thread."""
-        if self._questions is not None:
-            self._questions.close()
+        """Close the view and end its threads."""
+        for actions in (self._questions, self._drawings):
+            if actions is not None:
+                actions.close()
         super().close()
 
     @property
@@ -161,8 +181,10 @@ class Viewer(anywidget.AnyWidget):
         """Whether another frame may be sent; always true if pages do not confirm frames."""
         if not self.confirms:
             return True
-        waiting = self.frame["number"] - self._drawn
-        return waiting <= UNCONFIRMED or time.monotonic() - self._sent_at > PATIENCE
+        number = self.frame["number"]
+        if number < self._most_granted or number - self._drawn <= UNCONFIRMED:
+            return True
+        return time.monotonic() - self._sent_at > PATIENCE
 
     @property
     def frame_facts(self) -> dict[str, int]:
@@ -255,6 +277,8 @@ class Viewer(anywidget.AnyWidget):
             elif kind == "line":
                 if self.tell is not None:
                     self.tell(str(content["text"]))
+            elif kind == "figure":
+                self._draw_figure(FigureView.of(content))
             elif kind == "value":
                 self._ask(name, int(content["y"]), int(content["x"]))
         except Exception as error:  # noqa: BLE001 - shown to the user
@@ -266,6 +290,29 @@ class Viewer(anywidget.AnyWidget):
             return
         answer = {"kind": "value", "name": name, "y": y, "x": x}
         self._questions.put(lambda: self.send({**answer, "text": value_at(name, y, x)}), instead_of="value")
+
+    def _draw_figure(self, view: FigureView) -> None:
+        """Make a figure of what a page shows, in a thread of its own: it takes seconds, and needs a result."""
+        figure_of = self._figure_of
+        picture = next((one for one in self.frame["pictures"] if one["name"] == view.name), None)
+        if figure_of is None or picture is None:
+            raise InvalidValueError(
+                f"There is no picture {view.name!r} any more; choose another one.", code="widget.selection-gone"
+            )
+        if self._drawings is None:
+            self._drawings = Actions("ptynb figures", self._complain_of_figure)
+        self._drawings.put(lambda: self._write_figure(view, picture, figure_of))
+
+    def _write_figure(self, view: FigureView, picture: dict[str, Any], figure_of: FigureOf) -> None:
+        path, line = view.write(picture, figure_of)
+        self.said = f"written: {path}"
+        if self.tell is not None:
+            self.tell(line)
+
+    def _complain_of_figure(self, error: Exception | None) -> None:
+        self._complain(error)
+        if error is not None:
+            self.said = ""
 
     def _complain(self, error: Exception | None) -> None:
         self.problem = "" if error is None else str(error) or type(error).__name__
@@ -309,6 +356,17 @@ class Viewer(anywidget.AnyWidget):
             )
         return {"width": 1, **measure, "start": ends[0], "stop": ends[1]}
 
+    @traitlets.validate("crosshair")
+    def _valid_crosshair(self, proposal: Any) -> dict[str, list[float | None]]:
+        places = {
+            str(name): [None if value is None else float(value) for value in place]
+            for name, place in proposal["value"].items()
+        }
+        for name, place in places.items():
+            if len(place) != 2 or not all(value is None or math.isfinite(value) for value in place):
+                raise traitlets.TraitError(f"crosshair of {name} is {place}; it needs y and x, numbers or None.")
+        return places
+
     @traitlets.validate("swipe")
     def _valid_swipe(self, proposal: Any) -> list[str]:
         names = list(proposal["value"])
@@ -320,6 +378,10 @@ class Viewer(anywidget.AnyWidget):
     def _confirmed(self, change: Any) -> None:
         # The fastest of several pages determines the rate.
         self._drawn = max(self._drawn, change["new"])
+
+    @traitlets.observe("granted")
+    def _frames_granted(self, change: Any) -> None:
+        self._most_granted = max(self._most_granted, change["new"])
 
     @traitlets.observe("colours")
     def _colours_chosen(self, change: Any) -> None:
@@ -339,6 +401,9 @@ def _plain(picture: Picture) -> dict[str, Any]:
         "pixel_size": None if picture.pixel_size is None else list(picture.pixel_size),
         "colours": picture.colours,
         "note": picture.note,
+        "axes": list(picture.axes),
+        "bands": list(picture.bands),
+        "quantity": picture.quantity,
     }
 
 

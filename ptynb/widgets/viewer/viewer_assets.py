@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 HERE = Path(__file__).parent
+SCRIPTS = HERE / "scripts"
 PARTS = (
     "viewer_pixels.js",
     "viewer_geometry.js",
@@ -20,6 +21,7 @@ PARTS = (
     "viewer_pair.js",
     "viewer_input.js",
     "viewer_saving.js",
+    "viewer_figure.js",
     "viewer_toolbar.js",
     "viewer.js",
 )
@@ -32,7 +34,7 @@ CYCLIC = ("twilight", "twilight_shifted")
 
 def script() -> str:
     """Return the JavaScript module."""
-    return "\n".join((HERE / part).read_text(encoding="utf-8") for part in PARTS)
+    return "\n".join((SCRIPTS / part).read_text(encoding="utf-8") for part in PARTS)
 
 
 def styles() -> str:

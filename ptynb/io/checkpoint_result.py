@@ -1,0 +1,95 @@
+"""Object and probe of a checkpoint file as a result, without engines and without the scan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptynb.data.provenance import Machines, ScanIdentity, Software
+from ptynb.data.record import RunRecord, fields_of, utc
+from ptynb.data.result import Result
+from ptynb.exceptions import FileError
+from ptynb.io.checkpoint_branches import name_of
+from ptynb.io.checkpoint_file import ReconstructionState, header_of, load_model_state
+from ptynb.settings.change_replay import settings_before
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return whether this is a checkpoint file of ptynb, by its first bytes."""
+    try:
+        return header_of(path) is not None
+    except OSError:
+        return False
+
+
+def name_of_checkpoint(path: Path, epoch: int, update: int) -> str:
+    """Return the name of a checkpoint for people: 'epoch 40 (main)'."""
+    return f"epoch {epoch}{f' + {update}' if update else ''} ({name_of(path.absolute().parent)})"
+
+
+def checkpoint_result(path: Path) -> Result:
+    """Return the result at a checkpoint; its R-factor is that measured at its epoch, else NaN.
+
+    Parameters of the model other than object, probe and positions are not part of it: reading them requires the scan.
+
+    Raise FileError if the file is damaged or of another kind, or if it was written before checkpoints contained
+    positions.
+    """
+    state = load_model_state(path)
+    if "positions" not in state.placement:
+        raise FileError(
+            f"{path} is a checkpoint of an earlier version, without positions; resume it, which writes a new one: "
+            f"recon = pt.resume({str(path)!r}, scan); recon.save_checkpoint().",
+            code="checkpoint.no-positions",
+        )
+    try:
+        return _result(path, state)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{path} is damaged ({error} is missing or of another type) and cannot be used.", code="file.damaged"
+        ) from None
+
+
+def _result(path: Path, state: ReconstructionState) -> Result:
+    model, placement, scan = state.model, state.placement, state.scan
+    if "object.parts" in model:
+        object = _complex(model["object.parts"])
+    else:
+        object = model["object.amplitude"] * np.exp(1j * model["object.phase"])
+    squeezed = object[0] if len(object) == 1 else object
+    squeezed = squeezed[0] if len(object) == 1 and len(squeezed) == 1 else squeezed
+    top, left = placement["origin"].tolist()
+    pixel = placement.get("pixel_size")
+    height, width = scan["window"]
+    measured = dict(state.r_factors) if state.update == 0 else {}
+    versions = {name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
+    header = header_of(path)
+    return Result(
+        **fields_of(RunRecord, state) | {"metadata": {**state.metadata, "scan": str(scan["name"])}},
+        object=squeezed,
+        probe=_complex(model["probe.parts"]) * state.scale,
+        positions=placement["positions"],
+        origin=(int(top), int(left)),
+        pixel_size=None if pixel is None else (float(pixel[0]), float(pixel[1])),
+        r_factor=measured.get(state.epoch, float("nan")),
+        initial_settings=settings_before(state.settings, state.changes),
+        ended=utc(None if header is None else header.written / 1e9),
+        scan=ScanIdentity(
+            name=str(scan["name"]),
+            patterns=int(scan["patterns"]),
+            pattern_shape=(int(height), int(width)),
+            counts=scan.get("counts"),
+            path=str(scan.get("file") or ""),
+            is_far_field=bool(scan.get("is_far_field", True)),
+        ),
+        software=Software(**versions),
+        machines=Machines(backend=state.metadata.get("backend", "")),
+    )
+
+
+def _complex(parts: NDArray[Any]) -> NDArray[Any]:
+    """Return the complex values of real and imaginary parts along the last axis."""
+    return np.ascontiguousarray(parts).view(np.result_type(parts.dtype, np.complex64))[..., 0]

@@ -1,0 +1,240 @@
+// Grey levels to colours, by a look-up table, and back to values.
+//
+// A picture is scaled to the screen as grey levels, and only the pixels of the screen are coloured: a change of colours
+// or contrast costs what is seen, not what the picture has (128,000 pixels in place of 940,000 in a usual pane), and a
+// pixel of the screen shows the mean of the values below it, not of their colours.
+
+const DECODE = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
+
+/** A picture's file, or its pixels, as {image: to draw, width, height, close()}; null if the browser cannot read it. */
+async function decoded({ image }) {
+  try {
+    return (await decodedBytes(image)) ?? bitmapOf(await createImageBitmap(image instanceof ImageData ? image : new Blob([image]), DECODE));
+  } catch {
+    return null;
+  }
+}
+
+/** By an ImageDecoder, where the browser has one: a Blob of the bytes would pass through another process. */
+async function decodedBytes(bytes) {
+  if (typeof ImageDecoder === "undefined" || bytes instanceof ImageData) return null;
+  const first = ArrayBuffer.isView(bytes) ? new Uint8Array(bytes.buffer, bytes.byteOffset, 1)[0] : null;
+  const type = { 0x89: "image/png", 0xff: "image/jpeg" }[first];
+  if (type === undefined) return null;
+  let decoder = null;
+  try {
+    decoder = new ImageDecoder({ data: bytes, type, colorSpaceConversion: "none" });
+    const { image } = await decoder.decode();
+    return { image, width: image.displayWidth, height: image.displayHeight, close: () => image.close() };
+  } catch {
+    return null;
+  } finally {
+    decoder?.close();
+  }
+}
+
+function bitmapOf(image) {
+  return { image, width: image.width, height: image.height, close: () => image.close() };
+}
+
+/** Colour tables by name, from the bytes the kernel sent: 256 pixels (RGBA in one number) each. */
+function tablesOf(sent) {
+  const tables = {};
+  for (const [name, bytes] of Object.entries(sent)) {
+    const rgb = new Uint8Array(bytes.buffer, bytes.byteOffset, 768);
+    tables[name] = Uint32Array.from({ length: 256 }, (_, level) => {
+      const [red, green, blue] = rgb.subarray(3 * level, 3 * level + 3);
+      return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+    });
+  }
+  return tables;
+}
+
+/** The levels (low, high) that get the ends of the colours, at these percentiles. counts: pixels of each level. */
+function contrastOf(counts, [low, high]) {
+  const all = counts.reduce((sum, count) => sum + count, 0);
+  const at = (percentile) => {
+    const wanted = (percentile / 100) * all;
+    let sum = 0;
+    for (let level = 0; level < 256; level += 1) {
+      sum += counts[level];
+      if (sum >= wanted && sum > 0) return level;
+    }
+    return 255;
+  };
+  const bottom = low <= 0 ? 0 : Math.min(at(low), 254);
+  return [bottom, high >= 100 ? 255 : Math.max(at(high), bottom + 1)];
+}
+
+/** A table stretched so that the levels of the contrast, which may lie outside of 0 to 255, get its ends. */
+function stretched(table, [low, high]) {
+  return table.map((_, level) => table[Math.round((255 * Math.min(Math.max(level - low, 0), high - low)) / (high - low))]);
+}
+
+/** The value of a level: the middle of its interval. */
+function valueOf(level, [low, high]) {
+  return low + ((high - low) * (level + 0.5)) / 256;
+}
+
+/** The values at levels of the contrast, for a picture of these limits; and the reverse. */
+function narrowed([low, high], [bottom, top]) {
+  const step = (high - low) / 255;
+  return [low + bottom * step, low + top * step];
+}
+
+function levelsAt([low, high], values) {
+  return values.map((value) => (255 * (value - low)) / (high - low));
+}
+
+/** A number with the digits that a step of the grey levels resolves. */
+function numberText(value, [low, high]) {
+  const step = Math.abs(high - low) / 255;
+  const largest = Math.max(Math.abs(low), Math.abs(high));
+  if (Math.abs(value) < step / 100 || value === 0) return "0";
+  if (largest >= 1e5 || largest < 1e-3) {
+    const digits = step > 0 ? within(Math.ceil(Math.log10(Math.abs(value) / step)), 0, 5) : 3;
+    return value.toExponential(digits).replace(/\.?0*e\+?/, "e").replace(/^-/, "−");
+  }
+  const digits = step > 0 ? within(Math.ceil(-Math.log10(step)), 0, 6) : 3;
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? "0" : text.replace("-", "−");
+}
+
+/** [amplitude from 0 to 1, phase] of the colours of a complex picture: hue is the phase, brightness the amplitude. */
+function complexOf(red, green, blue) {
+  const most = Math.max(red, green, blue);
+  const span = most - Math.min(red, green, blue);
+  if (span === 0) return [most / 255, null];
+  let sixth = (red - green) / span + 4;
+  if (most === red) sixth = (green - blue) / span;
+  else if (most === green) sixth = (blue - red) / span + 2;
+  return [most / 255, (sixth > 3 ? sixth - 6 : sixth) * (Math.PI / 3)];
+}
+
+function complexText([red, green, blue]) {
+  const [amplitude, phase] = complexOf(red, green, blue);
+  const percent = `${Math.round(100 * amplitude)}% of the largest`;
+  return phase === null ? percent : `${percent}, phase ${phase.toFixed(2).replace("-", "−")} rad`;
+}
+
+/** Colours RGBA, in place, of pixels with these levels; their opacity stays. */
+function shade(pixels, levels, colours) {
+  const opaque = 0xff000000;
+  for (let index = 0; index < levels.length; index += 1) {
+    pixels[index] = (colours[levels[index]] & ~opaque) | (pixels[index] & opaque);
+  }
+}
+
+/** A canvas for reading, with the pixels last read: `image`, as numbers `pixels`, and their `levels`. */
+class Reader {
+  constructor() {
+    this.canvas = document.createElement("canvas");
+    this.canvas.width = this.canvas.height = 0;
+    this.context = this.canvas.getContext("2d", { willReadFrequently: true });
+    this.image = this.pixels = null;
+    this.levels = new Uint8Array(0);
+  }
+
+  /** Reads what `draw` draws on so many pixels. */
+  read(width, height, draw) {
+    const { canvas, context } = this;
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    else context.clearRect(0, 0, width, height);
+    draw(context);
+    this.image = context.getImageData(0, 0, width, height);
+    this.pixels = new Uint32Array(this.image.data.buffer);
+    if (this.levels.length !== this.pixels.length) this.levels = new Uint8Array(this.pixels.length);
+    const { levels, pixels } = this;
+    for (let index = 0; index < levels.length; index += 1) levels[index] = pixels[index];
+    return this;
+  }
+
+  /** The canvas with the colours of the levels that were read. */
+  shaded(colours) {
+    shade(this.pixels, this.levels, colours);
+    this.context.putImageData(this.image, 0, 0);
+    return this.canvas;
+  }
+
+  end() {
+    this.canvas.width = this.canvas.height = 0;
+    this.image = this.pixels = null;
+    this.levels = new Uint8Array(0);
+  }
+}
+
+/** What a pane shows of its picture, in colours. */
+class Shading {
+  constructor() {
+    this.whole = new Reader();
+    this.seen = new Reader();
+    this.source = this.place = this.colours = null;
+  }
+
+  /** Follows another picture: {image, width, height}. */
+  take(source) {
+    this.source = source;
+    this.place = null;
+    this.known = this.counted = this.coloured = false;
+  }
+
+  /** All levels of the picture. They are read when they are needed first: most pictures of a run are only looked at. */
+  get levels() {
+    if (!this.known) {
+      const { image, width, height } = this.source;
+      this.whole.read(width, height, (context) => context.drawImage(image, 0, 0));
+      [this.known, this.coloured] = [true, false];
+    }
+    return this.whole.levels;
+  }
+
+  /** Number of pixels of each level. */
+  get counts() {
+    if (!this.counted) {
+      const { levels } = this;
+      const counts = (this.numbers ??= new Uint32Array(256)).fill(0);
+      for (let index = 0; index < levels.length; index += 1) counts[levels[index]] += 1;
+      this.counted = true;
+    }
+    return this.numbers;
+  }
+
+  /** Colours RGBA {data} of a part of a picture that has colours of its own. */
+  pixelsOf(left, top, width, height) {
+    this.known = false;
+    const { image } = this.source;
+    return this.whole.read(width, height, (context) => context.drawImage(image, left, top, width, height, 0, 0, width, height)).image;
+  }
+
+  /** A canvas with the whole picture in these colours. */
+  wholeIn(colours) {
+    const { length } = this.levels;
+    if (length && this.coloured !== colours) this.whole.shaded(colours);
+    this.coloured = colours;
+    return this.whole.canvas;
+  }
+
+  /** A canvas of so many pixels of the screen in these colours; box: place of the picture on it {left, top, width, height}. */
+  seenIn(colours, width, height, box, smooth) {
+    const place = `${width} ${height} ${box.left} ${box.top} ${box.width} ${box.height} ${smooth}`;
+    if (place !== this.place) {
+      const { image } = this.source;
+      this.seen.read(width, height, (context) => {
+        context.imageSmoothingEnabled = smooth;
+        context.imageSmoothingQuality = "medium";
+        context.drawImage(image, box.left, box.top, box.width, box.height);
+      });
+      this.place = place;
+      this.shown = null;
+    }
+    if (this.shown !== colours) this.seen.shaded(colours);
+    this.shown = colours;
+    return this.seen.canvas;
+  }
+
+  end() {
+    this.whole.end();
+    this.seen.end();
+    this.source = null;
+  }
+}

@@ -1,0 +1,96 @@
+"""Object and probe of a checkpoint file, without engines and without the scan."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptynb as pt
+from ptynb.io.checkpoint_file import load_state, save_state
+from ptynb.io.checkpoint_result import checkpoint_result
+from ptynb.io.named_results import named
+from tests.raising import raises
+
+SETTINGS = {
+    "plain": {},
+    "thick, polar": {
+        "slices": {"count": 2, "thickness": 1e-6},
+        "object": {"modes": 2},
+        "positions": {"learning_rate": 0.05},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_it_is_the_result_of_the_engines(tmp_path: Path, kind: str) -> None:
+    scan = pt.simulate(patterns=25, window=32, step=5, seed=4)
+    settings = pt.Settings(**SETTINGS[kind])
+    checkpointing = pt.Checkpointing(folder=tmp_path, epochs=None)
+    with pt.Reconstruction(scan, settings, device="cpu", checkpointing=checkpointing) as recon:
+        for _ in recon.run(2):
+            pass
+        path = recon.save_checkpoint()
+        result = recon.result
+        first, second = named((recon.checkpoints[0], {"now": result})), named((path, result))
+    found = checkpoint_result(path)
+    assert [*first] == ["epoch 2 (main)", "now"]
+    assert [*second] == ["epoch 2 (main)", "A"]
+    for name in ("object", "probe", "positions"):
+        one, other = getattr(found, name), getattr(result, name)
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(getattr(first["epoch 2 (main)"], name), other)
+    for name in ("origin", "pixel_size", "epochs", "settings", "initial_settings", "changes", "started", "stages"):
+        assert getattr(found, name) == getattr(result, name), name
+    assert found.metadata["scan"] == result.metadata["scan"] == found.scan.name
+    assert [one.epoch for one in found.history] == [1, 2]
+    assert np.isnan(found.r_factor)
+    again = pt.load_result(pt.save_result(found, tmp_path / "as.result.h5"))
+    np.testing.assert_array_equal(again.object, found.object)
+
+
+def test_an_r_factor_of_its_epoch_is_taken(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    state = load_state(path)
+    for measured, expected in ((((1, 0.4), (2, 0.3)), 0.3), (((1, 0.4),), float("nan"))):
+        save_state(dataclasses.replace(state, r_factors=measured), path)
+        np.testing.assert_equal(checkpoint_result(path).r_factor, expected)
+
+
+def test_one_without_positions_is_written_anew_as_the_message_says(tmp_path: Path) -> None:
+    scan = pt.simulate(patterns=25, window=32, step=5, seed=4)
+    path = written(tmp_path, scan)
+    save_state(dataclasses.replace(load_state(path), placement={}), path)
+    with raises("checkpoint.no-positions", str(path)) as caught:
+        pt.load_result(path)
+    line = str(caught.value).partition("which writes a new one: ")[2]
+    assert line == f"recon = pt.resume({str(path)!r}, scan); recon.save_checkpoint()."
+    names = {"pt": pt, "scan": scan}
+    exec(line.removesuffix("."), names)
+    newest = names["recon"].checkpoints[-1]
+    names["recon"].close()
+    assert len(pt.load_result(newest.path).positions) == 25
+
+
+@pytest.mark.parametrize(
+    ("place", "gone"), [("model", "probe.parts"), ("model", "object.parts"), ("placement", "origin")]
+)
+def test_one_that_lacks_something_is_damaged(tmp_path: Path, place: str, gone: str) -> None:
+    path = written(tmp_path)
+    state = load_state(path)
+    left = {name: values for name, values in getattr(state, place).items() if name != gone}
+    save_state(dataclasses.replace(state, **{place: left}), path)
+    with raises("file.damaged", str(path)):
+        pt.load_result(path)
+
+
+def written(folder: Path, scan: pt.Scan | None = None) -> Path:
+    scan = scan or pt.simulate(patterns=25, window=32, step=5, seed=4)
+    checkpointing = pt.Checkpointing(folder=folder, epochs=None)
+    with pt.Reconstruction(scan, device="cpu", checkpointing=checkpointing) as recon:
+        for _ in recon.run(2):
+            pass
+        return recon.save_checkpoint()
