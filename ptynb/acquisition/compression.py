@@ -101,6 +101,11 @@ def pack_h5lz4(counts: NDArray[Any], block: int = 2**16) -> bytes:
     return b"".join(parts)
 
 
+def is_exported() -> bool:
+    """Return whether hdf5plugin's library can be called; the first call loads it, which takes 0.1 s."""
+    return _library() is not None
+
+
 @functools.cache
 def _library() -> ctypes.CDLL | None:
     """Return hdf5plugin's library of bitshuffle, which contains LZ4; None if it cannot be called."""

@@ -158,7 +158,7 @@ class GrowingPositions:
     def __init__(
         self, datasets: Sequence[h5py.Dataset], scales: Sequence[float], path: Path, *, in_writing: bool
     ) -> None:
-        shapes = [item.shape or () for item in datasets]  # None of one with nothing in it
+        shapes: list[tuple[int, ...]] = [tuple(item.shape or ()) for item in datasets]  # None of one with nothing in it
         together = len(datasets) == 1 and len(shapes[0]) == 2 and shapes[0][1] == 2
         if not together and not (len(datasets) == 2 and all(len(shape) == 1 for shape in shapes)):
             raise AcquisitionError(

@@ -26,6 +26,7 @@ import numpy as np
 
 from ptynb.acquisition.arrival_log import LOG_NAME, ArrivalLog
 from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
+from ptynb.acquisition.compression import is_exported
 from ptynb.acquisition.intake import Intake, sentence
 from ptynb.acquisition.join import Join
 from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted
@@ -107,6 +108,7 @@ class Receiver:
     def run(self) -> None:
         """Receive the scan. Raise an error if it ended before its file was created."""
         signal.signal(signal.SIGTERM, lambda *_: self._request_stop())
+        is_exported()  # now, and not when the first pattern comes
         reason = "the receiver failed"
         try:
             order = self._order

@@ -121,8 +121,11 @@ class GrowingFile(LiveSource):
         if self._file is None:
             return self._open()
         # Asked before the last look: what was written until then is seen.
-        closed = self._in_writing and not is_being_written(self._path)
-        if closed:
+        if self._in_writing and not is_being_written(self._path):
+            # What is seen without opening it again, which takes a while, does not wait for that.
+            found = self._news()
+            if found:
+                return found
             self._reopen()
         over = not self._in_writing and self._has_all_links()
         found = self._news()
