@@ -182,7 +182,7 @@ def test_a_tab_of_its_own_is_there_again_after_the_page_is_loaded_again_until_it
     page.reload()
     tab.wait_for(timeout=60_000)
     expect(tab).to_be_visible()
-    expect(tab.get_by_role("tab", name="Settings", exact=True)).to_be_visible()
+    expect(tab.get_by_role("tab", name="Settings", exact=True)).to_be_visible(timeout=30_000)
     screenshot(page, "own-tab-restored")
     page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabCloseIcon").locator("visible=true").first.click()
     expect(tab).to_have_count(0)
