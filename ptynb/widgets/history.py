@@ -71,7 +71,7 @@ class History(Whole):
         self._checkpoints: dict[str, Checkpoint] = {}
         self._message = ipywidgets.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
-        self.list = Choice("Checkpoints", rows=8, several=True, head=head, width="600px")
+        self.list = Choice("Checkpoints", rows=6, several=True, head=head, width="600px")
         self.list.tooltip = "Ctrl and click, or Shift and an arrow key, selects several to compare"
         self._selected_text = ipywidgets.HTML()
         self.restore = self._button("Restore", "undo", "Restores the selected checkpoint", self._to_restore)
