@@ -221,7 +221,7 @@ def _record(trial: FrozenTrial) -> TunedTrial:
     plain = trial.user_attrs.get(RECORD, {})
     picture = plain.get("picture")
     if picture is not None:
-        pairs = {name: tuple(picture[name]) for name in ("shape", "limits", "pixel_size") if picture[name] is not None}
+        pairs = {name: tuple(value) for name, value in picture.items() if isinstance(value, list)}
         picture = Picture(**{**picture, **pairs, "image": base64.b64decode(picture["image"])})
     return TunedTrial(
         number=trial.number + 1,

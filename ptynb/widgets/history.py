@@ -71,7 +71,7 @@ class History(Whole):
         self._checkpoints: dict[str, Checkpoint] = {}
         self._message = ipywidgets.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
-        self.list = Choice("Checkpoints", rows=8, several=True, head=head, width="640px")
+        self.list = Choice("Checkpoints", rows=6, several=True, head=head, width="600px")
         self.list.tooltip = "Ctrl and click, or Shift and an arrow key, selects several to compare"
         self._selected_text = ipywidgets.HTML()
         self.restore = self._button("Restore", "undo", "Restores the selected checkpoint", self._to_restore)
@@ -83,7 +83,7 @@ class History(Whole):
             description="Branch name",
             placeholder="optional",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="280px"),
+            layout=ipywidgets.Layout(width="230px"),
         )
         self.branch = self._button(
             "Branch", "code-fork", "Creates a branch at the selected checkpoint and switches to it", self._to_branch
@@ -103,10 +103,17 @@ class History(Whole):
                 [self.branches, self.switch_branch],
             )
         ]
-        controls = ipywidgets.HBox(rows, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
+        controls = ipywidgets.VBox(
+            [self._selected_text, *rows, self._message],
+            layout=ipywidgets.Layout(flex="1 1 300px", overflow="visible"),
+        )
+        # Beside the list where there is room: a page of a drawer should not need scrolling.
+        beside = ipywidgets.HBox(
+            [self.list, controls], layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")
+        )
         self._comparison: Compare | None = None
         self._place = ipywidgets.VBox(layout=free())
-        super().__init__([self.list, self._selected_text, controls, self._message, self._place])
+        super().__init__([beside, self._place])
         self.layout.overflow = "visible"
         self.add_class("ptynb-history")
         self._present = ""

@@ -152,6 +152,7 @@ def test_it_steers_a_reconstruction_that_runs():
         try:
             form.row("probe.learning_rate").input.value = "0.002"
             form.settle()
+            form.row("object.learning_rate")  # of a group that is folded until it is asked for
             form.freezes["object.learning_rate"].click()
             form.settle()
             assert (recon.settings.object.learning_rate, recon.settings.probe.learning_rate) == (0.0, 0.002)

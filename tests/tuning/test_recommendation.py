@@ -14,6 +14,7 @@ from ptynb.data.scan import Scan
 from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
 from ptynb.tuning.recommend import LEAST_PATTERNS, _Engines
+from ptynb.tuning.trial_progress import TrialProgress
 from tests.raising import raises
 from tests.tuning.recommend_scans import SCANS, error
 
@@ -90,7 +91,8 @@ def test_a_near_field_scan_has_neither_descan_nor_slices_and_one_without_geometr
 def test_a_trial_that_diverges_loses_against_all_others() -> None:
     rates = {"object": {"learning_rate": 10}, "probe": {"learning_rate": 10}}
     diverging = pt.Settings(optimiser="sgd", momentum=0.95, **rates)
-    outcomes = _Engines(None, "cpu").run(SCANS["far field"](), [(diverging, 10), (pt.Settings(), 1)])
+    engines = _Engines(None, "cpu", TrialProgress(None, None))
+    outcomes = engines.run(SCANS["far field"](), [(diverging, 10), (pt.Settings(), 1)])
     assert [(outcome.note, np.isfinite(outcome.loss)) for outcome in outcomes] == [("diverged", False), ("", True)]
 
 

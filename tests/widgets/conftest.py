@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 from jupyter_client import BlockingKernelClient
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+expect.set_options(timeout=20_000)  # kernels, engines and pages share two cores, with other tests beside them
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

@@ -70,11 +70,11 @@ def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
 
 def test_a_page_grants_frames_in_advance_and_the_fastest_page_counts():
     viewer = Viewer()
-    viewer.show([RAMP])
+    viewer.show([picture(RAMP, "ramp")])
     viewer.granted = 5
     for _ in range(4):
         assert viewer.ready
-        viewer.show([RAMP])
+        viewer.show([picture(RAMP, "ramp")])
     assert viewer.frame["number"] == 5
     assert not viewer.ready, "no more than that without another word"
     viewer.granted = 3  # of a slower page

@@ -204,7 +204,7 @@ def choose_a_file(session: Session) -> None:
     expect(session.bench.get_by_role("alert").locator("visible=true")).to_have_count(0)
     pattern = session.field("Pattern")
     expect(pattern).to_have_value("0")
-    stage = session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").first
+    stage = session.bench.locator(".ptynb-inspect [data-frame] .ptynb-pane-stage").locator("visible=true").first
     box = stage.bounding_box()
     assert box is not None
     stage.click(position={"x": 0.7 * box["width"], "y": 0.7 * box["height"]})
