@@ -57,7 +57,7 @@ def refinement_text(found: PositionRefinement) -> str:
         ("Moves", found.rms, found.largest),
         ("Without scale, rotation and shear", found.residual_rms, found.residual_largest),
     ]
-    head = '<tr><th style="text-align:left"></th><th>rms</th><th>largest</th></tr>'
+    head = "<tr><td></td><th>rms</th><th>largest</th></tr>"
     lines = "".join(
         f'<tr><th scope="row" style="text-align:left;font-weight:normal">{title}</th>'
         f"<td>{html.escape(found.length_text(rms))}</td><td>{html.escape(found.length_text(largest))}</td></tr>"
