@@ -594,10 +594,12 @@ class Loop:
                 own = slice(*np.searchsorted(patterns, (span.start, span.stop)).tolist())  # ascending
                 sums[0, number] += residuals[own].sum()
                 sums[1, number] += totals[own].sum()
-        self.pattern_r_factors.replace(torch.cat(of_patterns or [sums[0, :0]]).cpu().numpy(), self.moment)
         sums = self.group.sum(sums)
-        residual, total = sums.sum(1).tolist()
-        return residual / total, tuple((sums[0] / sums[1]).tolist()) if len(self.spans) > 1 else None
+        values = torch.cat([sums.flatten(), *of_patterns]).cpu().numpy()  # one copy, for which a GPU is waited for
+        scans = values[: sums.numel()].reshape(2, -1)
+        self.pattern_r_factors.replace(values[sums.numel() :], self.moment)
+        residual, total = scans.sum(1).tolist()
+        return residual / total, tuple((scans[0] / scans[1]).tolist()) if len(self.spans) > 1 else None
 
     def residuals(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return `amplitude_residuals` of patterns of this engine."""
