@@ -19,6 +19,7 @@ from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.pattern_r_factors import RFactorRecord
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
+from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
@@ -563,15 +564,6 @@ def _copy(values: Tensor) -> Array:
 def _description(scan: dict[str, Any]) -> str:
     window = " x ".join(str(side) for side in scan.get("window", ()))
     return f"'{scan.get('name')}' ({scan.get('patterns')} patterns of {window} pixels, {scan.get('counts'):.6g} counts)"
-
-
-def squeezed(object: Tensor) -> Tensor:
-    """Return the object without leading axes of length 1: (state, slice, y, x) -> (slice, y, x) -> (y, x)."""
-    if object.shape[0] == 1:
-        object = object[0]
-        if object.shape[0] == 1:
-            object = object[0]
-    return object
 
 
 def _data_terms(settings: Settings) -> list[DataTerm]:

@@ -44,11 +44,11 @@ class Taken:
     slices: int
     states: int
     cost: float
-    lines: Lines | None = None
+    lines: CutLines | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class CutLines:
     """A row (slice, x) and a column (slice, y) of all slices, complex, at a pixel (y, x) of the area.
 
     distance: of two slices [m], a scalar on any device. ramps: of the phase of each slice, along y and x [rad], which
@@ -117,7 +117,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
             min(max(at - part.start, 0), side - 1)
             for at, part, side in zip(request.cut, area, buffer.shape, strict=True)
         )
-        lines = Lines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
+        lines = CutLines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
     return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started, lines)
 
 
@@ -234,7 +234,7 @@ def quantity_of(field: Array, pane: str) -> Array:
 
 
 def _cut_panes(
-    lines: Lines,
+    lines: CutLines,
     panes: list[Picture],
     object: Array | None,
     request: RenderRequest,
