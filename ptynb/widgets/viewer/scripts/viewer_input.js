@@ -69,7 +69,6 @@ function listen(pane, board) {
   const release = (event) => {
     if (drag?.stroke) board.stroke(pane, drag.stroke);
     if (drag?.from && dragged) board.measuring.draft(pane, drag.from, toArray(pane.place, pointOf(event)), true);
-    if (drag) board.refresh(pane);
     drag = null;
     if (event.type === "pointercancel") dragged = true;
   };
