@@ -235,6 +235,7 @@ LIMITS = {
     "add_windows": (48, 56, 0, 0),
     "select_places": (24, 24, 0, 0),
     "step_rows": (40, 64, 0, 17),
+    "step_all": (40, 64, 0, 17),
     "compare_counts": (48, 40, 2048, 6),
     "set_intensity": (48, 40, 2048, 2),
     "sum_object_power": (40, 48, 1024, 5),
@@ -348,6 +349,7 @@ def compile_all() -> list[Any]:
         launches.compare_steps(problem.change, waves, waves, waves, problem.object, problem.object, origins)
         launches.sum_curvatures(problem.object, waves, origins)
         launches.fit_steps(torch.ones(3, 5, dtype=torch.float64))
+        launches.step_all_(*(real.clone() for _ in range(4)), real[0, 0], real[0, 1], 0.9, 0.999, 1e-8)
         launches.step_rows_(*(shifts.clone() for _ in range(4)), torch.zeros(3), rows, real[0, 0], 0.9, 0.999, 1e-8)
     dtypes = SINGLE
     for window, modes in COMPILED_LINES:

@@ -42,6 +42,7 @@ OPERATIONS = (
     operations.shift_gradient,
     operations.select_places,
     operations.step_rows_,
+    operations.step_all_,
     operations.return_to_probe,
     operations.set_intensity_,
     operations.sum_object_power,
@@ -365,6 +366,7 @@ def check_rows() -> None:
                 rows, rate = torch.tensor([8, 0, 5]), torch.tensor(0.1, dtype=dtype)
                 options = rows, rate, beta, 0.999, 1e-8
                 compare(operations.step_rows_, precise, *state, squares, torch.arange(9.0), *options)
+                compare(operations.step_all_, precise, *state, squares, torch.tensor(3.0), *options[1:])
 
 
 def check_descent(name: Any) -> None:
