@@ -5,7 +5,6 @@ usage: python -m tests.gpu [STAGE ...] [--device cuda | xpu | cpu] [--budget 540
 facts:   versions, device, Fourier transform, identity as nvidia-smi has it
 same:    every part of the model, optimiser and constraint against the CPU, restored, looked at
 operations: every operation with a kernel in Triton against torch's operations
-transforms: updates with transforms inside of kernels against those by cuFFT
 graphs:  updates recorded as CUDA graphs against those without, equal bit by bit
 frames:  patterns of every type on the device, on the host and in a file against the CPU
 repeat:  the same settings several times, equal bit by bit
@@ -35,7 +34,6 @@ STAGES: dict[str, Callable[[Report], None]] = {
     "facts": hardware.facts,
     "same": agreement.same,
     "operations": agreement.operations,
-    "transforms": agreement.transforms,
     "graphs": agreement.graphs,
     "frames": agreement.frames,
     "repeat": agreement.repeat,

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import gc
 import importlib.util
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,12 +29,11 @@ from ptynb.engine import diagnostics, rendering
 from ptynb.engine.loop import Loop
 from ptynb.loading.engine_patterns import StorageOption
 from ptynb.optimize import update_graphs
-from ptynb.physics.gpu_line_operations import VARIABLE
 from ptynb.settings import Positions, Settings
 from ptynb.settings.cluster_options import Device
-from tests.cases import a_scan, as_sgd
-from tests.gpu import recorded_cases, update_cases
-from tests.gpu.problems import TOLERANCE, UPDATES, Problem, difference, problems, record, relative_difference, run
+from tests.cases import a_scan
+from tests.gpu import recorded_cases
+from tests.gpu.problems import TOLERANCE, Problem, difference, problems, record, relative_difference, run
 from tests.gpu.report import Report
 from tests.kernels import triton_checks
 
@@ -52,8 +50,6 @@ REPEATED: dict[str, dict[str, Any]] = {
 REPETITIONS, REPEATED_UPDATES = 3, 40
 LOOKS_SECONDS = 3.0
 LOSSES = "amplitude", "poisson", "intensity"
-SINGLE_TOLERANCE = 1e-5
-"""Difference between two results in single precision that is rounding."""
 
 
 def same(report: Report, pick: Callable[[Problem], bool] = lambda problem: True) -> None:
@@ -138,8 +134,6 @@ def operations(report: Report) -> None:
         ("batches", triton_checks.check_batches),
         ("large shifts", triton_checks.check_large_shifts),
         ("rows", triton_checks.check_rows),
-        *((name, functools.partial(triton_checks.check_lines, name)) for name in triton_checks.LINE_CHECKS),
-        ("long lines", triton_checks.check_long_lines),
         *((f"descent, {loss}", functools.partial(triton_checks.check_descent, loss)) for loss in LOSSES),
     ]
     for name, check in checks:
@@ -148,36 +142,21 @@ def operations(report: Report) -> None:
             report.check("operations", name, True)
 
 
-def transforms(report: Report) -> None:
-    """Hold updates with transforms inside of kernels, and those by cuFFT, against the CPU in double precision."""
-    for name, (scan, settings, *_) in update_cases.COUNTED_BY_LINES.items():
-        with report.attempt("transforms", name):
-            precise = Problem(name, scan(), as_sgd(settings), UPDATES)
-            problem = dataclasses.replace(precise, settings=precise.settings.replace(precision="single"))
-            expected, off = _record_of(precise, "cpu"), dict[str, float]()
-            for choice in ("cufft", "triton"):
-                with mock.patch.dict(os.environ, {VARIABLE: choice}):
-                    off[choice] = difference(expected, _record_of(problem, report.device))[0]
-            good = off["triton"] < 3 * off["cufft"] + SINGLE_TOLERANCE
-            report.check("transforms", name, good, ", ".join(f"{one} {value:.1e}" for one, value in off.items()))
-
-
 def graphs(report: Report) -> None:
     """Hold runs whose updates are recorded as CUDA graphs against those without: they have to be equal bit by bit."""
     if not report.on_gpu:
         report.left_out("graphs", "recorded updates", f"{report.device} is no GPU of NVIDIA")
         return
     for name, (settings, changes) in recorded_cases.CASES.items():
-        for choice in ("cufft", "triton"):
-            single = settings.replace(precision="single")
-            with report.attempt("graphs", f"{name}, {choice}"), mock.patch.dict(os.environ, {VARIABLE: choice}):
-                with mock.patch.dict(update_graphs.RECORDERS, clear=True):
-                    expected = recorded_cases.run_epochs(single, changes, report.device)
-                with mock.patch.object(torch.cuda, "CUDAGraph", wraps=torch.cuda.CUDAGraph) as made:
-                    found = recorded_cases.run_epochs(single, changes, report.device)
-                equal = all(np.array_equal(expected[key], found[key]) for key in expected)
-                text = "" if equal else "differs by {:.1e} ({})".format(*difference(expected, found))
-                report.check("graphs", f"{name}, {choice}", equal and made.called, f"{made.call_count} graphs {text}")
+        single = settings.replace(precision="single")
+        with report.attempt("graphs", name):
+            with mock.patch.dict(update_graphs.RECORDERS, clear=True):
+                expected = recorded_cases.run_epochs(single, changes, report.device)
+            with mock.patch.object(torch.cuda, "CUDAGraph", wraps=torch.cuda.CUDAGraph) as made:
+                found = recorded_cases.run_epochs(single, changes, report.device)
+            equal = all(np.array_equal(expected[key], found[key]) for key in expected)
+            text = "" if equal else "differs by {:.1e} ({})".format(*difference(expected, found))
+            report.check("graphs", name, equal and made.called, f"{made.call_count} graphs {text}")
 
 
 def repeat(report: Report) -> None:

@@ -335,7 +335,7 @@ def _in_windows(field: Tensor, given: dict[str, Any]) -> int:
     """Return the size of a field's windows [bytes]."""
     origins = given.get("origins", given.get("window_origins"))
     assert isinstance(origins, Tensor), "an operation on windows has their origins"
-    size = next((given[name].shape[-2:] for name in ("waves", "change", "windows", "hybrid") if name in given), None)
+    size = next((given[name].shape[-2:] for name in ("waves", "change", "windows") if name in given), None)
     height, width = (given["height"], given["width"]) if size is None else size
     planes = field.numel() // (field.shape[-2] * field.shape[-1])
     pixels: int = len(origins) * planes * height * width * field.element_size()

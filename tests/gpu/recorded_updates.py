@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, final
-from unittest import mock
 
 import numpy as np
 import torch
@@ -22,7 +20,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 import ptynb as pt
 from ptynb.loading import engine_patterns
 from ptynb.optimize import update_graphs
-from ptynb.physics.gpu_line_operations import VARIABLE
 from tests.gpu import pretended
 from tests.gpu.pretended import GPU, LOG, Mode, Pretended
 from tests.gpu.recorded_cases import CASES, Change, run_epochs
@@ -145,8 +142,6 @@ def main() -> None:
         found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=1)
         found["one of two"] = compare(*CASES["detector"], engines=2)
         found["lsqml, one of two"] = compare(*CASES["lsqml, parts"], engines=2)
-        with mock.patch.dict(os.environ, {VARIABLE: "triton"}):
-            found |= {f"{name}, own transforms": compare(*CASES[name]) for name in ("plain", "detector", "slices")}
     print(json.dumps(found))
 
 

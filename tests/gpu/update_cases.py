@@ -141,17 +141,3 @@ COUNTED: dict[str, tuple[Callable[[], Scan], Settings, int, float]] = {
     "lsqml": (functools.partial(far, 64), _settings(optimiser="lsqml"), 56, 332),
 }
 """Limits are what was counted, with a little room: whoever makes an update cheaper lowers them."""
-
-BY_LINES = tuple(
-    f"case {name}"
-    for name in ("plain", "bad pixels", "slices", "positions", "variations", "weights", "background", "near field")
-)
-"""Problems that are compared with the CPU also with Fourier transforms inside of kernels."""
-COUNTED_BY_LINES: dict[str, tuple[Callable[[], Scan], Settings, int, float]] = {
-    "A": (functools.partial(far, 128), _settings(), 18, 134),
-    "4 modes": (functools.partial(far, 64), _settings(probe=Probe(modes=4)), 18, 125),
-    "8 slices": (functools.partial(far, 64), _settings(slices=THICK), 53, 111),
-    "positions": (functools.partial(far, 64), _settings(positions=PLACES), 32, 154),
-    "positions, near field": (near, _settings(probe=MODES, positions=PLACES), 38, 233),
-}
-"""The same as `COUNTED` for such updates."""

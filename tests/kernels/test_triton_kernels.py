@@ -28,8 +28,6 @@ from ptynb.physics.triton_dispatch import run_by_triton
 from tests.kernels.triton_checks import (
     CHECKS,
     DOUBLE,
-    LINE_CHECKS,
-    LINE_OPERATIONS,
     OPERATIONS,
     SINGLE,
     Problem,
@@ -38,8 +36,6 @@ from tests.kernels.triton_checks import (
     check_comparisons,
     check_descent,
     check_large_shifts,
-    check_lines,
-    check_long_lines,
     check_object_gradient,
     check_perfect_fit,
     check_rows,
@@ -72,13 +68,6 @@ def start_interpreter() -> None:
     assert triton_dispatch._works("cpu")
 
 
-def start_interpreter_of_lines() -> None:
-    """Other operations, of which these are made, run by torch."""
-    os.environ["TRITON_INTERPRET"] = "1"
-    torch.set_num_threads(1)
-    run_by_triton(*LINE_OPERATIONS, module="line_launches", device="cpu")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _tracker() -> None:
     """The process of multiprocessing that all processes started so share is no process that a test leaves behind."""
@@ -88,13 +77,6 @@ def _tracker() -> None:
 @pytest.fixture(scope="module")
 def interpreter() -> Iterator[Apart]:
     process = Apart(start_interpreter)
-    yield process
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def interpreter_of_lines() -> Iterator[Apart]:
-    process = Apart(start_interpreter_of_lines)
     yield process
     process.close()
 
@@ -118,15 +100,6 @@ def test_a_batch_may_have_any_number_of_patterns(interpreter: Apart):
 
 def test_phases_of_large_shifts_are_exact(interpreter: Apart):
     interpreter.run(check_large_shifts)
-
-
-@pytest.mark.parametrize("check", LINE_CHECKS)
-def test_transforms_inside_of_kernels_are_those_of_torch(check: str, interpreter_of_lines: Apart):
-    interpreter_of_lines.run(check_lines, check)
-
-
-def test_transforms_of_long_lines_are_those_of_torch(interpreter_of_lines: Apart):
-    interpreter_of_lines.run(check_long_lines)
 
 
 def test_rows_and_places_are_those_of_torch(interpreter: Apart):
@@ -242,11 +215,6 @@ LIMITS = {
     "compare_steps": (64, 64, 32, 0),
     "sum_curvatures": (40, 40, 32, 0),
     "fit_steps": (40, 40, 0, 0),
-    "columns_ramp": (64, 0, 16384, 2),
-    "rows_multiply": (80, 0, 16384, 0),
-    "columns_propagate": (104, 0, 16384, 2),
-    "lines_compare": (96, 0, 16384, 41),
-    "columns_gather": (224, 0, 16384, 2),
 }
 """What a thread and a program use at most on an A100 and an H100, for 1, 4 and 12 modes (double precision: 4).
 
@@ -254,10 +222,6 @@ A multiprocessor has 65536 registers, so programs of 128 threads with 32, 48 and
 seven sixteenths of its 2048 threads. Accesses below 8 bytes are counted in single precision: those of shifts, arrays of
 real numbers, and sums that a program writes once.
 """
-
-
-COMPILED_LINES = (64, 4), (128, 1)
-"""Windows and modes for which kernels with transforms inside are compiled."""
 
 
 @pytest.mark.system("triton")
@@ -309,7 +273,7 @@ def start_compiler(capability: int, folder: str) -> None:
 
 def compile_all() -> list[Any]:
     """Registers, bytes of local memory (spills), shared memory, atomic instructions and global accesses of kernels."""
-    from ptynb.kernels.gpu import launches, line_launches
+    from ptynb.kernels.gpu import launches
 
     used = []
 
@@ -351,21 +315,6 @@ def compile_all() -> list[Any]:
         launches.fit_steps(torch.ones(3, 5, dtype=torch.float64))
         launches.step_all_(*(real.clone() for _ in range(4)), real[0, 0], real[0, 1], 0.9, 0.999, 1e-8)
         launches.step_rows_(*(shifts.clone() for _ in range(4)), torch.zeros(3), rows, real[0, 0], 0.9, 0.999, 1e-8)
-    dtypes = SINGLE
-    for window, modes in COMPILED_LINES:
-        problem = Problem(dtypes, (window, window), modes, 3, (window + 100, window + 101))
-        shifts, origins, waves = problem.shifts, problem.origins, problem.waves
-        real, kernel = problem.uniform(window, window), problem.normal(window, window)
-        counts, rows = torch.zeros(3, window, window, dtype=torch.uint16), torch.arange(3)
-        line_launches.columns_ramp(problem.probes, shifts, 0.7)
-        line_launches.rows_multiply_(waves, problem.object, origins, False, True)
-        line_launches.rows_multiply_(waves, problem.object, origins, True, False)
-        line_launches.columns_propagate_(waves, kernel, shifts, 0.7, True, True)
-        line_launches.columns_propagate_(waves, kernel, None, 0.7, False, False)
-        line_launches.lines_compare_(waves, True, counts, rows, real, shifts[:, 0], real, 0.3, 0.1, 0.1, 0.7, True)
-        line_launches.lines_compare_(waves, False, counts, None, None, None, None, 0.3, 0.1, 0.0, 0.7, False)
-        for spectra_wanted in (False, True):
-            line_launches.columns_gather(waves, shifts, 0.7, 2, spectra_wanted)
     return used
 
 

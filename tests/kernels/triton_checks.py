@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_gradient, patches
-from ptynb.physics import gpu_line_operations as line_operations
 from ptynb.physics import gpu_operations as operations
 from ptynb.physics.hotpath import varied
 from tests.parametrization import all_pairs
@@ -55,16 +54,7 @@ OPERATIONS = (
 )
 
 
-LINE_OPERATIONS = (
-    line_operations.columns_ramp,
-    line_operations.rows_multiply_,
-    line_operations.columns_propagate_,
-    line_operations.lines_compare_,
-    line_operations.columns_gather,
-)
-
-
-COMPARING = operations.compare_, operations.compare_counts_, line_operations.lines_compare_
+COMPARING = operations.compare_, operations.compare_counts_
 
 
 def torch_of(operation: Any) -> Callable[..., Any]:
@@ -291,67 +281,6 @@ def check_large_shifts() -> None:
             assert not found[:, 0, side // 2, 0].imag.any()
 
 
-LINES = ((32, 64), 2, False), ((64, 32), 1, True)
-"""Windows (y, x), modes, and whether arrays have other strides."""
-
-
-LONG = 128, 256, 512
-"""The other lengths of lines."""
-
-
-LINE_CHECKS = "check_columns", "check_rows_of_waves", "check_lines_at_detector"
-"""What `check_lines` checks."""
-
-
-def check_lines(check: str) -> None:
-    for window, modes, other_strides in LINES:
-        globals()[check](Problem(SINGLE, window, modes, 2, (80, 81)), other_strides)
-
-
-def check_long_lines() -> None:
-    for side in LONG:
-        columns, rows = (Problem(SINGLE, window, 1, 1, (530, 530)) for window in ((side, 32), (32, side)))
-        compare(line_operations.columns_ramp, 1e-6, columns.waves, columns.shifts * 300, 0.7)
-        compare(line_operations.rows_multiply_, 1e-6, rows.waves, rows.object, rows.origins, True, True)
-
-
-def check_columns(problem: Problem, other_strides: bool) -> None:
-    shifts, waves = problem.shifts * 300, problem.waves
-    compare(line_operations.columns_ramp, 1e-6, problem.probes, shifts, 0.7, other_strides=other_strides)
-    one, several = problem.normal(*problem.window), problem.normal(problem.patterns, *problem.window)
-    for kernel, by, adjoint, spectra_wanted in (
-        (one, shifts, True, True),
-        (several, None, False, False),
-        (None, shifts, False, False),
-    ):
-        arguments = waves.clone(), kernel, by, 0.7, adjoint, spectra_wanted
-        compare(line_operations.columns_propagate_, 1e-6, *arguments, other_strides=other_strides)
-    for part, spectra_wanted in ((1, False), (2, True)):
-        arguments = waves, shifts, 0.7, part, spectra_wanted
-        compare(line_operations.columns_gather, 1e-6, *arguments, other_strides=other_strides)
-
-
-def check_rows_of_waves(problem: Problem, other_strides: bool) -> None:
-    for conjugate, waves_wanted in ((False, True), (True, False)):
-        arguments = problem.waves.clone(), problem.object, problem.origins, conjugate, waves_wanted
-        compare(line_operations.rows_multiply_, 1e-6, *arguments, other_strides=other_strides)
-
-
-def check_lines_at_detector(problem: Problem, other_strides: bool) -> None:
-    window, patterns = problem.window, problem.patterns
-    held = (problem.uniform(6, *window) * 6).floor()
-    mask = problem.uniform(*window) > 0.3
-    scale = 1 / (window[0] * window[1])
-    for columns, counts, options in (
-        (True, held.to(torch.uint16), (torch.tensor([5, 0])[:patterns], mask, problem.uniform(patterns) + 0.5)),
-        (False, held[:patterns], (None, None, None)),
-    ):
-        background = problem.uniform(*window) if columns else None
-        numbers = scale, 0.3, 2.0 if columns else 0.0, 0.7, columns
-        arguments = problem.waves.clone(), columns, counts, *options, background, *numbers
-        compare(line_operations.lines_compare_, 2e-6, *arguments, other_strides=other_strides)
-
-
 def check_rows() -> None:
     generator = torch.Generator(torch.get_default_device()).manual_seed(1)
     places, shifts = torch.randint(0, 99, (200, 2), generator=generator), torch.rand(200, 2, generator=generator)
@@ -381,7 +310,7 @@ def check_descent(name: Any) -> None:
         illumination = Illumination(object, problem.origins, probes, shifts, *others)
         detection = Detection(held, None, None, 0.1, weights, background, loss=name)
         assert len(varied(illumination, detection)) == len(moving)
-        return gpu_gradient.PlaneDescent(illumination, detection, [True] * 5)
+        return gpu_gradient.GPUDescent(illumination, detection, [True] * 5)
 
     moving = [layers, problem.probes, problem.shifts, weights, background]
     descent = loss(*moving)
