@@ -43,6 +43,7 @@ from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residuals, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import initial_arrays, make_model, object_frame
+from ptynb.physics.torch_steps import product_of_slices
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -524,7 +525,7 @@ class Loop:
     @torch.no_grad()
     def projection(self) -> Tensor:
         """Return the product of the slices of the first object state (y, x), for display."""
-        return self.model.object.values[0].prod(0).cpu()
+        return product_of_slices(self.model.object.values[0]).cpu()
 
     @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.physics.model import Model
+from ptynb.physics.torch_steps import product_of_slices
 
 WIDE = (0.1, 99.9)
 """Percentiles that the grey levels span; the viewer can only narrow them."""
@@ -108,7 +109,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
         )
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
-        torch.prod(seen, 0, out=buffer)
+        product_of_slices(seen, buffer)
     else:
         buffer.copy_(seen[request.slice or 0])
     lines = None
