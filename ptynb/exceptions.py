@@ -65,7 +65,7 @@ CODES: dict[str, str] = {
     "engine.lost": "An engine's process has ended or cannot be reached.",
     "engine.no-answer": "An engine did not answer in time.",
     "engine.parameters-differ": "The engines hold different parameters, by a bug or a hardware fault.",
-    "environment.invalid": "An environment variable has an unsupported value, or those of ranks contradict each other.",
+    "environment.invalid": "Environment variables of ranks (RANK, WORLD_SIZE) are missing or contradict each other.",
     "export.too-large": "The arrays are larger than the file format allows.",
     "file.being-written": "A file is still being written, or its writer was ended.",
     "file.count-mismatch": "The numbers of positions and patterns in a file differ.",

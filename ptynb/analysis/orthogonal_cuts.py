@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
 from ptynb.data.cut_pictures import cut_pictures
-from ptynb.data.picture import Picture
+from ptynb.data.picture import Picture, pictures_html
 from ptynb.data.record import Array
 from ptynb.data.result import Result
 from ptynb.exceptions import InvalidValueError
@@ -76,14 +75,7 @@ class OrthogonalCuts:
 
     def _repr_html_(self) -> str:
         """Return both pictures side by side as HTML, for notebooks."""
-        shown = "".join(
-            f'<figure style="margin:0"><figcaption><b>{one.title}</b></figcaption>'
-            f'<img alt="{one.title}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
-            ' style="height:180px;max-width:100%;image-rendering:pixelated;display:block">'
-            f"<small>{one.note}</small></figure>"
-            for one in self.pictures()
-        )
-        return f'<div style="display:flex;flex-wrap:wrap;gap:14px">{shown}</div>'
+        return pictures_html(self.pictures())
 
     def __repr__(self) -> str:
         return (

@@ -12,7 +12,7 @@ from ptynb.app.session_state import Desk
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint
-from ptynb.io.file_names import free_name
+from ptynb.io.new_files import free_name
 from ptynb.io.result_file import load_result
 from ptynb.report.report_file import report
 from ptynb.widgets.actions import Actions

@@ -15,7 +15,7 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
-from ptynb.io.file_names import free_name
+from ptynb.io.new_files import free_name
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach

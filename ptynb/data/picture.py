@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -32,3 +35,15 @@ class Picture:
     axes: tuple[str, str] = ("y", "x")
     bands: tuple[int, int] = (1, 1)
     quantity: str = ""
+
+
+def pictures_html(pictures: Iterable[Picture]) -> str:
+    """Return PNG pictures side by side, with titles and notes, as HTML for notebooks."""
+    shown = "".join(
+        f'<figure style="margin:0"><figcaption><b>{html.escape(one.title)}</b></figcaption>'
+        f'<img alt="{html.escape(one.title)}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
+        ' style="height:180px;max-width:100%;image-rendering:pixelated;display:block">'
+        f"<small>{html.escape(one.note)}</small></figure>"
+        for one in pictures
+    )
+    return f'<div style="display:flex;flex-wrap:wrap;gap:14px">{shown}</div>'

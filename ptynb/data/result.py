@@ -216,3 +216,13 @@ def _of_scan(result: Result, number: int) -> Result:
         scan=dataclasses.replace(scans[number], combination=place),
         metadata={**result.metadata, "scan": scans[number].name},
     )
+
+
+def squeezed(object: Any) -> Any:
+    """Return an object without leading axes of length 1: (state, slice, y, x) -> (slice, y, x) -> (y, x).
+
+    object: an array or a tensor with all four axes.
+    """
+    if len(object) > 1:
+        return object
+    return object[0, 0] if len(object[0]) == 1 else object[0]

@@ -21,6 +21,7 @@ from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.pattern_r_factors import RFactorRecord
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
+from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
@@ -45,6 +46,7 @@ from ptynb.physics.constraints import CustomConstraint, Extension, impose
 from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residuals, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
+from ptynb.physics.torch_steps import product_of_slices
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import BY_EXIT_WAVES, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -631,7 +633,7 @@ class Loop:
     @torch.no_grad()
     def projection(self) -> Tensor:
         """Return the product of the slices of the first object state (y, x), for display."""
-        return self.model.object.values[0].prod(0).cpu()
+        return product_of_slices(self.model.object.values[0]).cpu()
 
     @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:
@@ -679,15 +681,6 @@ def _copy(values: Tensor) -> Array:
 def _description(scan: dict[str, Any]) -> str:
     window = " x ".join(str(side) for side in scan.get("window", ()))
     return f"'{scan.get('name')}' ({scan.get('patterns')} patterns of {window} pixels, {scan.get('counts'):.6g} counts)"
-
-
-def squeezed(object: Tensor) -> Tensor:
-    """Return the object without leading axes of length 1: (state, slice, y, x) -> (slice, y, x) -> (y, x)."""
-    if object.shape[0] == 1:
-        object = object[0]
-        if object.shape[0] == 1:
-            object = object[0]
-    return object
 
 
 def _data_terms(settings: Settings) -> list[DataTerm]:

@@ -20,6 +20,7 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
 from ptynb.kernels.thread_count import torch_alone
 from ptynb.physics.model import Model
+from ptynb.physics.torch_steps import product_of_slices
 
 WIDE = (0.1, 99.9)
 """Percentiles that the grey levels span; the viewer can only narrow them."""
@@ -44,11 +45,11 @@ class Taken:
     slices: int
     states: int
     cost: float
-    lines: Lines | None = None
+    lines: CutLines | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class CutLines:
     """A row (slice, x) and a column (slice, y) of all slices, complex, at a pixel (y, x) of the area.
 
     distance: of two slices [m], a scalar on any device. ramps: of the phase of each slice, along y and x [rad], which
@@ -108,7 +109,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
         )
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:
-        torch.prod(seen, 0, out=buffer)
+        product_of_slices(seen, buffer)
     else:
         buffer.copy_(seen[request.slice or 0])
     lines = None
@@ -117,7 +118,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
             min(max(at - part.start, 0), side - 1)
             for at, part, side in zip(request.cut, area, buffer.shape, strict=True)
         )
-        lines = Lines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
+        lines = CutLines(seen[:, y].clone(), seen[:, :, x].clone(), (y, x), model.slab.slices.thickness.clone())
     return Taken(buffer, model.probe.values.clone(), epoch, update, area, slices, states, clock() - started, lines)
 
 
@@ -234,7 +235,7 @@ def quantity_of(field: Array, pane: str) -> Array:
 
 
 def _cut_panes(
-    lines: Lines,
+    lines: CutLines,
     panes: list[Picture],
     object: Array | None,
     request: RenderRequest,

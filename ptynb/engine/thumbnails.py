@@ -13,6 +13,7 @@ from torch.nn.functional import avg_pool2d
 
 from ptynb.data.engine_records import Thumbnail
 from ptynb.physics.model import Model
+from ptynb.physics.torch_steps import product_of_slices
 
 SIDE = 256
 """Longest side [pixels]."""
@@ -46,7 +47,7 @@ def thinned(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
 @torch.no_grad()
 def take(model: Model, area: Area, epoch: int) -> Thumbnail:
     """Take a thumbnail of the present state. area: the illuminated area of the object."""
-    object = model.object.covered(0, area).prod(0)
+    object = product_of_slices(model.object.covered(0, area))
     small, reduction = _reduced(object)
     probe, probe_reduction = _reduced(model.probe.values[0])
     corner = area[0].indices(2**62)[0], area[1].indices(2**62)[0]

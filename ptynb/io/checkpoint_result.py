@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import RunRecord, fields_of, utc
-from ptynb.data.result import Result
+from ptynb.data.result import Result, squeezed
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_branches import name_of
 from ptynb.io.checkpoint_file import ReconstructionState, header_of, load_model_state
@@ -25,9 +25,14 @@ def is_checkpoint(path: Path) -> bool:
         return False
 
 
+def progress_text(epoch: int, update: int) -> str:
+    """Return completed epochs, and updates of the next one, as text: '40', '40 + 3'."""
+    return f"{epoch} + {update}" if update else str(epoch)
+
+
 def name_of_checkpoint(path: Path, epoch: int, update: int) -> str:
     """Return the name of a checkpoint for people: 'epoch 40 (main)'."""
-    return f"epoch {epoch}{f' + {update}' if update else ''} ({name_of(path.absolute().parent)})"
+    return f"epoch {progress_text(epoch, update)} ({name_of(path.absolute().parent)})"
 
 
 def checkpoint_result(path: Path) -> Result:
@@ -59,8 +64,6 @@ def _result(path: Path, state: ReconstructionState) -> Result:
         object = _complex(model["object.parts"])
     else:
         object = model["object.amplitude"] * np.exp(1j * model["object.phase"])
-    squeezed = object[0] if len(object) == 1 else object
-    squeezed = squeezed[0] if len(object) == 1 and len(squeezed) == 1 else squeezed
     top, left = placement["origin"].tolist()
     pixel = placement.get("pixel_size")
     height, width = scan["window"]
@@ -69,7 +72,7 @@ def _result(path: Path, state: ReconstructionState) -> Result:
     header = header_of(path)
     return Result(
         **fields_of(RunRecord, state) | {"metadata": {**state.metadata, "scan": str(scan["name"])}},
-        object=squeezed,
+        object=squeezed(object),
         probe=_complex(model["probe.parts"]) * state.scale,
         positions=placement["positions"],
         origin=(int(top), int(left)),

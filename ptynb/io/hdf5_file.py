@@ -18,7 +18,6 @@ import os
 import signal
 import struct
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ import h5py
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
+from ptynb.io.new_files import replacing_file
 from ptynb.table import gigabytes
 from ptynb.text import in_one_line as in_one_line
 
@@ -127,19 +127,8 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
 @contextmanager
 def replacing(path: Path) -> Iterator[h5py.File]:
     """Yield a new file that replaces `path` once it is complete and on the disk; until then the old one stays."""
-    if not path.parent.is_dir():
-        raise FileError(
-            f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
-        )
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        with _keep_interrupts(), h5py.File(beside, "w") as file:
-            yield file
-        with beside.open("rb") as written:
-            os.fsync(written.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing_file(path) as beside, _keep_interrupts(), h5py.File(beside, "w") as file:
+        yield file
 
 
 class _Interrupts:

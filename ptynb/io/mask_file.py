@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.io.hdf5_file import open_for_reading, replacing
+from ptynb.io.new_files import replacing_file
 from ptynb.io.reading.safe_reading import Checked, check_small, mapped
 
 NUMPY, HDF5 = (".npy",), (".h5", ".hdf5", ".hdf", ".nxs", ".cxi")
@@ -46,7 +46,8 @@ def save_mask(mask: ArrayLike, path: str | Path) -> Path:
         )
     path = Path(path).expanduser()
     if path.suffix in NUMPY:
-        _write_numpy(values.astype(bool), path)
+        with replacing_file(path) as beside, beside.open("wb") as file:
+            np.save(file, values.astype(bool), allow_pickle=False)
     elif path.suffix in (".h5", ".hdf5"):
         with replacing(path) as file:
             file["mask"] = values.astype(bool)
@@ -97,17 +98,3 @@ def load_mask(path: str | Path) -> NDArray[np.bool_]:
             code="file.unexpected-content",
         )
     return values.astype(bool)
-
-
-def _write_numpy(mask: NDArray[np.bool_], path: Path) -> None:
-    if not path.parent.is_dir():
-        raise FileError(
-            f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
-        )
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        with beside.open("wb") as file:
-            np.save(file, mask, allow_pickle=False)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

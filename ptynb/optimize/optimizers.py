@@ -12,7 +12,7 @@ from torch import Tensor
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fused_updates
 from ptynb.physics.components.component import ModelComponent
-from ptynb.physics.gpu_operations import step_rows_
+from ptynb.physics.gpu_operations import step_all_, step_rows_
 from ptynb.physics.model import Model
 from ptynb.settings import Settings
 
@@ -44,9 +44,10 @@ class Light(torch.optim.Optimizer):
 
 
 class Adam(Light, torch.optim.Adam):
-    """torch's fused Adam; on a CPU a compiled loop of one pass (0.27 instead of 0.37 ms a step in benchmark A).
+    """torch's Adam in one pass: a compiled loop on a CPU (0.27 ms a step of A, by torch's fused one 0.37), or a kernel.
 
-    On a GPU the fused operation is called without torch's wrapper, which imports its compiler in the first step (6 s).
+    On an H100 torch's fused one took half of the time of an update of A: each of its programs has 65536 numbers, so
+    that most of the GPU has nothing to do.
     """
 
     def __init__(self, groups: list[dict[str, Any]]) -> None:
@@ -76,28 +77,10 @@ class Adam(Light, torch.optim.Adam):
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         torch._foreach_add_([self.state[parameter]["step"] for parameter, _, _ in moving], 1)
         for parameter, gradient, group in moving:
-            state, (beta, beta_of_squares) = self.state[parameter], group["betas"]
-            rate, target = rate_on_device(group, parameter), parameter
-            if parameter.dtype != torch.float32:
-                # On CUDA the fused operation reads rates in single precision only: it makes a step of the rate 1.
-                target, rate = torch.zeros_like(parameter), torch.ones((), device=parameter.device)
-            torch._fused_adam_(
-                [target],
-                [gradient],
-                [state["exp_avg"]],
-                [state["exp_avg_sq"]],
-                [],
-                [state["step"]],
-                lr=rate,
-                beta1=beta,
-                beta2=beta_of_squares,
-                weight_decay=0.0,
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-            )
-            if target is not parameter:
-                parameter.addcmul_(target, rate_on_device(group, parameter))
+            state = self.state[parameter]
+            own = parameter.data, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"]
+            beta, beta_of_squares = group["betas"]
+            step_all_(*own, rate_on_device(group, parameter), beta, beta_of_squares, group["eps"])
 
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
@@ -108,6 +91,28 @@ class Adam(Light, torch.optim.Adam):
         own = parameter.data, gradient.contiguous(), state["exp_avg"], state["exp_avg_sq"]
         values, slopes, mean, square = (tensor.numpy().reshape(-1) for tensor in own)
         fused_updates.adam(values, slopes, mean, square, group["lr"], group["betas"], int(state["step"]), group["eps"])
+
+
+class SGD(Light, torch.optim.SGD):
+    """torch's SGD; on a GPU its rates are read from the device, so that its steps can be recorded."""
+
+    @torch.no_grad()
+    def move(self) -> None:
+        """Update all parameters that have a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                step: Tensor = parameter.grad
+                if group["momentum"]:
+                    state = self.state[parameter]
+                    if state.get("momentum_buffer") is None:
+                        state["momentum_buffer"] = torch.zeros_like(parameter)
+                    step = state["momentum_buffer"].mul_(group["momentum"]).add_(step)
+                if parameter.device.type == "cpu":
+                    parameter.add_(step, alpha=-group["lr"])
+                else:
+                    parameter.addcmul_(step, rate_on_device(group, parameter), value=-1)
 
 
 class RowAdam(Light):
@@ -197,7 +202,7 @@ def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimi
     if settings.optimiser == "rpie":
         own = [group for group in dense if group["name"] in ("object", "probe")]
         others = [group for group in dense if group["name"] not in ("object", "probe")]
-        optimisers = [torch.optim.SGD(own, momentum=settings.momentum), Adam(others)]
+        optimisers: list[torch.optim.Optimizer] = [SGD(own, momentum=settings.momentum), Adam(others)]
     else:
         optimisers = [_dense(settings, dense)]
     if rows:
@@ -223,7 +228,7 @@ def _check(model: Model, piece: ModelComponent, name: str, parameter: Tensor) ->
 def _dense(settings: Settings, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     match settings.optimiser:
         case "sgd":
-            return torch.optim.SGD(groups, momentum=settings.momentum)
+            return SGD(groups, momentum=settings.momentum)
         case "adamw":
             return torch.optim.AdamW(groups, eps=ADAM_EPSILON, fused=True)
         case "nadam":

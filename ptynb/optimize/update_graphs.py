@@ -34,9 +34,9 @@ RATES_AND_EPOCHS = ("learning_rate", "amplitude_learning_rate", "start_epoch", "
 MOST_GRAPHS = 4
 """Sizes of batches whose updates are recorded. Several engines with random batches have dozens of sizes, and each graph
 keeps its gradients."""
-MOST_RECORDED = 2**25
-"""Pixels of all waves of a batch above which its update is not recorded: it takes the GPU longer than the launches,
-and a graph keeps the memory of all its arrays."""
+MOST_RECORDED, MOST_KEPT = 2**25, 2**27
+"""Pixels of the waves of a batch in one slice, and in all slices, above which its update is not recorded: kernels of
+the former take the GPU longer than their launches take the host, and a graph keeps the memory of all its arrays."""
 RECORDERS: dict[str, Callable[[torch.device], Any]] = {}
 """Makes a recorder of graphs for a type of device, with the interface of `CudaRecorder`; tests add one."""
 
@@ -103,8 +103,9 @@ RECORDERS["cuda"] = CudaRecorder
 
 def can_be_recorded(settings: Settings, window: tuple[int, int], patterns: int) -> bool:
     """Whether the update of a batch of so many patterns is small enough to be recorded. window: (y, x) [pixels]."""
-    modes = settings.probe.modes * settings.object.modes * settings.slices.count * settings.fly_scan.steps
-    return patterns * math.prod(window) * modes <= MOST_RECORDED
+    modes = settings.probe.modes * settings.object.modes * settings.fly_scan.steps
+    waves = patterns * math.prod(window) * modes
+    return waves <= MOST_RECORDED and waves * settings.slices.count <= MOST_KEPT
 
 
 @dataclass

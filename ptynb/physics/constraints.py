@@ -22,6 +22,7 @@ from ptynb.exceptions import InvalidTypeError
 from ptynb.physics.components.builtin import Positions, Tilt
 from ptynb.physics.components.component import ModelComponent, copied_to
 from ptynb.physics.model import Model
+from ptynb.physics.torch_steps import product_of_slices
 from ptynb.settings import constraints as settings
 
 
@@ -406,7 +407,7 @@ def _(constraint: settings.RemovePhaseRamp, model: Model) -> None:
     the slices at another angle; except for this, patterns are unchanged.
     """
     object, probe = model.object.values, model.probe.values
-    product = object[0].prod(0)
+    product = product_of_slices(object[0])
     lit = _inside_windows(model, [side // 4 for side in model.window])
     slope = ramp_of(product, lit.to(product.real))
     model.object.set(object * plane_wave(object.shape, -slope / object.shape[1]))

@@ -8,7 +8,7 @@
     return_to_probe              O_k[c_j]* g_jm                 set_intensity_     Σ_jm a_j |A_jm|² at c_j
     sum_object_power             Σ_j a_j Π_k |O_k[c_j]|²        compare_steps      products of χ, x and y of LSQML
     sum_curvatures               Σ_m |A_jm|² Re ∂_a O* ∂_b O    fit_steps          a_j and b_j of LSQML
-    compare_counts_              compare_ for other losses
+    compare_counts_              compare_ for other losses      step_all_          Adam for an array
 
 Symbols are those of `hotpath`; a is a number into which the factors of transforms are combined, since torch's scaled
 transforms take one more pass. Between these steps torch's transforms run, without factors. An update of one mode is 25
@@ -221,6 +221,29 @@ def step_rows_(
     values[rows] -= rate * mean / (1 - beta**number) / unbiased
 
 
+@operation(mutates_args=("values", "means", "squares"))
+def step_all_(
+    values: Tensor,
+    gradient: Tensor,
+    means: Tensor,
+    squares: Tensor,
+    step: Tensor,
+    rate: Tensor,
+    beta: float,
+    beta_of_squares: float,
+    epsilon: float,
+) -> None:
+    """Change all `values` by a step of Adam.
+
+    gradient, means, squares: of the shape of `values`. step: number of this step, from 1, and rate: ().
+    """
+    number = step.to(values.dtype)
+    means.mul_(beta).add_(gradient, alpha=1 - beta)
+    squares.mul_(beta_of_squares).addcmul_(gradient, gradient, value=1 - beta_of_squares)
+    unbiased = (squares / (1 - beta_of_squares**number)).sqrt_().add_(epsilon)
+    values -= rate * means / (1 - beta**number) / unbiased
+
+
 @operation()
 def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     """Return O[c_j]* g_jm, (pattern, mode, y, x), with the arguments of `return_to_probe_`."""
@@ -354,6 +377,7 @@ run_by_triton(
     shift_gradient,
     select_places,
     step_rows_,
+    step_all_,
     return_to_probe,
     set_intensity_,
     sum_object_power,

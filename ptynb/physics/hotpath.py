@@ -129,7 +129,7 @@ def descent(
     _check(illumination, detection)
     required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
     on_cpu = illumination.probes.device.type == "cpu"
-    descent_of = _fused_gradient().Descent if on_cpu else gpu_gradient.descent_of
+    descent_of = _fused_gradient().Descent if on_cpu else gpu_gradient.GPUDescent
     computed = descent_of(illumination, detection, required)
     factors = (factor,) if probe_factor in (None, factor) else (factor, probe_factor)
     return computed.value(), *computed.gradients(*factors)

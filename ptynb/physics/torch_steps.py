@@ -17,6 +17,17 @@ def shift_ramps(shifts: Tensor, window: tuple[int, int]) -> Tensor:
     return y[:, :, None] * x[:, None, :]
 
 
+def product_of_slices(slices: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return the product (y, x) of slices (slice, y, x). out: tensor (y, x) in which it is stored.
+
+    Not by torch.prod, whose kernel for complex numbers is compiled at its first use on a GPU: 4.4 s on an H100.
+    """
+    product = slices[0].clone() if out is None else out.copy_(slices[0])
+    for one in slices[1:]:
+        product *= one
+    return product
+
+
 class MovedProbes(torch.autograd.Function):
     """`hotpath.moved_probes`."""
 

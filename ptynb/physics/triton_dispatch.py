@@ -47,22 +47,20 @@ def operation(mutates_args: Iterable[str] = (), name: str = "") -> Callable[[Cal
     return lambda by_torch: Operation(by_torch, mutates_args, name or by_torch.__name__)
 
 
-def run_by_triton(*operations: Operation[..., Any], module: str = "launches", device: str = "cuda") -> None:
-    """Run operations on CUDA by the functions of their names in a module of `kernels.gpu`.
+def run_by_triton(*operations: Operation[..., Any], device: str = "cuda") -> None:
+    """Run operations on CUDA by the functions of their names in `kernels.gpu.launches`.
 
     Triton is imported by the first of them that runs. If it is missing or does not work, they run as on other devices,
     and `found_problems` says why.
     """
     for one in operations:
-        LIBRARY.impl(
-            one.operation, functools.partial(_run, module, one.operation, one.by_torch, device), device.upper()
-        )
+        LIBRARY.impl(one.operation, functools.partial(_run, one.operation, one.by_torch, device), device.upper())
 
 
-def _run(module: str, name: str, by_torch: Callable[..., Any], device: str, *arguments: Any) -> Any:
+def _run(name: str, by_torch: Callable[..., Any], device: str, *arguments: Any) -> Any:
     if not _works(device) or device in _avoided:
         return by_torch(*arguments)
-    return getattr(importlib.import_module(f"ptynb.kernels.gpu.{module}"), name)(*arguments)
+    return getattr(importlib.import_module("ptynb.kernels.gpu.launches"), name)(*arguments)
 
 
 def check_triton(device: str = "cuda") -> str:

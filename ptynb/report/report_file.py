@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import time
-import uuid
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 
 from ptynb.data.engine_records import Checkpoint, Result
 from ptynb.data.scan import Truth
-from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError
 from ptynb.io.named_results import sources
+from ptynb.io.new_files import replacing_file, writable
 from ptynb.io.result_file import load_result
 from ptynb.report import comparison_report, result_report
 from ptynb.report.comments import rendered
@@ -67,7 +67,8 @@ def report(
     footer = f"Made by ptynb {version('ptynb')} on {when}. This file is complete and loads nothing from a network."
     html = page(heading, headline, rendered(text), sections, data, footer)
     assert full or len(html.encode()) < LARGEST, f"the page has {len(html)} characters"
-    _write(html, target)
+    with writable(target), replacing_file(target) as beside:
+        beside.write_text(html, encoding="utf-8")
     return target
 
 
@@ -89,21 +90,3 @@ def _result(source: Any) -> tuple[Result, Path | None]:
         "of a file of one of these.",
         code="argument.invalid-type",
     )
-
-
-def _write(text: str, target: Path) -> None:
-    """Write a temporary file beside the target, then replace the target by it."""
-    if not target.parent.is_dir():
-        raise FileError(
-            f"There is no folder {target.parent} to write {target.name} in; create it first.", code="file.not-writable"
-        )
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(target)
-    except OSError as error:
-        raise FileError(
-            f"{target} cannot be written ({error.strerror}); choose another path.", code="file.not-writable"
-        ) from None
-    finally:
-        beside.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from scipy.signal import fftconvolve
 from ptynb.cluster.devices import counted
 from ptynb.data.engine_records import Picture
 from ptynb.data.images import picture
+from ptynb.data.picture import pictures_html
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 from ptynb.loading.pattern_reader import shifted
@@ -112,14 +112,7 @@ class Preview:
 
     def _repr_html_(self) -> str:
         """Return the pictures side by side as HTML, for notebooks."""
-        shown = "".join(
-            f'<figure style="margin:0"><figcaption><b>{html.escape(one.title)}</b></figcaption>'
-            f'<img alt="{html.escape(one.title)}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
-            ' style="height:180px;image-rendering:pixelated;display:block">'
-            f"<small>{html.escape(one.note)}</small></figure>"
-            for one in self.pictures()
-        )
-        return f'<div style="display:flex;flex-wrap:wrap;gap:14px">{shown}</div><small>{html.escape(self.note)}</small>'
+        return f"{pictures_html(self.pictures())}<small>{html.escape(self.note)}</small>"
 
 
 def preview(scan: Scan, settings: Settings | None = None) -> Preview:

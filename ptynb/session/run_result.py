@@ -19,7 +19,7 @@ from torch import Tensor
 from ptynb.cluster.devices import counted
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import RunRecord, fields_of, utc
-from ptynb.data.result import Result
+from ptynb.data.result import Result, squeezed
 from ptynb.data.scan import Scan
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.io.scan_identity import identity_of
@@ -84,11 +84,9 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
         component.active = state.active[name]
         if component.active:
             optimised |= {f"{name}/{key}": values for key, values in component.arrays().items()}
-    squeezed = object[0] if len(object) == 1 else object
-    squeezed = squeezed[0] if len(object) == 1 and len(squeezed) == 1 else squeezed
     data = Result(
         **fields_of(RunRecord, state),
-        object=squeezed.numpy(),
+        object=squeezed(object).numpy(),
         probe=model.probe.values.numpy(),
         positions=model.all_positions().numpy(),
         parameters={name: values.numpy() for name, values in optimised.items()},

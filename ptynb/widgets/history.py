@@ -14,7 +14,7 @@ import ipywidgets
 
 from ptynb.data.engine_records import Branch, Checkpoint, Result
 from ptynb.exceptions import InvalidValueError
-from ptynb.io.checkpoint_result import name_of_checkpoint
+from ptynb.io.checkpoint_result import name_of_checkpoint, progress_text
 from ptynb.widgets.actions import Action, Actions, repeat
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.compare_view import Compare, compare
@@ -353,7 +353,7 @@ def _name(checkpoint: Checkpoint) -> str:
 
 
 def _row(checkpoint: Checkpoint) -> str:
-    epoch = f"{checkpoint.epoch} + {checkpoint.update}" if checkpoint.update else str(checkpoint.epoch)
+    epoch = progress_text(checkpoint.epoch, checkpoint.update)
     loss = "" if checkpoint.loss is None else number(checkpoint.loss, 5)
     branch = checkpoint.branch if len(checkpoint.branch) < 17 else f"{checkpoint.branch[:15]}…"
     written = time.strftime("%H:%M:%S", time.localtime(checkpoint.written))

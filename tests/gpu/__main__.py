@@ -4,6 +4,8 @@ usage: python -m tests.gpu [STAGE ...] [--device cuda | xpu | cpu] [--budget 540
 
 facts:   versions, device, Fourier transform, identity as nvidia-smi has it
 same:    every part of the model, optimiser and constraint against the CPU, restored, looked at
+operations: every operation with a kernel in Triton against torch's operations
+graphs:  updates recorded as CUDA graphs against those without, equal bit by bit
 frames:  patterns of every type on the device, on the host and in a file against the CPU
 repeat:  the same settings several times, equal bit by bit
 faults:  memory that runs short, on the GPU and pinned
@@ -31,6 +33,8 @@ from tests.gpu.report import Report
 STAGES: dict[str, Callable[[Report], None]] = {
     "facts": hardware.facts,
     "same": agreement.same,
+    "operations": agreement.operations,
+    "graphs": agreement.graphs,
     "frames": agreement.frames,
     "repeat": agreement.repeat,
     "faults": hardware.faults,

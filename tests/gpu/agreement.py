@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import importlib.util
 import tempfile
@@ -27,11 +28,14 @@ from ptynb.distributed.sockets import Connections
 from ptynb.engine import diagnostics, rendering
 from ptynb.engine.loop import Loop
 from ptynb.loading.engine_patterns import StorageOption
+from ptynb.optimize import update_graphs
 from ptynb.settings import Positions, Settings
 from ptynb.settings.cluster_options import Device
 from tests.cases import a_scan
+from tests.gpu import recorded_cases
 from tests.gpu.problems import TOLERANCE, Problem, difference, problems, record, relative_difference, run
 from tests.gpu.report import Report
+from tests.kernels import triton_checks
 
 COUNT_TYPES: tuple[type[np.generic], ...] = (np.uint8, np.uint16, np.int16, np.int32, np.uint32, np.float32, np.float64)
 PLACES: tuple[StorageOption, ...] = ("device", "host", "disk")
@@ -45,6 +49,7 @@ REPEATED: dict[str, dict[str, Any]] = {
 }
 REPETITIONS, REPEATED_UPDATES = 3, 40
 LOOKS_SECONDS = 3.0
+LOSSES = "amplitude", "poisson", "intensity"
 
 
 def same(report: Report, pick: Callable[[Problem], bool] = lambda problem: True) -> None:
@@ -115,6 +120,43 @@ def _off_in(
 ) -> float:
     stored_there = Problem(place, scan, settings.replace(pattern_storage=place), 9)
     return difference(expected, _record_of(stored_there, report.device))[0]
+
+
+def operations(report: Report) -> None:
+    """Hold every operation with a kernel in Triton against torch's operations on the same device."""
+    if not report.on_gpu:
+        report.left_out("operations", "kernels in Triton", f"{report.device} is no GPU of NVIDIA")
+        return
+    checks: list[tuple[str, Callable[[], None]]] = [
+        *((name, functools.partial(triton_checks.check_all, name)) for name in triton_checks.CHECKS),
+        ("comparisons", triton_checks.check_comparisons),
+        ("perfect fit", triton_checks.check_perfect_fit),
+        ("batches", triton_checks.check_batches),
+        ("large shifts", triton_checks.check_large_shifts),
+        ("rows", triton_checks.check_rows),
+        *((f"descent, {loss}", functools.partial(triton_checks.check_descent, loss)) for loss in LOSSES),
+    ]
+    for name, check in checks:
+        with report.attempt("operations", name), torch.device(report.device):
+            check()
+            report.check("operations", name, True)
+
+
+def graphs(report: Report) -> None:
+    """Hold runs whose updates are recorded as CUDA graphs against those without: they have to be equal bit by bit."""
+    if not report.on_gpu:
+        report.left_out("graphs", "recorded updates", f"{report.device} is no GPU of NVIDIA")
+        return
+    for name, (settings, changes) in recorded_cases.CASES.items():
+        single = settings.replace(precision="single")
+        with report.attempt("graphs", name):
+            with mock.patch.dict(update_graphs.RECORDERS, clear=True):
+                expected = recorded_cases.run_epochs(single, changes, report.device)
+            with mock.patch.object(torch.cuda, "CUDAGraph", wraps=torch.cuda.CUDAGraph) as made:
+                found = recorded_cases.run_epochs(single, changes, report.device)
+            equal = all(np.array_equal(expected[key], found[key]) for key in expected)
+            text = "" if equal else "differs by {:.1e} ({})".format(*difference(expected, found))
+            report.check("graphs", name, equal and made.called, f"{made.call_count} graphs {text}")
 
 
 def repeat(report: Report) -> None:

@@ -316,13 +316,14 @@ def _bytes_of_own(operation: Any, given: dict[str, Any], made: list[Tensor]) -> 
     written, what is `set_` only written.
     """
     moved, rows = sum(_size(one) for one in made), given.get("rows")
+    in_windows = "origins" in given or "window_origins" in given
     replaces = operation._schema.name.startswith("ptynb::set_")
     for argument in operation._schema.arguments:
         value = given.get(argument.name)
         if not isinstance(value, Pretended):
             continue
         size = _read(value)
-        if argument.name in ("object", "field") or (argument.name == "gradient" and rows is None and not replaces):
+        if argument.name in ("object", "field") or (argument.name == "gradient" and in_windows and not replaces):
             size = min(size, _in_windows(value, given))
         elif rows is not None and argument.name in WITH_ROWS:
             size = min(size, len(rows) * size // max(len(value), 1))
@@ -334,7 +335,7 @@ def _in_windows(field: Tensor, given: dict[str, Any]) -> int:
     """Return the size of a field's windows [bytes]."""
     origins = given.get("origins", given.get("window_origins"))
     assert isinstance(origins, Tensor), "an operation on windows has their origins"
-    size = next((given[name].shape[-2:] for name in ("waves", "change", "windows", "hybrid") if name in given), None)
+    size = next((given[name].shape[-2:] for name in ("waves", "change", "windows") if name in given), None)
     height, width = (given["height"], given["width"]) if size is None else size
     planes = field.numel() // (field.shape[-2] * field.shape[-1])
     pixels: int = len(origins) * planes * height * width * field.element_size()

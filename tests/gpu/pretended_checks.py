@@ -27,14 +27,12 @@ from ptynb.engine import diagnostics, rendering
 from ptynb.engine.loop import Loop
 from ptynb.loading import engine_patterns
 from ptynb.optimize.lbfgs import LBFGS
-from ptynb.physics.gpu_line_operations import VARIABLE
-from ptynb.planning.memory import Workload, memory_of
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import PatternIntensities, Positions, Settings
 from tests.cases import MODES, a_scan
 from tests.gpu import update_cases
 from tests.gpu.pretended import GPU, LOG, Mode, Pretended
-from tests.gpu.problems import UPDATES, Problem, difference, problems, record, run
+from tests.gpu.problems import Problem, difference, problems, record, run
 from tests.live_source import log_of
 
 Found = dict[str, Any]
@@ -61,8 +59,6 @@ class Transfer:
         """Return at once."""
 
 
-LIBRARIES = ("CUDA", "work space of Fourier transforms")
-"""Items of memory that the device does not have."""
 SHOWN = ("case plain", "case polar", "case slices", "case shared object", "case near field", "adam, everything")
 """Problems of which pictures and patterns are rendered, too."""
 
@@ -276,41 +272,12 @@ def part(items: list[Any], number: int) -> list[Any]:
     return items[number::2]
 
 
-def of_peak(scan: Scan, settings: Settings) -> float:
-    """Return the memory of the device that is foreseen, relative to the peak of two epochs."""
-    with Mode():
-        LOG.reset()
-        before = LOG.live
-        loop = Loop(scan, settings, SingleGroup(GPU))
-        for _ in range(2 * loop.updates):
-            loop.step()
-        peak = LOG.peak - before
-        loop.disconnect()
-    items = memory_of(scan, Workload(settings, 1, cluster=False, keep=False), "device", on_gpu=True)
-    return sum(item.bytes for item in items if item.where == "device" and item.name not in LIBRARIES) / peak
-
-
-def of_transforms() -> Found:
-    """Compare with the CPU, and count, updates with Fourier transforms inside of kernels."""
-    chosen = {one.name: one for one in problems() if one.name in update_cases.BY_LINES}
-    positions = Settings(probe=MODES, positions=Positions(learning_rate=0.1), batch=8, precision="double")
-    chosen["near field, positions"] = Problem("", a_scan(kind="near"), positions, UPDATES)
-    counted = update_cases.COUNTED_BY_LINES
-    with mock.patch.dict(os.environ, {VARIABLE: "triton"}):
-        return {
-            "problems": {name: of_problem(one)["difference"] for name, one in chosen.items()},
-            "updates": {name: of_updates_twice(scan(), settings) for name, (scan, settings, *_) in counted.items()},
-            "peaks": {name: of_peak(scan(), settings) for name, (scan, settings, *_) in counted.items()},
-        }
-
-
 def main(group: str) -> None:
     """Print the findings of a group."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     with mock.patch.object(engine_patterns, "StreamTransfer", Transfer, create=True):
-        found = of_transforms() if group == "transforms" else all_of(int(group))
-        print(json.dumps(found, default=_plain), flush=True)
+        print(json.dumps(all_of(int(group)), default=_plain), flush=True)
     # The device's threads of automatic differentiation abort a process that ends in the usual way.
     os._exit(0)
 

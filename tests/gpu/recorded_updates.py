@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, final
-from unittest import mock
 
 import numpy as np
 import torch
@@ -20,79 +18,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 import ptynb as pt
-from ptynb.distributed.group import SingleGroup
-from ptynb.engine.loop import Loop
 from ptynb.loading import engine_patterns
 from ptynb.optimize import update_graphs
-from ptynb.physics.gpu_line_operations import VARIABLE
 from tests.gpu import pretended
 from tests.gpu.pretended import GPU, LOG, Mode, Pretended
-
-Change = Callable[[pt.Settings], pt.Settings]
-S = pt.Settings
-SMALL = {"batch": 8, "precision": "double"}
-THIN = {"count": 2, "thickness": 2e-6}
-CASES: dict[str, tuple[pt.Settings, dict[int, Change]]] = {
-    "plain": (S(**SMALL), {}),
-    "schedule": (S(**SMALL, schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1}), {}),
-    "rates": (
-        S(**SMALL),
-        {
-            1: lambda now: now.replace(object={"learning_rate": 0.05}),
-            2: lambda now: now.replace(probe={"learning_rate": 0.0}),
-        },
-    ),
-    "positions later": (S(**SMALL, positions={"learning_rate": 0.1, "start_epoch": 2}), {}),
-    "detector": (
-        S(
-            **SMALL,
-            positions={"learning_rate": 0.1},
-            pattern_intensities={"learning_rate": 0.01},
-            background={"learning_rate": 0.01},
-        ),
-        {},
-    ),
-    "opr": (S(**SMALL, opr={"modes": 2, "learning_rate": 0.1}), {}),
-    "slices": (S(**SMALL, slices={"count": 3, "thickness": 2e-6, "learning_rate": 0.01}), {}),
-    "sgd": (S(**SMALL, optimiser="sgd"), {1: lambda now: now.replace(object={"learning_rate": 0.001})}),
-    "rpie": (S(**SMALL, optimiser="rpie"), {1: lambda now: now.replace(rpie_alpha=0.5)}),
-    "poisson": (S(**SMALL, loss="poisson"), {}),
-    "accumulated": (S(**SMALL, gradient_accumulation=3), {}),
-    "regularizers": (
-        S(**SMALL, regularizers=[{"kind": "total_variation", "weight": 0.1}]),
-        {1: lambda now: now.replace(regularizers=[{"kind": "total_variation", "weight": 0.01}])},
-    ),
-    "lsqml": (
-        S(**SMALL, optimiser="lsqml", momentum=0.5, schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1}),
-        {1: lambda now: now.replace(object={"learning_rate": 0.5})},
-    ),
-    "lsqml, compact": (S(**SMALL, optimiser="lsqml", batch_sampling="compact", slices=THIN), {}),
-    "lsqml, frozen": (S(**SMALL, optimiser="lsqml"), {1: lambda now: now.replace(probe={"learning_rate": 0.0})}),
-    "lsqml, parts": (
-        S(
-            **SMALL,
-            optimiser="lsqml",
-            probe={"modes": 2},
-            positions={"learning_rate": 0.5, "momentum": 0.5},
-            opr={"modes": 2, "learning_rate": 0.1},
-            pattern_intensities={"learning_rate": 0.3},
-            background={"learning_rate": 0.3},
-            schedule={"kind": "cosine", "epochs": 3, "end_factor": 0.1},
-        ),
-        {2: lambda now: now.replace(positions={"momentum": 0.1})},
-    ),
-    "constraints": (
-        S(
-            **SMALL,
-            probe={"modes": 2},
-            constraints=[
-                {"kind": "orthogonal_modes", "after": "update"},
-                {"kind": "gaussian_blur", "sigma": 1.0, "after": "update"},
-            ],
-        ),
-        {},
-    ),
-}
+from tests.gpu.recorded_cases import CASES, Change, run_epochs
 
 
 class Recording:
@@ -180,40 +110,21 @@ def _recorded(operation: Any, args: Any, kwargs: Any) -> Any:
     return recording.note(operation, args, kwargs, lambda: _carry_out(operation, args, kwargs))
 
 
-def run(
-    settings: pt.Settings, changes: dict[int, Change], graphs: bool, resume_after: int = 9, engines: int = 1
-) -> dict[str, Any]:
-    """Return what three epochs end with.
-
-    resume_after: epochs after which another loop continues from the state. engines: this is the first of so many, of
-    which the others contribute nothing to sums.
-    """
+def run(graphs: bool, *case: Any, **options: Any) -> dict[str, Any]:
+    """Return what a run on the pretended GPU ends with. graphs: whether its updates are recorded."""
     update_graphs.RECORDERS.pop("gpu", None)
     if graphs:
         update_graphs.RECORDERS["gpu"] = Recorder
-    scan = pt.simulate(patterns=70, window=32, seed=0)
-    group = SingleGroup(GPU)
-    group.world = engines
-    loop = Loop(scan, settings, group)
-    for epoch in range(3):
-        if epoch in changes:
-            loop.change(changes[epoch](loop.settings))
-        for _ in range(loop.updates):
-            loop.step()
-        if epoch + 1 == resume_after:
-            loop.restore(loop.state(loop.loss_sums()))
-    found = {name: tensor.numpy().copy() for name, tensor in (loop.arrays() | loop.parameters()).items()}
-    loop.disconnect()
-    return found | {"losses": np.array([epoch.loss for epoch in loop.epochs])}
+    return run_epochs(*case, GPU, **options)
 
 
 def compare(
     settings: pt.Settings, changes: dict[int, Change], resume_after: int = 9, engines: int = 1
 ) -> dict[str, Any]:
     """Return how many graphs were recorded, and what differs from the run without any."""
-    plain = run(settings, changes, graphs=False, engines=engines)
+    plain = run(False, settings, changes, engines=engines)
     Recording.made = 0
-    other = run(settings, changes, graphs=True, resume_after=resume_after, engines=engines)
+    other = run(True, settings, changes, resume_after=resume_after, engines=engines)
     return {
         "graphs": Recording.made,
         "differ": [name for name in plain if not np.array_equal(plain[name], other[name])],
@@ -231,8 +142,6 @@ def main() -> None:
         found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=1)
         found["one of two"] = compare(*CASES["detector"], engines=2)
         found["lsqml, one of two"] = compare(*CASES["lsqml, parts"], engines=2)
-        with mock.patch.dict(os.environ, {VARIABLE: "triton"}):
-            found |= {f"{name}, own transforms": compare(*CASES[name]) for name in ("plain", "detector", "slices")}
     print(json.dumps(found))
 
 

@@ -27,7 +27,7 @@ class Outcome:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.verdict:8s} {self.stage:8s} {self.name:36s} {self.text}"
+        return f"{self.verdict:8s} {self.stage:10s} {self.name:36s} {self.text}"
 
 
 @dataclass
@@ -69,13 +69,14 @@ class Report:
     def attempt(self, stage: str, name: str) -> Iterator[None]:
         """Count an exception in this context as a failure, with the lines of the package that it passed.
 
-        A package that this machine lacks is none.
+        All lines go to stderr. A package that this machine lacks is no failure.
         """
         try:
             yield
         except ModuleNotFoundError as error:
             self.left_out(stage, name, f"{error.name} is not installed here")
         except Exception as error:  # noqa: BLE001 - the other checks are made all the same
+            traceback.print_exc()
             self.check(stage, name, False, f"{type(error).__name__}: {str(error)[:200]} at {_places(error)}")
 
     def table(self) -> str:

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics import gpu_gradient, gpu_line_operations
+from ptynb.physics import gpu_gradient
 from ptynb.physics.hotpath import patterns, varied
 from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, PoissonLoss, loss_of
 from ptynb.physics.patches import _add_as_integers, add_windows
 from tests.parametrization import all_pairs, each
-from tests.raising import raises
 
 LOSSES = {"amplitude": AmplitudeLoss, "poisson": PoissonLoss, "intensity": IntensityLoss}
 NAMES = ("object", "probes", "shifts", "weights", "background")
@@ -20,13 +19,9 @@ def complex_normal(generator, *shape):
     return torch.complex(*torch.randn(2, *shape, dtype=torch.float64, generator=generator))
 
 
-DESCENTS = (gpu_gradient.PlaneDescent, gpu_gradient.LineDescent)
-
-
 @each(
-    ("by", "wanted", "window", "slices", "modes", "near", "shared", "masked", "kernels", "stored", "loss"),
+    ("wanted", "window", "slices", "modes", "near", "shared", "masked", "kernels", "stored", "loss"),
     all_pairs(
-        DESCENTS,
         (NAMES, NAMES[:1], NAMES[1:2], NAMES[2:3], NAMES[3:4], ("background", "shifts"), ("object", "shifts")),
         ((8, 7), (6, 10)),
         (1, 3),
@@ -40,7 +35,7 @@ DESCENTS = (gpu_gradient.PlaneDescent, gpu_gradient.LineDescent)
     ),
 )
 def test_loss_and_gradients_are_those_of_automatic_differentiation(
-    by, wanted, window, slices, modes, near, shared, masked, kernels, stored, loss
+    wanted, window, slices, modes, near, shared, masked, kernels, stored, loss
 ):
     generator, count = torch.Generator().manual_seed(slices + 10 * modes), 5
     origins = torch.stack([torch.arange(count) * 2 % 9, torch.arange(count) * 3 % 8], 1)
@@ -64,8 +59,7 @@ def test_loss_and_gradients_are_those_of_automatic_differentiation(
         if leaf is not None:
             leaf.requires_grad_(name in wanted)
     required = [leaf is not None and leaf.requires_grad for leaf in leaves]
-    by = by if loss == "amplitude" else gpu_gradient.PlaneDescent
-    descent = by(illumination, detection, required)
+    descent = gpu_gradient.GPUDescent(illumination, detection, required)
     value, gradients = descent.value(), descent.gradients(-1.7)
 
     modelled = patterns(illumination)
@@ -81,8 +75,7 @@ def test_loss_and_gradients_are_those_of_automatic_differentiation(
             np.testing.assert_allclose(gradient.numpy(), leaf.grad.numpy(), rtol=1e-9, atol=close, err_msg=name)
 
 
-@each("by", DESCENTS)
-def test_the_damped_slope_is_that_of_the_loss(by):
+def test_the_damped_slope_is_that_of_the_loss():
     generator = torch.Generator().manual_seed(3)
     illumination = Illumination(
         complex_normal(generator, 1, 1, 12, 12).requires_grad_(),
@@ -91,7 +84,7 @@ def test_the_damped_slope_is_that_of_the_loss(by):
         torch.zeros(2, 2, dtype=torch.float64),
     )
     held = torch.poisson(torch.full((2, 8, 8), 3.0), generator=generator)
-    descent = by(illumination, Detection(held, floor=0.1, damping=2.0), [True, *[False] * 4])
+    descent = gpu_gradient.GPUDescent(illumination, Detection(held, floor=0.1, damping=2.0), [True, *[False] * 4])
     descent.value()
     found = descent.gradients(1.0)[0]
     loss_of(patterns(illumination), held, None, AmplitudeLoss(0.1, 2.0)).backward()
@@ -113,51 +106,3 @@ def test_sums_of_windows_as_integers_do_not_depend_on_their_order(dtype):
     assert not torch.equal(add_windows(field.clone(), origins[order], windows[order]), expected)
     precise = 1e-5 if dtype in (torch.float32, torch.complex64) else 1e-13
     torch.testing.assert_close(one, expected, rtol=precise, atol=1e3 * precise)
-
-
-def small_illumination():
-    object, probes = torch.ones(1, 1, 40, 40, dtype=torch.complex64), torch.ones(1, 1, 32, 32, dtype=torch.complex64)
-    return Illumination(object, torch.zeros(2, 2, dtype=torch.int64), probes, torch.zeros(2, 2))
-
-
-@each(
-    ("value", "measured", "expected"),
-    [
-        (None, False, gpu_gradient.PlaneDescent),
-        (None, True, gpu_gradient.LineDescent),
-        ("", True, gpu_gradient.LineDescent),
-        ("cufft", True, gpu_gradient.PlaneDescent),
-        ("triton", False, gpu_gradient.LineDescent),
-    ],
-)
-def test_transforms_are_chosen_by_window_or_by_the_environment(value, measured, expected):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(gpu_line_operations.VARIABLE, raising=False)
-        if value is not None:
-            patch.setenv(gpu_line_operations.VARIABLE, value)
-        if measured:
-            patch.setattr(gpu_line_operations, "MEASURED", frozenset({(32, 32)}))
-        illumination, detection = small_illumination(), Detection(torch.ones(2, 32, 32))
-        assert type(gpu_gradient.descent_of(illumination, detection, [True] * 5)) is expected
-
-
-def test_another_value_of_the_environment_is_refused(monkeypatch):
-    monkeypatch.setenv("PTYNB_GPU_TRANSFORMS", "vkfft")
-    with raises("environment.invalid", "PTYNB_GPU_TRANSFORMS", "vkfft", "cufft", "triton"):
-        gpu_gradient.descent_of(small_illumination(), Detection(torch.ones(2, 32, 32)), [True] * 5)
-
-
-def test_kernels_with_transforms_exist_for_some_windows_in_single_precision(monkeypatch):
-    cuda, single, double = torch.device("cuda"), torch.complex64, torch.complex128
-    monkeypatch.setattr(gpu_line_operations, "check_triton", lambda: "it does not work")
-    assert not gpu_line_operations.has_kernels(cuda, single, (128, 256))
-    monkeypatch.setattr(gpu_line_operations, "check_triton", lambda: "")
-    assert gpu_line_operations.has_kernels(cuda, single, (128, 256))
-    assert not gpu_line_operations.has_kernels(cuda, double, (128, 256))
-    assert not gpu_line_operations.has_kernels(cuda, single, (128, 100))
-    assert gpu_line_operations.has_kernels(torch.device("cpu"), double, (7, 9))
-    # Waves without kernels use cuFFT, also where the environment asks for kernels.
-    monkeypatch.setenv("PTYNB_GPU_TRANSFORMS", "triton")
-    monkeypatch.setattr(gpu_line_operations, "has_kernels", lambda *waves: False)
-    descent = gpu_gradient.descent_of(small_illumination(), Detection(torch.ones(2, 32, 32)), [True] * 5)
-    assert type(descent) is gpu_gradient.PlaneDescent

@@ -171,6 +171,8 @@ def test_a_tab_of_its_own_is_there_again_after_the_page_is_loaded_again_until_it
     button.click(timeout=60_000)
     tab = page.locator(".ptynb-own-tab .ptynb-workbench")
     tab.wait_for(timeout=30_000)
+    # JupyterLab puts a tab that is added in front after it is on the page.
+    expect(page.locator(".lm-TabBar-tab.lm-mod-current", has_text="Workbench")).to_be_visible()
     button_tab = page.locator(".lm-TabBar-tab", has_text=NOTEBOOK)
     button_tab.click()
     button.click()  # of a view that is open: its tab comes to the front, and no second one

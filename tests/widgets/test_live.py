@@ -794,9 +794,8 @@ def test_r_factors_of_patterns_are_measured_while_their_map_is_shown_and_a_click
     view.tell = lines.append
     page = view._errors_page
     browser_sends(view._drawer.buttons, shown=3)
-    until(lambda: page.map.frame["number"] == 1)
+    until(lambda: page.map.frame["number"] == 1 and "3 of 9 patterns" in page._facts.value)
     assert lines == ["recon.pattern_r_factors()"]
-    assert "3 of 9 patterns" in page._facts.value
     assert "largest 0.2000 (pattern 2)" in page._facts.value
     browser_sends(page.map, shown=1)
     until(lambda: "9 patterns" in page._facts.value and "of 9" not in page._facts.value)

@@ -512,6 +512,19 @@ def test_measurements_give_values_lengths_and_a_line_of_python(shown):
     assert text.is_hidden()
 
 
+def test_an_echo_of_an_earlier_value_does_not_replace_one_that_is_not_sent_yet(shown):
+    """A kernel echoes what it gets: the end of a drag is told while the answer to its middle is on the way."""
+    viewer, model = shown
+    middle = {"kind": "ruler", "picture": "one", "start": [200, 100], "stop": [180, 115], "width": 1}
+    tool(model, "Ruler").click()
+    model.page.evaluate(
+        "middle => addEventListener('pointerup', () => kernel.update('measure', middle), { once: true })", middle
+    )
+    drag(model, (200, 100), (160, 130))
+    assert viewer.measure["stop"] == [160, 130]
+    assert model.page.locator('[data-name="one"] .ptynb-measure-text').inner_text().startswith("Length 50 nm")
+
+
 def test_a_measurement_by_keys_ends_at_the_cross(shown):
     viewer, model = shown
     stage = model.page.locator(STAGE.format("one"))

@@ -139,7 +139,11 @@ class User:
             self.page.wait_for_timeout(150)
             self.effort.turns += 1
             self.effort.hand += TURN
-        box = target.bounding_box()
+        # What arrives late from the kernel may still move it, and a click would hit something else.
+        box, before = target.bounding_box(), None
+        while box != before:
+            self.page.wait_for_timeout(100)
+            box, before = target.bounding_box(), box
         assert box is not None
         assert target.evaluate(HIT) == 0, f"{target} cannot be reached with the wheel"
         return box

@@ -12,6 +12,7 @@ from ptynb.exceptions import FileError
 from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
 from ptynb.io.export.npz_export import write_npz
+from ptynb.io.new_files import require_folder
 from ptynb.io.result_file import load_result, save_result
 
 ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")
@@ -71,10 +72,7 @@ def export(
         raise FileError(
             f"{path.name} has the ending {ending!r}; expected one of {', '.join(ENDINGS)}.", code="file.unknown-format"
         )
-    if not path.parent.is_dir():
-        raise FileError(
-            f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
-        )
+    require_folder(path)
     found = result if isinstance(result, Result) else load_result(result)
     selected = ExportedArrays(of, what, slice)
     if ending == ".h5":

@@ -260,13 +260,44 @@ def step_rows_(
             rows.contiguous(),
             rate,
             beta,
-            math.log(beta) if beta > 0 else -math.inf,
+            _logarithm(beta),
             beta_of_squares,
-            math.log(beta_of_squares) if beta_of_squares > 0 else -math.inf,
+            _logarithm(beta_of_squares),
             epsilon,
             values[0].numel() if len(values) else 0,
             block=64,
             warps=1,
+        )
+
+
+def step_all_(
+    values: Tensor,
+    gradient: Tensor,
+    means: Tensor,
+    squares: Tensor,
+    step: Tensor,
+    rate: Tensor,
+    beta: float,
+    beta_of_squares: float,
+    epsilon: float,
+) -> None:
+    with overwritten(values) as own, overwritten(means) as own_means, overwritten(squares) as own_squares:
+        launch(
+            triton_kernels.step_all,
+            _divided(values.numel(), TILE),
+            own,
+            gradient.contiguous(),
+            own_means,
+            own_squares,
+            step,
+            rate,
+            beta,
+            _logarithm(beta),
+            beta_of_squares,
+            _logarithm(beta_of_squares),
+            epsilon,
+            values.numel(),
+            block=TILE,
         )
 
 
@@ -428,6 +459,10 @@ def _tile(modes: int, height: int, width: int) -> dict[str, int]:
 def _blocks(tile: dict[str, int]) -> int:
     """Return the number of programs that share a window."""
     return _divided(tile["height"] * tile["width"], tile["block"])
+
+
+def _logarithm(number: float) -> float:
+    return math.log(number) if number > 0 else -math.inf
 
 
 def _divided(number: int, by: int) -> int:

@@ -315,26 +315,94 @@ def step_rows(
 
     A program is one warp: all its threads read the number of the step before one of them writes the next.
     """
-    real = values.dtype.element_ty
     row = tl.load(rows + tl.program_id(0))
     step = tl.load(steps + row) + 1
+    for first in range(0, length, block):
+        at = row * length + first + tl.arange(0, block)
+        keep = first + tl.arange(0, block) < length
+        _step(
+            values,
+            gradient,
+            means,
+            squares,
+            at,
+            keep,
+            step,
+            rate,
+            beta,
+            log_beta,
+            beta_of_squares,
+            log_beta_of_squares,
+            epsilon,
+        )
+    tl.store(steps + row, step)
+
+
+@triton.jit
+def step_all(
+    values,
+    gradient,
+    means,
+    squares,
+    step,
+    rate,
+    beta: tl.float64,
+    log_beta: tl.float64,
+    beta_of_squares: tl.float64,
+    log_beta_of_squares: tl.float64,
+    epsilon: tl.float64,
+    length,
+    block: tl.constexpr,
+):
+    """Make the step-th step of Adam for values (length,)."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    _step(
+        values,
+        gradient,
+        means,
+        squares,
+        at,
+        at < length,
+        tl.load(step),
+        rate,
+        beta,
+        log_beta,
+        beta_of_squares,
+        log_beta_of_squares,
+        epsilon,
+    )
+
+
+@triton.jit
+def _step(
+    values,
+    gradient,
+    means,
+    squares,
+    at,
+    keep,
+    step,
+    rate,
+    beta: tl.float64,
+    log_beta: tl.float64,
+    beta_of_squares: tl.float64,
+    log_beta_of_squares: tl.float64,
+    epsilon: tl.float64,
+):
+    """Make the step-th step of Adam for values[at] where `keep`; 1 - β^step in double precision."""
+    real = values.dtype.element_ty
     number = step.to(tl.float64)
     scale = (tl.load(rate).to(tl.float64) / (1.0 - tl.exp(number * log_beta))).to(real)
     unbiased = (1.0 / (1.0 - tl.exp(number * log_beta_of_squares))).to(real)
     old, old_of_squares = tl.full((), beta, real), tl.full((), beta_of_squares, real)
     new, new_of_squares = tl.full((), 1.0 - beta, real), tl.full((), 1.0 - beta_of_squares, real)
-    smallest = tl.full((), epsilon, real)
-    for first in range(0, length, block):
-        at = row * length + first + tl.arange(0, block)
-        keep = first + tl.arange(0, block) < length
-        slope = tl.load(gradient + at, keep, 0.0)
-        mean = old * tl.load(means + at, keep, 0.0) + new * slope
-        square = old_of_squares * tl.load(squares + at, keep, 0.0) + new_of_squares * slope * slope
-        value = tl.load(values + at, keep, 0.0) - scale * mean / (tl.sqrt(square * unbiased) + smallest)
-        tl.store(means + at, mean, keep)
-        tl.store(squares + at, square, keep)
-        tl.store(values + at, value, keep)
-    tl.store(steps + row, step)
+    slope = tl.load(gradient + at, keep, 0.0)
+    mean = old * tl.load(means + at, keep, 0.0) + new * slope
+    square = old_of_squares * tl.load(squares + at, keep, 0.0) + new_of_squares * slope * slope
+    value = tl.load(values + at, keep, 0.0) - scale * mean / (tl.sqrt(square * unbiased) + tl.full((), epsilon, real))
+    tl.store(means + at, mean, keep)
+    tl.store(squares + at, square, keep)
+    tl.store(values + at, value, keep)
 
 
 @triton.jit

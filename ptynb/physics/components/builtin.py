@@ -266,15 +266,20 @@ class Variations(ModelComponent):
         return torch.cat([probes[:, :1] + varied[:, None], others], dim=1)
 
     def arrays(self) -> dict[str, Tensor]:
-        """Return orthonormal `ways` (rank, y, x) and their `coefficients` (pattern, rank), strongest first."""
+        """Return orthonormal `ways` (rank, y, x) and their `coefficients` (pattern, rank), strongest first.
+
+        Each has the phase of the most similar of the parameter `ways`: a decomposition leaves it open, and those of a
+        CPU and a GPU differ.
+        """
         ways = (torch.view_as_complex(self.ways.detach()) * self.scale).flatten(1)
-        coefficients = torch.view_as_complex(self.coefficients.detach())
-        _, triangle = torch.linalg.qr(coefficients)
+        inner, triangle = torch.linalg.qr(torch.view_as_complex(self.coefficients.detach()))
         left, strengths, right = torch.linalg.svd(triangle @ ways, full_matrices=False)
-        inner, _ = torch.linalg.qr(coefficients)
+        overlaps = right @ ways.conj().T
+        angles = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True)).angle()
+        phases = torch.polar(torch.ones_like(angles), angles)
         return {
-            "ways": right.reshape(-1, *self.ways.shape[1:3]),
-            "coefficients": inner @ (left * strengths),
+            "ways": (right * phases.conj()).reshape(-1, *self.ways.shape[1:3]),
+            "coefficients": inner @ (left * strengths * phases[:, 0]),
         }
 
 

@@ -10,7 +10,8 @@ from matplotlib import colormaps
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.figures.figure_page import known
-from ptynb.report.film.film_file import pyav, replacing_file, write_gif, write_mp4
+from ptynb.io.new_files import replacing_file, writable
+from ptynb.report.film.film_file import pyav, write_gif, write_mp4
 from ptynb.report.film.film_frames import FilmPainter, FilmQuantity, measured
 from ptynb.report.film.film_source import film_source
 
@@ -93,7 +94,7 @@ def film(
 
     contrast = measured(found, step)
     painter = FilmPainter(found.name, contrast, quantities, size, colours)
-    with replacing_file(target) as beside:
+    with writable(target), replacing_file(target) as beside:
         frames = painter.frames(found, step)
         if suffix == ".mp4":
             write_mp4(beside, frames, found.name, rate)

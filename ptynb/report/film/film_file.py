@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,27 +15,6 @@ from PIL import Image
 from ptynb.exceptions import FileError
 
 Frames = Iterable[NDArray[np.uint8]]
-
-
-@contextmanager
-def replacing_file(target: Path) -> Iterator[Path]:
-    """Yield a path beside the target, which replaces it once the file is complete and on the disk."""
-    if not target.parent.is_dir():
-        raise FileError(
-            f"There is no folder {target.parent} to write {target.name} in; create it first.", code="file.not-writable"
-        )
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    try:
-        yield beside
-        with beside.open("rb") as written:
-            os.fsync(written.fileno())
-        beside.replace(target)
-    except OSError as error:
-        raise FileError(
-            f"{target} cannot be written ({error.strerror or error}); choose another path.", code="file.not-writable"
-        ) from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_gif(path: Path, frames: Frames, palette_frames: list[NDArray[np.uint8]], rate: float) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.font_manager import findfont
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
@@ -17,7 +16,9 @@ from ptynb.data.engine_records import Array
 from ptynb.figures.field_panels import AMPLITUDE_COLOURS, PHASE_COLOURS
 from ptynb.figures.phase_colours import complex_colours
 from ptynb.figures.scale_marks import metric, round_length
+from ptynb.io.checkpoint_result import progress_text
 from ptynb.report.film.film_source import FilmSource, FilmState, PixelSize
+from ptynb.widgets.colour_maps import look_up_table
 
 FilmQuantity = Literal["phase", "amplitude", "probe"]
 SMALLEST = 256
@@ -101,7 +102,7 @@ class FilmPainter:
         down, across = self.shape
         page = Image.new("RGB", (across, down), PAPER)
         draw = ImageDraw.Draw(page)
-        epoch = f"epoch {state.epoch}{f' + {state.update}' if state.update else ''}"
+        epoch = f"epoch {progress_text(state.epoch, state.update)}"
         loss = "" if state.loss is None else f"   loss {state.loss:.4g}"
         draw.text((MARGIN, MARGIN), f"{epoch}{loss}", INK, self._letters)
         written = self._letters.getlength(f"{epoch}{loss}   ")
@@ -127,7 +128,7 @@ class FilmPainter:
             draw.text((left, foot), PROBE_LEGEND, INK, self._small)
             return
         low, high = (f"{value:.3g}".replace("-", "−") for value in self._contrast.limits[name])
-        bar = np.tile(_table(self._colours[name])[None], (BAR, 1, 1))
+        bar = np.tile(look_up_table(self._colours[name])[None], (BAR, 1, 1))
         page.paste(Image.fromarray(bar).resize((width, BAR)), (left, foot))
         draw.text((left, foot + BAR + 2), low, INK, self._small)
         draw.text((left + width, foot + BAR + 2), high, INK, self._small, anchor="ra")
@@ -141,7 +142,7 @@ class FilmPainter:
         # Averaged here rather than in colours, which a colour map does not order.
         reduction = max(1, -(-max(values.shape) // max(self._boxes[name])))
         return images.coloured(
-            images.reduce_by(values, reduction), self._contrast.limits[name], _table(self._colours[name])
+            images.reduce_by(values, reduction), self._contrast.limits[name], look_up_table(self._colours[name])
         )
 
     def _scale_bar(self, draw: ImageDraw.ImageDraw, left: int, scale: float, width: int, pixel: PixelSize) -> None:
@@ -159,11 +160,6 @@ class FilmPainter:
 
 def _flat(field: Array) -> NDArray[Any]:
     return images.flat_phase(np.nan_to_num(field))
-
-
-def _table(colours: str) -> NDArray[np.uint8]:
-    """Return the colours (256, rgb) of a colour map."""
-    return np.rint(colormaps[colours](np.arange(256) / 255.0)[:, :3] * 255).astype(np.uint8)
 
 
 def _fitted(sides: tuple[int, ...], size: int) -> tuple[int, int]:

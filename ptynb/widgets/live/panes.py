@@ -81,8 +81,8 @@ class Panes:
         """Whether the page about positions is shown, with which they are drawn, too."""
         self._centres: Array | None = None
         self._refinement: PositionRefinement | None = None
-        self._seen: tuple[RenderRequest, tuple[int, int], int] | None = None
-        """Request of the object's pictures that are shown, their shape, and the number of object modes."""
+        self._seen: tuple[RenderRequest, tuple[int, int]] | None = None
+        """Request of the object's pictures that are shown, and their shape."""
         self._chosen: int | None = None
         self._marked: object = None
         self._shown: Shown | None = None
@@ -160,17 +160,14 @@ class Panes:
         if shape is not None:
             field = field_line("recon.result", request.slice, request.state, self._object_mode.max)
             self.object.expressions = quantity_lines(field, self._corner, shape, flat=request.flat)
-            self._seen = request, shape, self._object_mode.max
+            self._seen = request, shape
 
     def _figure_of(self, name: str) -> tuple[Array, str]:
         """Return the array of a picture of the object, of the present result, and the Python of it."""
         assert self._seen is not None, "a page shows a picture of it"
-        request, shape, modes = self._seen
+        request, shape = self._seen
         field = field_of(self._recon.result, request.slice, request.state)
-        line = quantity_lines(
-            field_line("recon.result", request.slice, request.state, modes), self._corner, shape, flat=request.flat
-        )[name]
-        return quantity_of(field, name, self._corner, shape, flat=request.flat), line
+        return quantity_of(field, name, self._corner, shape, flat=request.flat), self.object.expressions[name]
 
     def _share_colours(self, _: object) -> None:
         """Show amplitudes of the probe with the colour map that was chosen for those of the object, if linked."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 from ptynb.data.engine_records import Array
 from ptynb.exceptions import InvalidValueError
 from ptynb.figures.figure import figure
-from ptynb.io.file_names import free_name
+from ptynb.io.new_files import free_name
 
 FigureOf = Callable[[str], tuple[Array, str]]
 """Return the array (y, x) of a picture, by its name, and the Python of it."""

@@ -28,6 +28,7 @@ class Board {
     this.root.append(edge, this.problem, this.shelf);
     element.append(this.root);
     this.waiting = this.animation = this.timer = null;
+    this.unsent = new Map();
     this.taken = -1;
     this.drawnAt = -Infinity; // of no frame
     this.pace = Infinity;
@@ -77,13 +78,23 @@ class Board {
     this.take();
   }
 
-  /** Sets a trait, and sends it to the kernel at most a few times per second. */
+  /**
+   * Sets a trait, and sends it to the kernel at most a few times per second.
+   *
+   * The kernel echoes what it gets, so that an earlier value may come back before a later one is sent.
+   */
   says(trait, value) {
+    this.unsent.set(trait, value);
     this.model.set(trait, value);
-    this.timer ??= setTimeout(() => {
-      this.timer = null;
-      this.model.save_changes();
-    }, SYNC_MS);
+    this.timer ??= setTimeout(() => this.send(), SYNC_MS);
+  }
+
+  send() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    for (const [trait, value] of this.unsent) this.model.set(trait, value);
+    this.unsent.clear();
+    this.model.save_changes();
   }
 
   complain(text) {
@@ -403,8 +414,7 @@ class Board {
     for (const [event, act] of this.listening) this.model.off(event, act);
     document.removeEventListener("fullscreenchange", this.layoutAgain);
     window.removeEventListener("resize", this.layoutAgain);
-    if (this.timer !== null) this.model.save_changes();
-    clearTimeout(this.timer);
+    if (this.timer !== null) this.send();
     this.cursors.end();
     this.measuring.end();
     this.pairing.end();
