@@ -11,6 +11,7 @@ import torch
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.exceptions import ReconstructionError
+from ptynb.physics.components.builtin import Variations
 from ptynb.physics.components.component import ModelComponent
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Positions, Settings
@@ -96,3 +97,19 @@ def test_parameters_that_no_loop_can_move_are_refused(values, sentence):
     group = SingleGroup(torch.device("cpu"))
     with pytest.raises(ValueError, match=sentence):
         Loop(simulate(5, window=16), Settings(batch=2), group, [OfThreePatterns(values)])
+
+
+def test_singular_vectors_of_probe_variations_have_the_phases_of_the_parameter() -> None:
+    """A decomposition leaves their phases open: on a CPU and a GPU they were of other signs."""
+    generator = torch.Generator().manual_seed(1)
+    part = Variations(9, torch.randn(2, 4, 4, dtype=torch.complex64, generator=generator), torch.tensor(3.0))
+    with torch.no_grad():
+        part.coefficients.copy_(torch.randn(9, 2, 2, generator=generator))
+    found, ways = part.arrays(), torch.view_as_complex(part.ways.detach()).flatten(1) * 3
+    own = found["ways"].flatten(1)
+    varied = torch.view_as_complex(part.coefficients.detach()) @ ways
+    torch.testing.assert_close(found["coefficients"] @ own, varied, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(own @ own.conj().T, torch.eye(2, dtype=own.dtype), rtol=1e-5, atol=1e-5)
+    overlaps = own @ ways.conj().T
+    largest = overlaps.gather(1, overlaps.abs().argmax(1, keepdim=True))
+    torch.testing.assert_close(largest, largest.abs().to(own.dtype), rtol=1e-5, atol=1e-5)

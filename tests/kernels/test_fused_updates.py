@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from ptynb.kernels import thread_pool
-from ptynb.optimize.optimizers import BETAS, ROW_EPSILON, Adam, RowAdam
+from ptynb.optimize.optimizers import BETAS, ROW_EPSILON, SGD, Adam, RowAdam
 from ptynb.physics.gpu_operations import step_rows_
 from tests.parametrization import each
 
@@ -27,6 +27,22 @@ def test_adam_is_that_of_torch(dtype, threads, monkeypatch):
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=20 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
     assert not torch.equal(found[0][0], start[0])
+
+
+@each("momentum", [0.0, 0.7])
+def test_sgd_is_that_of_torch(momentum):
+    generator = torch.Generator().manual_seed(1)
+    start, *slopes = torch.randn(6, 7, 5, generator=generator)
+    found = []
+    for make in (SGD, torch.optim.SGD):
+        moving = start.clone().requires_grad_()
+        optimiser = make([{"params": [moving], "lr": 0.1}], momentum=momentum)
+        for slope in slopes:
+            moving.grad = slope.clone()
+            optimiser.step()
+        found.append(moving.detach())
+    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-6)
+    assert not torch.equal(found[0], start)
 
 
 def test_a_parameter_without_gradient_stays():

@@ -208,7 +208,7 @@ LIMITS = {
     "add_windows": (48, 56, 0, 0),
     "select_places": (24, 24, 0, 0),
     "step_rows": (48, 72, 0, 17),
-    "step_all": (48, 72, 0, 17),
+    "step_all": (56, 72, 0, 30),  # lengths that 4 does not divide: numbers one by one
     "compare_counts": (48, 40, 2048, 6),
     "set_intensity": (48, 40, 2048, 2),
     "sum_object_power": (40, 48, 1024, 5),

@@ -37,9 +37,9 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     launch(
         triton_kernels.shift_spectra,
         len(shifts) * _blocks(tile),
-        pairs_of(spectra),
+        _pairs_of(spectra),
         shifts.contiguous(),
-        pairs_of(out),
+        _pairs_of(out),
         factor,
         shared=len(spectra) == 1,
         **tile,
@@ -49,12 +49,12 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
 
 def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     out = torch.empty_like(waves, memory_format=torch.contiguous_format)
-    _multiply_by_windows(pairs_of(waves), object, origins, pairs_of(out), conjugate=False)
+    _multiply_by_windows(_pairs_of(waves), object, origins, _pairs_of(out), conjugate=False)
     return out
 
 
 def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
-    with overwritten(change) as pairs:
+    with _overwritten(change) as pairs:
         _multiply_by_windows(pairs, object, origins, pairs, conjugate=True)
 
 
@@ -64,7 +64,7 @@ def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Te
         triton_kernels.multiply_by_windows,
         len(waves) * _blocks(tile),
         waves,
-        pairs_of(object),
+        _pairs_of(object),
         origins.contiguous(),
         out,
         object.shape[-1],
@@ -75,12 +75,12 @@ def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Te
 
 def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
     tile = _tile(*spectra.shape[1:])
-    with overwritten(spectra) as pairs:
+    with _overwritten(spectra) as pairs:
         launch(
             triton_kernels.multiply_spectra,
             len(spectra) * _blocks(tile),
             pairs,
-            pairs_of(kernel),
+            _pairs_of(kernel),
             None if shifts is None else shifts.contiguous(),
             factor,
             shared=kernel.ndim == 2,
@@ -142,12 +142,12 @@ def _compare(
     losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
     real = torch.float64 if waves.dtype == torch.complex128 else torch.float32
     slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
-    with overwritten(waves) as pairs:
+    with _overwritten(waves) as pairs:
         launch(
             kernel,
             losses.numel(),
             pairs,
-            *(None if one is None else numbers_of(one) for one in counts),
+            *(None if one is None else _numbers_of(one) for one in counts),
             losses,
             slopes if slopes_wanted else None,
             *numbers,
@@ -160,13 +160,13 @@ def _compare(
 
 def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
     tile, (rows, columns) = _tile(*waves.shape[1:]), gradient.shape
-    with overwritten(gradient) as pairs:
+    with _overwritten(gradient) as pairs:
         launch(
             triton_kernels.set_object_gradient,
             _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
             pairs,
-            pairs_of(waves),
-            pairs_of(change),
+            _pairs_of(waves),
+            _pairs_of(change),
             origins.contiguous(),
             factor,
             len(waves),
@@ -183,9 +183,9 @@ def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Ten
     launch(
         triton_kernels.gather_probe_gradient,
         modes * _divided(height * width, TILE // SUMMED),
-        pairs_of(spectra),
+        _pairs_of(spectra),
         shifts.contiguous(),
-        pairs_of(out),
+        _pairs_of(out),
         factor,
         patterns,
         modes=modes,
@@ -204,8 +204,8 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
     launch(
         triton_kernels.shift_gradient,
         patterns * _blocks(tile),
-        pairs_of(change),
-        pairs_of(spectra),
+        _pairs_of(change),
+        _pairs_of(spectra),
         shifts.contiguous(),
         parts,
         factor / (height * width),
@@ -244,10 +244,10 @@ def step_rows_(
 ) -> None:
     # A program, of one warp, for each row, which counts its step.
     with (
-        overwritten(values) as own,
-        overwritten(means) as own_means,
-        overwritten(squares) as own_squares,
-        overwritten(steps) as own_steps,
+        _overwritten(values) as own,
+        _overwritten(means) as own_means,
+        _overwritten(squares) as own_squares,
+        _overwritten(steps) as own_steps,
     ):
         launch(
             triton_kernels.step_rows,
@@ -281,7 +281,7 @@ def step_all_(
     beta_of_squares: float,
     epsilon: float,
 ) -> None:
-    with overwritten(values) as own, overwritten(means) as own_means, overwritten(squares) as own_squares:
+    with _overwritten(values) as own, _overwritten(means) as own_means, _overwritten(squares) as own_squares:
         launch(
             triton_kernels.step_all,
             _divided(values.numel(), TILE),
@@ -348,18 +348,18 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
 
 def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
     out = torch.empty_like(change, memory_format=torch.contiguous_format)
-    _multiply_by_windows(pairs_of(change), object, origins, pairs_of(out), conjugate=True)
+    _multiply_by_windows(_pairs_of(change), object, origins, _pairs_of(out), conjugate=True)
     return out
 
 
 def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
     tile, (rows, columns) = _tile(*waves.shape[1:]), sums.shape
-    with overwritten(sums) as numbers:
+    with _overwritten(sums) as numbers:
         launch(
             triton_kernels.set_intensity,
             _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
             numbers,
-            pairs_of(waves),
+            _pairs_of(waves),
             origins.contiguous(),
             None if weights is None else weights.contiguous(),
             len(waves),
@@ -371,7 +371,7 @@ def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor
 
 
 def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
-    source = pairs_of(object)
+    source = _pairs_of(object)
     out = source.new_empty((height, width))
     launch(
         triton_kernels.sum_object_power,
@@ -404,12 +404,12 @@ def compare_steps(
     launch(
         triton_kernels.compare_steps,
         len(waves) * _blocks(tile),
-        pairs_of(change),
-        pairs_of(waves),
-        pairs_of(steps),
-        None if before is None else pairs_of(before),
-        pairs_of(object),
-        pairs_of(object_step),
+        _pairs_of(change),
+        _pairs_of(waves),
+        _pairs_of(steps),
+        None if before is None else _pairs_of(before),
+        _pairs_of(object),
+        _pairs_of(object_step),
         origins.contiguous(),
         out,
         object.shape[-1],
@@ -424,8 +424,8 @@ def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
     launch(
         triton_kernels.sum_curvatures,
         len(waves) * _blocks(tile),
-        pairs_of(field),
-        pairs_of(waves),
+        _pairs_of(field),
+        _pairs_of(waves),
         origins.contiguous(),
         out,
         field.shape[-1],
@@ -469,12 +469,12 @@ def _divided(number: int, by: int) -> int:
     return -(-number // by)
 
 
-def pairs_of(values: Tensor) -> Tensor:
+def _pairs_of(values: Tensor) -> Tensor:
     """Return complex values as contiguous pairs (…, 2)."""
     return torch.view_as_real(values.resolve_conj().contiguous())
 
 
-def numbers_of(values: Tensor) -> Tensor:
+def _numbers_of(values: Tensor) -> Tensor:
     """Return real values, contiguous; truth values as bytes."""
     return values.contiguous().view(torch.uint8) if values.dtype == torch.bool else values.contiguous()
 
@@ -482,11 +482,11 @@ def numbers_of(values: Tensor) -> Tensor:
 def _components(field: Tensor) -> Tensor:
     """Return a field (…, y, x) as contiguous numbers (layer, y, x, component): one component, or two if complex."""
     layers = field.reshape(-1, *field.shape[-2:])
-    return pairs_of(layers) if layers.is_complex() else numbers_of(layers)[..., None]
+    return _pairs_of(layers) if layers.is_complex() else _numbers_of(layers)[..., None]
 
 
 @contextlib.contextmanager
-def overwritten(values: Tensor) -> Iterator[Tensor]:
+def _overwritten(values: Tensor) -> Iterator[Tensor]:
     """Yield values as contiguous numbers, complex ones as pairs, for a kernel that overwrites them."""
     contiguous = values.contiguous()
     yield torch.view_as_real(contiguous) if contiguous.is_complex() else contiguous

@@ -253,7 +253,7 @@ def shift_gradient(
     pattern, pixel, inside = _pattern_and_pixels(height, width, block)
     shift_y, shift_x = _of_pattern(shifts, pattern)
     y, x, frequency_y, frequency_x = _frequencies(pixel, height, width, shift_y.dtype)
-    turn_re, turn_im = rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
+    turn_re, turn_im = _rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
     re = tl.zeros((1, block), turn_re.dtype)
     im = tl.zeros((1, block), turn_re.dtype)
     for first in range(0, modes, chunk):
@@ -267,15 +267,15 @@ def shift_gradient(
     slope_y = im * frequency_y * (-6.283185307179586 / height)
     slope_x = im * frequency_x * (-6.283185307179586 / width)
     if height % 2 == 0:
-        cosine, sine = rotation(fraction(0.5 * shift_y))
+        cosine, sine = _rotation(_fraction(0.5 * shift_y))
         slope_y = tl.where(2 * y == height, re * sine * -3.141592653589793, slope_y)
         slope_x = tl.where(2 * y == height, slope_x * cosine, slope_x)
     if width % 2 == 0:
-        cosine, sine = rotation(fraction(0.5 * shift_x))
+        cosine, sine = _rotation(_fraction(0.5 * shift_x))
         slope_y = tl.where(2 * x == width, slope_y * cosine, slope_y)
         along_x = re * sine * -3.141592653589793
         if height % 2 == 0:
-            along_x = tl.where(2 * y == height, along_x * rotation(fraction(0.5 * shift_y))[0], along_x)
+            along_x = tl.where(2 * y == height, along_x * _rotation(_fraction(0.5 * shift_y))[0], along_x)
         slope_x = tl.where(2 * x == width, along_x, slope_x)
     number = tl.full((), factor, re.dtype)
     tl.store(out + 2 * tl.program_id(0), tl.sum(slope_y) * number)
@@ -840,13 +840,13 @@ def _ramp(pixel, shift_y, shift_x, height: tl.constexpr, width: tl.constexpr, ny
     [pixels] are scalars or (pattern, 1); they and the sides are below 4096.
     """
     y, x, frequency_y, frequency_x = _frequencies(pixel, height, width, shift_y.dtype)
-    re, im = rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
+    re, im = _rotation(_turns(frequency_y, frequency_x, shift_y, shift_x, height, width))
     if nyquist:
         factor = tl.full(re.shape, 1.0, re.dtype)
         if height % 2 == 0:
-            factor = tl.where(2 * y == height, rotation(fraction(0.5 * shift_y))[0], factor)
+            factor = tl.where(2 * y == height, _rotation(_fraction(0.5 * shift_y))[0], factor)
         if width % 2 == 0:
-            factor = tl.where(2 * x == width, factor * rotation(fraction(0.5 * shift_x))[0], factor)
+            factor = tl.where(2 * x == width, factor * _rotation(_fraction(0.5 * shift_x))[0], factor)
         re, im = re * factor, im * factor
     return re, -im
 
@@ -864,9 +864,9 @@ def _frequencies(pixel, height: tl.constexpr, width: tl.constexpr, real: tl.cons
 @triton.jit
 def _turns(frequency_y, frequency_x, shift_y, shift_x, height: tl.constexpr, width: tl.constexpr):
     """Return k·s without whole turns, in [-½, ½]."""
-    coarse_y, fine_y = turns_per_frequency(shift_y, height)
-    coarse_x, fine_x = turns_per_frequency(shift_x, width)
-    turns = fraction(frequency_y * coarse_y + frequency_x * coarse_x)
+    coarse_y, fine_y = _turns_per_frequency(shift_y, height)
+    coarse_x, fine_x = _turns_per_frequency(shift_x, width)
+    turns = _fraction(frequency_y * coarse_y + frequency_x * coarse_x)
     return turns + (frequency_y * fine_y + frequency_x * fine_x)
 
 
@@ -882,7 +882,7 @@ def _meets_nyquist(height: tl.constexpr, width: tl.constexpr, block: tl.constexp
 
 
 @triton.jit
-def turns_per_frequency(shift, side: tl.constexpr):
+def _turns_per_frequency(shift, side: tl.constexpr):
     """Return s / n as a multiple of 1 / 4096, whose product with a frequency is exact, and the rest.
 
     Whole turns can so be removed without an error. In float32 the phase of a shift by 256 pixels would else be wrong by
@@ -893,13 +893,13 @@ def turns_per_frequency(shift, side: tl.constexpr):
 
 
 @triton.jit
-def fraction(turns):
+def _fraction(turns):
     """Return turns without whole ones, in [-½, ½]."""
     return turns - tl.floor(turns + 0.5)
 
 
 @triton.jit
-def rotation(turns):
+def _rotation(turns):
     """Return cos 2πt and sin 2πt for |t| ≤ ½, within 3e-7, or 1e-15 in float64.
 
     From sine and cosine of the half angle, by Chebyshev approximations in t² whose errors are 2e-10 and 4e-18. A third
