@@ -118,6 +118,7 @@ def open_near_field(bench: Bench) -> None:
         user.click(bench.view.get_by_role("button", name="shadows.cxi"))
         user.click(bench.view.locator("button").filter(has_text="Use near field, focus to sample"))
         focus = bench.field("Focus to sample")
+        user.wait(lambda: expect(focus).not_to_have_value(""))  # what the file suggests, from the kernel
         user.click(focus, times=2)
         user.type("10")
         user.click(bench.button("Load"))

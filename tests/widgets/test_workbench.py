@@ -103,8 +103,10 @@ class Session:
     def in_sight(self) -> list[str]:
         """What of a run is not wholly in the window when the workbench is scrolled to, or is too small to be read."""
         self.bench.evaluate("bench => bench.scrollIntoView({block: 'start'})")
-        self.page.wait_for_timeout(500)
-        return list(self.page.evaluate(OUT_OF_SIGHT))
+        until = time.monotonic() + 5  # the layout follows the pictures that arrive
+        while (out := list(self.page.evaluate(OUT_OF_SIGHT))) and time.monotonic() < until:
+            self.page.wait_for_timeout(500)
+        return out
 
     def look(self, part: str) -> None:
         """A picture for a person's eye, and what a screen reader would miss."""
@@ -233,6 +235,7 @@ def open_near_field(session: Session) -> None:
     session.look("shadows")
     near.click()
     expect(session.field("Geometry")).to_have_value("near field")
+    expect(session.field("Focus to sample")).not_to_have_value("")  # the kernel sends the fields one after the other
     session.enter("Focus to sample", "10")
     expect(session.bench.get_by_text("100, beam from a focus")).to_be_visible()
     session.look("near-field")
