@@ -35,9 +35,9 @@ from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
-from ptynb.optimize.live_sampler import LiveSampler, planned_order
+from ptynb.optimize.live_sampler import LiveSampler
 from ptynb.optimize.position_search import search_positions
-from ptynb.optimize.sampler import BatchSampler, Sampler
+from ptynb.optimize.sampler import BatchSampler, Sampler, planned_order
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides

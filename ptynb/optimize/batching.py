@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
-from ptynb.optimize.live_sampler import planned_order
+from ptynb.optimize.sampler import planned_order
 from ptynb.settings import WHOLE_PASSES, Settings
 
 

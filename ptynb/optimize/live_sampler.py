@@ -19,9 +19,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.scan import Scan
 from ptynb.optimize.sampler import BatchSampler, Sampler
-from ptynb.settings import Settings
 
 ROUNDS = 2
 """Separates the random numbers of rounds from those of the epochs."""
@@ -145,9 +143,3 @@ class LiveSampler(Sampler):
             return {}
         numbers = np.array([self._rounds, self._updates, self.used], dtype=np.int64)
         return {"new": self._new.copy(), "round": self._round.copy(), "numbers": numbers}
-
-
-def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:
-    """Return the order of all patterns of a scan, or of its plan, with these settings on `world` engines."""
-    kind = settings.batch_sampling if scan.acquisition is None else "interleaved"
-    return BatchSampler(len(scan), settings.effective_batch(world), settings.seed, kind, scan.positions)

@@ -27,6 +27,9 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.scan import Scan
+from ptynb.settings import Settings
+
 
 class Sampler(ABC):
     """The order of patterns in batches, the same on all engines.
@@ -192,6 +195,12 @@ class BatchSampler(Sampler):
 
     def _edge(self, stratum: int) -> int:
         return stratum * self.count // self.strata
+
+
+def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:
+    """Return the order of all patterns of a scan, or of its plan, with these settings on `world` engines."""
+    kind = settings.batch_sampling if scan.acquisition is None else "interleaved"
+    return BatchSampler(len(scan), settings.effective_batch(world), settings.seed, kind, scan.positions)
 
 
 def _bisected(patterns: NDArray[np.int64], positions: NDArray[np.float64], sizes: list[int]) -> list[NDArray[np.int64]]:

@@ -39,8 +39,8 @@ from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
 from ptynb.loading.prefetch import AHEAD
 from ptynb.optimize.batching import can_share
 from ptynb.optimize.lbfgs import HISTORY
-from ptynb.optimize.live_sampler import planned_order
 from ptynb.optimize.optimizers import moments
+from ptynb.optimize.sampler import planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
 from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame

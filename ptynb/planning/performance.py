@@ -25,8 +25,8 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
-from ptynb.optimize.live_sampler import planned_order
 from ptynb.optimize.optimizers import moments
+from ptynb.optimize.sampler import planned_order
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.planning.memory import arrays_of_an_update
 from ptynb.settings import BY_EXIT_WAVES, GLOBAL_STEPS, WHOLE_PASSES, Settings
