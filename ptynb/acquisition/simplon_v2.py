@@ -19,7 +19,7 @@ import cbor2
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.acquisition.compression import Compression, Packed
+from ptynb.acquisition.compression import Compression, Packed, damaged
 from ptynb.acquisition.messages import (
     Damaged,
     Frame,
@@ -29,7 +29,6 @@ from ptynb.acquisition.messages import (
     SeriesStarted,
     Stray,
     count_type,
-    damaged,
     image_shape,
     positive,
     whole,
@@ -111,7 +110,10 @@ class Stream2Parser:
         masks, mask = found.get("pixel_mask"), None
         channel = self._wanted or channels[0]
         if isinstance(masks, Mapping) and channel in masks:
-            mask = _packed(masks[channel], None).counts() == 0
+            packed = _packed(masks[channel], None)
+            if packed.shape != shape:
+                raise damaged(f"a mask of {packed.shape} pixels; the patterns have {shape}")
+            mask = packed.counts() == 0
         pixel = positive(found.get("pixel_size_y")), positive(found.get("pixel_size_x"))
         count = found.get("number_of_images")
         self._series, self._channel, self._dtype = series, channel, dtype
