@@ -53,9 +53,9 @@ def arrivals_of(recon):
     return recon.status()[0].arrivals
 
 
-def held(emulated, index):
-    """The detector has sent some of its patterns, and waits, however long engines take to start."""
-    until(lambda: index.summary().arrived >= 48, 30, "patterns come")
+def held(emulated, index, after=48):
+    """The detector waits after so many patterns, however long engines take to start."""
+    until(lambda: index.summary().arrived >= after, 30, "patterns come")
     emulated.process.send_signal(signal.SIGSTOP)
     assert index.summary().arrived < PATTERNS - 20
 
@@ -89,9 +89,11 @@ def test_a_killed_kernel_ends_neither_scan_nor_run(tmp_path, path):
         notebook.kill()
         notebook.communicate()
         goes_on(emulated, index)
+        held(emulated, index, after=0)
         recon = pt.attach(name)
         try:
             assert recon.state == "running"
+            goes_on(emulated, index)
             assert until_ended(scan).ended == f"complete: {PATTERNS} of {PATTERNS}"
             recon.wait(60)
             assert arrivals_of(recon).admitted == PATTERNS
