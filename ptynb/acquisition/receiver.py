@@ -4,8 +4,9 @@
 
 `ptynb.listen` starts it and gives it an `Order` as JSON. It answers with lines of JSON on its standard output:
 {"began": true} once the scan's file is there, or {"code", "message"} of an error before. It belongs to no notebook: it
-ends with the scan, when the file `stop` appears in the folder, or, as long as its file is not there, with the process
-that started it; where no pattern has come by then, some time after that. Nothing is unpickled, and only the addresses of the order are connected to.
+ends with the scan, or when the file `stop` appears in the folder. Where the process that started it ends before, it
+ends too as long as the scan's file is not there, and some time later if no pattern has come by then. Nothing is
+unpickled, and only the addresses of the order are connected to.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ are: large patterns may have to wait for the disk."""
 MOST_EARLY = 100_000
 """Most messages with positions that are held until the first pattern tells their scan."""
 ALONE = 600.0
-"""Time for which a scan whose first pattern has not come is kept open for nobody: a notebook may be started again [s]."""
+"""Time for which a scan without a pattern is kept open for nobody: a notebook may be started again [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)

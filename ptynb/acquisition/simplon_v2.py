@@ -110,10 +110,7 @@ class Stream2Parser:
         masks, mask = found.get("pixel_mask"), None
         channel = self._wanted or channels[0]
         if isinstance(masks, Mapping) and channel in masks:
-            packed = _packed(masks[channel], None)
-            if packed.shape != shape:
-                raise damaged(f"a mask of {packed.shape} pixels; the patterns have {shape}")
-            mask = packed.counts() == 0
+            mask = _packed(masks[channel], None).counts() == 0
         pixel = positive(found.get("pixel_size_y")), positive(found.get("pixel_size_x"))
         count = found.get("number_of_images")
         self._series, self._channel, self._dtype = series, channel, dtype

@@ -177,7 +177,9 @@ class ArrivalIndex:
                 f"{path} exists already, of an earlier scan; choose another folder.", code="file.not-writable"
             ) from None
         except OSError as error:
-            raise FileError(f"{path} cannot be written ({error.strerror or error}).", code="file.not-writable") from None
+            raise FileError(
+                f"{path} cannot be written ({error.strerror or error}).", code="file.not-writable"
+            ) from None
         finally:
             unnamed.unlink(missing_ok=True)
         return index

@@ -31,7 +31,9 @@ def path(tmp_path_factory):
 def ports_of(*addresses):
     """The ports that addresses name; none of files."""
     named = [urlsplit(one) for one in addresses if "://" in one]
-    servers = [parse_qs(one.query).get("server", [f"{one.hostname}:{one.netloc.rpartition(':')[2]}"])[0] for one in named]
+    servers = [
+        parse_qs(one.query).get("server", [f"{one.hostname}:{one.netloc.rpartition(':')[2]}"])[0] for one in named
+    ]
     return {int(server.rpartition(":")[2]) for server in servers}
 
 
@@ -56,7 +58,9 @@ def test_a_receiver_connects_to_what_was_named_only_and_emulators_listen_on_the_
         ("127.0.0.1", port) for port in named
     }
     # EPICS searches by datagrams, and takes beacons of servers, also where one is named; nothing else has any.
-    assert {one.type for one in opened} - {socket.SOCK_STREAM} <= ({socket.SOCK_DGRAM} if kind == "PV Access" else set())
+    assert {one.type for one in opened} - {socket.SOCK_STREAM} <= (
+        {socket.SOCK_DGRAM} if kind == "PV Access" else set()
+    )
     waiting = [one.laddr for one in offered if one.status == psutil.CONN_LISTEN]
     assert {one.ip for one in waiting} == ({"127.0.0.1"} if named else set())
     assert {one.port for one in waiting} == named

@@ -98,7 +98,10 @@ class PvaPlayer(Player):
             packed = pack_lz4(counts) if self._codec == "lz4" else self._recording.packed(number)[12:]
             content["value"] = ("ubyteValue", np.frombuffer(packed, np.uint8))
             content["compressedSize"] = len(packed)
-            content["codec"] = {"name": self._codec, "parameters": ("i", next(number for number, name in SCALAR_TYPES.items() if name == kind))}
+            content["codec"] = {
+                "name": self._codec,
+                "parameters": ("i", next(number for number, name in SCALAR_TYPES.items() if name == kind)),
+            }
         self._pv.post(self._value(content))
 
 
