@@ -17,7 +17,7 @@ MOST_BYTES = 2**26
 TURN = 0.1
 """Time for which a source is waited for before the thread looks whether it should end [s]."""
 CLOSING = 3.0
-"""Time in which a source is closed [s]. One that hangs, as a file on a server that is gone, does not keep a scan open."""
+"""Time in which a source is closed [s]; one that hangs, such as a file whose server is gone, keeps no scan open."""
 OVERHEAD = 500
 """Bytes of a message beside its counts."""
 
