@@ -32,8 +32,14 @@ class Part:
 PARTS = {
     "acceptance": Part(("tests/test_acceptance.py",), (*MODEL, "ptynb/loading", "tests/test_acceptance.py")),
     "acquisition": Part(
-        ("tests/acquisition/test_endings.py",),
-        ("ptynb/acquisition", "ptynb/data/arrivals.py", "ptynb/io/scan_file.py", "tests/acquisition"),
+        ("tests/acquisition/test_endings.py", "tests/acquisition/test_kills.py"),
+        (
+            "ptynb/acquisition",
+            "ptynb/data/arrivals.py",
+            "ptynb/io/scan_file.py",
+            "ptynb/loading/arrival_watch.py",
+            "tests/acquisition",
+        ),
     ),
     "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks",)),
     "faults": Part(("tests/faults",), (*PROCESSES, "tests/faults")),

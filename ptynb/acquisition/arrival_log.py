@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import time
 from pathlib import Path
 
@@ -26,12 +27,19 @@ class ArrivalLog:
         if self._counts[kind] <= MOST_LINES:
             self._write(text)
 
+    def count(self, kind: str, number: int) -> None:
+        """Count more of a kind that has its lines already."""
+        self._counts[kind] += number
+
     def close(self) -> None:
         """Write how many lines were left out, and close."""
         for kind, count in self._counts.items():
             if count > MOST_LINES:
                 self._write(f"{kind}: {count - MOST_LINES} more like this")
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def _write(self, text: str) -> None:
-        self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {in_one_line(text, 500)}\n")
+        # On a full disk a scan goes on: the space of its patterns may be taken already.
+        with contextlib.suppress(OSError):
+            self._file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {in_one_line(text, 500)}\n")

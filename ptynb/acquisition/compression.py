@@ -55,7 +55,7 @@ class Packed:
         size = self.shape[0] * self.shape[1] * self.dtype.itemsize
         if self.compression == "none":
             if len(data) != size:
-                raise _damaged(f"{len(data)} bytes of counts; {size} were announced")
+                raise damaged(f"{len(data)} bytes of counts; {size} were announced")
             return data.view(self.dtype).reshape(self.shape)
         out = np.empty(self.shape, self.dtype)
         octets = out.reshape(-1).view(np.uint8)
@@ -141,12 +141,12 @@ def _unpack_bslz4(data: NDArray[np.uint8], out: NDArray[np.uint8], itemsize: int
     count = len(out) // itemsize
     block = (_header(data, len(out)) if headed else 0) // itemsize or _default_block(itemsize)
     if block % MULTIPLE or not 0 < block * itemsize <= LARGEST_BLOCK:
-        raise _damaged(f"blocks of {block} numbers; expected a multiple of {MULTIPLE}, up to {LARGEST_BLOCK} bytes")
+        raise damaged(f"blocks of {block} numbers; expected a multiple of {MULTIPLE}, up to {LARGEST_BLOCK} bytes")
     whole, rest = divmod(count, block)
     blocks = whole + (rest >= MULTIPLE)
     at = _walk(data, start, blocks)
     if at + count % MULTIPLE * itemsize != len(data):
-        raise _damaged(f"{len(data)} bytes of compressed counts; its blocks end at byte {at}")
+        raise damaged(f"{len(data)} bytes of compressed counts; its blocks end at byte {at}")
     if library is None:
         header = struct.pack(">QI", len(out), block * itemsize)
         numbers = out.view(f"u{itemsize}")
@@ -154,7 +154,7 @@ def _unpack_bslz4(data: NDArray[np.uint8], out: NDArray[np.uint8], itemsize: int
         return
     used = library.bshuf_decompress_lz4(data.ctypes.data + start, out.ctypes.data, count, itemsize, block)
     if used != len(data) - start:
-        raise _damaged(f"compressed counts that cannot be unpacked (bitshuffle's error {used})")
+        raise damaged(f"compressed counts that cannot be unpacked (bitshuffle's error {used})")
 
 
 def _walk(data: NDArray[np.uint8], start: int, blocks: int) -> int:
@@ -162,10 +162,10 @@ def _walk(data: NDArray[np.uint8], start: int, blocks: int) -> int:
     memory, at, end = data.data, start, len(data)
     for _ in range(blocks):
         if at + 4 > end:
-            raise _damaged(f"{end} bytes of compressed counts, which lack a block")
+            raise damaged(f"{end} bytes of compressed counts, which lack a block")
         at += 4 + int.from_bytes(memory[at : at + 4], "big")
     if at > end:
-        raise _damaged(f"{end} bytes of compressed counts, and blocks up to byte {at}")
+        raise damaged(f"{end} bytes of compressed counts, and blocks up to byte {at}")
     return at
 
 
@@ -176,13 +176,13 @@ def _unpack_lz4(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
         return
     written = library.LZ4_decompress_safe(data.ctypes.data, out.ctypes.data, len(data), len(out))
     if written != len(out):
-        raise _damaged(f"compressed counts that unpack to {max(0, written)} bytes; {len(out)} were announced")
+        raise damaged(f"compressed counts that unpack to {max(0, written)} bytes; {len(out)} were announced")
 
 
 def _unpack_h5lz4(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
     block, at = _header(data, len(out)), 12
     if not 0 < block <= 2**31 - 1:
-        raise _damaged(f"blocks of {block} bytes")
+        raise damaged(f"blocks of {block} bytes")
     for start in range(0, len(out), block):
         target = out[start : start + block]
         end = _walk(data, at, 1)
@@ -193,13 +193,13 @@ def _unpack_h5lz4(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
             _unpack_lz4(stored, target)
         at = end
     if at != len(data):
-        raise _damaged(f"{len(data)} bytes of compressed counts; its blocks end at byte {at}")
+        raise damaged(f"{len(data)} bytes of compressed counts; its blocks end at byte {at}")
 
 
 def _unpack_blosc(data: NDArray[np.uint8], out: NDArray[Any]) -> None:
     # bytes 4 to 7 of Blosc's header: size of the unpacked buffer, 12 to 15: of the packed one
     if len(data) < 16 or struct.unpack_from("<I4xI", data.data, 4) != (out.nbytes, len(data)):
-        raise _damaged("a buffer of Blosc with other sizes than were announced")
+        raise damaged("a buffer of Blosc with other sizes than were announced")
     _through_hdf5(data.tobytes(), out, hdf5plugin.Blosc())
 
 
@@ -211,7 +211,7 @@ def _through_hdf5(octets: bytes, out: NDArray[Any], options: Any) -> None:
             stored.id.write_direct_chunk((0,) * out.ndim, octets)
             stored.read_direct(out)
         except (OSError, RuntimeError) as error:
-            raise _damaged(f"compressed counts that cannot be unpacked ({in_one_line(error, 80)})") from None
+            raise damaged(f"compressed counts that cannot be unpacked ({in_one_line(error, 80)})") from None
 
 
 def _default_block(itemsize: int) -> int:
@@ -222,12 +222,13 @@ def _default_block(itemsize: int) -> int:
 def _header(data: NDArray[np.uint8], size: int) -> int:
     """Return the size of a block [bytes] from the header of HDF5's filters."""
     if len(data) < 12:
-        raise _damaged(f"{len(data)} bytes of compressed counts; expected a header of 12")
+        raise damaged(f"{len(data)} bytes of compressed counts; expected a header of 12")
     announced, block = struct.unpack_from(">QI", data.data)
     if announced != size:
-        raise _damaged(f"compressed counts of {announced} bytes; the pattern has {size}")
+        raise damaged(f"compressed counts of {announced} bytes; the pattern has {size}")
     return int(block)
 
 
-def _damaged(what: str) -> AcquisitionError:
+def damaged(what: str) -> AcquisitionError:
+    """Return the error for a message that has something which cannot be."""
     return AcquisitionError(f"A message has {what}.", code="acquisition.damaged-message")

@@ -16,6 +16,8 @@ MOST_BYTES = 2**26
 """Most bytes that wait, but for one message that is larger."""
 TURN = 0.1
 """Time for which a source is waited for before the thread looks whether it should end [s]."""
+CLOSING = 3.0
+"""Time in which a source is closed [s]; one that hangs, such as a file whose server is gone, keeps no scan open."""
 OVERHEAD = 500
 """Bytes of a message beside its counts."""
 
@@ -33,11 +35,14 @@ class Intake:
         self._thread = threading.Thread(target=self._run, name=f"ptynb-{name}", daemon=True)
         self._thread.start()
 
-    def take(self, most: int) -> list[Message]:
-        """Return up to `most` messages that have come."""
+    def take(self, most: int, octets: int) -> list[Message]:
+        """Return messages that have come, up to `most`, and no more after so many bytes."""
+        taken: list[Message] = []
         with self._room:
-            taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-            self._octets -= sum(map(_size, taken))
+            until = self._octets - octets
+            while self._waiting and len(taken) < most and (self._octets > until or not taken):
+                taken.append(self._waiting.popleft())
+                self._octets -= _size(taken[-1])
             self._room.notify()
         return taken
 
@@ -52,7 +57,7 @@ class Intake:
         with self._room:
             self._over = True
             self._room.notify()
-        self._thread.join()
+        self._thread.join(CLOSING)
 
     def _run(self) -> None:
         try:

@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ptynb.acquisition.arrival_log import ArrivalLog
+from ptynb.acquisition.arrival_log import MOST_LINES, ArrivalLog
 from ptynb.acquisition.complete_plan import CompletePlan
 from ptynb.acquisition.messages import (
     Damaged,
@@ -51,6 +52,11 @@ class Join:
         self._positions_end: str | None = "" if complete.planned else None
         self._first_time = self._pace = 0.0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a pattern of the series has come."""
+        return self._begun
+
     def take(self, message: Message) -> None:
         """Take a message of the source of patterns."""
         match message:
@@ -84,8 +90,7 @@ class Join:
         match message:
             case MeasuredPositions(first=first, values=values):
                 self._latest_position = time.monotonic()
-                for number, position in enumerate(values / self._complete.pixel, first):
-                    self._place(number, position)
+                self._place(first, values / self._complete.pixel)
             case SeriesEnded(reason=reason):
                 self._positions_end = reason or "the source of positions has ended"
             case Damaged() | Stray():
@@ -151,22 +156,29 @@ class Join:
         self._arrived += 1
         self._first_time = self._first_time or self._latest
 
-    def _place(self, number: int, position: Any) -> None:
-        limits = self._complete.limits
-        y, x = float(position[0]), float(position[1])
+    def _place(self, first: int, positions: NDArray[np.float64]) -> None:
+        """Note positions (pattern, yx) [object pixels] of consecutive patterns, and those that are refused."""
+        limits, index = self._complete.limits, self._index
         slack = 1e-9 * np.abs(limits).max()
-        inside = limits[0, 0] - slack <= y <= limits[0, 1] + slack and limits[1, 0] - slack <= x <= limits[1, 1] + slack
-        if not inside or not 0 <= number < self._complete.count:  # NaN is not inside either
-            self._index.add("refused")
-            self._log.note(
-                "refused",
-                f"position {number} at ({y:.6g}, {x:.6g}) object pixels is not finite, or outside of the plan: "
-                f"y from {limits[0, 0]:.6g} to {limits[0, 1]:.6g}, x from {limits[1, 0]:.6g} to {limits[1, 1]:.6g}, "
-                f"{self._complete.count} patterns",
-            )
-        elif not self._index.place(number, (y, x)) and not np.array_equal(self._index.position(number), (y, x)):
-            self._index.add("refused")
-            self._log.note("refused", f"position {number} came again with other values; the first is kept")
+        numbers = np.arange(first, first + len(positions))
+        # NaN is not inside either.
+        inside = ((positions >= limits[:, 0] - slack) & (positions <= limits[:, 1] + slack)).all(1)
+        inside &= numbers < self._complete.count
+        refused = np.flatnonzero(~inside)
+        if len(refused):
+            index.add("refused", len(refused))
+            for number, (y, x) in zip(numbers[refused[:MOST_LINES]], positions[refused], strict=False):
+                self._log.note(
+                    "refused",
+                    f"position {number} at ({y:.6g}, {x:.6g}) object pixels is not finite, or outside of the plan: "
+                    f"y from {limits[0, 0]:.6g} to {limits[0, 1]:.6g}, x from {limits[1, 0]:.6g} to "
+                    f"{limits[1, 1]:.6g}, {self._complete.count} patterns",
+                )
+            self._log.count("refused", max(0, len(refused) - MOST_LINES))
+        for number, position in zip(numbers[inside].tolist(), positions[inside], strict=True):
+            if not index.place(number, position) and not np.array_equal(index.position(number), position):
+                index.add("refused")
+                self._log.note("refused", f"position {number} came again with other values; the first is kept")
 
     def _patience(self) -> float:
         if self._plan.silence is not None:

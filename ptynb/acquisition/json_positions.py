@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import zmq
 
-from ptynb.acquisition.messages import Damaged, LiveSource, MeasuredPositions, Message, SeriesEnded, damaged, whole
+from ptynb.acquisition.compression import damaged
+from ptynb.acquisition.messages import Damaged, LiveSource, MeasuredPositions, Message, SeriesEnded, whole
 from ptynb.acquisition.pulling import Pulling
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line

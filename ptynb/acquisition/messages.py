@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.acquisition.compression import Packed
-from ptynb.exceptions import AcquisitionError
+from ptynb.acquisition.compression import Packed, damaged
 
 MOST_PIXELS = 2**27
 """Most pixels of a pattern: eight times the largest detector's. What announces more is damaged."""
@@ -150,8 +149,3 @@ def positive(value: Any) -> float | None:
     """Return a positive finite number from a header; None for anything else, which stands where nothing is set."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e30
     return float(value) if usable else None
-
-
-def damaged(what: str) -> AcquisitionError:
-    """Return the error for a message that has something which cannot be."""
-    return AcquisitionError(f"A message has {what}.", code="acquisition.damaged-message")

@@ -21,7 +21,8 @@ import numpy as np
 from defusedxml import ElementTree
 from numpy.typing import NDArray
 
-from ptynb.acquisition.messages import MOST_PATTERNS, LiveSource, MeasuredPositions, Message, SeriesEnded, damaged
+from ptynb.acquisition.compression import damaged
+from ptynb.acquisition.messages import MOST_PATTERNS, LiveSource, MeasuredPositions, Message, SeriesEnded
 from ptynb.exceptions import AcquisitionError
 from ptynb.io.reading.hdf5_reading import factor
 from ptynb.text import in_one_line

@@ -10,8 +10,8 @@ WAITING = 16
 """Most messages that ZeroMQ keeps; the receiver takes them out at once, and limits what waits by its bytes."""
 LARGEST = 2**30
 """Most bytes of a part of a message; ZeroMQ closes the connection of a sender of more."""
-MOST_AT_ONCE = 64
-"""Most messages that are taken out in one go."""
+MOST_AT_ONCE, BYTES_AT_ONCE = 64, 2**24
+"""Most messages that are taken out in one go, and bytes after which no more are."""
 
 
 class Pulling:
@@ -38,10 +38,12 @@ class Pulling:
     def messages(self, timeout: float) -> list[list[zmq.Frame]]:
         """Return messages that have come, each as its parts; wait for the first one."""
         found: list[list[zmq.Frame]] = []
+        octets = 0
         if self._socket.poll(int(1000 * timeout)):
             try:
-                while len(found) < MOST_AT_ONCE:
+                while len(found) < MOST_AT_ONCE and octets < BYTES_AT_ONCE:
                     found.append(self._socket.recv_multipart(zmq.NOBLOCK, copy=False))
+                    octets += sum(map(len, found[-1]))
             except zmq.Again:
                 pass
         return found

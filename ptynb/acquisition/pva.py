@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.acquisition.compression import Compression, Packed
+from ptynb.acquisition.compression import Compression, Packed, damaged
 from ptynb.acquisition.messages import (
     Damaged,
     Frame,
@@ -30,7 +30,6 @@ from ptynb.acquisition.messages import (
     SeriesStarted,
     Stray,
     count_type,
-    damaged,
     image_shape,
     whole,
 )

@@ -4,8 +4,9 @@
 
 `ptynb.listen` starts it and gives it an `Order` as JSON. It answers with lines of JSON on its standard output:
 {"began": true} once the scan's file is there, or {"code", "message"} of an error before. It belongs to no notebook: it
-ends with the scan, when the file `stop` appears in the folder, or, as long as no pattern has come, with the process
-that started it. Nothing is unpickled, and only the addresses of the order are connected to.
+ends with the scan, or when the file `stop` appears in the folder. Where the process that started it ends before, it
+ends too as long as the scan's file is not there, and some time later if no pattern has come by then. Nothing is
+unpickled, and only the addresses of the order are connected to.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ from ptynb.exceptions import PtynbError
 
 BEAT = 0.25
 """Time between signs of life [s]."""
-AT_ONCE = 64
-"""Most messages that are taken before signs of life and requests to stop are looked at."""
+AT_ONCE, BYTES_AT_ONCE = 64, 2**22
+"""Most messages that are taken before signs of life and requests to stop are looked at, and bytes after which no more
+are: large patterns may have to wait for the disk."""
 MOST_EARLY = 100_000
 """Most messages with positions that are held until the first pattern tells their scan."""
+ALONE = 600.0
+"""Time for which a scan without a pattern is kept open for nobody: a notebook may be started again [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +108,7 @@ class Receiver:
         self._join: Join | None = None
         self._stopped = False
         self._beat = 0.0
+        self._alone: float | None = None
 
     def run(self) -> None:
         """Receive the scan. Raise an error if it ended before its file was created."""
@@ -149,7 +154,7 @@ class Receiver:
 
     def _take(self, number: int, intake: Intake) -> int:
         """Take some messages of the source of patterns (0) or positions (1); return how many."""
-        messages = intake.take(AT_ONCE)
+        messages = intake.take(AT_ONCE, BYTES_AT_ONCE)
         for message in messages:
             if self._join is None:
                 self._begin(message, number)
@@ -169,6 +174,8 @@ class Receiver:
         if number == 1:
             if len(self._early) < MOST_EARLY:
                 self._early.append(message)
+            else:
+                self._log.note("early", f"positions before the scan began, and too many to hold: {message!r:.200}")
             return
         if isinstance(message, SeriesStarted):
             self._started, first = message, None
@@ -211,8 +218,13 @@ class Receiver:
                 self._spool.index.beat(now)
             if self._stopped or (self._order.folder / STOP_NAME).exists():
                 return "stopped" if self._join is None else self._join.sentence("stopped on request")
-            if self._join is None and os.getppid() != self._order.parent:
-                return "the process that waited for the scan has ended"
+            if (self._join is None or not self._join.has_begun) and os.getppid() != self._order.parent:
+                self._alone = self._alone or time.monotonic()
+                reason = "the process that waited for the scan has ended"
+                if self._join is None:
+                    return reason
+                if time.monotonic() - self._alone > ALONE:
+                    return self._join.sentence(reason)
         return None if self._join is None else self._join.reason_to_end()
 
     def _request_stop(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.acquisition.compression import Compression, Packed
+from ptynb.acquisition.compression import Compression, Packed, damaged
 from ptynb.acquisition.messages import (
     MOST_PATTERNS,
     Damaged,
@@ -29,7 +29,6 @@ from ptynb.acquisition.messages import (
     SeriesStarted,
     Stray,
     count_type,
-    damaged,
     image_shape,
     positive,
     whole,

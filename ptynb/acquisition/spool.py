@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from ptynb.exceptions import AcquisitionError
 from ptynb.io.scan_file import REASON_BYTES, write_acquired_scan
 from ptynb.table import gigabytes
 
+FLUSH_BEAT = 0.25
+"""Time between signs of life while the disk is waited for [s]."""
 SPARE = 2**28
 """Bytes that have to be free on the disk beside those of the patterns."""
 
@@ -68,6 +71,7 @@ class Spool:
             )
         except BaseException:
             self.close()
+            self.path.unlink()
             raise
 
     def write(self, number: int, counts: NDArray[Any], arrival: float) -> None:
@@ -91,10 +95,10 @@ class Spool:
             self._put(index.states(), self._places["arrived"])
             self._put(index.positions(), self._places["positions"])
             self._put(index.arrival_times(), self._places["times"])
-            os.fsync(self._file)  # what is there is on the disk before the file says that it is whole
+            self._flush()  # what is there is on the disk before the file says that it is whole
             text = reason.encode()[: REASON_BYTES - 1].decode(errors="ignore").encode()
             self._put(np.frombuffer(text.ljust(REASON_BYTES, b"\0"), np.uint8), self._places["ended"])
-            os.fsync(self._file)
+            self._flush()
         finally:
             index.beat(time.time())
             index.end(reason)
@@ -112,7 +116,19 @@ class Spool:
                 written = os.pwrite(self._file, octets, place)
                 octets, place = octets[written:], place + written
         except OSError as error:
-            raise AcquisitionError(
-                f"{self.path} cannot be written ({error.strerror}); what came before is kept.",
-                code="acquisition.failed",
-            ) from None
+            raise self._not_written(error) from None
+
+    def _flush(self) -> None:
+        """Have everything on the disk. A slow one takes longer for a scan than a receiver may give no sign of life."""
+        with ThreadPoolExecutor(1, "ptynb flush") as pool:
+            flushed = pool.submit(os.fsync, self._file)
+            while wait([flushed], FLUSH_BEAT).not_done:
+                self.index.beat(time.time())
+        if (error := flushed.exception()) is not None:
+            raise self._not_written(error) from None
+
+    def _not_written(self, error: BaseException) -> AcquisitionError:
+        return AcquisitionError(
+            f"{self.path} cannot be written ({getattr(error, 'strerror', None) or error}); what came before is kept.",
+            code="acquisition.failed",
+        )

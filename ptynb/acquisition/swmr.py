@@ -113,9 +113,11 @@ class GrowingFile(LiveSource):
         return []
 
     def _is_idle(self) -> bool:
-        """Return whether nobody seems to write the file."""
-        idle = time.time() - self._path.stat().st_mtime > PATIENCE
-        return idle and not is_being_written(self._path)
+        """Return whether nobody seems to write the file; True if it is gone."""
+        try:
+            return time.time() - self._path.stat().st_mtime > PATIENCE and not is_being_written(self._path)
+        except OSError:
+            return True
 
     def _look(self) -> list[Message]:
         if self._file is None:

@@ -32,6 +32,8 @@ STOP_NAME = "stop"
 """Name of the file in the folder that asks the receiver to end the scan."""
 STOP_SECONDS = 20.0
 """Time in which a receiver that was asked to end does so; it may have to write patterns first [s]."""
+SILENCE_SECONDS = 8.0
+"""Silence of a receiver after which it is considered lost [s]."""
 
 Counter = Literal["duplicates", "differing", "outside", "damaged", "stray", "refused"]
 COUNTERS: tuple[Counter, ...] = ("duplicates", "differing", "outside", "damaged", "stray", "refused")
@@ -158,7 +160,9 @@ class ArrivalIndex:
         # Whoever finds the file finds a whole one: it gets its name when its header is there.
         unnamed = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            memory = np.memmap(unnamed, np.uint8, "w+", shape=(cls.size(count),))
+            # Zeros are written: memory without space on the disk ends the process that writes to it, once that is full.
+            np.zeros(cls.size(count), np.uint8).tofile(unnamed)
+            memory = np.memmap(unnamed, np.uint8, "r+", shape=(cls.size(count),))
             index = cls(path, memory, count)
             header = index._header[0]
             header["magic"], header["version"], header["count"], header["receiver"] = MAGIC, VERSION, count, os.getpid()
@@ -171,6 +175,10 @@ class ArrivalIndex:
         except FileExistsError:
             raise FileError(
                 f"{path} exists already, of an earlier scan; choose another folder.", code="file.not-writable"
+            ) from None
+        except OSError as error:
+            raise FileError(
+                f"{path} cannot be written ({error.strerror or error}).", code="file.not-writable"
             ) from None
         finally:
             unnamed.unlink(missing_ok=True)
@@ -364,14 +372,14 @@ class Acquisition:
         Raises
         ------
         AcquisitionError
-            If it does not within 20 s, as when it was killed (code "acquisition.failed").
+            If it does not within 20 s, or was killed (code "acquisition.failed").
         """
         index, until = self.index(), time.monotonic() + STOP_SECONDS
         request = self.folder / STOP_NAME
         if index.ended is None:
             request.touch()
         while index.ended is None:
-            if time.monotonic() > until:
+            if time.monotonic() > until or time.time() - index.heartbeat > SILENCE_SECONDS:
                 request.unlink(missing_ok=True)
                 raise AcquisitionError(
                     f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign "

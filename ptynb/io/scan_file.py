@@ -31,7 +31,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.arrivals import INDEX_NAME, PLACED, Acquisition
+from ptynb.data.arrivals import INDEX_NAME, PLACED, SILENCE_SECONDS, Acquisition
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import HDF5Frames, SelectedFrames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
@@ -45,8 +45,6 @@ VERSION = 1
 ACQUISITION = "acquisition"
 REASON_BYTES = 1024
 """Length of the text `ended`."""
-ALIVE = 10.0
-"""Time since the last sign of life of a receiver after which it is taken as ended [s]."""
 
 
 def write_scan(
@@ -196,7 +194,7 @@ def read_scan(path: Path, *, as_planned: bool = False) -> Scan:
     index = scan.acquisition.index() if (path.parent / INDEX_NAME).exists() else None
     ended, arrived, positions = _arrived(path)
     if not ended and index is not None:
-        if index.ended is None and time.time() - index.heartbeat < ALIVE:
+        if index.ended is None and time.time() - index.heartbeat < SILENCE_SECONDS:
             return scan
         ended, arrived, positions = True, index.states(), index.positions()
     if not ended:

@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.admissions import Admission
-from ptynb.data.arrivals import Acquisition, Arrivals
+from ptynb.data.arrivals import SILENCE_SECONDS, Acquisition, Arrivals
 from ptynb.data.scan import Scan
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.settings import Settings
 
 LOOK_SECONDS = 0.002
 """Shortest time between two looks: one takes some microseconds, and in a plan of a million patterns 0.2 ms."""
-SILENCE_SECONDS = 8.0
-"""Silence of the receiver after which it is considered lost."""
 FEWEST, MOST_TO_BEGIN = 32, 300
 """Limits of the number of patterns to begin with: two lines of a square scan, unless its plan says otherwise."""
 ADMITTED_BYTES = 2**25

@@ -12,13 +12,17 @@ import psutil
 import pytest
 
 import ptynb as pt
+from ptynb.acquisition import receiver
 from ptynb.acquisition.emulators.playback import Recording, Sending
 from ptynb.acquisition.emulators.simplon_players import Stream2Player
-from ptynb.data.arrivals import INDEX_NAME
+from ptynb.acquisition.receiver import Order
+from ptynb.acquisition.source_address import pattern_address
+from ptynb.data.arrivals import INDEX_NAME, ArrivalIndex
 from tests.acquisition.emulated import check_saved, emulator, log_of, planned, recorded, until_ended
 from tests.raising import raises
 
 LIMIT = 10.0
+FILES = ["arrivals.index", "arrivals.log", "scan.h5"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,7 @@ def path(tmp_path_factory):
 def test_an_aborted_series_ends_early_and_the_next_one_starts_clean(tmp_path, path, source):
     with emulator(path, "--as", source, "--rate", 500, "--abort", 0.4, "--stray", 7) as emulated:
         scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "aborted", timeout=30)
-        receiver = scan.acquisition.index().receiver
+        receiver = psutil.Process(scan.acquisition.index().receiver)
         began = time.monotonic()
         arrivals = until_ended(scan)
     sent = int(0.4 * len(scan))
@@ -39,10 +43,8 @@ def test_an_aborted_series_ends_early_and_the_next_one_starts_clean(tmp_path, pa
     assert (arrivals.arrived, arrivals.missing, arrivals.stray) == (sent, len(scan) - sent, 7)
     assert "pattern" in log_of(tmp_path / "aborted")
     check_saved(tmp_path / "aborted", path, list(range(sent)))
-    gone = time.monotonic() + 5
-    while psutil.pid_exists(receiver) and psutil.Process(receiver).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < gone, "the receiver did not end"
-        time.sleep(0.02)
+    assert not psutil.wait_procs([receiver], 5)[1]
+    assert sorted(one.name for one in (tmp_path / "aborted").iterdir()) == FILES
 
 
 @pytest.mark.parametrize("words", [["--as", "stream2", "--kill", 0.4], ["--as", "swmr", "--kill", 0.4]])
@@ -77,23 +79,34 @@ def test_a_source_that_never_ends_is_ended_by_silence_and_a_stall_is_not(tmp_pat
     assert "no pattern for 5." in arrivals.ended
 
 
-def test_stop_listening_ends_a_scan_and_keeps_what_came(tmp_path, path):
-    with emulator(path, "--as", "simplon", "--rate", 50) as emulated:
+def test_stop_listening_ends_a_scan_that_never_ends_keeps_what_came_and_leaves_nothing(tmp_path, path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    with emulator(path, "--as", "simplon", "--rate", 50, "--endless") as emulated:
         scan = pt.listen(emulated.source, plan=planned(path), folder=tmp_path / "received", timeout=30)
         while scan.acquisition.index().summary().arrived < 10:
             time.sleep(0.02)
         again = pt.load(tmp_path / "received" / "scan.h5")  # another notebook, while it is received
         assert again.acquisition == scan.acquisition
         assert again.metadata_digest == scan.metadata_digest
+        receiver = psutil.Process(scan.acquisition.index().receiver)
+        sender = psutil.Process(emulated.process.pid)
+        assert [one.status for one in sender.net_connections("tcp") if one.raddr] == [psutil.CONN_ESTABLISHED]
+        began = time.monotonic()
         arrivals = scan.stop_listening()
+        assert time.monotonic() - began < 2
         assert scan.stop_listening().arrived == arrivals.arrived
+        assert not psutil.wait_procs([receiver], 5)[1]
+        assert not [one for one in sender.net_connections("tcp") if one.status == psutil.CONN_ESTABLISHED]
+        assert sender.is_running()
     assert "stopped on request" in arrivals.ended
     check_saved(tmp_path / "received", path, list(range(arrivals.arrived)))
     with raises("scan.not-received"):
         pt.load(tmp_path / "received" / "scan.h5").stop_listening()
     whole = pt.listen(tmp_path / "received")
     assert (len(whole), whole.metadata_digest) == (len(scan), scan.metadata_digest)
-    assert not (tmp_path / "received" / "stop").exists()
+    assert sorted(one.name for one in (tmp_path / "received").iterdir()) == FILES
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_a_killed_receiver_is_noticed_and_what_it_wrote_is_read(tmp_path, path):
@@ -109,8 +122,8 @@ def test_a_killed_receiver_is_noticed_and_what_it_wrote_is_read(tmp_path, path):
         assert index.summary().silence > 1
         assert index.ended is None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ptynb.io.scan_file.ALIVE", 1.0)
-        patch.setattr("ptynb.data.arrivals.STOP_SECONDS", 0.2)
+        for module in ("ptynb.io.scan_file", "ptynb.data.arrivals"):
+            patch.setattr(f"{module}.SILENCE_SECONDS", 1.0)
         check_saved(tmp_path / "received", path, list(range(arrived)))
         with raises("acquisition.failed", index.receiver):
             scan.stop_listening()
@@ -151,6 +164,28 @@ def test_a_notebook_that_ends_before_the_scan_began_takes_the_receiver_with_it(t
     notebook.wait()
     _, left = psutil.wait_procs(children, 10)
     assert not left
+
+
+def test_a_scan_whose_first_pattern_never_comes_is_not_kept_open_for_nobody(tmp_path, path, monkeypatch):
+    """The detector is armed, and the notebook ends: another has some time to come back to it."""
+    player, notebook = Stream2Player(Recording(pt.load(path))), os.getppid()
+    order = Order(
+        patterns=pattern_address(player.address), positions=None, position_datasets=(), plan=planned(path),
+        folder=tmp_path, parent=notebook, name="here",
+    )  # fmt: skip
+    alone = threading.Event()
+    monkeypatch.setattr(receiver.os, "getppid", lambda: 1 if alone.is_set() else notebook)
+    monkeypatch.setattr(receiver, "ALONE", 1.0)
+    sender = threading.Thread(target=player.start)
+    sender.start()
+    threading.Timer(1.0, alone.set).start()
+    began = time.monotonic()
+    receiver.Receiver(order).run()
+    assert 2 < time.monotonic() - began < 5
+    sender.join()
+    player.close()
+    index = ArrivalIndex.open(tmp_path / INDEX_NAME)
+    assert index.ended == f"ended early: 0 of {index.count} (the process that waited for the scan has ended)"
 
 
 def test_nothing_is_left_of_a_scan_that_does_not_begin(tmp_path, path):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 import time
 
 import numpy as np
@@ -11,8 +12,9 @@ import ptynb as pt
 from ptynb.acquisition.arrival_log import ArrivalLog
 from ptynb.acquisition.complete_plan import completed
 from ptynb.acquisition.compression import Packed
+from ptynb.acquisition.intake import Intake
 from ptynb.acquisition.join import Join
-from ptynb.acquisition.messages import Frame, MeasuredPositions, Pace, SeriesEnded, SeriesStarted
+from ptynb.acquisition.messages import Frame, LiveSource, MeasuredPositions, Pace, SeriesEnded, SeriesStarted
 from ptynb.acquisition.spool import Spool
 from tests.acquisition.emulated import log_of
 from tests.raising import raises
@@ -77,6 +79,65 @@ def test_a_full_disk_ends_the_scan_with_a_sentence_and_keeps_what_came(scan, mon
     whole = pt.load(spool.path)
     assert (len(whole), whole.positions.tolist()) == (4, [[n, n] for n in range(4)])
     np.testing.assert_array_equal(whole.frames.read(3, 4)[0], np.full(SHAPE, 3))
+
+
+def test_a_disk_that_is_slow_at_the_end_is_no_silence(scan, monkeypatch):
+    join, spool = scan
+    join.take(frame(0))
+    silences = []
+
+    def slow(_):
+        for _ in range(10):
+            time.sleep(0.1)
+            silences.append(spool.index.summary().silence)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    spool.finish("all came")
+    assert len(silences) == 20
+    assert max(silences) < 0.6
+    assert spool.index.ended == "all came"
+
+    def fails(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with raises("acquisition.failed", spool.path, "Input/output error"):
+        spool.finish("all came")
+
+
+def test_where_the_index_cannot_be_created_no_file_is_left(tmp_path):
+    plan = pt.Plan(positions=np.zeros((COUNT, 2)), units="pixels")
+    complete = completed(plan, SeriesStarted(series="5"), SHAPE)
+    (tmp_path / "arrivals.index").touch()
+    with raises("file.not-writable", tmp_path / "arrivals.index"):
+        Spool(tmp_path, plan, complete, U2, "here")
+    assert [one.name for one in tmp_path.iterdir()] == ["arrivals.index"]
+
+
+def test_messages_are_taken_in_portions_and_a_source_that_hangs_is_left(monkeypatch):
+    class Hanging(LiveSource):
+        def __init__(self):
+            self.sent, self.let_go = [[frame(n, shape=(64, 64)) for n in range(9)]], threading.Event()
+
+        def poll(self, timeout):
+            if self.sent:
+                return self.sent.pop()
+            self.let_go.wait()
+            return []
+
+        def close(self):
+            pass
+
+    source, arrived = Hanging(), threading.Event()
+    intake = Intake(source, "patterns", arrived)
+    assert arrived.wait(5)
+    taken = [intake.take(*limits) for limits in ((2, 2**20), (9, 3 * 64 * 64 * 2), (9, 1), (9, 2**20))]
+    assert [[one.number for one in part] for part in taken] == [[0, 1], [2, 3, 4], [5], [6, 7, 8]]
+    monkeypatch.setattr("ptynb.acquisition.intake.CLOSING", 0.2)
+    began = time.monotonic()
+    intake.close()
+    assert 0.2 <= time.monotonic() - began < 2
+    source.let_go.set()
 
 
 def test_who_repeats_himself_does_not_keep_a_scan_open(scan):

@@ -1,6 +1,7 @@
 """What `listen` refuses, each with one sentence, and leaves nothing of."""
 
 import builtins
+import shutil
 import signal
 import socket
 import threading
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.acquisition.source_address import Address, pattern_address, position_address
+from ptynb.acquisition import swmr
+from ptynb.acquisition.source_address import Address, open_patterns, pattern_address, position_address
 from tests.acquisition.emulated import emulator, planned, recorded, unplanned, until_ended
 from tests.raising import raises
 
@@ -80,20 +82,47 @@ def test_errors_of_the_receiver_come_to_the_notebook(tmp_path, path):
         plan=unplanned(path),
         positions=positions,
     )
-    with h5py.File(tmp_path / "two.h5", "w") as file:
-        file["a/frames"], file["b/frames"] = np.zeros((3, 8, 8)), np.zeros((3, 8, 8))
-    refused(tmp_path, "acquisition.failed", "/a/frames", source=tmp_path / "two.h5", plan=planned(path))
-    refused(
-        tmp_path, "acquisition.failed", "c/frames", source=f"{tmp_path}/two.h5?patterns=c/frames", plan=planned(path)
-    )
     with h5py.File(tmp_path / "none.h5", "w") as file:
         file["a"] = np.zeros(3)
     refused(tmp_path, "acquisition.failed", "none.h5", source=tmp_path / "none.h5", plan=planned(path))
-    (tmp_path / "text.h5").write_text("no HDF5")
-    refused(tmp_path, "acquisition.failed", "text.h5", source=tmp_path / "text.h5", plan=planned(path))
     with emulator(path, "--as", "simplon", "--rate", 100) as emulated:
         small = planned(path, window=(512, 512))
         refused(tmp_path, "argument.invalid-value", "512", source=emulated.source, plan=small)
+
+
+def refusal(code, *facts, source):
+    """A file that cannot be followed, as the receiver is told; another process for each would only take time."""
+    opened = open_patterns(pattern_address(source))
+    with raises(code, *facts):
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            assert not opened.poll(0.01)
+    opened.close()
+
+
+def test_files_that_cannot_be_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(swmr, "PATIENCE", 0.3)
+    with h5py.File(tmp_path / "two.h5", "w") as file:
+        file["a/frames"], file["b/frames"] = np.zeros((3, 8, 8)), np.zeros((3, 8, 8))
+    refusal("acquisition.failed", "/a/frames", source=tmp_path / "two.h5")
+    refusal("acquisition.failed", "c/frames", source=f"{tmp_path}/two.h5?patterns=c/frames")
+    (tmp_path / "text.h5").write_text("no HDF5")
+    refusal("acquisition.failed", "text.h5", source=tmp_path / "text.h5")
+
+
+def test_a_file_that_is_removed_while_it_is_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(swmr, "PATIENCE", 0.3)
+    with h5py.File(tmp_path / "written.h5", "w", libver="latest") as file:
+        file.create_dataset("data", (0, 8, 8), "u2", maxshape=(None, 8, 8), chunks=(1, 8, 8))
+        file.swmr_mode = True
+        shutil.copy(tmp_path / "written.h5", tmp_path / "gone.h5")  # as a writer that was killed leaves it
+    source = open_patterns(pattern_address(tmp_path / "gone.h5"))
+    assert len(source.poll(1)) == 1
+    (tmp_path / "gone.h5").unlink()
+    with raises("acquisition.source-lost", tmp_path / "gone.h5"):
+        for _ in range(100):
+            assert not source.poll(0.01)
+    source.close()
 
 
 def test_a_link_out_of_the_folder_is_not_followed(tmp_path, path):
@@ -105,7 +134,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path, path):
         file["entry/linked"] = h5py.ExternalLink("../outside.h5", "data")
     source = tmp_path / "in" / "x_master.h5"
     refused(tmp_path, "file.link-not-allowed", "outside.h5", source=source, plan=planned(path))
-    refused(tmp_path, "file.link-not-allowed", source=f"{source}?patterns=entry/linked", plan=planned(path))
+    refusal("file.link-not-allowed", source=f"{source}?patterns=entry/linked")
 
 
 def test_a_closed_file_is_received_whole(tmp_path, path):
@@ -126,7 +155,7 @@ def test_a_closed_file_is_received_whole(tmp_path, path):
 
 
 def test_an_interrupt_ends_the_wait_and_the_receiver(tmp_path, path):
-    timer = threading.Timer(3.0, lambda: signal.raise_signal(signal.SIGINT))
+    timer = threading.Timer(1.5, lambda: signal.raise_signal(signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         pt.listen(tmp_path / "never.h5", plan=planned(path), folder=tmp_path / "received")

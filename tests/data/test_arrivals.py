@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import time
@@ -107,6 +108,21 @@ def test_positions_known_before_the_scan(tmp_path):
     np.testing.assert_array_equal(index.positions(), planned)
     index.frame(3, time.time())
     assert np.flatnonzero(ArrivalIndex.open(tmp_path / INDEX_NAME).placed()).tolist() == [3]
+
+
+def test_an_index_has_its_space_on_the_disk_or_is_not_created(tmp_path):
+    """The limit of a file's size stands for a full disk; memory beyond its space would end the process later."""
+    index = ArrivalIndex.create(tmp_path / INDEX_NAME, 1000)
+    assert 512 * index.path.stat().st_blocks >= ArrivalIndex.size(1000)
+    index.path.unlink()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with raises("file.not-writable", tmp_path / INDEX_NAME):
+            ArrivalIndex.create(tmp_path / INDEX_NAME, 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_files_are_refused(tmp_path):

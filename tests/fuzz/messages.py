@@ -9,11 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cbor2
+import h5py
+import hdf5plugin
 import numpy as np
 
 import ptynb as pt
 from ptynb.acquisition.complete_plan import completed
-from ptynb.acquisition.compression import pack_bslz4, pack_lz4
+from ptynb.acquisition.compression import pack_bslz4, pack_h5lz4, pack_lz4
 from ptynb.acquisition.emulators import position_players, simplon_players
 from ptynb.acquisition.emulators.file_players import EigerPlayer, SwmrPlayer
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
@@ -22,7 +25,7 @@ from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesEnded, Ser
 from ptynb.acquisition.panda import PandaParser
 from ptynb.acquisition.pva import NtndarrayParser
 from ptynb.acquisition.simplon_v1 import SimplonV1Parser
-from ptynb.acquisition.simplon_v2 import Stream2Parser
+from ptynb.acquisition.simplon_v2 import ARRAY, COMPRESSED, Stream2Parser
 from ptynb.acquisition.spool import Spool
 from ptynb.acquisition.swmr import GrowingFile
 from ptynb.exceptions import AcquisitionError
@@ -104,6 +107,22 @@ def panda() -> list[list[bytes]]:
     return [[answer[:100]], [answer[100:400]], [answer[400:]]]
 
 
+def stream2_lz4() -> list[list[bytes]]:
+    """A pattern of stream2 by its other compression, which the emulator does not use."""
+    sent, octets = played(simplon_players.Stream2Player), pack_h5lz4(recording().counts(0), 100)
+    packed = cbor2.CBORTag(COMPRESSED, ["lz4", 2, octets])
+    array = cbor2.CBORTag(ARRAY, [[16, 16], cbor2.CBORTag(69, packed)])
+    image = {"type": "image", "series_id": simplon_players.SERIES, "image_id": 0}
+    return [sent[0], [cbor2.dumps({**image, "data": {simplon_players.CHANNEL: array}})], sent[-1]]
+
+
+def blosc(counts: np.ndarray[Any, Any]) -> bytes:
+    """Counts as HDF5's filter of Blosc stores them."""
+    with h5py.File("one", "w", driver="core", backing_store=False) as file:
+        stored = file.create_dataset("one", data=counts, chunks=counts.shape, **hdf5plugin.Blosc(cname="lz4"))
+        return bytes(stored.id.read_direct_chunk((0,) * counts.ndim)[1])
+
+
 JSON = [
     [b'{"first": 0, "positions": [[1e-6, 2e-6], [null, 3]]}'],
     [b'{"number": 2, "y": 1, "x": 2}'],
@@ -113,6 +132,7 @@ NTNDARRAY = [
     [b"4,4", b"3", b"", b"\x01\x00" * 16],
     [b"4,4", b"4", b"lz4", pack_lz4(np.arange(16, dtype=np.uint16))],
     [b"4,4", b"5", b"bslz4", pack_bslz4(np.arange(16, dtype=np.uint16))[12:]],
+    [b"32,32", b"6", b"blosc", blosc(np.arange(1024, dtype=np.uint16) // 7)],
 ]
 
 
@@ -167,8 +187,8 @@ def parse(path: Path, given: dict[str, Any]) -> None:
 
 def follow(path: Path, given: dict[str, Any]) -> None:
     """Follow a file as one that may be in writing, for a moment."""
-    source, until = GrowingFile(path, given.get("patterns"), None, tuple(given.get("positions", ()))), time.monotonic()
-    until += LONGEST_LOOK
+    source = GrowingFile(path, given.get("patterns"), given.get("uid"), tuple(given.get("positions", ())))
+    until = time.monotonic() + LONGEST_LOOK
     try:
         while time.monotonic() < until:
             for message in source.poll(0.05):

@@ -218,10 +218,12 @@ SEEDS: dict[str, Seed] = {
     "messages of Simplon": _messages("simplon", lambda: messages.played(SimplonPlayer)),
     "messages of Simplon, LZ4": _messages("simplon", lambda: messages.played(_with_lz4)),
     "messages of stream2": _messages("stream2", lambda: messages.played(Stream2Player)),
+    "messages of stream2, LZ4": _messages("stream2", messages.stream2_lz4),
     "messages of PandA": _messages("panda", messages.panda),
     "messages of JSON": _messages("json", lambda: messages.JSON),
     "messages of PV Access": _messages("ntndarray", lambda: messages.NTNDARRAY),
     "a file in writing": Seed(lambda folder: messages.written(folder, "growing"), "follow", PLACES),
+    "a file in writing, uid": Seed(lambda folder: messages.written(folder, "uid"), "follow", {"uid": "entry/uid"}),
     "a file in writing, chunks": Seed(lambda folder: messages.written(folder, "chunks"), "follow"),
     "a file in writing, Eiger": Seed(lambda folder: messages.written(folder, "eiger"), "follow"),
 }

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+from ptynb.acquisition.emulators.playback import Faults, order
 from ptynb.data.scan import Scan
 from ptynb.loading import arrival_watch
 from ptynb.settings.recipe import Stage
 from ptynb.widgets.live.arrival_bar import arrival_bar
-from tests.acquisition.emulated import emulator, planned, recorded
+from tests.acquisition.emulated import emulator, expected, planned, recorded
 from tests.live_source import Source, equal
 from tests.raising import raises
 
@@ -245,26 +246,38 @@ def test_stages_begin_after_the_end(source: Source) -> None:
 
 
 def test_from_the_detector_to_the_report(cluster: pt.Cluster, tmp_path: Path) -> None:
-    """An emulated detector and a PandA with faults, the receiver, two engines, and the run repeated from its file."""
-    path = recorded(tmp_path, 100)
-    words = ("--send-positions", "panda", "--shuffle", 20, "--drop", 0.03, "--duplicate", 0.02)
-    with emulator(path, "--as", "stream2", "--rate", 100, *words, "--late-positions", 0.5) as emulated:
+    """An emulated detector and a PandA with faults, the receiver, two engines; and the run repeated: from its file, and
+    with a clean scan of the patterns that came.
+    """
+    path, faults = recorded(tmp_path, 144), Faults(shuffle=50, drop=0.03, duplicate=0.02, late_positions=2, seed=1)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in dataclasses.asdict(faults).items() if value]
+    with emulator(path, "--as", "stream2", "--rate", 50, "--send-positions", "panda", *words) as emulated:
         scan = pt.listen(
             emulated.source, plan=planned(path), positions=emulated.positions, folder=tmp_path / "live", timeout=30
         )
         with pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=None) as recon:
-            with pytest.warns(pt.PtynbWarning, match="of 100 patterns in use"):
+            with pytest.warns(pt.PtynbWarning, match="of 144 patterns in use"):
                 complete(recon, 4)
             found, result = arrivals(recon), recon.result
             saved = recon.save(tmp_path / "live.result.h5")
-    assert result.admissions is not None
-    assert found.arrived == found.admitted == len(result.admissions.patterns) == 100 - found.missing
-    assert found.missing > 0
-    assert found.ended is not None
-    stored = pt.load(tmp_path / "live" / "scan.h5")
-    in_order = np.argsort(result.admissions.patterns)
-    np.testing.assert_array_equal(result.admissions.positions[in_order], stored.positions)
-    assert result.losses[-1] < result.losses[0]
+    numbers, sent = expected(path, faults), order(144, faults)
+    record = result.admissions
+    assert record is not None
+    assert 0 < len(numbers) < 144
+    assert len(numbers) < len(sent)
+    assert sorted(record.patterns.tolist()) == numbers
+    assert found.arrived == found.placed == found.admitted == len(numbers) == 144 - found.missing
+    assert (found.duplicates, found.late, found.refused) == (len(sent) - len(numbers), 0, 0)
+    assert found.ended == f"ended early: {len(numbers)} of 144 (the source ended the series)"
+    assert found.lag > 1.5
+    clean = pt.preparation.select(pt.load(path), numbers)
+    in_order = np.argsort(record.patterns)
+    np.testing.assert_allclose(record.positions[in_order], clean.positions, rtol=0, atol=1e-6)
+    clean = dataclasses.replace(clean, positions=record.positions[in_order])
+    with pt.Reconstruction(clean, SETTINGS, cluster, checkpointing=None, admissions=record) as recon:
+        with pytest.warns(pt.PtynbWarning, match="of 144 patterns in use"):
+            complete(recon, 4)
+        assert equal(recon.result, result)
     again = pt.reproduce(saved, cluster=cluster)
     assert again.equal, again.notes
     assert "Patterns that came during the run" in pt.report(saved, tmp_path / "live.html").read_text()

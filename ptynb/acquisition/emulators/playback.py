@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import signal
@@ -213,8 +212,3 @@ def _send_positions(positions: PositionPlayer, count: int, steps: int, rate: flo
         time.sleep(POSITIONS_AT_ONCE)
     if not faults.endless:
         positions.end(sent)
-
-
-def without_positions(faults: Faults) -> Faults:
-    """Return faults without those of positions."""
-    return dataclasses.replace(faults, late_positions=0.0)

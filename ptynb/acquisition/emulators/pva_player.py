@@ -9,6 +9,7 @@ import numpy as np
 
 from ptynb.acquisition.compression import pack_lz4
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
+from ptynb.acquisition.pva import SCALAR_TYPES
 from ptynb.exceptions import AcquisitionError
 
 PV = "PTYNB:Pva1:Image"
@@ -16,7 +17,6 @@ NAMES = {
     "u1": "ubyteValue", "u2": "ushortValue", "u4": "uintValue", "u8": "ulongValue", "i1": "byteValue",
     "i2": "shortValue", "i4": "intValue", "i8": "longValue", "f4": "floatValue", "f8": "doubleValue",
 }  # fmt: skip
-SCALAR_TYPES = {"u1": 5, "u2": 6, "u4": 7, "u8": 8, "i1": 1, "i2": 2, "i4": 3, "i8": 4, "f4": 9, "f8": 10}
 LOOPBACK = {
     "EPICS_PVAS_AUTO_BEACON_ADDR_LIST": "NO",
     "EPICS_PVAS_SERVER_PORT": "0",
@@ -98,7 +98,10 @@ class PvaPlayer(Player):
             packed = pack_lz4(counts) if self._codec == "lz4" else self._recording.packed(number)[12:]
             content["value"] = ("ubyteValue", np.frombuffer(packed, np.uint8))
             content["compressedSize"] = len(packed)
-            content["codec"] = {"name": self._codec, "parameters": ("i", SCALAR_TYPES[kind])}
+            content["codec"] = {
+                "name": self._codec,
+                "parameters": ("i", next(number for number, name in SCALAR_TYPES.items() if name == kind)),
+            }
         self._pv.post(self._value(content))
 
 
