@@ -22,20 +22,23 @@ def arrival_bar(arrivals: Arrivals | None) -> str:
         if count := getattr(arrivals, name):
             parts.append(f'<span title="{meaning.capitalize()}">{count:,} {name}</span>')
     if arrivals.rate:
-        over = " on average" if arrivals.ended is not None else ""
-        parts.append(f"{arrivals.rate:,.3g} patterns/s{over}")
+        over = "over the latest seconds" if arrivals.ended is None else "from the first pattern to the last"
+        parts.append(f'<span title="Patterns that come, {over}">rate {arrivals.rate:,.3g}/s</span>')
     if arrivals.lag and arrivals.ended is None:
         meaning = "Median time from the arrival of a pattern until it can be used"
         parts.append(f'<span title="{meaning}">lag {_short(arrivals.lag)}</span>')
     if arrivals.ended is not None:
-        parts.append(f"<b>{html.escape(arrivals.ended)}</b>")
+        # The sentence is also a notice below, if patterns are missing.
+        parts.append(f'<b title="{html.escape(arrivals.ended)}">scan ended</b>')
     elif arrivals.silence > SILENT_SECONDS:
         parts.append(f"<b>no sign of the receiver for {arrivals.silence:.0f} s</b>")
-    spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in parts)
+    style = "margin-right:18px;display:inline-block"  # a line is not broken within a part
+    spans = "".join(f'<span style="{style}">{part}</span>' for part in parts)
     return (
         f'<div role="progressbar" aria-label="Patterns that have come" aria-valuemin="0" aria-valuemax="{planned}" '
         f'aria-valuenow="{arrivals.arrived}" style="display:flex;height:6px;border-radius:3px;overflow:hidden;'
-        f'background:{EMPTY};max-width:100%"><div style="width:{_percent(used, planned)};background:{USED}"></div>'
+        f'background:{EMPTY};max-width:100%;margin-top:3px">'
+        f'<div style="width:{_percent(used, planned)};background:{USED}"></div>'
         f'<div style="width:{_percent(waiting, planned)};background:{WAITING}"></div></div>'
         f'<div style="font-variant-numeric:tabular-nums;line-height:1.8">{spans}</div>'
     )
