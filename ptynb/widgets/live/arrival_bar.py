@@ -38,8 +38,8 @@ def arrival_bar(arrivals: Arrivals | None) -> str:
         f'<div role="progressbar" aria-label="Patterns that have come" aria-valuemin="0" aria-valuemax="{planned}" '
         f'aria-valuenow="{arrivals.arrived}" style="display:flex;height:6px;border-radius:3px;overflow:hidden;'
         f'background:{EMPTY};max-width:100%;margin-top:3px">'
-        f'<div style="width:{_percent(used, planned)};background:{USED}"></div>'
-        f'<div style="width:{_percent(waiting, planned)};background:{WAITING}"></div></div>'
+        f'<div title="Used" style="width:{_percent(used, planned)};background:{USED}"></div>'
+        f'<div title="Waiting" style="width:{_percent(waiting, planned)};background:{WAITING}"></div></div>'
         f'<div style="font-variant-numeric:tabular-nums;line-height:1.8">{spans}</div>'
     )
 
