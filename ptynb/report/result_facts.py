@@ -112,8 +112,7 @@ def arrival_rows(admissions: Admissions, epochs: Sequence[Epoch]) -> list[Row]:
         rows.append((f"{part:.0%} had come after", duration(float(at) - first), "since the first"))
     rows += [(name.capitalize(), summary[name], COUNT_MEANINGS[name]) for name in COUNT_MEANINGS if summary.get(name)]
     rows.append(("Used at first", int(admissions.sizes[0]), "patterns with which the reconstruction began"))
-    during = "with the patterns that had come; the epochs of the run count from the end of the scan"
-    rows.append(("Epochs before the end of the scan", admissions.epochs, during))
+    rows.append(("Epochs during the scan", admissions.epochs, "the epochs of the run count from its end"))
     if 0 < admissions.epochs <= len(epochs):
         rows.append(("Loss of the last of them", f"{epochs[admissions.epochs - 1].loss:.5g}", ""))
     rows.append(("End of the scan", admissions.ended or "had not come when the result was taken", ""))
