@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
+from ptynb.table import duration
 
 INDEX_NAME = "arrivals.index"
 """Name of the index in the folder of a scan."""
@@ -38,6 +39,17 @@ SILENCE_SECONDS = 8.0
 Counter = Literal["duplicates", "differing", "outside", "damaged", "stray", "refused"]
 COUNTERS: tuple[Counter, ...] = ("duplicates", "differing", "outside", "damaged", "stray", "refused")
 """What is counted beside the patterns themselves, in the order of the file; described at `Arrivals`."""
+COUNT_MEANINGS = {
+    "missing": "patterns that later ones overtook, or that had not come at the end",
+    "late": "patterns that have come, and whose position is not known yet",
+    "duplicates": "patterns that came again; the first is kept",
+    "differing": "of these with other counts",
+    "outside": "patterns with a number outside of the plan",
+    "refused": "positions outside of the object, or not valid",
+    "damaged": "messages that could not be read",
+    "stray": "messages of another series",
+}
+"""Numbers of `Arrivals` that are shown if they are not 0, and their meaning."""
 RATE_SPAN = 5.0
 """Time over which the present rate is determined [s]."""
 LAG_PATTERNS = 64
@@ -124,6 +136,14 @@ class Arrivals:
     series: str
     ended: str | None
     admitted: int | None = None
+
+    def __str__(self) -> str:
+        used = "" if self.admitted is None else f", {self.admitted:,} used"
+        counts = [f"{count:,} {name}" for name in COUNT_MEANINGS if (count := getattr(self, name))]
+        rate = f"{self.rate:,.3g} patterns/s{'' if self.ended is None else ' on average'}" if self.rate else ""
+        lag = f"lag {duration(self.lag)}" if self.lag and self.ended is None else ""
+        parts = [f"{self.arrived:,} of {self.planned:,} patterns came{used}", ", ".join(counts), rate, lag, self.ended]
+        return "; ".join(part for part in parts if part)
 
 
 class ArrivalIndex:

@@ -665,7 +665,9 @@ class Worker:
                 if loop.equal:
                     self._write_checkpoint(loop)
             case "admit":
-                self._admit(Admission.from_plain(command.value), loop)
+                admission = Admission.from_plain(command.value)
+                loop.admit(admission)
+                self._note_end(admission, loop.order.count)
             case "leave":
                 self._leave(group, loop)
             case "close":
@@ -760,11 +762,7 @@ class Worker:
     def _repeat_admissions(self, loop: Loop) -> None:
         """Admit what was admitted before the next update of an earlier run."""
         while self._repeated and self._repeated[0][0] <= loop.updates_done:
-            self._admit(self._repeated.pop(0)[1], loop)
-
-    def _admit(self, admission: Admission, loop: Loop) -> None:
-        loop.admit(admission)
-        self._note_end(admission, loop.order.count)
+            loop.admit(self._repeated.pop(0)[1])  # without a notice: the earlier run gave it
 
     def _note_end(self, admission: Admission, admitted: int) -> None:
         planned = admission.summary.get("planned", admitted)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ptynb.analysis.result_comparison import entries
 from ptynb.data.admissions import Admissions
+from ptynb.data.arrivals import COUNT_MEANINGS
 from ptynb.data.engine_records import Change, Epoch, Result
 from ptynb.data.provenance import ScanIdentity
 from ptynb.data.record import utc
@@ -94,28 +95,27 @@ def changes_rows(changes: tuple[Change, ...]) -> list[Row]:
 
 
 def arrival_rows(admissions: Admissions, epochs: Sequence[Epoch]) -> list[Row]:
-    """Return (what, value) of the patterns that came during a run. epochs: of the run."""
+    """Return (what, value, meaning) of the patterns that came during a run. epochs: of the run."""
     times, numbers, summary = admissions.times, admissions.patterns, admissions.summary
     first, last = float(times.min()), float(times.max())
     rows: list[Row] = [
-        ("Planned patterns", len(admissions.planned)),
-        ("Used", len(numbers)),
-        ("First pattern", utc(first)[:19].replace("T", " ")),
-        ("Last pattern", utc(last)[:19].replace("T", " ")),
+        ("Planned patterns", len(admissions.planned), ""),
+        ("Used", len(numbers), "patterns that came and whose position is known"),
+        ("First pattern", f"{utc(first)[:19].replace('T', ' ')} UTC", ""),
+        ("Last pattern", f"{utc(last)[:19].replace('T', ' ')} UTC", ""),
     ]
     if last > first:
-        rows.append(("Patterns per second", f"{(len(numbers) - 1) / (last - first):.4g}"))
+        rows.append(("Patterns per second", f"{(len(numbers) - 1) / (last - first):.4g}", "from the first to the last"))
     order = np.argsort(times, kind="stable")
     for part in (0.25, 0.5, 0.75):
         at = times[order[min(int(part * len(times)), len(times) - 1)]]
-        rows.append((f"{part:.0%} had come after", duration(float(at) - first)))
-    counts = ("missing", "late", "duplicates", "differing", "outside", "refused", "damaged", "stray")
-    rows += [(name.capitalize(), summary[name]) for name in counts if summary.get(name)]
-    rows.append(("Used together at first", int(admissions.sizes[0])))
-    rows.append(("Epochs before the end of the scan", admissions.epochs))
+        rows.append((f"{part:.0%} had come after", duration(float(at) - first), "since the first"))
+    rows += [(name.capitalize(), summary[name], COUNT_MEANINGS[name]) for name in COUNT_MEANINGS if summary.get(name)]
+    rows.append(("Used at first", int(admissions.sizes[0]), "patterns with which the reconstruction began"))
+    rows.append(("Epochs during the scan", admissions.epochs, "the epochs of the run count from its end"))
     if 0 < admissions.epochs <= len(epochs):
-        rows.append(("Loss of the last of them", f"{epochs[admissions.epochs - 1].loss:.5g}"))
-    rows.append(("End of the scan", admissions.ended or "had not come when the result was taken"))
+        rows.append(("Loss of the last of them", f"{epochs[admissions.epochs - 1].loss:.5g}", ""))
+    rows.append(("End of the scan", admissions.ended or "had not come when the result was taken", ""))
     return rows
 
 

@@ -169,7 +169,8 @@ def arrival_sections(result: Result) -> list[PageSection]:
     if result.admissions is None:
         return []
     rows = arrival_rows(result.admissions, result.epochs)
-    return [PageSection("Arrivals", TableBlock(("what", "value"), rows, "Patterns that came during the run"))]
+    columns = ("what", "value", "meaning")
+    return [PageSection("Arrivals", TableBlock(columns, rows, "Patterns that came during the run"))]
 
 
 def _settings(result: Result) -> list[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.widgets.conftest import Lab, screenshot
 
-NOTEBOOK = "01_first_reconstruction.ipynb"
+NOTEBOOK, LIVE = "01_first_reconstruction.ipynb", "07_live.ipynb"
 COUNT_PICTURES = """
 () => {
   window.pictures = 0;
@@ -48,14 +49,14 @@ def wait_until(kernel: BlockingKernelClient, expression: str, seconds: float = 9
         time.sleep(0.1)
 
 
-def open_notebook(page: Page, lab: Lab) -> None:
-    page.goto(f"{lab.address}/lab/tree/{NOTEBOOK}?reset&token={lab.token}")
+def open_notebook(page: Page, lab: Lab, notebook: str = NOTEBOOK) -> None:
+    page.goto(f"{lab.address}/lab/tree/{notebook}?reset&token={lab.token}")
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
 
 
-def run_cells(page: Page, lab: Lab, upto: str) -> None:
+def run_cells(page: Page, lab: Lab, upto: str, notebook: str = NOTEBOOK) -> None:
     """Shift+Enter from the first cell to the one that holds this text (Lab renders only cells near the screen)."""
-    cells = nbformat.read(lab.folder / NOTEBOOK, as_version=4).cells
+    cells = nbformat.read(lab.folder / notebook, as_version=4).cells
     last = next(index for index, cell in enumerate(cells) if upto in cell.source)
     page.locator(".jp-Notebook .jp-Cell").first.click()
     page.keyboard.press("Escape")
@@ -152,6 +153,48 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         assert not outside, f"requests beyond this machine: {outside}"
     finally:
         kernel.execute("recon.close(); cluster.stop()", reply=True, timeout=60)
+        kernel.stop_channels()
+
+
+def test_a_scan_is_watched_in_a_browser_while_it_is_measured(lab: Lab, page: Page) -> None:
+    """The bar follows what comes, and ends with the counts that the notebook's kernel has."""
+    page.set_viewport_size({"width": 1280, "height": 720})
+    notebook = lab.folder / LIVE
+    text = notebook.read_text()
+    assert "--rate 20 " in text
+    notebook.write_text(text.replace("--rate 20 ", "--rate 10 "))  # on a busy machine the view needs seconds to appear
+    open_notebook(page, lab, LIVE)
+    kernel = lab.client(LIVE)
+    run_cells(page, lab, "pt.live(recon)", LIVE)
+    try:
+        view = page.locator(".ptynb-live")
+        view.wait_for(timeout=120_000)
+        view.scroll_into_view_if_needed()
+        bar = view.get_by_role("progressbar", name="Patterns that have come")
+        view.locator("canvas").first.wait_for(timeout=60_000)
+        expect(bar).to_be_visible(timeout=60_000)
+        first = int(bar.get_attribute("aria-valuenow") or 0)
+        assert first < 200
+        expect(view.get_by_text(re.compile(r"^\d+ late$"))).to_be_visible()  # positions come a second later
+        page.wait_for_function(
+            f"+document.querySelector('.ptynb-live [role=progressbar]').ariaValueNow > {first + 30}", timeout=60_000
+        )
+        screenshot(page, "live-arrivals")
+        wait_until(kernel, "recon.state == 'ready' and recon.epoch > 40", 120)
+        arrivals = ask(kernel, "vars(recon.arrivals)")
+        assert arrivals["arrived"] == arrivals["admitted"] == 256 - arrivals["missing"]
+        expect(bar).to_have_attribute("aria-valuenow", str(arrivals["arrived"]))
+        for counted in (
+            "{arrived} of 256 patterns came",
+            "{admitted} used",
+            "{missing} missing",
+            "{duplicates} duplicates",
+        ):
+            expect(view).to_contain_text(counted.format(**arrivals))
+        expect(view).to_contain_text(arrivals["ended"])
+        screenshot(page, "live-arrivals-ended")
+    finally:
+        kernel.execute("recon.close(); cluster.stop(); detector.kill(); detector.wait()", reply=True, timeout=60)
         kernel.stop_channels()
 
 

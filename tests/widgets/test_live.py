@@ -1043,15 +1043,17 @@ def test_the_arrivals_of_a_scan_have_a_bar(view, recon):
     assert view._arrivals.layout.display is None
     parts = ("<b>600</b> of 1,024", "<b>512</b> used", "3 missing", "20 late", "7 duplicates", "1 refused")
     bar = ('aria-valuenow="600"', 'aria-valuemax="1024"', "width:50.00%", "width:8.59%")
-    for part in (*parts, *bar, "99.7 patterns/s", "lag 4 ms"):
+    for part in (*parts, *bar, "rate 99.7/s", "lag 4 ms"):
         assert part in shown, part
+    until(lambda: "then 40 after the scan" in view._summary.value)
+    assert "of 40" not in view._summary.value
     assert "differing" not in shown
     assert "ended" not in shown
     silent = arrival_bar(dataclasses.replace(coming, silence=6.0))
     assert "no sign of the receiver for 6 s" in silent
     over = arrival_bar(dataclasses.replace(coming, ended="aborted <at 60%>", silence=60.0))
     assert "aborted &lt;at 60%&gt;" in over
-    assert "on average" in over
+    assert "from the first pattern to the last" in over
     assert "no sign" not in over
 
 

@@ -1,7 +1,10 @@
 """The time to the end of a run, from the rate of its last epochs."""
 
+import dataclasses
+
 import pytest
 
+from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import Epoch, Status
 from ptynb.widgets.live.time_left import rough_duration, seconds_left
 
@@ -56,6 +59,20 @@ def test_the_rate_of_the_stage_before_is_converted_until_there_is_one_of_the_pre
 def test_epochs_beyond_the_stages_are_as_the_last_stage():
     done = epochs(*[50.0] * 6, *[20.0] * 4)
     assert seconds_left(status(10, 12, stages=STAGES, stage=2), done, 100, (64, 64)) == pytest.approx(2 * 5.0)
+
+
+def test_the_epochs_of_a_scan_that_is_being_measured_begin_after_its_end():
+    coming = Arrivals(
+        planned=100, arrived=40, placed=40, missing=10, late=0, duplicates=0, differing=0, outside=0, refused=0,
+        damaged=0, stray=0, rate=5.0, lag=0.0, silence=0.0, series="", ended=None, admitted=40,
+    )  # fmt: skip
+    for arrivals, left in (
+        (coming, 10.0 + 15.0),  # 50 patterns, and 7.5 epochs
+        (dataclasses.replace(coming, rate=0.0), None),
+        (dataclasses.replace(coming, ended="end of series"), pytest.approx(15.0)),
+    ):
+        now = dataclasses.replace(status(2, 10, update=5), arrivals=arrivals)
+        assert seconds_left(now, epochs(50.0, 50.0), 100, (64, 64)) == left
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import html
 
-from ptynb.data.arrivals import Arrivals
+from ptynb.data.arrivals import COUNT_MEANINGS, Arrivals
 
 SILENT_SECONDS = 3.0
 """Silence of the receiver that is shown."""
 USED, WAITING, EMPTY = "#1565c0", "#e08a00", "rgba(128,128,128,0.35)"
-COUNTS = {
-    "missing": "were skipped by later ones, or did not come before the end",
-    "late": "have come, and wait for their position",
-    "duplicates": "came again; the first is kept",
-    "differing": "came again with other counts",
-    "outside": "have a number outside of the plan",
-    "refused": "have a position outside of the object, or none that is valid",
-    "damaged": "messages could not be read",
-    "stray": "messages of another series",
-}
-"""What is shown if it is not 0, and what it means."""
 
 
 def arrival_bar(arrivals: Arrivals | None) -> str:
@@ -29,25 +18,28 @@ def arrival_bar(arrivals: Arrivals | None) -> str:
     planned, used = arrivals.planned, arrivals.admitted or 0
     waiting = max(arrivals.arrived - used, 0)
     parts = [f"<b>{arrivals.arrived:,}</b> of {planned:,} patterns came", f"<b>{used:,}</b> used"]
-    for name, meaning in COUNTS.items():
+    for name, meaning in COUNT_MEANINGS.items():
         if count := getattr(arrivals, name):
-            parts.append(f'<span title="{meaning}">{count:,} {name}</span>')
+            parts.append(f'<span title="{meaning.capitalize()}">{count:,} {name}</span>')
     if arrivals.rate:
-        over = " on average" if arrivals.ended is not None else ""
-        parts.append(f"{arrivals.rate:,.3g} patterns/s{over}")
+        over = "over the latest seconds" if arrivals.ended is None else "from the first pattern to the last"
+        parts.append(f'<span title="Patterns that come, {over}">rate {arrivals.rate:,.3g}/s</span>')
     if arrivals.lag and arrivals.ended is None:
         meaning = "Median time from the arrival of a pattern until it can be used"
         parts.append(f'<span title="{meaning}">lag {_short(arrivals.lag)}</span>')
     if arrivals.ended is not None:
-        parts.append(f"<b>ended</b>: {html.escape(arrivals.ended)}")
+        # The sentence is also a notice below, if patterns are missing.
+        parts.append(f'<b title="{html.escape(arrivals.ended)}">scan ended</b>')
     elif arrivals.silence > SILENT_SECONDS:
         parts.append(f"<b>no sign of the receiver for {arrivals.silence:.0f} s</b>")
-    spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in parts)
+    style = "margin-right:18px;display:inline-block"  # a line is not broken within a part
+    spans = "".join(f'<span style="{style}">{part}</span>' for part in parts)
     return (
         f'<div role="progressbar" aria-label="Patterns that have come" aria-valuemin="0" aria-valuemax="{planned}" '
         f'aria-valuenow="{arrivals.arrived}" style="display:flex;height:6px;border-radius:3px;overflow:hidden;'
-        f'background:{EMPTY};max-width:100%"><div style="width:{_percent(used, planned)};background:{USED}"></div>'
-        f'<div style="width:{_percent(waiting, planned)};background:{WAITING}"></div></div>'
+        f'background:{EMPTY};max-width:100%;margin-top:3px">'
+        f'<div title="Used" style="width:{_percent(used, planned)};background:{USED}"></div>'
+        f'<div title="Waiting" style="width:{_percent(waiting, planned)};background:{WAITING}"></div></div>'
         f'<div style="font-variant-numeric:tabular-nums;line-height:1.8">{spans}</div>'
     )
 

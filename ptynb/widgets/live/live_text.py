@@ -18,7 +18,10 @@ from ptynb.widgets.shared_widgets import state_row
 
 MOST_CHANGES = 8
 NO_R_FACTOR = "Not measured; under More, choose every how many epochs it is"
-TIME_LEFT = "At the rate of the last epochs; in stages to come, in proportion to the pixels of their patterns"
+TIME_LEFT = (
+    "At the rate of the last epochs; in stages to come, in proportion to the pixels of their patterns; of a scan \
+that is being measured, after its end at the present rate"
+)
 CELL = 'style="padding:0 14px 0 0;text-align:left;white-space:nowrap"'
 
 
@@ -35,9 +38,14 @@ def summary(recon: Watched, status: Status, state: str, measured: float | None =
     measured: patterns per second of all engines, for the time before the first epoch is completed.
     """
     epochs = recon.epochs
-    epoch = f"epoch <b>{status.epoch}</b> of {status.target}" if status.target else f"epoch <b>{status.epoch}</b>"
+    epoch = f"epoch <b>{status.epoch}</b>"
+    measured_now = status.arrivals is not None and status.arrivals.ended is None
+    if status.target and not measured_now:
+        epoch += f" of {status.target}"
     if status.update:
         epoch += f" <small>+ {status.update}/{status.updates_per_epoch} updates</small>"
+    if status.target > status.epoch and measured_now:
+        epoch += f", then {status.target - status.epoch} after the scan"
     parts = [epoch]
     if reason := stop_reason(status.changes, status.epoch):
         parts.append(html.escape(f"stopped: {reason}"))

@@ -1,4 +1,4 @@
-"""How long a run will take to its last epoch, from the rate of its last epochs."""
+"""How long a run will take to its last epoch, from the rate of its last epochs, and that of patterns that come."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ def seconds_left(
 
     patterns: number of patterns of an epoch. shape: of whole patterns (y, x) [pixels]. measured: patterns per second of
     all engines, for the first epoch. In stages with patterns of another size, a pattern's time is taken as proportional
-    to its pixels.
+    to its pixels. Of a scan that is being measured, the run continues to its end with what has come, and then does its
+    epochs.
     """
+    coming = status.arrivals if status.arrivals is not None and status.arrivals.ended is None else None
     done = status.epoch + status.update / max(status.updates_per_epoch, 1)
     rate = recent_rate(status, epochs) or measured
-    if done >= status.target or not rate:
+    if done >= status.target or not rate or (coming and not coming.rate):
         return None
+    scan = (coming.planned - coming.arrived - coming.missing) / coming.rate if coming else 0.0
     sizes = [math.prod(stage.pattern_size or shape) for stage in StagePlan.of(status.stages, status.stage).stages]
     sizes, ends, pixels = sizes or [math.prod(shape)], _ends(status), 0.0
     at = _stage_of(epochs[-1].number, ends) if epochs else status.stage
     for size, end in zip(sizes[status.stage :], ends[status.stage :], strict=True):
         pixels += max(min(end, status.target) - done, 0.0) * size
         done = max(done, min(end, status.target))
-    return pixels / sizes[at] * patterns / rate
+    return scan + pixels / sizes[at] * patterns / rate
 
 
 def _ends(status: Status) -> list[float]:
