@@ -30,6 +30,8 @@ GROUP = "group"
 
 TRUST = "trust"
 """Marks a field that runs code or connects to other machines: see `ptynb.cli.trust_prompt`."""
+ADDRESS = "address"
+"""Marks such a field that connects to another machine only if its value is an address, with "://" in it."""
 MOST_EPOCHS = 10**9
 """Limit of numbers of epochs that fits every counter."""
 MOST_SECONDS = 10**7

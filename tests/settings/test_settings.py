@@ -9,7 +9,7 @@ import pytest
 from ptynb.exceptions import SettingsError
 from ptynb.settings import OPR, PARTS, Object, Probe, Schedule, Settings
 from ptynb.settings.field_docs import kinds_in
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 from tests.raising import raises
 
 UNUSUAL = Settings(
