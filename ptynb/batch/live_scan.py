@@ -12,7 +12,7 @@ from rich.console import Console
 from ptynb.acquisition.listen import listen
 from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.source_address import pattern_address, position_address
-from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME
+from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.array_file import read_array
@@ -30,7 +30,7 @@ def plan_of(section: PlanSection) -> Plan:
         name: None if getattr(section, name) is None else read_array(Path(getattr(section, name)), name)
         for name in ("positions", "mask")
     }
-    guesses = {
+    guesses: dict[str, Any] = {
         name: None if getattr(section, name) is None else _guess(Path(getattr(section, name)), name)
         for name in ("probe", "object")
     }
@@ -80,11 +80,12 @@ def live_scan(section: ListenSection, plan: Plan | None, console: Console) -> Sc
         raise
 
 
-def still_received(scan: Scan | None) -> str:
+def still_received(scan: Scan) -> str:
     """Return a sentence about a scan that is still being received when its run ends; "" if it is not."""
-    if scan is None or scan.acquisition is None or scan.acquisition.index().ended is not None:
+    acquisition = scan.acquisition
+    if not isinstance(acquisition, Acquisition) or acquisition.index().ended is not None:
         return ""
-    return f"The scan is still being received in {scan.acquisition.folder}, until it ends."
+    return f"The scan is still being received in {acquisition.folder}, until it ends."
 
 
 def _received(section: ListenSection) -> bool:

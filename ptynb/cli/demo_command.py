@@ -58,11 +58,12 @@ def _demo(chosen: argparse.Namespace) -> int:
     started = time.perf_counter()
     console = Console()
     import ptynb as pt
+    from ptynb.exceptions import InvalidValueError
     from ptynb.figures.figure import compare_with_truth, figure
     from ptynb.report.report_file import report
 
     if chosen.rate is not None and not (chosen.live and 0 < chosen.rate <= 1e6):
-        raise pt.InvalidValueError(
+        raise InvalidValueError(
             f"--rate is {chosen.rate:g}; expected 0 to 1e6 patterns per second, and --live.",
             code="argument.invalid-value",
         )
