@@ -223,7 +223,7 @@ def test_a_scan_is_received_during_a_run_that_is_interrupted_and_resumed(
     assert f"epoch {len(result.epochs)}/{len(result.epochs)} loss" in said
     assert "elsewhere" not in said
     with pytest.warns(pt.PtynbWarning, match=f"with {len(scan)} of 100 patterns in use"):
-        assert main(["run", str(tmp_path / "live.h5"), "--reproduce"]) == 0
+        assert main(["run", str(tmp_path / "live.h5"), "--reproduce", "--engines", "1"]) == 0
     assert "Equal to the bit." in capsys.readouterr().out
 
 

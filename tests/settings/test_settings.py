@@ -434,6 +434,8 @@ def within(model, name, value):
     annotation = str(model.model_fields[name].annotation)
     if "dict" in annotation:
         return {"host": value}
+    if "tuple[tuple" in annotation:
+        return [[0, value], [0, value]]
     return [value, value] if "tuple" in annotation else value
 
 

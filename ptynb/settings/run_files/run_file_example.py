@@ -20,8 +20,8 @@ from ptynb.settings.settings import Settings
 HEAD = """\
 # A run without a notebook: ptynb run FILE. Paths are relative to this file.
 # Lines with '#:' contain the defaults; to change one, remove the mark there and in the line of its section.
-# checkpointing.transfer, the hosts of ssh and similar fields run code or connect to other machines: they have to be
-# confirmed, or require --trust.
+# checkpointing.transfer, the hosts of ssh, addresses of listen and similar fields run code or connect to other
+# machines: they have to be confirmed, or require --trust.
 """
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
 """Fields without a default."""
