@@ -39,7 +39,7 @@ share: object
 """Example of several scans as one, in place of `scan`."""
 LISTENING = {"source": "stream2://detector:31001", "positions": "panda://panda:8889?y=INENC1.VAL&x=INENC2.VAL"}
 PLANNED = {"count": "1024", "extent": "[[0, 2.0e-6], [0, 2.0e-6]]"}
-"""Fields of the example of a scan that is measured during the run, in place of `scan`; the others are null."""
+"""Fields of the example of a scan that is measured during the run, in place of `scan`; the others have defaults."""
 EXAMPLES = {
     "prepare": """\
 - crop: 128  # window [detector pixels]
@@ -81,11 +81,16 @@ def example() -> str:
 
 
 def _listening() -> Iterator[str]:
-    """Yield the lines of all fields of a scan that is measured during the run."""
+    """Yield the lines of all fields of a scan that is measured during the run, with their defaults."""
     for name, field in ListenSection.model_fields.items():
-        yield _line(name, "" if name == "plan" else LISTENING.get(name, "null"), field)
+        yield _line(name, "" if name == "plan" else LISTENING.get(name) or _default(field), field)
     for name, field in PlanSection.model_fields.items():
-        yield "  " + _line(name, PLANNED.get(name, "null"), field)
+        yield "  " + _line(name, PLANNED.get(name) or _default(field), field)
+
+
+def _default(field: FieldInfo) -> str:
+    """Return the default of a field as a line of YAML."""
+    return yaml.safe_dump(field.default).removesuffix("\n").removesuffix("...").strip()
 
 
 def _fields(model: BaseModel, skip: str = "", indent: str = "") -> Iterator[str]:
