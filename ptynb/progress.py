@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, final
 
@@ -15,13 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from ptynb.data.arrivals import Arrivals
     from ptynb.data.engine_records import Epoch
 
-# Not imported at run time, since ptynb.data.engine_records imports numpy.
+# Not imported at run time, since they import numpy.
 
 LOOK_SECONDS = 0.05
 LINE_SECONDS = 3.0
 """Shortest interval of the lines in a log [s]; the last epoch has a line, too."""
+WRONG = ("missing", "late", "duplicates", "differing", "outside", "refused", "damaged", "stray")
+"""Numbers of `Arrivals` that are shown if they are not 0."""
 
 
 class SupportsProgress(Protocol):
@@ -36,12 +39,21 @@ class SupportsProgress(Protocol):
     def start(self, epochs: int) -> None: ...  # noqa: D102
 
 
+class SupportsLiveProgress(SupportsProgress, Protocol):
+    """Interface of a reconstruction for `follow_live`."""
+
+    @property
+    def arrivals(self) -> Arrivals | None: ...  # noqa: D102
+    @property
+    def target(self) -> int: ...  # noqa: D102
+
+
 class ProgressDisplay(ABC):
     """Base class of progress displays; context managers."""
 
     @abstractmethod
-    def show(self, epoch: Epoch) -> None:
-        """Show the latest epoch."""
+    def show(self, epoch: Epoch, target: int | None = None) -> None:
+        """Show the latest epoch. target: number of epochs, if it has changed."""
 
     def __enter__(self) -> Self:
         return self
@@ -83,11 +95,15 @@ class Bar(ProgressDisplay):
         self._progress.start()
         return self
 
-    def show(self, epoch: Epoch) -> None:
+    def show(self, epoch: Epoch, target: int | None = None) -> None:
         """Update the bar."""
         with self._progress.row:
             self._progress.update(
-                self._task, completed=epoch.number, loss=f"{epoch.loss:.5f}", speed=epoch.patterns_per_second
+                self._task,
+                total=target,
+                completed=epoch.number,
+                loss=f"{epoch.loss:.5f}",
+                speed=epoch.patterns_per_second,
             )
 
     def __exit__(
@@ -105,9 +121,9 @@ class LogProgress(ProgressDisplay):
         self._written_at = float("-inf")
         self._waiting: Epoch | None = None
 
-    def show(self, epoch: Epoch) -> None:
+    def show(self, epoch: Epoch, target: int | None = None) -> None:
         """Write a line if the interval has passed or this is the last epoch."""
-        self._waiting = epoch
+        self._waiting, self._target = epoch, target or self._target
         if epoch.number >= self._target or time.monotonic() - self._written_at >= self._every:
             self._write()
 
@@ -160,15 +176,93 @@ def follow(
         return
     with shown_on(console, target, done) as shown:
         recon.start(target - done)
-        while True:
-            state = recon.state  # read before the epochs, so that all epochs of a run that has ended are shown
-            epochs = recon.epochs
-            if len(epochs) > done:
-                done = len(epochs)
-                shown.show(epochs[-1])
-            meanwhile()
-            if recon.failure is not None:
-                raise recon.failure
-            if state in ("ready", "closed"):
-                return
-            time.sleep(LOOK_SECONDS)
+        for epoch in _latest_epochs(recon, done, meanwhile):
+            if epoch is not None:
+                shown.show(epoch)
+
+
+def follow_live(
+    recon: SupportsLiveProgress, epochs: int, console: Console, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Run a scan that is being measured until `epochs` more are complete after its end, and show the progress.
+
+    meanwhile, return and errors: as of `follow`.
+    """
+    done = len(recon.epochs)
+    with ArrivalDisplay(console) as shown:
+        recon.start(epochs)
+        latest = _latest_epochs(recon, done, meanwhile)
+        for epoch in latest:
+            arrivals = recon.arrivals
+            if arrivals is not None and shown.show(arrivals, epoch):
+                break
+    with shown_on(console, recon.target, len(recon.epochs)) as shown_epochs:
+        for epoch in latest:
+            if epoch is not None:
+                shown_epochs.show(epoch, recon.target)
+
+
+def _latest_epochs(
+    recon: SupportsProgress, done: int, meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[Epoch | None]:
+    """Yield the latest epoch again and again until the run has ended; None if it was yielded before.
+
+    done: number of epochs at the beginning. Raises the error of a failed run.
+    """
+    while True:
+        state = recon.state  # read before the epochs, so that all epochs of a run that has ended are shown
+        epochs = recon.epochs
+        yield epochs[-1] if len(epochs) > done else None
+        done = len(epochs)
+        meanwhile()
+        if recon.failure is not None:
+            raise recon.failure
+        if state in ("ready", "closed"):
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+class ArrivalDisplay:
+    """What has come of a scan that is being measured: a line that is renewed in a terminal, lines in a log."""
+
+    def __init__(self, console: Console, every: float = LINE_SECONDS) -> None:
+        self._console, self._every = console, every
+        self._written_at = float("-inf")
+        self._status = console.status("") if console.is_terminal else None
+        self._epoch: Epoch | None = None
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def show(self, arrivals: Arrivals, epoch: Epoch | None) -> bool:
+        """Show the numbers, and the latest epoch if there is a new one. Return whether they will not change."""
+        self._epoch = epoch or self._epoch
+        if arrivals.ended is not None and (arrivals.admitted or 0) + arrivals.refused >= arrivals.placed:
+            log(self._console, f"{arrived(arrivals)}; {arrivals.ended}.")
+            return True
+        text = arrived(arrivals)
+        if self._epoch is not None:
+            text += f"; epoch {self._epoch.number} loss {self._epoch.loss:.5g}"
+        if self._status is not None:
+            self._status.update(Text(text))
+        elif time.monotonic() - self._written_at >= self._every:
+            log(self._console, text)
+            self._written_at = time.monotonic()
+        return False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def arrived(arrivals: Arrivals) -> str:
+    """Return what has come as text: '812 of 1024 patterns came, 790 used, 3 missing, 98.2 patterns/s'."""
+    parts = [f"{arrivals.arrived} of {arrivals.planned} patterns came", f"{arrivals.admitted or 0} used"]
+    parts += [f"{getattr(arrivals, name)} {name}" for name in WRONG if getattr(arrivals, name)]
+    if arrivals.rate:
+        parts.append(f"{arrivals.rate:.3g} patterns/s")
+    return ", ".join(parts)

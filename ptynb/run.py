@@ -3,7 +3,8 @@
 Each process is a rank, given by torchrun or Kubernetes in RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR
 and MASTER_PORT. Without them there is one rank. The file and the options are those of `ptynb run`; of its cluster
 section only device and threads are used. The result is that of a cluster with as many engines. Ranks cannot ask for
-confirmation: a file with a `checkpointing.transfer` that was not confirmed to `ptynb run` needs `--trust`.
+confirmation: a file with a `checkpointing.transfer` that was not confirmed to `ptynb run` needs `--trust`. A scan
+that is received while it is measured (`listen`) is for `ptynb run` only.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from ptynb import progress
+from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import Epoch
 from tests.parametrization import each
 
@@ -134,3 +135,48 @@ def test_the_last_epoch_has_its_line_at_once():
     lines.show(epoch(1))
     lines.show(epoch(2))
     assert [line.split()[2] for line in console.file.getvalue().splitlines()] == ["1/2", "2/2"]
+
+
+class LiveRun(Run):
+    """A pattern each time it is asked, and an epoch; the last of five comes twice, and is used one look later."""
+
+    def __init__(self):
+        super().__init__()
+        self.arrived = 0
+
+    @property
+    def epochs(self):
+        if self.arrived < 5 and self.state == "running":
+            self.target += 1  # this epoch is none of the run's
+        return super().epochs
+
+    @property
+    def arrivals(self):
+        self.arrived += 1
+        came = min(self.arrived, 5)
+        counted = dict.fromkeys(("missing", "late", "differing", "outside", "refused", "damaged", "stray"), 0)
+        return Arrivals(
+            **counted,
+            planned=5,
+            arrived=came,
+            placed=came,
+            duplicates=came // 5,
+            rate=123.4,
+            lag=0.0,
+            silence=0.0,
+            series="1",
+            ended="complete: 5 of 5" if came == 5 else None,
+            admitted=min(self.arrived - 1, 5),
+        )
+
+
+@each("console", [terminal(), log()])
+def test_a_scan_that_is_measured_has_its_counts_and_then_the_epochs_after_its_end(console):
+    run = LiveRun()
+    progress.follow_live(run, 3, console)
+    assert run.started == [3]
+    said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+    assert re.search(r"[1-4] of 5 patterns came, \d used, 123 patterns/s", said)
+    assert said.count("5 of 5 patterns came, 5 used, 1 duplicates, 123 patterns/s; complete: 5 of 5.") == 1
+    assert f"epoch {run.target}/{run.target} " in said.split("complete")[1]
+    assert run.target > 6

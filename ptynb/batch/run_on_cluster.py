@@ -1,57 +1,87 @@
-"""`ptynb run` on a cluster: start or resume, show progress, write the result, checkpoint on a signal."""
+"""`ptynb run` on a cluster: start or resume, show progress, write the result, checkpoint on a signal.
+
+A scan that is received while it is measured is reconstructed here without a cluster, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from ptynb.batch.live_scan import check_listening, live_scan, still_received
 from ptynb.batch.signals import Leaving, signals_raise
 from ptynb.batch.torchrun import INTERRUPTED, check_folder, first_state, go_on
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
+from ptynb.exceptions import PtynbWarning
 from ptynb.io.checkpoint_file import is_of
 from ptynb.io.run_file_scan import scan_of
-from ptynb.progress import follow, log
+from ptynb.progress import follow, follow_live, log
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import resume as resume_from
 from ptynb.settings.cluster_options import AnyCluster
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 
 
 def run(plan: RunFile, resume: bool, again: str) -> int:
     """Perform the whole run and return its exit status: 0, or 130 if a signal ended it.
+
+    Engines are started before a scan that is to be received: they are ready when it begins.
 
     again: the command that continues the run, for messages. Raises the error that ended the run.
     """
     console = Console()
     check_folder(plan)
     start = first_state(plan, resume, console)
-    scan = scan_of(plan)
+    to_receive = check_listening(plan, resume)
+    scan = None if plan.listen is not None else scan_of(plan)
     with signals_raise():
         try:
-            with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:
+            with _engines(plan, console) as cluster:
+                if plan.listen is not None and start is None:
+                    scan = live_scan(plan.listen, to_receive, console)
                 recon = _opened(plan, scan, cluster, start)
                 try:
-                    _run(recon, plan, console)
+                    _run(recon, plan, console, resumed=start is not None)
                 except BaseException:
                     _save_checkpoint(recon)
+                    if note := still_received(recon.scan):
+                        log(console, note)
                     log(console, go_on(*_latest_checkpoint(recon), again))
                     raise
+                finally:
+                    if cluster is None:
+                        recon.close(result=False)
         except Leaving:
             return INTERRUPTED
     return 0
 
 
-def _opened(plan: RunFile, scan: Scan, cluster: Cluster, start: Path | None) -> Reconstruction:
+@contextlib.contextmanager
+def _engines(plan: RunFile, console: Console) -> Iterator[Cluster | None]:
+    """Start the cluster of the run; None if this process reconstructs."""
+    if plan.cluster.kind == "none":
+        yield None
+        return
+    with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:
+        yield cluster
+
+
+def _opened(plan: RunFile, scan: Scan | None, cluster: Cluster | None, start: Path | None) -> Reconstruction:
+    """Open the reconstruction. scan: None: that of the checkpoint `start`, with what has come of it since."""
     recipe = plan.recipe.model_copy(update={"prepare": ()})  # the scan is prepared
+    device = "auto" if cluster is not None else plan.cluster.device
+    keep: dict[str, Any] = {"checkpointing": plan.checkpointing, "on_failure": plan.on_failure}
     if start is None:
-        return Reconstruction(scan, recipe, cluster, checkpointing=plan.checkpointing, on_failure=plan.on_failure)
-    return resume_from(
-        start, scan, cluster, settings=recipe, checkpointing=plan.checkpointing, on_failure=plan.on_failure
-    )
+        assert scan is not None
+        return Reconstruction(scan, recipe, cluster, device=device, **keep)
+    return resume_from(start, scan, cluster, device=device, settings=recipe, **keep)
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
@@ -65,20 +95,33 @@ def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
     return cluster
 
 
-def _run(recon: Reconstruction, plan: RunFile, console: Console) -> None:
-    recon.wait()  # until the patterns are read, and the checkpoint
-    log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
+def _run(recon: Reconstruction, plan: RunFile, console: Console, *, resumed: bool) -> None:
     news = News(recon, console)
-    follow(recon, plan.epochs, console, news.tell)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PtynbWarning)  # of notices, which are told
+        if plan.listen is None or resumed:
+            recon.wait()  # until the patterns are read, and the checkpoint
+        log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
+        if plan.listen is None:
+            follow(recon, plan.epochs, console, news.tell)
+        elif (missing := plan.epochs - recon.epoch + _live_epochs(recon)) > 0:
+            follow_live(recon, missing, console, news.tell)
     news.tell()
+    target = plan.epochs + _live_epochs(recon)
     if recon.stopped:
-        log(console, f"Stopped after epoch {recon.epoch} of {plan.epochs}: {recon.stopped}.")
-    elif recon.epoch < plan.epochs:
-        log(console, f"Stopped from elsewhere after epoch {recon.epoch} of {plan.epochs}; the result is of that.")
+        log(console, f"Stopped after epoch {recon.epoch} of {target}: {recon.stopped}.")
+    elif recon.epoch < target:
+        log(console, f"Stopped from elsewhere after epoch {recon.epoch} of {target}; the result is of that.")
     path = recon.save(plan.result)
     _save_checkpoint(recon)  # for a --resume with more epochs
     result = recon.result
     log(console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
+
+
+def _live_epochs(recon: Reconstruction) -> int:
+    """Return the number of epochs in which further patterns could come, beside which those of a run are counted."""
+    status = recon.last_status()
+    return 0 if status is None else status.live_epochs
 
 
 class News:

@@ -26,7 +26,7 @@ from ptynb.data.record import stop_reason
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Command, Worker
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, SettingsError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import newest_state, states
 from ptynb.io.result_file import save_result
@@ -37,7 +37,7 @@ from ptynb.preparation.pattern_window import in_window
 from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.session.run_result import make_result
 from ptynb.settings.recipe import StagePlan
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 
 LOOK_SECONDS = 0.05
 CAUSE_SECONDS = 3.0
@@ -101,6 +101,7 @@ class Rank:
     def lead(self, resume: bool) -> int:
         """Run rank 0: control all ranks until the last epoch and write the result."""
         plan = self._plan
+        check_not_live(plan)
         check_folder(plan)
         start = first_state(plan, resume, self._console)
         self._board.publish("" if start is None else str(start))
@@ -145,6 +146,7 @@ class Rank:
 
     def serve(self) -> int:
         """Run another rank: wait until rank 0 has ended its worker."""
+        check_not_live(self._plan)
         scan = scan_of(self._plan)
         while (found := self._board.published()) is None:
             if self._board.failed:
@@ -236,6 +238,16 @@ class Rank:
             if leaving or (status.state == "ready" and status.applied >= self._sent):
                 return status
             time.sleep(LOOK_SECONDS)
+
+
+def check_not_live(plan: RunFile) -> None:
+    """Raise SettingsError if the scan is to be received: nothing distributes its patterns among hosts."""
+    if plan.listen is not None:
+        raise SettingsError(
+            "The run file has a section 'listen', and ranks that torchrun or a pod starts receive no scan; use 'ptynb "
+            "run', which starts engines on this machine, or give the scan that was received: --scan and no 'listen'.",
+            code="argument.conflict",
+        )
 
 
 def check_folder(plan: RunFile) -> None:

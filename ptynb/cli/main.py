@@ -1,4 +1,4 @@
-"""The command `ptynb`: demo, lab, doctor, scaling, advise, estimate. Other subcommands are in their own files."""
+"""The command `ptynb`: lab, doctor, scaling, advise, estimate. Other subcommands are in their own files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from ptynb.cli import (
     dashboard_command,
+    demo_command,
     emulate_command,
     export_command,
     info_command,
@@ -32,15 +32,12 @@ from ptynb.cli.cluster_arguments import add_cluster_options
 from ptynb.cli.load_arguments import add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
-from ptynb.progress import follow
 
 if TYPE_CHECKING:
     from ptynb.settings import Settings
     from ptynb.table import Tabular
 
 # The package is imported inside the commands: torch alone takes seconds, and `ptynb --help` does not need it.
-
-DEMO_EPOCHS = 40
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,13 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(notebooks=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="simulate and reconstruct a scan, write result, figure and report")
-    add_cluster_options(demo, "engines", "device", device="auto")
-    demo.add_argument(
-        "--epochs", type=int, default=DEMO_EPOCHS, metavar="N", help=f"number of epochs (default {DEMO_EPOCHS})"
-    )
-    demo.add_argument("--folder", type=Path, default=Path("ptynb-demo"), help="folder for result, figure and report")
-    demo.set_defaults(run=_demo)
+    demo_command.add(commands)
 
     lab = commands.add_parser("lab", help="open JupyterLab on a copy of the starter notebooks")
     lab.add_argument("--folder", type=Path, default=Path("ptynb-notebooks"), help="folder for the copy")
@@ -134,40 +125,6 @@ def _add_measuring(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         add_cluster_options(command, "device", device="auto")
         command.add_argument("--json", action="store_true", help="print JSON instead of a table")
         add_load_options(command)
-
-
-def _demo(chosen: argparse.Namespace) -> int:
-    started = time.perf_counter()
-    console = Console()
-    import ptynb as pt
-    from ptynb.figures.figure import compare_with_truth, figure
-    from ptynb.report.report_file import report
-
-    folder: Path = chosen.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    scan = pt.simulate(patterns=529, window=96, modes=2, seed=1)
-    console.print(f"Scan:    {scan!r}", markup=False, highlight=False, soft_wrap=True)
-    settings = pt.Settings(probe=pt.Probe(modes=2))
-    with pt.Cluster(chosen.engines, device=chosen.device) as cluster:
-        console.print(f"Cluster: {cluster!r}", markup=False, highlight=False, soft_wrap=True)
-        recon = pt.Reconstruction(scan, settings, cluster)
-        follow(recon, chosen.epochs, console)
-        result_path = recon.save(folder / "result.h5")
-        result = recon.result
-    assert scan.ground_truth is not None
-    figure(result, scan.ground_truth).savefig(folder / "figure.png", dpi=130)
-    report(result, folder / "report.html", title="ptynb demo: a simulated scan", ground_truth=scan.ground_truth)
-    error = compare_with_truth(result, scan.ground_truth).error
-    console.print(
-        f"Loss {result.losses[-1]:.5f}, R-factor {result.r_factor:.4f}, error against the ground truth {error:.4f}, "
-        f"{time.perf_counter() - started:.0f} s in all.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    written = {"Result": result_path, "Figure": folder / "figure.png", "Report": folder / "report.html"}
-    where = "\n".join(f"{name + ':':<8} {path}" for name, path in {**written, "Next": "ptynb lab"}.items())
-    console.print(where, markup=False, highlight=False, soft_wrap=True)  # without line breaks in paths
-    return 0
 
 
 def notebooks_folder() -> Path:

@@ -16,7 +16,7 @@ from ptynb.cli.load_arguments import (
 from ptynb.cli.module_path import with_working_folder
 
 if TYPE_CHECKING:
-    from ptynb.settings.run_file import RunFile
+    from ptynb.settings.run_files.run_file import RunFile
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def plan_of(chosen: argparse.Namespace) -> RunFile:
     """Return the run of a command line. Raises SettingsError."""
     from ptynb.exceptions import SettingsError
-    from ptynb.settings.run_file import read_run
+    from ptynb.settings.run_files.run_file import read_run
 
     if chosen.file is None:
         raise SettingsError(
@@ -130,7 +130,7 @@ def resume_command(command: str, chosen: argparse.Namespace) -> str:
 
 def print_example() -> None:
     """Print an example of a run file."""
-    from ptynb.settings.run_file_example import example
+    from ptynb.settings.run_files.run_file_example import example
 
     print(example(), end="")
 
@@ -150,9 +150,10 @@ def _run(chosen: argparse.Namespace) -> int:
         from ptynb.batch.rank_env import Place, take_seat
 
         seat = take_seat(Place(), plan.cluster.device, plan.cluster.threads)
-        from ptynb.batch import torchrun
+        if plan.listen is None:
+            from ptynb.batch import torchrun
 
-        return torchrun.run(plan, Place(), seat, chosen.resume, command)
+            return torchrun.run(plan, Place(), seat, chosen.resume, command)
     from ptynb.batch.run_on_cluster import run
 
     return run(plan, chosen.resume, command)

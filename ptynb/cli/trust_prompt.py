@@ -20,8 +20,8 @@ from jupyter_core.paths import jupyter_data_dir
 from pydantic import BaseModel
 
 from ptynb.exceptions import SettingsError
-from ptynb.settings.base_models import TRUST
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.base_models import ADDRESS, TRUST
+from ptynb.settings.run_files.run_file import RunFile
 from ptynb.text import quoted
 
 LONGEST_SHOWN = 4000
@@ -58,6 +58,8 @@ def _marked(model: BaseModel, prefix: str = "") -> Iterator[Line]:
         if isinstance(value, BaseModel):
             yield from _marked(value, f"{prefix}{name}.")
         elif isinstance(extra, dict) and TRUST in extra and value is not None:
+            if ADDRESS in extra and "://" not in value:
+                continue
             plain = model.model_dump(mode="json", include={name})[name]
             yield Line(f"{prefix}{name}", plain, str(extra[TRUST]))
 

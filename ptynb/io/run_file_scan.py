@@ -7,7 +7,7 @@ from ptynb.io.initial_guess.guess_loader import load_initial_guess
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import prepare
 from ptynb.preparation.combination import as_one_scan
-from ptynb.settings.run_file import RunFile, RunScan
+from ptynb.settings.run_files.run_file import RunFile, RunScan
 
 
 def scan_of(plan: RunFile) -> Scan:

@@ -59,7 +59,7 @@ def check_together(scan: Scan, settings: Settings) -> None:
         )
     geometry, window = scan.geometry, model_window(scan, settings)
     if scan.acquisition is not None:
-        _check_live(settings)
+        check_live(settings)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(
             f"slices.count is {settings.slices.count} and the scan has no geometry; propagation between slices "
@@ -122,7 +122,7 @@ def check_together(scan: Scan, settings: Settings) -> None:
         )
 
 
-def _check_live(settings: Settings) -> None:
+def check_live(settings: Settings) -> None:
     """Raise ScanError for settings with which a scan cannot be reconstructed while it is measured."""
     refused = {
         "optimiser": (settings.optimiser in WHOLE_PASSES, settings.optimiser, "one that updates by batches: 'adam'"),

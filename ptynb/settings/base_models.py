@@ -30,6 +30,8 @@ GROUP = "group"
 
 TRUST = "trust"
 """Marks a field that runs code or connects to other machines: see `ptynb.cli.trust_prompt`."""
+ADDRESS = "address"
+"""Marks such a field that connects to another machine only if its value is an address, with "://" in it."""
 MOST_EPOCHS = 10**9
 """Limit of numbers of epochs that fits every counter."""
 MOST_SECONDS = 10**7
@@ -84,13 +86,21 @@ def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Er
     for name, value in values.items():
         if name not in model.model_fields:
             continue
-        inside: tuple[Any, ...] = ()
-        if isinstance(value, list | tuple | dict):
-            inside = (*value, *value.values()) if isinstance(value, dict) else (*value,)
-        for one in inside or (value,):
+        for one in _inside(value):
             if message := _wrong_with_text(one) or (_is_switch(one) and _wrong_with_switch(model, name)):
                 yield {"type": "not_plain", "loc": (name,), "msg": message, "input": value}
                 break
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """Yield what is in a list, a mapping, or a list of lists, or the value itself."""
+    if isinstance(value, dict):
+        yield from (*value, *value.values())
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from one if isinstance(one, list | tuple) else (one,)
+    else:
+        yield value
 
 
 def _is_switch(value: Any) -> bool:

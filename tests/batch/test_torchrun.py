@@ -19,7 +19,7 @@ from ptynb.batch import torchrun as ranks
 from ptynb.batch.rank_env import Place, Seat
 from ptynb.cli.main import main
 from ptynb.io.checkpoint_file import states
-from ptynb.settings.run_file import read_run
+from ptynb.settings.run_files.run_file import read_run
 
 SECONDS = 120
 MANY = 10**6

@@ -2,14 +2,17 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import nbformat
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
 import ptynb as pt
 from ptynb.cli import main
+from ptynb.data.arrivals import ArrivalIndex
 
 NOTEBOOKS = sorted(main.notebooks_folder().glob("*.ipynb"))
 
@@ -158,3 +161,33 @@ def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_figure_and_report(
     assert f"{folder / 'report.html'}" in answer.stdout
     assert f"{result.r_factor:.4g}" in (folder / "report.html").read_text()
     assert sorted(os.listdir(folder)) == ["figure.png", "report.html", "result.h5"]
+
+
+def test_the_live_demo_reconstructs_what_an_emulated_detector_sends_and_ends_all_it_started(tmp_path):
+    folder = tmp_path / "demo [1]"
+    answer = command(
+        "demo", "--live", "--rate", 150, "--engines", 1, "--device", "cpu", "--epochs", 6, "--folder", folder
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    [received] = folder.glob("scan-*")
+    assert sorted(os.listdir(folder)) == ["figure.png", "report.html", "result.h5", received.name, "simulated.h5"]
+    result, scan = pt.load_result(folder / "result.h5"), pt.load(received / "scan.h5")
+    record = result.admissions
+    assert len(result.epochs) == record.epochs + 6
+    assert 500 < len(record.patterns) == len(scan) < 529
+    assert result.losses[-1] < result.losses[0]
+    assert f"{len(scan)} of 529 patterns came, {len(scan)} used, {529 - len(scan)} missing" in answer.stdout
+    assert re.search(rf"epoch \d+/{len(result.epochs)} loss", answer.stdout)
+    for path in (received / "scan.h5", folder / "report.html"):
+        assert f" {path}\n" in answer.stdout
+    assert "Patterns that came during the run" in (folder / "report.html").read_text()
+    index = ArrivalIndex.open(received / "arrivals.index")
+    assert index.summary().duplicates > 0
+    for process in psutil.process_iter(["cmdline"]):
+        assert str(folder / "simulated.h5") not in (process.info["cmdline"] or [])
+    until = time.monotonic() + 20
+    while psutil.pid_exists(index.receiver):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    wrong = command("demo", "--rate", 5)
+    assert (wrong.returncode, "--live" in wrong.stderr) == (1, True)

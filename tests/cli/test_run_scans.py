@@ -1,9 +1,14 @@
-"""`ptynb run` with several scans as one: by a list in the run file or on the command line, resumed, and repeated."""
+"""`ptynb run` with several scans as one, and with one that is measured: by the run file, resumed, and repeated."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +17,15 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+import ptynb.run
+from ptynb.acquisition.emulators.playback import Recording
 from ptynb.cli.main import main
+from ptynb.data.arrivals import ArrivalIndex
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
 from ptynb.io.result_file import load_result
-from ptynb.settings.run_file import read_run
+from ptynb.settings.run_files.run_file import read_run
+from tests.acquisition.emulated import emulator, recorded
 from tests.parametrization import each
 
 RUN = """\
@@ -150,3 +159,99 @@ def test_each_scan_begins_with_a_guess_of_its_own(folder: Path, tmp_path: Path) 
     guessed = load_result(tmp_path / "r.h5").split()[1].probe
     overlap = abs(np.vdot(guessed, begun.probe)) / np.linalg.norm(guessed) / np.linalg.norm(begun.probe)
     assert overlap == pytest.approx(1, abs=1e-6), "but for its scale, which follows the counts"
+
+
+LIVE = """\
+listen:
+  source: {source}
+  plan: {{positions: planned.npy, silence: 60}}
+epochs: 4
+result: live.h5
+cluster: {{engines: 1, device: cpu, threads: 1}}
+settings: {{batch: 8}}
+"""
+
+
+def until(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    last = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < last
+        time.sleep(0.005)
+
+
+def used(folder: Path) -> int:
+    path = folder / "arrivals.index"
+    return ArrivalIndex.open(path).summary().arrived if path.exists() else 0
+
+
+def test_a_scan_is_received_during_a_run_that_is_interrupted_and_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The detector stands still in the middle, until the run was interrupted."""
+    path, run, live = recorded(tmp_path, 100), tmp_path / "live.yaml", tmp_path / "live.live"
+    np.save(tmp_path / "planned.npy", Recording(pt.load(path)).positions)
+    with emulator(path, "--rate", 50, "--drop", 0.04, "--duplicate", 0.03) as emulated:
+        run.write_text(LIVE.format(source=emulated.source))
+        assert main(["run", str(run)]) == 1
+        assert f"listen.source: '{emulated.source}'" in " ".join(capsys.readouterr().err.split())
+        assert not live.exists()
+        line = [sys.executable, "-m", "ptynb.cli.main", "run", str(run), "--trust"]
+        output = tmp_path / "output"
+        with output.open("w") as file, subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT) as process:
+            until(lambda: used(live) > 45)
+            emulated.process.send_signal(signal.SIGSTOP)
+            came = used(live)
+            until(lambda: f" {used(live)} used" in output.read_text() and "; epoch" in output.read_text())
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        said = output.read_text()
+        assert 45 < came <= used(live) < 90
+        assert "of 100 patterns came, " in said
+        assert f"Waiting for a scan from {emulated.source}, which is written to {live}.\n" in said
+        assert f"The scan is still being received in {live}, until it ends.\n" in said
+        assert f"Continue with: ptynb run {run} --trust --resume\n" in said
+        assert main([*line[3:], "--keep", str(tmp_path / "other")]) == 1
+        assert f"{live} has a scan that was received before" in " ".join(capsys.readouterr().err.split())
+        emulated.process.send_signal(signal.SIGCONT)
+        assert main([*line[3:], "--resume"]) == 0
+    said, result, scan = capsys.readouterr().out, load_result(tmp_path / "live.h5"), pt.load(live / "scan.h5")
+    record = result.admissions
+    assert record is not None
+    assert 90 < len(scan) == len(record.patterns) < 100
+    assert f"{len(scan)} of 100 patterns came, {len(scan)} used, {100 - len(scan)} missing, " in said
+    assert len(result.epochs) == record.epochs + 4
+    assert f"epoch {len(result.epochs)}/{len(result.epochs)} loss" in said
+    assert "elsewhere" not in said
+    with pytest.warns(pt.PtynbWarning, match=f"with {len(scan)} of 100 patterns in use"):
+        assert main(["run", str(tmp_path / "live.h5"), "--reproduce", "--engines", "1"]) == 0
+    assert "Equal to the bit." in capsys.readouterr().out
+
+
+def test_a_live_run_needs_no_cluster_and_ends_before_the_detector_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = recorded(tmp_path, 100), tmp_path / "live.yaml"
+    np.save(tmp_path / "planned.npy", Recording(pt.load(path)).positions)
+    text = LIVE.replace("engines: 1", "kind: none")
+    line = ["run", str(run), "--trust"]
+    for source, change, facts in (
+        ("tcp://a:1", ("", ""), ["source is 'tcp://a:1'", "stream2://"]),
+        ("stream2://127.0.0.1:9", ("silence: 60", "silence: 60, mask: none.npy"), ["none.npy", "the mask"]),
+        ("stream2://127.0.0.1:9", ("batch: 8", "batch: 8, optimiser: dm"), ["optimiser is 'dm'", "being measured"]),
+        ("stream2://127.0.0.1:9", ("silence: 60}", "silence: 60}\n  timeout: 0.3"), ["within 0.3 s"]),
+    ):
+        run.write_text(text.format(source=source).replace(*change) if change[0] else text.format(source=source))
+        assert main(line) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        for fact in facts:
+            assert fact in said, said
+        assert not (tmp_path / "live.live").exists()
+    assert ptynb.run.main(line[1:]) == 1
+    assert "use 'ptynb run'" in " ".join(capsys.readouterr().err.split())
+    with emulator(path, "--rate", 0) as emulated:
+        run.write_text(text.format(source=emulated.source))
+        assert main(line) == 0
+    result = load_result(tmp_path / "live.h5")
+    assert result.admissions is not None
+    assert len(result.admissions.patterns) == 100
+    assert "100 of 100 patterns came, 100 used" in capsys.readouterr().out

@@ -24,13 +24,16 @@ from ptynb.cli.trust_prompt import lines_to_confirm, trusted_file
 from ptynb.engine import checkpoint_writer
 from ptynb.settings.base_models import TRUST, kinds_in
 from ptynb.settings.cluster_options import CLUSTERS
-from ptynb.settings.run_file import RunFile, read_run
-from ptynb.settings.run_file_example import example
+from ptynb.settings.run_files.run_file import RunFile, read_run
+from ptynb.settings.run_files.run_file_example import example
 from tests.raising import raises
 
 LEAST = "scan: scan.h5\nepochs: 2\nresult: out.h5\n"
 TRANSFER = "checkpointing: {transfer: 'helper:send', seconds: null, epochs: 1}\n"
 SSH = "cluster: {kind: ssh, hosts: [one], ssh: [ssh, -J, gate], python: /opt/python, address: 10.0.0.1}\n"
+PLAN = "plan: {count: 9, extent: [[0, 1], [0, 1]]}"
+LIVE = "listen: {{source: '{}', positions: '{}', " + PLAN.replace("{", "{{").replace("}", "}}") + "}}\n"
+LIVE += "epochs: 2\nresult: out.h5\n"
 SLURM = "cluster: {kind: slurm, nodes: 2, partition: gpu, extra: ['--wrap=id'], address: 10.0.0.1}\n"
 
 
@@ -84,6 +87,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
         (LEAST + SSH, ["cluster.hosts", "cluster.python", "cluster.ssh", "cluster.address"]),
         (LEAST + "cluster: {kind: ssh, hosts: {one: 1}}\n", ["cluster.hosts"]),
         (LEAST + SLURM, ["cluster.extra", "cluster.address"]),
+        (LIVE.format("stream2://det", "panda://panda"), ["listen.source", "listen.positions"]),
+        (LIVE.format("pva://PV", "planned"), ["listen.source"]),
+        (LIVE.format("raw/x_master.h5", "entry/y,entry/x"), []),
         (LEAST.replace("out.h5", "/data/out.h5"), []),
         (LEAST.replace("out.h5", "sub/.bashrc"), []),
         (LEAST.replace("out.h5", "~/.bashrc"), ["result"]),
@@ -105,6 +111,12 @@ HARMLESS = {
     "LoadOptions.positions": "is read",
     "LoadOptions.motion": "is read",
     "LoadOptions.mask": "is read",
+    "ListenSection.folder": "is created, and has no scan before",
+    "PlanSection.positions": "is read",
+    "PlanSection.mask": "is read",
+    "PlanSection.probe": "is read",
+    "PlanSection.object": "is read",
+    "PlanSection.name": "is shown",
     "PrepareStep.function": "is one of a table of names",
     "PrepareStep.arguments": "are numbers, and names of files of arrays that are read",
     "Stage.settings": "are values of Settings, of which no field is asked about",
@@ -140,6 +152,8 @@ def test_every_field_that_holds_any_text_is_harmless_or_asked_about() -> None:
     assert free == {*HARMLESS}
     assert marked == {
         "Checkpointing.transfer",
+        "ListenSection.source",
+        "ListenSection.positions",
         *(f"SshCluster.{name}" for name in ("hosts", "python", "ssh", "address")),
         *(f"SlurmCluster.{name}" for name in ("extra", "address")),
     }

@@ -23,7 +23,7 @@ from ptynb.engine.update_timing import synchronize
 from ptynb.loading.engine_patterns import free_on_device
 from ptynb.session.reconstruction import _local_device
 from ptynb.settings.cluster_options import SlurmCluster, SshCluster, checked
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 from ptynb.widgets.actions import Actions
 from tests.cases import a_scan
 from tests.raising import raises

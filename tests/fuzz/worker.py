@@ -22,7 +22,7 @@ from ptynb.io.initial_guess.guess_loader import load_initial_guess
 from ptynb.io.load import load
 from ptynb.io.mask_file import load_mask
 from ptynb.io.result_file import load_result
-from ptynb.settings.run_file import read_run
+from ptynb.settings.run_files.run_file import read_run
 from ptynb.settings.settings import Settings
 from tests.fuzz import messages
 

@@ -3,7 +3,7 @@ import pytest
 from ptynb.exceptions import FileError
 from ptynb.io.run_file_scan import scan_of
 from ptynb.io.scan_file import save_scan
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 from ptynb.simulation.simulated_scan import simulate
 from tests.io.initial_guess import problem as problems
 

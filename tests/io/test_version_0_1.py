@@ -23,7 +23,7 @@ from ptynb.io.checkpoint_file import load_state, save_state
 from ptynb.io.result_file import load_result, save_result
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
-from ptynb.settings.run_file import read_run
+from ptynb.settings.run_files.run_file import read_run
 
 FILES = Path(__file__).parents[1] / "version_0_1"
 LOSSES = json.loads((FILES / "losses.json").read_text())

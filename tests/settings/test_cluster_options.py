@@ -19,7 +19,7 @@ from ptynb.settings.cluster_options import (
     SshCluster,
     checked,
 )
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 from tests.raising import raises
 
 PYTHON_ONLY = {"engines_per_gpu", "within", "report", "environment"}

@@ -13,8 +13,8 @@ from ptynb.cli.load_arguments import add_load_options, load_options_as_text, loa
 from ptynb.io.file_info import info
 from ptynb.io.load import load
 from ptynb.settings.load_options import LoadOptions
-from ptynb.settings.run_file import RunFile
-from ptynb.settings.run_file_example import example
+from ptynb.settings.run_files.run_file import RunFile
+from ptynb.settings.run_files.run_file_example import example
 from tests.raising import raises
 
 FIELDS = LoadOptions.model_fields

@@ -5,11 +5,13 @@ import pytest
 
 from ptynb.cli import main
 from ptynb.cli.run_command import plan_of, resume_command
+from ptynb.data.geometry import Geometry, wavelength_from_energy
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.cluster_options import LocalCluster, SlurmCluster
-from ptynb.settings.run_file import RunFile, RunScan, read_run
-from ptynb.settings.run_file_example import EXAMPLES, MARK, SEVERAL, example
+from ptynb.settings.run_files.listen_section import ListenSection, PlanSection
+from ptynb.settings.run_files.run_file import RunFile, RunScan, read_run
+from ptynb.settings.run_files.run_file_example import EXAMPLES, MARK, SEVERAL, example
 from tests.raising import raises
 
 LEAST = "scan: a.h5\nepochs: 3\nresult: out/b.h5\n"
@@ -201,6 +203,14 @@ def test_the_example_is_a_run_and_says_what_holds_anyway(read):
     plan = read(re.sub("^scan: .*\n", "", whole, flags=re.M).replace(f"# Several scans:\n{shown}", SEVERAL))
     assert ([one.file.name for one in plan.scan], plan.share) == (["first.cxi", "second.cxi"], "object")
     assert plan.scan[1].model_fields_set == {*RunScan.model_fields}
+    lines = example().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if line.startswith("# listen:"))
+    live = "".join(line.removeprefix("# ") for line in lines[first : lines.index("\n", first)])
+    for name in (*ListenSection.model_fields, *PlanSection.model_fields):
+        assert f"  {name}:" in live
+    plan = read(re.sub("^scan: .*\\n", live.replace("\\", "\\\\"), example(), flags=re.M))
+    assert plan.listen.model_fields_set == {"source", "positions", "plan", "folder"}
+    assert plan.listen.plan == PlanSection(count=1024, extent=((0, 2e-6), (0, 2e-6)))
     changed = read(unmarked.replace("batch: 16", "batch: 32").replace("engines: null", "engines: 3"))
     assert (changed.settings.batch, changed.cluster.engines) == (32, 3)
 
@@ -281,6 +291,74 @@ def test_several_scans_have_options_of_their_own_and_paths_relative_to_the_file(
 def test_scans_that_make_no_run_together(read, text, code, facts):
     with raises(code, "run.yaml", *facts):
         read(text)
+
+
+LISTEN = """\
+listen:
+  source: {source}
+  plan: {{extent: [[0, 1e-6], [0, 2e-6]], count: 12{more}}}
+epochs: 3
+result: out/b.h5
+"""
+STREAM = LISTEN.replace("{source}", "stream2://detector:31001")
+FAR = ", energy: 8e3, distance: 2, detector_pixel: 75e-6"
+
+
+def test_a_scan_that_is_measured_during_the_run_is_described_in_the_file(read, tmp_path):
+    plan = read(STREAM.format(more=FAR + ", window: 64, mask: bad.npy, probe: sub/p.npy, line:"))
+    assert (plan.scan, plan.listen.positions, plan.listen.timeout) == ((), "planned", None)
+    assert plan.listen.source == "stream2://detector:31001"
+    assert plan.listen.folder == tmp_path / "out" / "b.live"
+    planned = plan.listen.plan
+    assert (planned.mask, planned.probe) == (str(tmp_path / "bad.npy"), str(tmp_path / "sub" / "p.npy"))
+    assert (planned.window, planned.line, planned.extent) == ((64, 64), None, ((0, 1e-6), (0, 2e-6)))
+    assert planned.measured_geometry == Geometry(
+        wavelength=wavelength_from_energy(8e3), distance=2, detector_pixel=(75e-6, 75e-6)
+    )
+    assert read(STREAM.format(more="")).listen.plan.measured_geometry is None
+    near = read(STREAM.format(more=FAR + ", geometry: near field, focus_to_sample: 0.1")).listen.plan
+    assert near.measured_geometry.magnification == 21
+    turned = read(STREAM.format(more=", voltage: 3e5, angular_pixel: 1e-3")).listen.plan.measured_geometry
+    assert (turned.distance, turned.detector_pixel) == (1, (1e-3, 1e-3))
+    growing = read(LISTEN.format(source="raw/x_master.h5", more="").replace("epochs", "  folder: /data/new\nepochs"))
+    assert growing.listen.source == str(tmp_path / "raw" / "x_master.h5")
+    assert growing.listen.folder == Path("/data/new")
+    assert read(STREAM.format(more=""), {"result": Path("/c.h5")}).listen.folder == Path("/c.live")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "facts"),
+    [
+        (STREAM.format(more=", cuont: 3"), UNKNOWN, ["'listen.plan.cuont' (did you mean 'count'?)", "extent, units"]),
+        (STREAM.format(more=", line: 0"), INVALID, ["listen.plan.line is 0"]),
+        (STREAM.format(more=", energy: 8e3"), "argument.missing", ["energy", "distance and detector_pixel", "header"]),
+        (STREAM.format(more=FAR + ", voltage: 9"), "argument.conflict", ["in listen.plan, energy=8000.0 and voltage"]),
+        (STREAM.format(more=", geometry: near field"), "argument.missing", ["near field", "energy", "distance"]),
+        (STREAM.format(more=", positions: p.npy"), "argument.conflict", ["in listen.plan, both positions and extent"]),
+        (STREAM.format(more="").replace("extent: [[0, 1e-6], [0, 2e-6]], ", ""), "argument.missing", ["neither"]),
+        (STREAM.format(more="").replace("[0, 2e-6]", "[3, 2e-6]"), "settings.wrong-order", ["listen.plan.extent is"]),
+        (
+            STREAM.format(more="").replace("source:", "sauce:"),
+            UNKNOWN,
+            ["'listen.sauce'", "'listen.source' is missing"],
+        ),
+        ("listen: {source: a.h5}\nepochs: 3\nresult: b", INVALID, ["'listen.plan' is missing (what is known"]),
+        ("listen:\nepochs: 3\nresult: b", INVALID, ["'scan' is missing", "'listen'"]),
+        (STREAM.format(more="") + "scan: a.h5", "argument.conflict", ["scan and listen"]),
+        (STREAM.format(more="") + "load: {energy: 3}", "argument.conflict", ["load and listen", "listen.plan"]),
+        (STREAM.format(more="") + "share: probe", "argument.conflict", ["share and listen"]),
+        (STREAM.format(more="") + "start: a.h5", "argument.conflict", ["start and listen", "listen.plan.probe"]),
+        (STREAM.format(more="") + "prepare: [{crop: 32}]", "argument.conflict", ["prepare and", "listen.plan.window"]),
+        (STREAM.format(more="") + "cluster: {kind: slurm}", "argument.conflict", ["'slurm'", "'local' or 'none'"]),
+        (STREAM.format(more="") + "cluster: {kind: ssh, hosts: [a]}", "argument.conflict", ["'ssh'", "this machine"]),
+        (STREAM.format(more="") + "stages: [{epochs: 1, pattern_size: 8}]", "argument.conflict", ["stage 1", "window"]),
+    ],
+    ids=lambda value: value[-40:] if isinstance(value, str) else "",
+)
+def test_what_makes_no_live_run_is_one_sentence(read, text, code, facts):
+    with raises(code, "run.yaml: ", *facts) as caught:
+        read(text)
+    assert "{" not in str(caught.value), "a whole section is not repeated"
 
 
 def test_a_home_folder_of_nobody_is_to_be_written_out(read):

@@ -9,7 +9,7 @@ import pytest
 from ptynb.exceptions import SettingsError
 from ptynb.settings import OPR, PARTS, Object, Probe, Schedule, Settings
 from ptynb.settings.field_docs import kinds_in
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.run_file import RunFile
 from tests.raising import raises
 
 UNUSUAL = Settings(
@@ -434,6 +434,8 @@ def within(model, name, value):
     annotation = str(model.model_fields[name].annotation)
     if "dict" in annotation:
         return {"host": value}
+    if "tuple[tuple" in annotation:
+        return [[0, value], [0, value]]
     return [value, value] if "tuple" in annotation else value
 
 

@@ -9,7 +9,7 @@ import pytest
 import ptynb
 from ptynb.cli.sweep_combinations import parse
 from ptynb.settings import Settings
-from ptynb.settings.run_file import read_run
+from ptynb.settings.run_files.run_file import read_run
 from ptynb.settings.yaml_reader import DEEPEST, LONGEST_NUMBER, MOST_BYTES, MOST_VALUES, read_yaml, read_yaml_file
 from ptynb.widgets.form.settings_sources import read_file
 from tests.parametrization import each

@@ -1,4 +1,4 @@
-"""Run files: scans, epochs, result, settings, checkpoints and cluster of a run without a notebook.
+"""Run files: scans or a source of one, epochs, result, settings, checkpoints and cluster of a run without a notebook.
 
 The file is YAML; paths are relative to its folder. A file with settings only is accepted if scan, epochs and result
 are given on the command line.
@@ -32,6 +32,8 @@ from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, without_arrays
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage, check_stages
 from ptynb.settings.renamed import translated
+from ptynb.settings.run_files.listen_section import ListenSection
+from ptynb.settings.run_files.run_paths import expanded
 from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_yaml_file
 from ptynb.text import quoted
@@ -68,9 +70,9 @@ class RunScan(SettingsModel):
 
     def placed(self, folder: Path) -> Self:
         """Return the scan with paths relative to `folder`."""
-        start = None if self.start is None else folder / _expanded(self.start)
+        start = None if self.start is None else folder / expanded(self.start)
         steps = tuple(step.resolved(folder) for step in self.prepare)
-        placed = {"file": folder / _expanded(self.file), "load": self.load.resolved(folder)}
+        placed = {"file": folder / expanded(self.file), "load": self.load.resolved(folder)}
         return self.model_copy(update={**placed, "prepare": steps, "start": start})
 
 
@@ -84,9 +86,11 @@ class RunFile(SettingsModel):
     """A run without a notebook."""
 
     scan: Annotated[tuple[RunScan, ...], BeforeValidator(_one_or_several)] = Field(
-        min_length=1,
         description="File with the scan, or a list of several, each the name of a file, or a mapping with file, load, "
         "prepare, start and shift",
+    )
+    listen: ListenSection | None = Field(
+        default=None, description="In place of scan and load: a scan that is reconstructed while it is measured"
     )
     share: Share | None = Field(default=None, description="What several scans have in common: probe or object")
     load: Annotated[LoadOptions, AfterValidator(without_arrays)] = Field(
@@ -145,6 +149,8 @@ class RunFile(SettingsModel):
             "stages": (),
         }
         values = {name: empty.get(name) if value is None else value for name, value in values.items()}
+        if values.get("listen") is not None:
+            values = {"scan": (), **values}
         stages = values.get("stages")
         if "epochs" not in values and isinstance(stages, list | tuple):
             counts = [one.get("epochs") if isinstance(one, Mapping) else getattr(one, "epochs", None) for one in stages]
@@ -161,7 +167,40 @@ class RunFile(SettingsModel):
         return self
 
     @model_validator(mode="after")
+    def _valid_listening(self) -> Self:
+        if self.listen is None:
+            return self
+        others = {
+            "scan": (bool(self.scan), "give one of them"),
+            "load": (bool(self.load.names), "the geometry belongs to listen.plan"),
+            "share": (self.share is not None, "one scan can be received at a time: leave it out"),
+            "start": (self.start is not None, "give listen.plan.probe, which may be a result"),
+            "prepare": (bool(self.prepare), "crop by listen.plan.window, or prepare the scan after its end"),
+        }
+        for name, (is_given, remedy) in others.items():
+            if is_given:
+                raise InvalidValueError(f"{name} and listen exclude each other; {remedy}", code="argument.conflict")
+        if self.cluster.kind not in ("local", "none"):
+            raise InvalidValueError(
+                f"cluster.kind is '{self.cluster.kind}', and listen needs engines on this machine, where they read the "
+                "patterns that are received; expected 'local' or 'none'",
+                code="argument.conflict",
+            )
+        for number, stage in enumerate(self.stages, 1):
+            if stage.pattern_size is not None:
+                raise InvalidValueError(
+                    f"stage {number} has pattern_size, and the patterns of a scan that is being measured keep their "
+                    "size; leave it out, or crop by listen.plan.window",
+                    code="argument.conflict",
+                )
+        return self
+
+    @model_validator(mode="after")
     def _valid_scans(self) -> Self:
+        if self.listen is not None:
+            return self
+        if not self.scan:
+            raise InvalidValueError("scan is []; expected at least 1 file", code="settings.invalid-value")
         several = len(self.scan) > 1
         if several and self.share is None:
             raise InvalidValueError(
@@ -208,14 +247,15 @@ class RunFile(SettingsModel):
 
     def placed(self, folder: Path, name: Path) -> Self:
         """Return the run with paths relative to `folder` (that of the file), and a folder for the checkpoints."""
-        result = folder / _expanded(self.result)
+        result = folder / expanded(self.result)
         chosen = self.checkpointing.folder
         folder_of_states = chosen if chosen is not None else result.with_name(f"{result.stem}.states")
-        checkpointing = self.checkpointing.model_copy(update={"folder": folder / _expanded(folder_of_states)})
-        start = None if self.start is None else folder / _expanded(self.start)
+        checkpointing = self.checkpointing.model_copy(update={"folder": folder / expanded(folder_of_states)})
+        start = None if self.start is None else folder / expanded(self.start)
         scans = tuple(one.placed(folder) for one in self.scan)
-        placed = {"scan": scans, "load": self.load.resolved(folder), "start": start}
+        placed: dict[str, Any] = {"scan": scans, "load": self.load.resolved(folder), "start": start}
         placed["prepare"] = tuple(step.resolved(folder) for step in self.prepare)
+        placed["listen"] = None if self.listen is None else self.listen.resolved(folder, result)
         return self.model_copy(update={**placed, "result": result, "checkpointing": checkpointing})
 
 
@@ -227,7 +267,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
 
     Raises SettingsError with the file, the field, and the expected values.
     """
-    path, options = _expanded(path), dict(options or {})
+    path, options = expanded(path), dict(options or {})
     values = _values(path)
     try:
         values = _with_present_names(values)
@@ -235,13 +275,13 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         raise SettingsError(f"{path}: {error}", code=error.code) from None
     for name in ("result", "start"):
         if name in options:
-            options[name] = _expanded(Path(options[name])).absolute()
+            options[name] = expanded(Path(options[name])).absolute()
     if "scan" in options:
         given = options["scan"] if isinstance(options["scan"], list) else [options["scan"]]
-        options["scan"] = [_expanded(Path(one)).absolute() for one in given]
+        options["scan"] = [expanded(Path(one)).absolute() for one in given]
     if (options.get("checkpointing") or {}).get("folder") is not None:
         chosen = options["checkpointing"]
-        options["checkpointing"] = {**chosen, "folder": _expanded(Path(chosen["folder"])).absolute()}
+        options["checkpointing"] = {**chosen, "folder": expanded(Path(chosen["folder"])).absolute()}
     kind = (options.get("cluster") or {}).get("kind")
     if kind is not None and kind != _kind_of(values.get("cluster")):
         values = {**values, "cluster": None}
@@ -266,15 +306,6 @@ def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
         settings = translated(values, Settings)
         present = {"settings": settings} if settings.keys() & Settings.model_fields.keys() else present
     return present
-
-
-def _expanded(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise SettingsError(
-            f"The home folder in {str(path)!r} is not known; write out the whole path.", code="file.not-found"
-        ) from None
 
 
 def _kind_of(cluster: Any) -> Any:
@@ -309,6 +340,7 @@ def _sentence(problem: ErrorDetails) -> str:
         return _unknown(name, str(shown[-1]), names_beside(RunFile, location))
     if problem["type"] == "missing":
         option = f" in the file or by --{name}" if len(shown) == 1 else ""
+        option += ", or a section 'listen'" * (name == "scan")
         return f"'{name}' is missing ({_description(shown)}); give it{option}"
     if problem["type"] == "union_tag_invalid" and shown == ("cluster",):
         kinds = ", ".join(f"'{model.model_fields['kind'].default}'" for model in CLUSTERS)
@@ -317,6 +349,8 @@ def _sentence(problem: ErrorDetails) -> str:
         return f"{name} is {quoted(problem['input'])}; expected {_description(shown)}"
     if not name:
         return message
+    if problem["type"] == "value_error" and isinstance(problem["input"], Mapping):
+        return f"in {name}, {message}"
     return f"{name} is {quoted(problem['input'])}: {message}"
 
 
@@ -333,6 +367,7 @@ def _description(location: tuple[int | str, ...]) -> str:
         "cluster": CLUSTERS,
         "checkpointing": (Checkpointing,),
         "load": (LoadOptions,),
+        "listen": (ListenSection,),
         "scan": (RunScan,),
     }
     models = sections.get(first, (RunFile,)) if rest else (RunFile,)

@@ -13,14 +13,15 @@ from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import CLUSTERS, LocalCluster
 from ptynb.settings.field_docs import summary
 from ptynb.settings.load_options import LoadOptions
-from ptynb.settings.run_file import RunFile
+from ptynb.settings.run_files.listen_section import ListenSection, PlanSection
+from ptynb.settings.run_files.run_file import RunFile
 from ptynb.settings.settings import Settings
 
 HEAD = """\
 # A run without a notebook: ptynb run FILE. Paths are relative to this file.
 # Lines with '#:' contain the defaults; to change one, remove the mark there and in the line of its section.
-# checkpointing.transfer, the hosts of ssh and similar fields run code or connect to other machines: they have to be
-# confirmed, or require --trust.
+# checkpointing.transfer, the hosts of ssh, addresses of listen and similar fields run code or connect to other
+# machines: they have to be confirmed, or require --trust.
 """
 FIRST: dict[str, Any] = {"scan": "scan.cxi", "epochs": 200, "result": "scan.result.h5"}
 """Fields without a default."""
@@ -36,6 +37,9 @@ scan:
 share: object
 """
 """Example of several scans as one, in place of `scan`."""
+LISTENING = {"source": "stream2://detector:31001", "positions": "panda://panda:8889?y=INENC1.VAL&x=INENC2.VAL"}
+PLANNED = {"count": "1024", "extent": "[[0, 2.0e-6], [0, 2.0e-6]]"}
+"""Fields of the example of a scan that is measured during the run, in place of `scan`; the others have defaults."""
 EXAMPLES = {
     "prepare": """\
 - crop: 128  # window [detector pixels]
@@ -58,6 +62,8 @@ def example() -> str:
     lines += [_line(name, str(value), RunFile.model_fields[name]) for name, value in FIRST.items()]
     lines += [MARK + _line(name, "null", RunFile.model_fields[name]) for name in ("share", "start")]
     lines += ["# Several scans:", *(f"#   {line}" for line in SEVERAL.splitlines())]
+    lines += [f"# {_line('listen', '', RunFile.model_fields['listen'])}"]
+    lines += [f"#   {line}" for line in _listening()]
     lines += ["", _line("cluster", "", RunFile.model_fields["cluster"]), "  kind: local"]
     lines += [f"  {line}" for line in _fields(LocalCluster(), skip="kind")]
     for model in CLUSTERS[1:]:
@@ -72,6 +78,19 @@ def example() -> str:
         lines += [f"  {line}" for line in _fields(section)]
     lines += ["", _line("on_failure", "continue", RunFile.model_fields["on_failure"])]
     return "\n".join(lines) + "\n"
+
+
+def _listening() -> Iterator[str]:
+    """Yield the lines of all fields of a scan that is measured during the run, with their defaults."""
+    for name, field in ListenSection.model_fields.items():
+        yield _line(name, "" if name == "plan" else LISTENING.get(name) or _default(field), field)
+    for name, field in PlanSection.model_fields.items():
+        yield "  " + _line(name, PLANNED.get(name) or _default(field), field)
+
+
+def _default(field: FieldInfo) -> str:
+    """Return the default of a field as a line of YAML."""
+    return yaml.safe_dump(field.default).removesuffix("\n").removesuffix("...").strip()
 
 
 def _fields(model: BaseModel, skip: str = "", indent: str = "") -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Files of runs without a notebook: their sections, and an example."""
