@@ -41,10 +41,10 @@ OPTIONS = (
 FIELD_OF_ARGUMENT = {"count": "count", "extent": "extent", "window": "window", "centre": "window"}
 """Fields of the arguments of `Plan` with which its errors begin."""
 FORMS = """\
-<span style="font-size:90%;line-height:1.5">Addresses: <code>stream2://host:31001</code>,
+<div style="font-size:90%;line-height:1.5;margin:4px 0">Addresses: <code>stream2://host:31001</code>,
 <code>simplon://host:9999</code> (Dectris), <code>pva://PREFIX:Pva1:Image</code> (EPICS); or an HDF5 file in writing:
 <code>scan.h5</code>, <code>scan_master.h5</code>. Options follow a question mark:
-<code>scan.h5?patterns=entry/data/data</code>.</span>"""
+<code>scan.h5?patterns=entry/data/data</code>.</div>"""
 
 
 class ScanExtent(SettingsModel):
@@ -114,28 +114,26 @@ class PlanFields(Whole):
         )  # fmt: skip
         self.positions = ipywidgets.Text(
             continuous_update=False, tooltip="Address of the positions, or names of their datasets",
+            style={"description_width": "60px"},
             layout=ipywidgets.Layout(flex="1 1 200px", width="auto", min_width="0", display="none"),
         )  # fmt: skip
         self.planned = _text(
             "Planned positions", "positions.npy, .txt or .csv: columns y, x", "File with one line a pattern"
         )
-        self.count = _text("Number of patterns", "what the plan or the detector says", "Number of patterns of the scan")
+        self.count = _text("Patterns", "number: what the plan or the detector says", "Number of patterns of the scan")
         self.extent = [OptionField(name, field) for name, field in ScanExtent.model_fields.items()]
         for field in self.extent:
             field.input.placeholder = "from, to"
             field.input.style.description_width, field.input.layout.width = "120px", "222px"
-        self.window = _text(
-            "Crop to", "rows, columns; all", "Size (y, x) of the patterns that are kept [pixels]", "222px"
-        )
+        self.window = _text("Crop to", "y, x; all", "Size (y, x) of the patterns that are kept [pixels]", "222px")
         self.centre = _text(
             "around", "y, x; the middle", "Pixel (y, x) of the direct beam, the middle of the window", "190px"
         )
         self.centre.style.description_width = "52px"
         self.folder = _text("Folder", "one with the time in its name", "Folder for the scan, which is created")
         self.options = LoadPanel(self._changed, OPTIONS, "More about the measurement")
-        about = ipywidgets.HTML(FORMS)
         self.asked = {
-            "source": Asked(about),
+            "source": Asked(),
             "positions": Asked(self.kind, self.positions),
             "planned": Asked(self.planned),
             "count": Asked(self.count),
@@ -147,7 +145,8 @@ class PlanFields(Whole):
         self.told: Exception | None = None
         self._line = ipywidgets.HTML()
         self._edited = edited
-        left = [asked for name, asked in self.asked.items() if name != "options"]
+        source, *others = (asked for name, asked in self.asked.items() if name != "options")
+        left = [source, ipywidgets.HTML(FORMS), *others]
         columns = [
             ipywidgets.VBox(left, layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible")),
             ipywidgets.VBox(
@@ -306,6 +305,7 @@ class PlanFields(Whole):
     def _changed(self) -> None:
         kind = self.kind.value
         self.positions.placeholder = PLACEHOLDERS[kind]
+        self.positions.description = "Datasets" if kind == SAME_FILE else "Address"
         self.positions.layout.display = "none" if kind == PLANNED else None
         in_pixels = self.options.fields["units"].entered == "pixels"
         for field in self.extent:

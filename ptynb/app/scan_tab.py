@@ -104,6 +104,7 @@ class ScanTab(Whole):
             self._open_received,
         )
         self._receiving = ipywidgets.HBox([self._stop, self._complete], layout=free())
+        self._receiving.layout.display = "none"
         self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
         fields = ipywidgets.VBox(  # remarks come and go: below the fields, which must not move under the mouse
             [self._options, self._suggestion, self._remarks, self._follow],

@@ -36,6 +36,8 @@ WAITING = (
     "for its file, {path}, after its end."
 )
 
+ENDED = "The scan has ended: open its file, {path}, for statistics, mask, positions and preparation."
+
 
 class Inspect(Whole):
     """The inspector of a scan; see `inspect`.
@@ -217,6 +219,7 @@ class Inspect(Whole):
             self._work.put(self._draw, instead_of="draw")
         if arrivals.ended is not None and not self._arrivals_over:
             self._arrivals_over = True
+            put(self._problems[2], note(ENDED.format(path=self.state.acquisition.folder / SCAN_NAME)))
             if self.on_end is not None:
                 self.on_end()
 
