@@ -62,7 +62,7 @@ class ListenPanel(Whole):
             ],
             layout=ipywidgets.Layout(flex="1 1 500px", min_width="0", overflow="visible"),
         )
-        self._actions = Actions("ptynb listen", self._complain, self._end)
+        self._actions = Actions("ptynb listen", self._complain)
 
     @property
     def waiting(self) -> bool:
@@ -74,7 +74,7 @@ class ListenPanel(Whole):
         if not self.waiting:
             self._cancelled.clear()
             self.listen.disabled = True
-            self._actions.put(self._listen)
+            self._actions.put(self._receive)
 
     def settle(self, seconds: float = 30.0) -> None:
         """Wait until the scan has begun, or an error is shown. Raises TimeoutError."""
@@ -102,7 +102,15 @@ class ListenPanel(Whole):
             for asked in self.fields.asked.values():
                 asked.complain(None)
 
+    def _receive(self) -> None:
+        try:
+            self._listen()
+        finally:
+            self.cancel.layout.display = "none"
+            self.listen.disabled = False
+
     def _listen(self) -> None:
+        put(self.status, "")
         given = self.fields.arguments()
         self.fields.show_line(given.line)
         self._began, self._shown = time.monotonic(), 0.0
@@ -146,10 +154,6 @@ class ListenPanel(Whole):
                 f"{html.escape(text)}",
             )
         return self._cancelled.is_set()
-
-    def _end(self) -> None:
-        self.cancel.layout.display = "none"
-        self.listen.disabled = False
 
     def _complain(self, error: Exception | None) -> None:
         """Show an error, unless a field shows it."""

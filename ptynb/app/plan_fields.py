@@ -250,7 +250,7 @@ class PlanFields(Whole):
                 put_in("positions", read_array(Path(path).expanduser(), "planned positions"), reading_line(path))
         with self.at("count"):
             if text := self.count.value.strip():
-                put_in("count", *whole_numbers(text, 1, "Number of patterns"))
+                put_in("count", whole_numbers(text, 1, "Patterns")[0])
         with self.at("extent"):
             if (extent := self._extent(given.units == "pixels")) is not None:
                 put_in("extent", extent)
