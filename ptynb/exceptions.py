@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 CODES: dict[str, str] = {
+    "acquisition.cancelled": "The wait for a scan was cancelled by the user.",
     "acquisition.damaged-message": "A message of a detector or of a source of positions cannot be read.",
     "acquisition.failed": "A receiver has ended by an error.",
     "acquisition.no-count": "The number of patterns is neither in the plan nor in the header of the series.",

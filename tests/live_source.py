@@ -37,11 +37,12 @@ class Source:
     start_after: int = 0
     positions: NDArray[np.float64] | None = None
     """Measured ones, if they differ from those of the plan, which the scan has."""
+    positions_planned: bool = True
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         path, count = self.folder / SCAN_NAME, len(self.scan)
-        acquisition = Acquisition(self.folder, count, self.start_after)
+        acquisition = Acquisition(self.folder, count, self.start_after, self.positions_planned)
         self._places = write_acquired_scan(path, self.scan, acquisition, source="a test", series="1")
         self._file = os.open(path, os.O_RDWR)
         self.index = ArrivalIndex.create(self.folder / INDEX_NAME, count)

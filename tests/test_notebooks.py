@@ -189,7 +189,7 @@ def test_a_scan_is_reconstructed_while_it_is_measured(tmp_path: Path) -> None:
     assert shown.count(WIDGET) == 1
     assert shown.count(IMAGE) == 2
     arrivals = found["vars(arrivals)"]
-    # Where it has to compile on a busy machine, the run may begin when the scan is over; in test_lab the scan is slower.
+    # Where it has to compile on a busy machine, the run may begin after the scan; in test_lab the scan is slower.
     assert 128 <= found["half_arrivals.admitted"] <= arrivals["admitted"]
     assert arrivals["arrived"] == arrivals["admitted"] == found["len(log.patterns)"] == found["len(kept)"]
     assert 0 < arrivals["missing"] == 256 - arrivals["arrived"]

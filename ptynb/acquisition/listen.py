@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from ptynb.acquisition.arrival_log import LOG_NAME
 from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.receiver import Order
 from ptynb.acquisition.source_address import Address, pattern_address, position_address
-from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME
+from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, STOP_NAME
 from ptynb.data.scan import Scan
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.scan_file import read_scan
@@ -30,7 +31,7 @@ PACKAGE = Path(__file__).parents[2]
 GRACE = 5.0
 """Time in which a receiver ends that was asked to, before its scan began [s]."""
 LOOK = 0.2
-"""Time between looks for an interrupt (Ctrl-C) [s]."""
+"""Time between looks for an interrupt (Ctrl-C) or a cancellation [s]."""
 
 
 def listen(
@@ -40,6 +41,7 @@ def listen(
     positions: str | ArrayLike = "planned",
     folder: str | Path | None = None,
     timeout: float | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Scan:
     """Receive a scan while it is measured; return it once the size and type of its patterns are known.
 
@@ -68,6 +70,8 @@ def listen(
         Folder for the scan, which is created; by default one with the present time in its name, in the working folder.
     timeout : float, optional
         Time in which the scan has to begin [s]; by default there is no limit. Interrupting (Ctrl-C) ends the wait.
+    cancelled : callable, optional
+        Function without arguments that returns whether the wait is to end; called several times a second.
 
     Returns
     -------
@@ -77,7 +81,8 @@ def listen(
     Raises
     ------
     AcquisitionError
-        If the scan cannot be received, or has not begun in time.
+        If the scan cannot be received, or has not begun in time ("acquisition.not-started"), or `cancelled` returned
+        True ("acquisition.cancelled").
     InvalidValueError, InvalidTypeError
         If an argument is invalid.
     FileError
@@ -106,7 +111,7 @@ def listen(
         name=str(source),
     )
     try:
-        _start(order, timeout)
+        _start(order, timeout, cancelled)
     except BaseException:
         _remove(home, made)
         raise
@@ -154,14 +159,15 @@ def _prepared(folder: Path) -> bool:
 
 
 def _remove(folder: Path, made: bool) -> None:
-    """Remove what a receiver left whose scan has not begun."""
-    (folder / LOG_NAME).unlink(missing_ok=True)
+    """Remove what a receiver left that nobody waits for any more, whose scan may have begun at this moment."""
+    for name in (LOG_NAME, INDEX_NAME, SCAN_NAME, STOP_NAME):
+        (folder / name).unlink(missing_ok=True)
     if made:
         with contextlib.suppress(OSError):  # something else was put there
             folder.rmdir()
 
 
-def _start(order: Order, timeout: float | None) -> None:
+def _start(order: Order, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
     """Start the receiver, and wait until the scan has begun."""
     path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
     with (order.folder / LOG_NAME).open("ab") as log:
@@ -179,7 +185,7 @@ def _start(order: Order, timeout: float | None) -> None:
     try:
         with process.stdin, contextlib.suppress(BrokenPipeError):
             process.stdin.write(order.to_json().encode() + b"\n")
-        answer = _answer(process, timeout)
+        answer = _answer(process, timeout, cancelled)
         if answer.get("began"):
             threading.Thread(target=process.wait, name="ptynb-receiver", daemon=True).start()
             return
@@ -192,10 +198,16 @@ def _start(order: Order, timeout: float | None) -> None:
     raise AcquisitionError(str(answer["message"]), code=str(answer["code"]))
 
 
-def _answer(process: subprocess.Popen[bytes], timeout: float | None) -> dict[str, object]:
+def _answer(
+    process: subprocess.Popen[bytes], timeout: float | None, cancelled: Callable[[], bool] | None
+) -> dict[str, object]:
     assert process.stdout is not None
     until = None if timeout is None else time.monotonic() + timeout
     while not select.select([process.stdout], [], [], LOOK)[0]:
+        if cancelled is not None and cancelled():
+            raise AcquisitionError(
+                "The wait for the scan was cancelled; nothing was received.", code="acquisition.cancelled"
+            )
         if until is not None and time.monotonic() > until:
             raise AcquisitionError(
                 f"No scan has begun within {timeout:g} s; start the detector, or wait longer: listen(..., "

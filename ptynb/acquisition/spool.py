@@ -56,7 +56,7 @@ class Spool:
             clip_negative=plan.clip_negative,
             name=plan.name,
         )
-        acquisition = Acquisition(folder, complete.count, complete.start_after)
+        acquisition = Acquisition(folder, complete.count, complete.start_after, plan.positions is not None)
         self.path = folder / SCAN_NAME
         self._places = write_acquired_scan(self.path, scan, acquisition, source=source, series=complete.series)
         self._size = octets // complete.count

@@ -1,4 +1,4 @@
-"""First tab of the workbench: choose a file, see what it contains, open it, inspect and prepare the scan."""
+"""First tab of the workbench: choose a file or a live source, open it, inspect and prepare the scan."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 
 import ipywidgets
 
+from ptynb.app.listen_panel import ListenPanel
 from ptynb.app.session_state import Desk
+from ptynb.data.arrivals import SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.file_info import FileInfo, info
 from ptynb.io.load import load
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
+from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.file_facts import facts_of, remarks_of
 from ptynb.widgets.load.load_panel import LoadPanel
@@ -29,8 +32,19 @@ DESCRIBE = "describe"
 """Key of the actions that describe a file: only the newest is needed."""
 
 
+FILE, LIVE = "File", "Live source"
+UNFOLD = {
+    FILE: ("Choose file", "Shows or hides files, contents of the file, and fields for what it lacks"),
+    LIVE: ("Plan", "Shows or hides what is known of the scan before it is measured"),
+}
+"""What the button is called that unfolds the fields of a file or a live source, and its tooltip."""
+
+
 class ScanTab(Whole):
-    """A file, its contents and the options of `load`, folded once it is open; and the inspection of the open scan."""
+    """A file, its contents and the options of `load`, or a live source and its plan; and the open scan.
+
+    The fields are folded once a scan is open.
+    """
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
@@ -47,10 +61,8 @@ class ScanTab(Whole):
             "Info", "info-circle", "Shows what the file contains, and what is missing", lambda: self._put_describe(True)
         )
         self._browse = ipywidgets.ToggleButton(
-            value=desk.scan is None, description="Choose file", icon="list",
-            tooltip="Shows or hides files, contents of the file, and fields for what it lacks",
-            layout=ipywidgets.Layout(width="120px"),
-        )  # fmt: skip
+            value=desk.scan is None, icon="list", layout=ipywidgets.Layout(width="120px")
+        )
         self._browse.observe(lambda _: self._fold(), "value")
         self._chooser = FileChooser(self._choose)
         self._options = LoadPanel(self._put_describe)
@@ -65,20 +77,44 @@ class ScanTab(Whole):
         self._suggested: dict[str, Any] = {}
         self._lacking = ""
         self._inspect: Inspect | None = None
+        self._kind = Segments("Scan from", [FILE, LIVE], ["file-o", "rss"])
+        self._kind.observe(lambda _: self._show_kind(), "chosen")
+        self._listening = ListenPanel(desk, self._heard)
         wrap = {"flex_flow": "row wrap", "overflow": "visible"}
-        row = ipywidgets.HBox(
-            [self._path, self._load, self._info, self._browse], layout=ipywidgets.Layout(align_items="center", **wrap)
+        self._file_row = ipywidgets.HBox(
+            [self._path, self._load, self._info],
+            layout=ipywidgets.Layout(align_items="center", flex="1 1 500px", min_width="0", **wrap),
         )
+        row = ipywidgets.HBox(
+            [self._kind, self._file_row, self._listening, self._browse],
+            layout=ipywidgets.Layout(align_items="center", **wrap),
+        )
+        self._follow = ipywidgets.Button(
+            description="Listen to this file", icon="rss", layout=ipywidgets.Layout(width="auto", display="none"),
+            tooltip="Receives the scan of this file while it is written",
+        )  # fmt: skip
+        self._follow.on_click(lambda _: self._listen_to_file())
+        self._stop = self._receiver_button(
+            "Stop listening", "stop", "Ends the reception; what has come is kept", self._stop_listening
+        )
+        self._complete = self._receiver_button(
+            "Open received scan",
+            "folder-open",
+            "Opens the file with what came, to inspect and prepare it",
+            self._open_received,
+        )
+        self._receiving = ipywidgets.HBox([self._stop, self._complete], layout=free())
+        self._receiving.layout.display = "none"
         self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
         fields = ipywidgets.VBox(  # remarks come and go: below the fields, which must not move under the mouse
-            [self._options, self._suggestion, self._remarks],
+            [self._options, self._suggestion, self._remarks, self._follow],
             layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
         )
         columns = ipywidgets.HBox([self._chooser, fields], layout=ipywidgets.Layout(**wrap))
         self._open_file = ipywidgets.VBox([columns, self._facts], layout=free())
         self._place = ipywidgets.VBox(layout=free())
-        super().__init__([row, self._open_file, self._place], layout=free())
-        self._fold()
+        super().__init__([row, self._open_file, self._listening.fields, self._receiving, self._place], layout=free())
+        self._show_kind(unfold=False)
         if desk.scan is not None:
             self.show(desk.scan)
 
@@ -87,11 +123,27 @@ class ScanTab(Whole):
         button.on_click(lambda _: action())
         return button
 
+    def _receiver_button(self, text: str, icon: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
+        button = self._button(text, icon, tooltip, lambda: self._actions.put(action))
+        button.layout.width = "auto"
+        return button
+
+    def _show_kind(self, unfold: bool = True) -> None:
+        """Show the fields of a file or of a live source."""
+        live = self._kind.chosen == LIVE
+        self._file_row.layout.display = "none" if live else None
+        self._listening.layout.display = None if live else "none"
+        self._browse.description, self._browse.tooltip = UNFOLD[self._kind.chosen]
+        if unfold:
+            self._browse.value = True
+        self._fold()
+
     def _fold(self) -> None:
-        self._open_file.layout.display = None if self._browse.value else "none"
-        if self._inspect is not None:  # what follows is of the scan that is open, not of this file
-            self._open_file.layout.border_bottom, self._open_file.layout.padding = LINE, "0 0 8px"
-        if self._browse.value:
+        for part, kind in ((self._open_file, FILE), (self._listening.fields, LIVE)):
+            part.layout.display = None if self._browse.value and self._kind.chosen == kind else "none"
+            if self._inspect is not None:  # what follows is of the scan that is open, not of this file
+                part.layout.border_bottom, part.layout.padding = LINE, "0 0 8px"
+        if self._browse.value and self._kind.chosen == FILE:
             self._chooser.refresh()
 
     def _choose(self, path: Path, twice: bool) -> None:
@@ -136,6 +188,7 @@ class ScanTab(Whole):
             found = info(path, **options)
         except PtynbError as error:
             self._show_facts(None)
+            self._follow.layout.display = None if error.code == "file.being-written" else "none"
             raise self._in_panel_words(error) from error
         except Exception:
             self._show_facts(None)
@@ -159,6 +212,7 @@ class ScanTab(Whole):
         about = "" if focus is None else f", focus to sample about {quantity(str(focus), 'm')}"
         self._suggestion.description = f"Use near field{about}"
         self._options.show(found)
+        self._follow.layout.display = "none"
         self._lacking = "" if found is None else lacking(found.missing)
         put(self._remarks, "" if found is None else remarks_of(found))
         put(self._facts, "" if found is None else facts_of(found))
@@ -178,6 +232,37 @@ class ScanTab(Whole):
         self._browse.value = False
         self._desk.scan = scan
 
+    def _listen_to_file(self) -> None:
+        """Take the file, which is still being written, as a live source."""
+        self._listening.fields.source.value = self._path.value.strip()
+        self._kind.chosen = LIVE
+
+    def _heard(self, scan: Scan) -> None:
+        """Take a scan over that has begun to come."""
+        self.show(scan)
+        self._browse.value = False
+        self._desk.scan = scan
+
+    def _stop_listening(self) -> None:
+        scan = self._desk.scan
+        if scan is not None and isinstance(scan.acquisition, Acquisition):
+            scan.stop_listening()
+            self._desk.tell("scan.stop_listening()")
+
+    def _open_received(self) -> None:
+        scan = self._desk.scan
+        if scan is not None and isinstance(scan.acquisition, Acquisition):
+            path = _shortest(scan.acquisition.folder / SCAN_NAME)
+            received = load(path)
+            self._desk.tell(f"scan = pt.load({path!r})")
+            remember(Path(path))
+            self.show(received)
+            self._desk.scan = received
+
+    def _follow_end(self) -> None:
+        """Offer what the end of a scan allows."""
+        self._stop.disabled, self._complete.disabled = True, False
+
     def _in_panel_words(self, error: Exception) -> Exception:
         """Return the error with the names of fields, and put the cursor into the first of them."""
         if not isinstance(error, PtynbError):
@@ -194,6 +279,13 @@ class ScanTab(Whole):
         self._inspect = inspect(scan)
         self._inspect.tell = self._desk.tell
         self._inspect.on_scan = self._take_over
+        live = scan.acquisition if isinstance(scan.acquisition, Acquisition) else None
+        self._receiving.layout.display = "none" if live is None else None
+        if live is not None:
+            self._stop.disabled, self._complete.disabled = False, True
+            self._inspect.on_end = self._follow_end
+            if live.index().ended is not None:  # before there was somebody to be told
+                self._follow_end()
         self._place.children = [self._inspect]
         if before is not None:
             close_all(before)

@@ -116,7 +116,10 @@ class Workbench(Whole):
         self._tabs.selected_index = TABS.index("Run")
 
     def close(self) -> None:
-        """Close all views and end their threads; a run and its cluster continue."""
+        """Close all views and end their threads; a run and its cluster continue, and so does the receiver of a scan.
+
+        A receiver whose scan has not begun ends.
+        """
         self._actions.close()
         super().close()
 

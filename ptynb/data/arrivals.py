@@ -365,11 +365,14 @@ class Acquisition:
     folder: has `scan.h5`, whose dataset of patterns is filled as they come, and the index.
     count: number of planned patterns.
     start_after: how many patterns have to be placed before a reconstruction begins; 0: the reconstruction chooses.
+    positions_planned: whether positions were planned; otherwise those of the scan are a raster over their extent, of
+    which nothing may be concluded but the extent.
     """
 
     folder: Path
     count: int
     start_after: int = 0
+    positions_planned: bool = True
 
     def index(self) -> ArrivalIndex:
         """Open the index of arrivals.

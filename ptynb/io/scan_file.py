@@ -11,8 +11,9 @@
                   detector_centre (3) [m], beam (3) and sample_normal (3) instead of these (optional)
 /truth/object, /truth/probe   of a simulated scan (optional)
 /acquisition      of a scan that `ptynb.listen` receives, or has received (optional); attributes: source, series,
-                  start_after. Patterns and positions above are then the planned ones. Every dataset is contiguous and
-                  allocated when the file is made, and the receiver writes into it without HDF5: the file stays whole.
+                  start_after, positions_planned (0: only their extent was). Patterns and positions above are then the
+                  planned ones. Every dataset is contiguous and allocated when the file is made, and the receiver
+                  writes into it without HDF5: the file stays whole.
     arrived       (pattern,) uint8: 1 frame only, 2 position only, 3 both, which are the patterns that `load` returns
     positions     (pattern, yx) float64, object pixels: measured, or planned where they are not measured
     times         (pattern,) float64, s since 1970: when each pattern came
@@ -33,12 +34,13 @@ from numpy.typing import NDArray
 
 from ptynb.data.arrivals import INDEX_NAME, PLACED, SILENCE_SECONDS, Acquisition
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.patterns import HDF5Frames, SelectedFrames
+from ptynb.data.patterns import ArrivingFrames, HDF5Frames, SelectedFrames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.reading.safe_reading import Checked
+from ptynb.preparation.recorded_steps import check_measured
 
 FORMAT = "ptynb scan"
 VERSION = 1
@@ -96,7 +98,12 @@ def write_acquired_scan(
             format=FORMAT, version=VERSION, name=scan.name, centred=scan.centred, clip_negative=scan.clip_negative
         )
         group = file.create_group(ACQUISITION)
-        group.attrs.update(source=source, series=series, start_after=acquisition.start_after)
+        group.attrs.update(
+            source=source,
+            series=series,
+            start_after=acquisition.start_after,
+            positions_planned=acquisition.positions_planned,
+        )
         parts["patterns"] = _allocated(file, "patterns", scan.frames.shape, scan.frames.dtype)
         parts["arrived"] = _allocated(group, "arrived", (count,), np.dtype("<u1"))
         parts["positions"] = _allocated(group, "positions", (count, 2), np.dtype("<f8"))
@@ -150,8 +157,9 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
     InvalidValueError
         If the patterns cannot be read.
     ScanError
-        If it is made of several scans (code "scan.combined").
+        If it is made of several scans (code "scan.combined"), or is being measured ("scan.live").
     """
+    check_measured(scan, "save_scan")
     if scan.combination is not None:
         raise ScanError(
             f"'{scan.name}' is made of {len(scan.combination.scans)} scans, and a file holds one; save each.",
@@ -189,13 +197,16 @@ def read_scan(path: Path, *, as_planned: bool = False) -> Scan:
     they are while it is received; by default this is so until it has ended, and then those that came with a position.
     """
     scan = _read(path)
-    if not isinstance(scan.acquisition, Acquisition) or as_planned:
+    if not isinstance(scan.acquisition, Acquisition):
         return scan
+    live = dataclasses.replace(scan, frames=ArrivingFrames(scan.frames, scan.acquisition))
+    if as_planned:
+        return live
     index = scan.acquisition.index() if (path.parent / INDEX_NAME).exists() else None
     ended, arrived, positions = _arrived(path)
     if not ended and index is not None:
         if index.ended is None and time.time() - index.heartbeat < SILENCE_SECONDS:
-            return scan
+            return live
         ended, arrived, positions = True, index.states(), index.positions()
     if not ended:
         raise FileError(
@@ -250,8 +261,14 @@ def _read(path: Path) -> Scan:
             truth = Truth(checked.array("truth/object", "c", 2, 3), checked.array("truth/probe", "c", 3))
         acquisition = None
         if checked.has(ACQUISITION):
-            first = checked.real(checked.group(ACQUISITION), "start_after")
-            acquisition = Acquisition(path.absolute().parent, len(patterns), int(first) if 0 < first < 2**31 else 0)
+            group = checked.group(ACQUISITION)
+            first = checked.real(group, "start_after")
+            acquisition = Acquisition(
+                path.absolute().parent,
+                len(patterns),
+                int(first) if 0 < first < 2**31 else 0,
+                checked.real(group, "positions_planned") != 0,
+            )
         return Scan(
             frames=HDF5Frames.of(patterns),
             positions=checked.array("positions", "fiu", 2).astype(np.float64),

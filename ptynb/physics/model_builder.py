@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.data.arrivals import Acquisition
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import ObjectFrame, Scan, check_scan
 from ptynb.data.tilted_geometry import TiltedGeometry
@@ -59,7 +60,8 @@ def check_together(scan: Scan, settings: Settings) -> None:
         )
     geometry, window = scan.geometry, model_window(scan, settings)
     if scan.acquisition is not None:
-        check_live(settings)
+        listening = scan.acquisition
+        check_live(settings, isinstance(listening, Acquisition) and not listening.positions_planned)
     if settings.slices.count > 1 and geometry is None:
         raise ScanError(
             f"slices.count is {settings.slices.count} and the scan has no geometry; propagation between slices "
@@ -122,8 +124,15 @@ def check_together(scan: Scan, settings: Settings) -> None:
         )
 
 
-def check_live(settings: Settings) -> None:
+def check_live(settings: Settings, extent_only: bool = False) -> None:
     """Raise ScanError for settings with which a scan cannot be reconstructed while it is measured."""
+    if settings.fly_scan.steps > 1 and extent_only:
+        raise ScanError(
+            f"fly_scan.steps is {settings.fly_scan.steps}, and the plan of the scan has an extent only, from which the "
+            "motion during an exposure does not follow; give Plan(positions=...), or set fly_scan.steps to 1 until the "
+            "scan is complete.",
+            code="scan.live",
+        )
     refused = {
         "optimiser": (settings.optimiser in WHOLE_PASSES, settings.optimiser, "one that updates by batches: 'adam'"),
         "batch_sampling": (settings.batch_sampling not in LIVE_ORDERS, settings.batch_sampling, "'spread'"),

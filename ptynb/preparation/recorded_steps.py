@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 
-from ptynb.data.scan import Scan
+from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import ScanError
 
 P = ParamSpec("P")
@@ -39,11 +39,15 @@ def recorded(function: Callable[Concatenate[Scan, P], Scan]) -> Callable[Concate
 
 
 def check_measured(scan: Scan, step: str) -> None:
-    """Raise ScanError if a scan is being measured: its positions come in the pixels of its plan."""
+    """Raise ScanError if a scan is being measured, InvalidTypeError if it is none. step: what needs a complete one.
+
+    Its positions are those of the plan, in whose pixels measured ones come, and patterns are still to come.
+    """
+    check_scan(scan)
     if scan.acquisition is not None:
         raise ScanError(
-            f"{step} was called with '{scan.name}', a scan that is being measured; expected one that is complete: give "
-            "the receiver a crop (Plan), or load the file of the scan after its end.",
+            f"{step} was called with '{scan.name}', a scan that is being measured; expected one that is complete: load "
+            "the file of the scan after its end (Plan has a crop).",
             code="scan.live",
         )
 

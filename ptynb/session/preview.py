@@ -19,6 +19,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
 from ptynb.loading.pattern_reader import shifted
 from ptynb.physics.model_builder import check_together, initial_arrays, object_frame, window_positions
+from ptynb.preparation.recorded_steps import check_measured
 from ptynb.settings import Settings
 
 Array = NDArray[Any]
@@ -136,11 +137,12 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
     Raises
     ------
     ScanError
-        If these patterns are empty ("scan.empty").
+        If these patterns are empty ("scan.empty"), or the scan is being measured ("scan.live").
     SettingsError
         If scan and settings are incompatible.
     """
     settings = settings or Settings()
+    check_measured(scan, "preview")
     check_together(scan, settings)
     chosen = np.unique(np.linspace(0, len(scan) - 1, min(PATTERNS, len(scan))).astype(np.int64))
     total = np.zeros(scan.pattern_shape)

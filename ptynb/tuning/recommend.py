@@ -29,9 +29,10 @@ import numpy as np
 
 from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.scan import Scan, check_scan
+from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbWarning, ReconstructionError, SettingsError
 from ptynb.preparation import find_bad_pixels, mask_pixels, select
+from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import Reconstruction, make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, merge
@@ -197,12 +198,14 @@ def recommend(
         If the engines are running a reconstruction.
     ReconstructionError
         If `cancelled` returned True ("tuning.cancelled").
+    ScanError
+        If the scan is being measured ("scan.live").
     """
     if not 10 <= epochs <= MOST_EPOCHS:
         raise SettingsError(f"epochs is {epochs}; expected 10 to {MOST_EPOCHS}.", code="argument.invalid-value")
     if not seconds > 0:
         raise SettingsError(f"seconds is {seconds}; expected a positive time.", code="argument.invalid-value")
-    check_scan(scan)
+    check_measured(scan, "recommend")
     if cluster is not None:
         make_way(cluster)
     trials = TrialProgress(progress, cancelled)

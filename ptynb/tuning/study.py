@@ -18,7 +18,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.scan import Scan, check_scan
+from ptynb.data.scan import Scan
 from ptynb.data.trial_record import TrialState, TunedTrial, best_of, value_text
 from ptynb.exceptions import (
     ClusterError,
@@ -31,6 +31,7 @@ from ptynb.exceptions import (
 )
 from ptynb.io.checkpoint_dir import new_folder
 from ptynb.planning.memory import Workload, refusal, room_for
+from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
@@ -573,11 +574,13 @@ def tune(
         If the file belongs to another study ("tuning.different-study"), is in use, damaged, or cannot be written.
     ReconstructionError
         If a reconstruction runs on the engines.
+    ScanError
+        If the scan is being measured (code "scan.live").
     """
     for name, number in (("trials", trials), ("epochs", epochs), ("engines_per_trial", engines_per_trial)):
         if number < 1:
             raise SettingsError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
-    check_scan(scan)
+    check_measured(scan, "tune")
     check_metric(metric)
     valid_ranges = checked_ranges(settings, ranges, loaded_options(scan))
     check_variants(scan, valid_ranges, scan_function)

@@ -163,6 +163,26 @@ def test_an_interrupt_ends_the_wait_and_the_receiver(tmp_path, path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_cancelled_wait_leaves_nothing(tmp_path, path):
+    asked = []
+
+    def cancelled():
+        asked.append(time.monotonic())
+        return len(asked) > 5
+
+    with raises("acquisition.cancelled", "cancelled"):
+        pt.listen(tmp_path / "never.h5", plan=planned(path), folder=tmp_path / "received", cancelled=cancelled)
+    assert list(tmp_path.iterdir()) == []
+    assert max(np.diff(asked)) < 1
+    from ptynb.acquisition.listen import _remove  # the scan began while the receiver was being ended
+
+    (tmp_path / "received").mkdir()
+    for name in ("scan.h5", "arrivals.index", "arrivals.log", "stop"):
+        (tmp_path / "received" / name).touch()
+    _remove(tmp_path / "received", made=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_pv_access_without_its_package_is_an_error_that_names_it(monkeypatch):
     from ptynb.acquisition.emulators.pva_player import PvaPlayer
     from ptynb.acquisition.pva import PvAccess

@@ -216,6 +216,43 @@ def test_what_requires_all_patterns_is_refused(source: Source, settings: pt.Sett
         pt.Reconstruction(source.live, settings, device="cpu")
 
 
+def test_what_is_computed_from_all_patterns_is_refused_until_they_have_come(source: Source, tmp_path: Path) -> None:
+    scan, settings = source.live, SETTINGS
+    source.give(range(99))
+    for name, call in {
+        "save_scan": lambda: pt.save_scan(scan, tmp_path / "copy.h5"),
+        "preview": lambda: pt.preview(scan, settings),
+        "recommend": lambda: pt.recommend(scan),
+        "tune": lambda: pt.tune(scan, settings, {"batch": (8, 16)}),
+    }.items():
+        with raises("scan.live", name, "after its end"):
+            call()
+    assert not (tmp_path / "copy.h5").exists()
+    facts = ("Pattern 99", "99 of 100", source.folder / "scan.h5")
+    for read in (pt.analysis.survey, pt.preparation.mean_pattern, pt.analysis.find_bad_pixels):
+        with raises("scan.live", *facts):
+            read(scan)
+    np.testing.assert_array_equal(scan.counts(17, 19), source.scan.counts(17, 19))
+    source.give([99])
+    np.testing.assert_array_equal(pt.analysis.survey(scan).mean, pt.analysis.survey(source.scan).mean)
+    with raises("scan.live", "save_scan"):  # its positions are those of the plan
+        pt.save_scan(scan, tmp_path / "copy.h5")
+
+
+def test_a_fly_scan_needs_planned_positions(measured: Scan, tmp_path: Path) -> None:
+    settings = SETTINGS.replace(fly_scan={"steps": 3})
+    for planned_ones in (True, False):
+        source = Source(measured, tmp_path / str(planned_ones), positions_planned=planned_ones)
+        try:
+            if planned_ones:
+                pt.Reconstruction(source.live, settings, device="cpu", checkpointing=None).close()
+            else:
+                with raises("scan.live", "fly_scan.steps is 3", "extent"):
+                    pt.Reconstruction(source.live, settings, device="cpu")
+        finally:
+            source.close()
+
+
 def test_preparation_and_combination_are_refused(source: Source, measured: Scan) -> None:
     with raises("scan.live", "crop"):
         pt.preparation.crop(source.live, (16, 16))

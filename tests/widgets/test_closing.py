@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from ipywidgets.widgets.widget import _instances
 
 import ptynb as pt
+from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
 from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
@@ -18,6 +20,7 @@ from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.shared_widgets import close_all
 from ptynb.widgets.viewer.viewer import Viewer
+from tests.live_source import Source
 
 TIMES = 5
 Opened = Callable[[pt.Reconstruction, Path], Any]
@@ -59,6 +62,16 @@ def workbench_used(recon: pt.Reconstruction, _: Path) -> Any:
     return bench
 
 
+def workbench_of_live_scan(recon: pt.Reconstruction, folder: Path) -> Any:
+    """With fields of a live source, and the scan of one."""
+    source = Source(recon.scan, Path(tempfile.mkdtemp(dir=folder)))
+    source.give([3, 4])
+    bench = pt.workbench(source.live)
+    bench._scan_tab._kind.chosen = LIVE
+    source.close()
+    return bench
+
+
 WIDGETS: dict[str, Opened] = {
     "viewer": lambda recon, folder: Viewer(),
     "code": lambda recon, folder: CodeView(["import ptynb as pt"]),
@@ -73,6 +86,7 @@ WIDGETS: dict[str, Opened] = {
     "compare": lambda recon, folder: pt.compare(folder / "one.h5", recon.result),
     "tuner": lambda recon, folder: pt.tuner(recon.scan),
     "workbench": workbench_used,
+    "live scan": workbench_of_live_scan,
 }
 
 

@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 
 import ptynb as pt
 from ptynb.io.load import FORMATS, SUFFIXES
+from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
 from ptynb.widgets.load.file_list import FileList
 from ptynb.widgets.load.load_panel import LoadPanel
@@ -236,6 +237,26 @@ def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: Loa
 
 
 # In a browser
+
+
+def test_a_choice_of_few_is_made_by_keys_and_by_mouse(page: Page) -> None:
+    choice = Segments("Scan from", ["File", "Live source"], ["file-o", "rss"])
+    model = BrowserModel(page, choice)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("radio", name="File")).to_be_focused()
+    for key, name in (("ArrowRight", "Live source"), ("ArrowRight", "File"), ("ArrowLeft", "Live source")):
+        page.keyboard.press(key)
+        model.collect()
+        assert choice.chosen == name
+        expect(page.locator("[aria-checked=true]:focus")).to_contain_text(name)
+    page.get_by_role("radio", name="File").click()
+    model.collect()
+    assert choice.chosen == "File"
+    choice.chosen = "Live source"
+    expect(page.locator("[aria-checked=true]")).to_have_text("Live source")
+    choice.chosen = "nothing of these"
+    assert choice.chosen == "Live source"
+    choice.close()
 
 
 @pytest.fixture

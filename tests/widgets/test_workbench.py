@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Browser, Locator, TimeoutError, expect
 
 import ptynb as pt
+from ptynb.acquisition.emulators.playback import Recording
+from tests.acquisition.emulated import emulator, recorded
 from tests.io import layouts
 from tests.io.test_near_field import FOCUS, shadows
 from tests.widgets.conftest import Lab, screenshot
@@ -183,6 +186,56 @@ def test_a_session_on_the_dashboard(theme: str, browser: Browser, tmp_path: Path
             session.kernel.execute(FIND, reply=True, timeout=60)
             for stage in (choose_a_file, take_a_preset, reconstruct, measure, go_back, run_again, compare_two, keep):
                 stage(session)
+            assert session.wrong == []
+
+
+@pytest.mark.timeout(300)
+def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> None:
+    """Listened to in a small light window: errors at their fields, a wait that is cancelled, a scan that comes."""
+    (folder := tmp_path / "work").mkdir()
+    session = Session("live", browser, SMALL, folder)
+    path = recorded(folder, patterns=400, window=48)
+    np.save(folder / "planned.npy", Recording(pt.load(path)).positions)
+    with started_dashboard(folder) as dashboard:
+        session.page.goto(dashboard.address, timeout=SLOW)
+        session.bench.wait_for(timeout=SLOW)
+        session.kernel = dashboard.client()
+        with ended(session):
+            session.kernel.execute(FIND, reply=True, timeout=60)
+            session.bench.get_by_role("radio", name="File").press("ArrowRight")
+            expect(session.bench.get_by_role("radio", name="Live source")).to_be_focused()
+            expect(session.field("Source")).to_be_visible()
+            expect(session.button("Stop listening")).to_have_count(0)
+            session.field("Positions").select_option("from an address")
+            session.enter("Address", "stream2://here")
+            session.enter("Source", "stream2://127.0.0.1:9")
+            session.click("Listen")
+            alert = session.bench.get_by_role("alert").locator("visible=true")
+            expect(alert).to_contain_text("panda://")
+            session.look("error")
+            session.field("Positions").select_option("planned")
+            session.enter("Planned positions", "planned.npy")
+            session.enter("Folder", "night")
+            expect(session.bench.locator("code").filter(has_text="scan = pt.listen(")).to_be_visible()
+            session.click("Listen")
+            expect(session.bench.get_by_text("waiting for the scan to begin, 0:0")).to_be_visible()
+            session.look("waiting")
+            session.click("Cancel")
+            expect(session.bench.get_by_text("Cancelled; nothing was received.")).to_be_visible()
+            assert not (folder / "night").exists()
+            with emulator(path, "--as", "stream2", "--rate", 40) as emulated:
+                session.enter("Source", emulated.source)
+                session.click("Listen")
+                expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
+                expect(session.bench.locator(".ptynb-inspect")).to_contain_text("need all patterns")
+                expect(session.button("Open received scan")).to_be_disabled()
+                session.look("receiving")
+                session.click("Stop listening")
+                expect(session.button("Open received scan")).to_be_enabled()
+            session.look("stopped")
+            session.click("Open received scan")
+            session.wait("bench.scan.acquisition is None")
+            session.look("opened")
             assert session.wrong == []
 
 

@@ -1,5 +1,6 @@
 """Frames: stored diffraction patterns, in memory or in a file that each engine opens."""
 
+from ptynb.data.patterns.derived import ArrivingFrames as ArrivingFrames
 from ptynb.data.patterns.derived import SelectedFrames as SelectedFrames
 from ptynb.data.patterns.derived import StackedFrames as StackedFrames
 from ptynb.data.patterns.derived import TransformedFrames as TransformedFrames

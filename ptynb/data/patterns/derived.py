@@ -1,4 +1,4 @@
-"""Frames derived from others: changed when read, a selection, or several in sequence."""
+"""Frames derived from others: changed when read, a selection, several in sequence, or those that have come."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.arrivals import FRAME, SCAN_NAME, Acquisition
 from ptynb.data.patterns.frames import Frames
 from ptynb.data.patterns.in_memory import ArrayFrames
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, ScanError
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +126,60 @@ class SelectedFrames(Frames):
         if not len(wanted):
             return self
         return SelectedFrames(self.source.part(int(wanted.min()), int(wanted.max()) + 1), self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrivingFrames(Frames):
+    """Patterns of a scan that is being measured, of which those that have come can be read.
+
+    What reads patterns in this process passes here: a file has zeros where nothing came, which nobody is to take for
+    counts. Engines, which know what came, read the `local` ones.
+    """
+
+    source: Frames
+    acquisition: Acquisition
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def in_file(self) -> bool:
+        return self.source.in_file
+
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.source.stored_bytes
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        self._check(np.arange(start, stop))
+        return self.source.read(start, stop)
+
+    def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
+        self._check(indices)
+        self.source.take(indices, out)
+
+    def part(self, start: int, stop: int) -> ArrivingFrames:
+        return self
+
+    def local(self) -> Frames:
+        return self.source.local()
+
+    def _check(self, indices: NDArray[np.int64]) -> None:
+        index = self.acquisition.index()
+        came = index.states() & FRAME != 0
+        absent = indices[~came[indices]]
+        if len(absent):
+            has_not = "has not come yet" if index.ended is None else "never came"
+            raise ScanError(
+                f"Pattern {int(absent.min())} {has_not} ({int(came.sum())} of {len(came)} have), of a scan that is "
+                f"measured; expected a complete one: {self.acquisition.folder / SCAN_NAME}, loaded after its end.",
+                code="scan.live",
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.analysis import Survey
+from ptynb.data.arrivals import Acquisition
 from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
@@ -71,6 +72,12 @@ class InspectorState:
             self._take(scan)
             for line in ("scan = original", *self._lines):
                 self.say(line)
+
+    @property
+    def acquisition(self) -> Acquisition | None:
+        """Where patterns of the scan come to, if it is being measured."""
+        found = self.scan.acquisition
+        return found if isinstance(found, Acquisition) else None
 
     @property
     def can_undo(self) -> bool:

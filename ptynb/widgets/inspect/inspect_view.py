@@ -1,7 +1,8 @@
 """The inspector of a scan: facts, panels, a survey in the background, and the scan with all changes.
 
 It has three threads besides the kernel's: one reads and shows the chosen pattern, so that scrolling waits for nothing
-else; one executes actions of the panels; one surveys the scan while the other two are idle.
+else; one executes actions of the panels; one surveys the scan while the other two are idle. Of a scan that is being
+measured the third one shows what has come instead, and the newest pattern until another one is chosen.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 import ipywidgets
+import numpy as np
 
 from ptynb.analysis import Survey
+from ptynb.data.arrivals import SCAN_NAME
 from ptynb.data.scan import Scan
-from ptynb.widgets.actions import Actions
+from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.mask_panel import MaskPanel
@@ -23,18 +26,30 @@ from ptynb.widgets.inspect.positions_panel import PositionsPanel
 from ptynb.widgets.inspect.preparation_panel import PreparePanel
 from ptynb.widgets.inspect.scan_facts import facts, progress
 from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
-from ptynb.widgets.shared_widgets import Whole, complaint, put
+from ptynb.widgets.live.arrival_bar import arrival_bar
+from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+
+ARRIVALS_SECONDS = 0.5
+"""Time between looks at what has come of a scan that is being measured [s]."""
+WAITING = (
+    "Statistics, mask, positions and preparation need all patterns, and the scan is being measured: they are offered "
+    "for its file, {path}, after its end."
+)
+
+ENDED = "The scan has ended: open its file, {path}, for statistics, mask, positions and preparation."
 
 
 class Inspect(Whole):
     """The inspector of a scan; see `inspect`.
 
     tell: called with each line of Python equivalent to a click, with the scan as `scan` and the mask as `mask`.
-    on_scan: called with the scan after each change. Both are called in a thread of the inspector.
+    on_scan: called with the scan after each change. on_end: called when a scan that is being measured has ended. They
+    are called in a thread of the inspector.
     """
 
     def __init__(self, scan: Scan) -> None:
         self.on_scan: Callable[[Scan], None] | None = None
+        self.on_end: Callable[[], None] | None = None
         self._reading = Actions("ptynb inspect reading", self._pattern_failed)
         self._work = Actions("ptynb inspect work", self._action_failed)
         self._drawing = threading.RLock()
@@ -59,6 +74,13 @@ class Inspect(Whole):
         self.add_class("ptynb-inspect")
         self._pause.observe(self._paused, "value")
         self._back.on_click(lambda _: self.state.run(self.state.undo))
+        self._came = self._newest = -1
+        self._arrivals_over = False
+        if self.state.acquisition is not None:
+            for widget in (self._pause, self._back, self._tab):
+                widget.layout.display = "none"
+            self._progress.layout.width = "100%"
+            put(self._problems[2], note(WAITING.format(path=self.state.acquisition.folder / SCAN_NAME)))
         self._tab.observe(lambda _: self._work.put(self._draw_selected, instead_of="tab"), "selected_index")
         self._surveying = self._new_survey()
         self._begin()
@@ -76,6 +98,11 @@ class Inspect(Whole):
     @tell.setter
     def tell(self, tell: Callable[[str], None] | None) -> None:
         self.state.tell = tell
+
+    @property
+    def closed(self) -> bool:
+        """Whether the inspector was closed."""
+        return self._ended
 
     @property
     def excluded(self) -> list[int]:
@@ -160,10 +187,41 @@ class Inspect(Whole):
         return survey
 
     def _begin(self) -> None:
+        if self.state.acquisition is not None:
+            self._surveying.close()
+            self._show_arrivals()
+            self._work.put(self._draw, instead_of="draw")
+            repeat(
+                self,
+                "ptynb inspect arrivals",
+                ARRIVALS_SECONDS,
+                Inspect._show_arrivals,
+                Inspect._pattern_failed,
+                over=lambda view: view._arrivals_over,
+            )
+            return
         self._show_progress()
         self.choose(self.state.chosen)
         self._work.put(self._draw, instead_of="draw")
         self._surveying.start()
+
+    def _show_arrivals(self) -> None:
+        """Show what has come, and the newest pattern, unless another one was chosen."""
+        assert self.state.acquisition is not None
+        index = self.state.acquisition.index()
+        arrivals = index.summary()
+        put(self._progress, arrival_bar(arrivals))
+        if arrivals.arrived != self._came:
+            self._came = arrivals.arrived
+            if arrivals.arrived and self.state.chosen == max(self._newest, 0):
+                self._newest = int(np.nanargmax(index.arrival_times()))
+                self.choose(self._newest)
+            self._work.put(self._draw, instead_of="draw")
+        if arrivals.ended is not None and not self._arrivals_over:
+            self._arrivals_over = True
+            put(self._problems[2], note(ENDED.format(path=self.state.acquisition.folder / SCAN_NAME)))
+            if self.on_end is not None:
+                self.on_end()
 
     def _busy(self) -> bool:
         return self._reading.busy or self._work.busy
@@ -192,7 +250,7 @@ def inspect(scan: Scan) -> Inspect:
     """Return an inspector of a scan: patterns, virtual images, statistics, mask, positions and preparation.
 
     It is displayed if it is the last expression of a notebook cell. It reads a few patterns at a time, so that a scan
-    may be larger than memory.
+    may be larger than memory. Of a scan that is being measured it shows what has come, and the newest pattern.
 
     Parameters
     ----------

@@ -54,6 +54,8 @@ class PatternPanel(InspectorPanel):
                 self._note,
             ],
         )
+        for control in (self._kind, self._radius):  # of a survey, which a scan that is being measured has not
+            control.layout.display = None if state.acquisition is None else "none"
         self._map_view.on_click(self._clicked)
         self._number.observe(self._numbered, "value")
         for control in (self.scale, self.exponent):
@@ -66,7 +68,12 @@ class PatternPanel(InspectorPanel):
         """Draw the map of the patterns surveyed so far."""
         if self._map is None:
             self._map = PositionMap(self.state.scan)
-        show(self._map_view, [self._map.picture(self.state.survey, self._kind.value, self._radius.value)])
+        acquisition = self.state.acquisition
+        if acquisition is not None:
+            picture = self._map.arrived(acquisition.index().placed())
+        else:
+            picture = self._map.picture(self.state.survey, self._kind.value, self._radius.value)
+        show(self._map_view, [picture])
         self._mark()
 
     def draw_pattern(self) -> None:

@@ -59,6 +59,12 @@ class PositionMap:
         limits = None if np.iscomplexobj(values) else images.limits_of(shown, 0.5, 99.5)
         return images.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
 
+    def arrived(self, came: Array) -> Picture:
+        """Return where patterns have come (pattern,) of a scan that is being measured."""
+        image = self.image(came.astype(float), came) if came.any() else np.zeros(self.shape)
+        pixel = self.pixel_size
+        return images.picture(image, NAME, "patterns that came", limits=(0.0, 1.0), pixel_size=pixel, colours="viridis")
+
     def _nearest_of(self, seen: Array) -> Array:
         """Return the nearest surveyed pattern of each pixel (y, x); -1 where all are far."""
         count = int(seen.sum())

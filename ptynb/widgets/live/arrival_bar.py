@@ -15,9 +15,12 @@ def arrival_bar(arrivals: Arrivals | None) -> str:
     """Return HTML of a bar and its numbers; "" for a scan that was measured before."""
     if arrivals is None:
         return ""
-    planned, used = arrivals.planned, arrivals.admitted or 0
+    planned = arrivals.planned
+    used = arrivals.placed if arrivals.admitted is None else arrivals.admitted
     waiting = max(arrivals.arrived - used, 0)
-    parts = [f"<b>{arrivals.arrived:,}</b> of {planned:,} patterns came", f"<b>{used:,}</b> used"]
+    parts = [f"<b>{arrivals.arrived:,}</b> of {planned:,} patterns came"]
+    if arrivals.admitted is not None:
+        parts.append(f"<b>{used:,}</b> used")
     for name, meaning in COUNT_MEANINGS.items():
         if count := getattr(arrivals, name):
             parts.append(f'<span title="{meaning.capitalize()}">{count:,} {name}</span>')

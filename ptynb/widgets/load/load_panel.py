@@ -24,7 +24,7 @@ ORDER = ("geometry", "focus_to_sample", "energy", "voltage", "wavelength", "dist
 """Options that come first where they are shown."""
 USUAL_UNITS = {
     "energy": "keV", "voltage": "kV", "wavelength": "nm", "distance": "m", "detector_pixel": "µm", "step": "µm",
-    "focus_to_sample": "mm", "rotation": "°", "angular_pixel": "mrad",
+    "focus_to_sample": "mm", "rotation": "°", "angular_pixel": "mrad", "extent_y": "µm", "extent_x": "µm",
 }  # fmt: skip
 SHORTEST_PHOTONS = 2e-11
 """Wavelength [m] below which a beam is more likely of electrons: no photon energy is told for it."""
@@ -33,19 +33,23 @@ SHORTEST_PHOTONS = 2e-11
 class LoadPanel(Whole):
     """A field for each option of `ptynb.load`; empty fields keep what the file says.
 
-    edited: called after each change by the user. lacking: options that supply what the file lacks.
+    edited: called after each change by the user. names: options that have fields; by default all. more: title of those
+    that are folded. lacking: options that supply what the file lacks.
     """
 
-    def __init__(self, edited: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        edited: Callable[[], None] = lambda: None,
+        names: Collection[str] = (*LoadOptions.model_fields,),
+        more: str = "More that replaces what the file says",
+    ) -> None:
         self._edited, self._filling = edited, False
         self.lacking: tuple[str, ...] = ()
-        self.fields = {name: OptionField(name, field) for name, field in LoadOptions.model_fields.items()}
+        self.fields = {name: OptionField(name, LoadOptions.model_fields[name]) for name in names}
         for field in self.fields.values():
             field.observe_all(self._changed)
         self._shown, self._others = ipywidgets.VBox(layout=free()), ipywidgets.VBox(layout=free())
-        self._folded = ipywidgets.Accordion(
-            [self._others], titles=("More that replaces what the file says",), selected_index=None
-        )
+        self._folded = ipywidgets.Accordion([self._others], titles=(more,), selected_index=None)
         super().__init__([self._shown, self._folded], layout=free())
         self._arrange(())
 
