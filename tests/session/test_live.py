@@ -282,6 +282,7 @@ def test_stages_begin_after_the_end(source: Source) -> None:
         assert len(result.epochs) == result.admissions.epochs + 5
 
 
+@pytest.mark.filterwarnings("ignore:The scan ended")  # said again by each run that repeats it
 def test_from_the_detector_to_the_report(cluster: pt.Cluster, tmp_path: Path) -> None:
     """An emulated detector and a PandA with faults, the receiver, two engines; and the run repeated: from its file, and
     with a clean scan of the patterns that came.
