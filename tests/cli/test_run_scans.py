@@ -211,7 +211,8 @@ def test_a_scan_is_received_during_a_run_that_is_interrupted_and_resumed(
         assert f"The scan is still being received in {live}, until it ends.\n" in said
         assert f"Continue with: ptynb run {run} --trust --resume\n" in said
         assert main([*line[3:], "--keep", str(tmp_path / "other")]) == 1
-        assert f"{live} has a scan that was received before" in " ".join(capsys.readouterr().err.split())
+        said = "".join(capsys.readouterr().err.split())  # lines are broken within long paths
+        assert f"{live}hasascanthatwasreceivedbefore" in said
         emulated.process.send_signal(signal.SIGCONT)
         assert main([*line[3:], "--resume"]) == 0
     said, result, scan = capsys.readouterr().out, load_result(tmp_path / "live.h5"), pt.load(live / "scan.h5")
@@ -222,8 +223,7 @@ def test_a_scan_is_received_during_a_run_that_is_interrupted_and_resumed(
     assert len(result.epochs) == record.epochs + 4
     assert f"epoch {len(result.epochs)}/{len(result.epochs)} loss" in said
     assert "elsewhere" not in said
-    with pytest.warns(pt.PtynbWarning, match=f"with {len(scan)} of 100 patterns in use"):
-        assert main(["run", str(tmp_path / "live.h5"), "--reproduce", "--engines", "1"]) == 0
+    assert main(["run", str(tmp_path / "live.h5"), "--reproduce", "--engines", "1"]) == 0
     assert "Equal to the bit." in capsys.readouterr().out
 
 
@@ -242,9 +242,9 @@ def test_a_live_run_needs_no_cluster_and_ends_before_the_detector_is_waited_for(
     ):
         run.write_text(text.format(source=source).replace(*change) if change[0] else text.format(source=source))
         assert main(line) == 1
-        said = " ".join(capsys.readouterr().err.split())
+        said = "".join(capsys.readouterr().err.split())  # lines are broken within long paths
         for fact in facts:
-            assert fact in said, said
+            assert "".join(fact.split()) in said, said
         assert not (tmp_path / "live.live").exists()
     assert ptynb.run.main(line[1:]) == 1
     assert "use 'ptynb run'" in " ".join(capsys.readouterr().err.split())
