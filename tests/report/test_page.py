@@ -392,8 +392,8 @@ def test_a_run_during_the_scan_says_what_came_when(tmp_path):
         "50% had come after": "2 s",
         "Missing": "3",
         "Duplicates": "2",
-        "Used together at first": "3",
-        "Epochs before the end of the scan": "2",
+        "Used at first": "3",
+        "Epochs during the scan": "2",
         "End of the scan": "aborted <at the beamline>",
     }
     for name, value in expected.items():
