@@ -10,8 +10,8 @@ epochs of the complete scan, and the epochs until the error is at most 1.05 time
 scan.
 delays: from the arrival of a pattern to the end of the first update with it, and to the first picture requested after
 that, with pictures requested ten times a second.
-cost: time of an update while the scan is open and nothing comes, over that of a complete scan in the same order; in
-turn, in one run.
+cost: time of an update while the scan is open and nothing comes, over that of a complete scan in the same order with an
+object of the same size; in turn, in one run.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import numpy as np
 import ptynb as pt
 from ptynb.data.engine_records import RenderRequest
 from ptynb.engine.loop import Loop
+from ptynb.physics.model_builder import object_frame
 from tests.benchmarks.problems import made, scan_of, score
 from tests.benchmarks.sides import Bench
 from tests.live_source import Source
@@ -208,11 +209,15 @@ def cost(problem: Path, spools: Path, turns: int) -> None:
     settings = pt.Settings()
     complete = dataclasses.replace(pt.load(spools / "open" / "scan.h5"), acquisition=None, ground_truth=None)
     complete = pt.preparation.select(complete, slice(0, len(scan) - 1))
+    # The object of a plan has room for positions that are measured elsewhere: more pixels to step.
+    sides_of = [object_frame(one, settings).shape[0] for one in (open_source.live, complete)]
+    ordered = settings.replace(
+        batch_sampling="interleaved", object={"padding": settings.object.padding + (sides_of[0] - sides_of[1]) // 2}
+    )
+    assert object_frame(complete, ordered).shape == object_frame(open_source.live, settings).shape
     with (
         pt.Reconstruction(open_source.live, settings, device="cpu", checkpointing=None) as live,
-        pt.Reconstruction(
-            complete, settings.replace(batch_sampling="interleaved"), device="cpu", checkpointing=None
-        ) as ordinary,
+        pt.Reconstruction(complete, ordered, device="cpu", checkpointing=None) as ordinary,
     ):
         sides = {"open": live, "complete": ordinary}
         seconds: dict[str, list[float]] = {name: [] for name in sides}
