@@ -24,6 +24,7 @@ def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) ->
         assert worker.status().failure is None, worker.status().failure
         time.sleep(0.01)
     r_factors = _measure_all(worker)
+    _meet(membership, "measured")  # an evaluation begins on all ranks, and measures what another has yet to measure
     if membership.rank == 0:
         worker.command(Command("evaluate"))
     while worker.status().applied < 3:
@@ -38,7 +39,7 @@ def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) ->
         "measured": worker.measured(),
         "kept": worker.result(),
     }
-    _all_have_looked(membership)
+    _meet(membership, "looked")  # what rank 0 closes is closed on all
     worker.close()
     return answers
 
@@ -54,12 +55,12 @@ def _measure_all(worker: Worker) -> list[MeasuredRFactors]:
     return answers
 
 
-def _all_have_looked(membership: Membership) -> None:
-    """Waits for the other ranks: what rank 0 closes is closed on all."""
+def _meet(membership: Membership, place: str) -> None:
+    """Waits until all ranks have come to this place."""
     if membership.world > 1:
         store = find_store(membership.store, membership.rank, membership.world, membership.timeout)
-        store.set(f"looked {membership.rank}", "")
-        store.wait([f"looked {rank}" for rank in range(membership.world)])
+        store.set(f"{place} {membership.rank}", "")
+        store.wait([f"{place} {rank}" for rank in range(membership.world)])
 
 
 def _wait(worker: Worker, state: str) -> None:
