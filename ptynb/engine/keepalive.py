@@ -8,6 +8,7 @@ Time in which the engine itself is suspended does not count: it could not have r
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import signal
@@ -60,6 +61,7 @@ class Holder:
             return False
 
 
+@functools.cache
 def machine() -> str:
     """Return a name of the space of process ids: of this machine since its last boot, or of a container on it."""
     parts = [platform.node()]

@@ -82,7 +82,7 @@ FOLLOW_SECONDS = 0.25
 """Period at which the record is fetched in the background [s]; each fetch takes milliseconds of a core."""
 APPLIED_SECONDS = 0.03
 """Time in which engines often apply a command, after which the record is fetched, again after twice the time [s]."""
-IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 2.0, 0.5
+IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 5.0, 0.5
 """Periods while no run is active: of fetching the record, and of checking the engines' processes [s]."""
 HEALTH_SECONDS = 1.0
 """Time limit for the answer of an engine to `health` [s]."""
