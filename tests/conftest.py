@@ -142,13 +142,21 @@ def ranks() -> Iterator[Ranks]:
     started.close()
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[pt.Cluster]:
-    """A real ipyparallel cluster of two engines."""
+@pytest.fixture(scope="session")
+def _shared_cluster() -> Iterator[pt.Cluster]:
     import ptynb as pt
 
     with pt.Cluster(2, device="cpu") as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def cluster(_shared_cluster: pt.Cluster) -> pt.Cluster:
+    """A real ipyparallel cluster of two engines, which all files share; a file may leave it stopped or broken."""
+    if _shared_cluster.alive() != [0, 1]:
+        _shared_cluster.stop()
+        _shared_cluster.start()
+    return _shared_cluster
 
 
 @pytest.fixture(scope="module")

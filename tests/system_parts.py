@@ -18,7 +18,8 @@ RECORD = Path(__file__).with_suffix(".json")
 PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distributed", "ptynb/io/checkpoint_file.py")
 MODEL = ("ptynb/physics", "ptynb/kernels", "ptynb/optimize", "ptynb/engine/loop.py", "tests/cases.py")
 SCREEN = ("ptynb/widgets", "ptynb/app", "ptynb/session")
-LAB = ("tests/widgets/test_lab.py", "tests/widgets/test_tasks.py", "tests/widgets/test_workbench.py")
+LAB = tuple(f"tests/widgets/test_{name}.py" for name in ("lab", "restart", "tasks", "workbench"))
+TUNING = ("tests/tuning/test_recommendation.py", "tests/tuning/test_scaling_test.py")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,16 @@ PARTS = {
     ),
     "leaks": Part(("tests/faults/test_leaks.py",), (*PROCESSES, "tests/faults/test_leaks.py")),
     "notebooks": Part(
-        (), ("notebooks", "ptynb/__init__.py", "ptynb/__init__.pyi", "ptynb/app", "tests/test_notebooks.py")
+        (),
+        (
+            "notebooks",
+            "ptynb/__init__.py",
+            "ptynb/__init__.pyi",
+            "ptynb/app",
+            "ptynb/cli",
+            "tests/cli/test_cli.py",
+            "tests/test_notebooks.py",
+        ),
     ),
     "recovery": Part(
         ("tests/physics/test_recovery.py",), (*MODEL, "ptynb/simulation", "tests/physics/test_recovery.py")
@@ -58,6 +68,7 @@ PARTS = {
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch", "tests/batch")),
     "slurm": Part(("tests/slurm",), ("ptynb/cluster", "tests/slurm")),
     "triton": Part((), ("ptynb/kernels/gpu", "tests/kernels/test_triton_kernels.py")),
+    "tuning": Part(TUNING, ("ptynb/optimize", "ptynb/preparation", "ptynb/session", "ptynb/tuning", *TUNING)),
     "worlds": Part((), (*MODEL, "ptynb/loading", "ptynb/distributed", "tests/engine", "tests/optimize")),
 }
 

@@ -140,6 +140,7 @@ def test_notebooks_are_valid_and_stored_without_outputs(path):
         compile(cell.source, path.name, "exec")
 
 
+@pytest.mark.system("notebooks")
 def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_figure_and_report(tmp_path):
     folder = tmp_path / "demo [1]"
     answer = command("demo", "--engines", 2, "--device", "cpu", "--epochs", 40, "--folder", folder)
@@ -163,6 +164,7 @@ def test_the_demo_reconstructs_on_a_cluster_and_leaves_result_figure_and_report(
     assert sorted(os.listdir(folder)) == ["figure.png", "report.html", "result.h5"]
 
 
+@pytest.mark.system("notebooks")
 def test_the_live_demo_reconstructs_what_an_emulated_detector_sends_and_ends_all_it_started(tmp_path):
     folder = tmp_path / "demo [1]"
     answer = command(
