@@ -17,8 +17,7 @@ from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
 from ptynb.data.scan import Scan
 from ptynb.io.load import load
-from ptynb.io.scan_file import write_acquired_scan
-from ptynb.session.recorded_arrivals import as_planned
+from ptynb.io.scan_file import as_planned, write_acquired_scan
 
 CALL = "go"
 

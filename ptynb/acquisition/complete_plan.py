@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from ptynb.acquisition.messages import SeriesStarted
 from ptynb.acquisition.plan import ARRAYS, Plan
+from ptynb.data.arrivals import patterns_to_begin
 from ptynb.data.geometry import Geometry, metres_to_pixels, wavelength_from_energy
 from ptynb.data.scan import AnyGeometry, plain_geometry
 from ptynb.exceptions import AcquisitionError, InvalidValueError, ScanError
 from ptynb.io.scan_identity import geometry_from
-
-START_AFTER = 32, 300
-"""Fewest and most patterns after which a reconstruction begins by default, and in between a thirtieth of the scan."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +99,7 @@ def completed(plan: Plan, started: SeriesStarted, shape: tuple[int, int], *, mea
         shape=shape,
         crop=crop,
         mask=_mask(plan, started, shape, crop),
-        start_after=_start_after(plan, count),
+        start_after=patterns_to_begin(count, plan.line) if plan.start_after is None else min(plan.start_after, count),
     )
 
 
@@ -134,12 +132,6 @@ def _mask(
             code="array.shape-mismatch",
         )
     return cropped
-
-
-def _start_after(plan: Plan, count: int) -> int:
-    if plan.start_after is not None:
-        return min(plan.start_after, count)
-    return min(count, max(2 * (plan.line or 0), min(max(count // 30, START_AFTER[0]), START_AFTER[1])))
 
 
 def plan_to_json(plan: Plan) -> str:

@@ -24,7 +24,7 @@ from ptynb.acquisition.source_address import Address, pattern_address, position_
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, STOP_NAME
 from ptynb.data.scan import Scan
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, InvalidValueError
-from ptynb.io.scan_file import read_scan
+from ptynb.io.scan_file import as_planned
 from ptynb.text import quoted
 
 PACKAGE = Path(__file__).parents[2]
@@ -91,8 +91,7 @@ def listen(
         If plan and patterns do not fit together.
     """
     if "://" not in str(source) and (Path(source).expanduser() / INDEX_NAME).is_file():
-        path = Path(source).expanduser() / SCAN_NAME
-        return read_scan(path, as_planned=True).loaded_from(path, {})
+        return as_planned(Path(source).expanduser() / SCAN_NAME)
     if not isinstance(plan, Plan):
         raise InvalidTypeError(
             f"The plan is {quoted(plan)}; expected Plan(positions=..., geometry=...).", code="argument.invalid-type"
@@ -115,8 +114,7 @@ def listen(
     except BaseException:
         _remove(home, made)
         raise
-    path = home / SCAN_NAME
-    return read_scan(path, as_planned=True).loaded_from(path, {})
+    return as_planned(home / SCAN_NAME)
 
 
 def _positions(

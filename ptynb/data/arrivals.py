@@ -54,6 +54,8 @@ RATE_SPAN = 5.0
 """Time over which the present rate is determined [s]."""
 LAG_PATTERNS = 64
 """Number of the latest patterns over which the present lag is determined."""
+FEWEST_TO_BEGIN, MOST_TO_BEGIN = 32, 300
+"""Limits of the number of patterns after which a reconstruction begins, unless two lines are more."""
 
 MAGIC, VERSION, HEADER_BYTES = b"ptynbarr", 1, 4096
 HEADER = np.dtype(
@@ -364,7 +366,7 @@ class Acquisition:
 
     folder: has `scan.h5`, whose dataset of patterns is filled as they come, and the index.
     count: number of planned patterns.
-    start_after: how many patterns have to be placed before a reconstruction begins; 0: the reconstruction chooses.
+    start_after: how many patterns have to be placed before a reconstruction begins; 0: not stated by the file.
     positions_planned: whether positions were planned; otherwise those of the scan are a raster over their extent, of
     which nothing may be concluded but the extent.
     """
@@ -412,6 +414,15 @@ class Acquisition:
             time.sleep(0.02)
         request.unlink(missing_ok=True)
         return index.summary()
+
+
+def patterns_to_begin(planned: int, line: int | None = None) -> int:
+    """Return after how many patterns a reconstruction begins, if the plan does not say it.
+
+    They are two lines of `line` patterns, or a thirtieth of the scan, but at least 32; without lines at most 300.
+    """
+    part = min(max(planned // 30, FEWEST_TO_BEGIN), MOST_TO_BEGIN)
+    return min(planned, max(2 * (line or 0), part))
 
 
 def _encoded(text: str, size: int) -> bytes:
