@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike
 from ptynb.acquisition.arrival_log import LOG_NAME
 from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.receiver import Order
-from ptynb.acquisition.source_address import Address, pattern_address, position_address
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, STOP_NAME
 from ptynb.data.scan import Scan
-from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, InvalidValueError
+from ptynb.data.source_address import Address, pattern_address, position_address, position_datasets
+from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError
 from ptynb.io.scan_file import as_planned
 from ptynb.text import quoted
 
@@ -133,14 +133,7 @@ def _positions(
         return None, (), plan
     if "://" in positions:
         return position_address(positions), (), plan
-    names = tuple(positions.split(","))
-    if patterns.kind != "file" or len(names) > 2 or not all(names):
-        raise InvalidValueError(
-            f"positions is {quoted(positions)}; expected 'planned', one such as panda://host:8889, an array, or, of "
-            "a file as source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
-            code="argument.invalid-value",
-        )
-    return None, names, plan
+    return None, position_datasets(positions, patterns), plan
 
 
 def _prepared(folder: Path) -> bool:

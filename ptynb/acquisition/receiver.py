@@ -28,13 +28,14 @@ import numpy as np
 from ptynb.acquisition.arrival_log import LOG_NAME, ArrivalLog
 from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
 from ptynb.acquisition.compression import is_exported
+from ptynb.acquisition.connecting import open_patterns, open_positions
 from ptynb.acquisition.intake import Intake, sentence
 from ptynb.acquisition.join import Join
 from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted
 from ptynb.acquisition.plan import Plan
-from ptynb.acquisition.source_address import Address, open_patterns, open_positions
 from ptynb.acquisition.spool import Spool
 from ptynb.data.arrivals import STOP_NAME, Counter
+from ptynb.data.source_address import Address
 from ptynb.exceptions import PtynbError
 
 BEAT = 0.25

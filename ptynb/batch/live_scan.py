@@ -11,7 +11,6 @@ from rich.console import Console
 
 from ptynb.acquisition.listen import listen
 from ptynb.acquisition.plan import Plan
-from ptynb.acquisition.source_address import pattern_address, position_address
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
@@ -50,9 +49,6 @@ def check_listening(plan: RunFile, resume: bool) -> Plan | None:
     for settings in plan.recipe.stage_settings:
         check_live(settings)
     if not _received(section):
-        pattern_address(section.source)
-        if "://" in section.positions:
-            position_address(section.positions)
         return plan_of(section.plan)
     if not resume:
         raise FileError(

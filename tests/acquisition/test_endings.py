@@ -16,8 +16,8 @@ from ptynb.acquisition import receiver
 from ptynb.acquisition.emulators.playback import Recording, Sending
 from ptynb.acquisition.emulators.simplon_players import Stream2Player
 from ptynb.acquisition.receiver import Order
-from ptynb.acquisition.source_address import pattern_address
 from ptynb.data.arrivals import INDEX_NAME, ArrivalIndex
+from ptynb.data.source_address import pattern_address
 from tests.acquisition.emulated import check_saved, emulator, log_of, planned, recorded, until_ended
 from tests.raising import raises
 
