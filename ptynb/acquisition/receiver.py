@@ -37,6 +37,7 @@ from ptynb.acquisition.spool import Spool
 from ptynb.data.arrivals import STOP_NAME, Counter
 from ptynb.data.source_address import Address
 from ptynb.exceptions import PtynbError
+from ptynb.text import counted
 
 BEAT = 0.25
 """Time between signs of life [s]."""
@@ -235,7 +236,7 @@ class Receiver:
     def _note_missing(self, spool: Spool) -> None:
         missing = np.flatnonzero(spool.index.states() & 1 == 0)
         if len(missing):
-            self._log.note("missing", f"{len(missing)} patterns never came: {_spans(missing)}")
+            self._log.note("missing", f"{counted(len(missing), 'pattern')} never came: {_spans(missing)}")
 
 
 def _spans(numbers: np.ndarray[Any, np.dtype[np.int64]], most: int = 40) -> str:

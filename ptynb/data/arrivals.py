@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
 from ptynb.table import duration
+from ptynb.text import counted
 
 INDEX_NAME = "arrivals.index"
 """Name of the index in the folder of a scan."""
@@ -139,9 +140,23 @@ class Arrivals:
     ended: str | None
     admitted: int | None = None
 
+    def remarks(self) -> list[tuple[str, str]]:
+        """Return the counts that are not 0 beside those of patterns that came.
+
+        Returns
+        -------
+        list of (str, str)
+            Each as text, such as "3 missing", and its meaning.
+        """
+        found: list[tuple[str, str]] = []
+        for name, meaning in COUNT_MEANINGS.items():
+            if count := getattr(self, name):
+                found.append((counted(count, "duplicate") if name == "duplicates" else f"{count:,} {name}", meaning))
+        return found
+
     def __str__(self) -> str:
         used = "" if self.admitted is None else f", {self.admitted:,} used"
-        counts = [f"{count:,} {name}" for name in COUNT_MEANINGS if (count := getattr(self, name))]
+        counts = [text for text, _ in self.remarks()]
         rate = f"{self.rate:,.3g} patterns/s{'' if self.ended is None else ' on average'}" if self.rate else ""
         lag = f"lag {duration(self.lag)}" if self.lag and self.ended is None else ""
         parts = [f"{self.arrived:,} of {self.planned:,} patterns came{used}", ", ".join(counts), rate, lag, self.ended]

@@ -99,7 +99,7 @@ def test_states_counters_and_times(tmp_path):
     assert arrivals.ended == "ended early: 4 of 10"
     assert arrivals.arrived + arrivals.missing == arrivals.planned
     assert arrivals.rate == pytest.approx(3)  # three intervals in one second, however long ago
-    counts = "6 missing, 2 late, 1 duplicates, 3 stray"
+    counts = "6 missing, 2 late, 1 duplicate, 3 stray"
     assert str(arrivals) == f"4 of 10 patterns came; {counts}; 3 patterns/s on average; ended early: 4 of 10"
 
 
