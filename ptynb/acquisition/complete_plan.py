@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.acquisition.compression import Packed
 from ptynb.acquisition.messages import SeriesStarted
 from ptynb.acquisition.plan import ARRAYS, Plan
 from ptynb.data.arrivals import patterns_to_begin
@@ -121,9 +122,9 @@ def _crop(plan: Plan, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[sl
 def _mask(
     plan: Plan, started: SeriesStarted, shape: tuple[int, int], crop: tuple[slice, slice]
 ) -> NDArray[np.bool_] | None:
-    mask = started.mask if plan.mask is None else np.asarray(plan.mask).astype(bool)
-    if mask is None:
-        return None
+    if plan.mask is None:
+        return None if started.bad_pixels is None else _working(started.series, started.bad_pixels, shape)[crop]
+    mask = np.asarray(plan.mask).astype(bool)
     cropped = mask[crop] if mask.shape == shape else mask
     window = tuple(part.stop - part.start for part in crop)
     if cropped.shape != window:
@@ -132,6 +133,23 @@ def _mask(
             code="array.shape-mismatch",
         )
     return cropped
+
+
+def _working(series: str, bad_pixels: Packed, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return the mask (y, x) of a header, which is unpacked only if it has the shape of the patterns."""
+    if bad_pixels.shape != shape:
+        raise ScanError(
+            f"The header of series {series} has a mask of shape {bad_pixels.shape}; expected that of the patterns, "
+            f"{shape}. Give another: Plan(..., mask=...).",
+            code="array.shape-mismatch",
+        )
+    try:
+        return bad_pixels.counts() == 0
+    except AcquisitionError as error:
+        raise AcquisitionError(
+            f"The mask in the header of series {series} cannot be read: {error} Give another: Plan(..., mask=...).",
+            code=error.code,
+        ) from None
 
 
 def plan_to_json(plan: Plan) -> str:

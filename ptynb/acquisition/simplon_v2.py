@@ -107,10 +107,10 @@ class Stream2Parser:
             )
         shape = image_shape(found.get("image_size_y"), found.get("image_size_x"))
         dtype = count_type(found.get("image_dtype"))
-        masks, mask = found.get("pixel_mask"), None
+        masks, bad_pixels = found.get("pixel_mask"), None
         channel = self._wanted or channels[0]
         if isinstance(masks, Mapping) and channel in masks:
-            mask = _packed(masks[channel], None).counts() == 0
+            bad_pixels = _packed(masks[channel], None)
         pixel = positive(found.get("pixel_size_y")), positive(found.get("pixel_size_x"))
         count = found.get("number_of_images")
         self._series, self._channel, self._dtype = series, channel, dtype
@@ -122,7 +122,7 @@ class Stream2Parser:
             energy=positive(found.get("incident_energy")),
             distance=positive(found.get("detector_distance")),
             detector_pixel=None if pixel[0] is None or pixel[1] is None else (pixel[0], pixel[1]),
-            mask=mask,
+            bad_pixels=bad_pixels,
         )
 
     def _image(self, found: Mapping[Any, Any], series: str, arrival: float) -> Frame:
