@@ -53,7 +53,7 @@ class Source:
 
     def _live(self) -> None:
         while not self._beating.wait(0.1):
-            self.index.beat(time.time())
+            self.index.beat()
 
     def die(self) -> None:
         """Give no sign of life any more."""

@@ -109,7 +109,7 @@ class Receiver:
         self._spool: Spool | None = None
         self._join: Join | None = None
         self._stopped = False
-        self._beat = 0.0
+        self._beat = float("-inf")
         self._alone: float | None = None
 
     def run(self) -> None:
@@ -213,19 +213,19 @@ class Receiver:
 
     def _look(self) -> str | None:
         """Give a sign of life, and return why the scan has ended, if it has."""
-        now = time.time()
+        now = time.monotonic()
         if now - self._beat > BEAT:
             self._beat = now
             if self._spool is not None:
-                self._spool.index.beat(now)
+                self._spool.index.beat()
             if self._stopped or (self._order.folder / STOP_NAME).exists():
                 return "stopped" if self._join is None else self._join.sentence("stopped on request")
             if (self._join is None or not self._join.has_begun) and os.getppid() != self._order.parent:
-                self._alone = self._alone or time.monotonic()
+                self._alone = self._alone or now
                 reason = "the process that waited for the scan has ended"
                 if self._join is None:
                     return reason
-                if time.monotonic() - self._alone > ALONE:
+                if now - self._alone > ALONE:
                     return self._join.sentence(reason)
         return None if self._join is None else self._join.reason_to_end()
 

@@ -23,7 +23,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.arrivals import INDEX_NAME, PLACED, SILENCE_SECONDS, Acquisition
+from ptynb.data.arrivals import INDEX_NAME, PLACED, Acquisition
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import ArrivingFrames, HDF5Frames, SelectedFrames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
@@ -215,7 +214,7 @@ def read_scan(path: Path) -> Scan:
     index = scan.acquisition.index() if (path.parent / INDEX_NAME).exists() else None
     ended, arrived, positions = _arrived(path)
     if not ended and index is not None:
-        if index.ended is None and time.time() - index.heartbeat < SILENCE_SECONDS:
+        if index.ended is None and index.is_alive():
             return _arriving(scan)
         ended, arrived, positions = True, index.states(), index.positions()
     if not ended:

@@ -88,7 +88,7 @@ class ArrivalWatch:
         """Return why no more patterns will come, if that is so."""
         if (ended := self._index.ended) is not None:
             return ended
-        silence = time.time() - self._index.heartbeat
+        silence = self._index.silence
         if silence < SILENCE_SECONDS:
             return None
         came = int(self._index.placed().sum())
