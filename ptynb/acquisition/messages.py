@@ -99,6 +99,7 @@ class Stray:
     """A message that belongs to no series that has begun, such as the rest of one that was aborted."""
 
     what: str
+    is_pattern: bool = False
 
 
 Message = SeriesStarted | Frame | MeasuredPositions | Gap | Pace | SeriesEnded | Damaged | Stray

@@ -3,7 +3,8 @@
     python -m ptynb.acquisition.receiver < order
 
 `ptynb.listen` starts it and gives it an `Order` as JSON. It answers with lines of JSON on its standard output:
-{"began": true} once the scan's file is there, or {"code", "message"} of an error before. It belongs to no notebook: it
+{"began": true} once the scan's file is there, or {"code", "message"} of an error before; {"notice"}, before either, is
+to be told to whoever waits. It belongs to no notebook: it
 ends with the scan, or when the file `stop` appears in the folder. Where the process that started it ends before, it
 ends too as long as the scan's file is not there, and some time later if no pattern has come by then. Nothing is
 unpickled, and only the addresses of the order are connected to.
@@ -31,7 +32,7 @@ from ptynb.acquisition.compression import is_exported
 from ptynb.acquisition.connecting import open_patterns, open_positions
 from ptynb.acquisition.intake import Intake, sentence
 from ptynb.acquisition.join import Join
-from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted, Stray
 from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.spool import Spool
 from ptynb.data.arrivals import STOP_NAME, Counter
@@ -46,6 +47,9 @@ AT_ONCE, BYTES_AT_ONCE = 64, 2**22
 are: large patterns may have to wait for the disk."""
 MOST_EARLY = 100_000
 """Most messages with positions that are held until the first pattern tells their scan."""
+STRAY_SECONDS = 3.0
+"""Time after a pattern of a series whose header did not come, until whoever waits is told [s]; after the rest of an
+aborted series the header of the next one may come at once."""
 ALONE = 600.0
 """Time for which a scan without a pattern is kept open for nobody: a notebook may be started again [s]."""
 
@@ -111,6 +115,7 @@ class Receiver:
         self._stopped = False
         self._beat = float("-inf")
         self._alone: float | None = None
+        self._stray: tuple[float, str] | None = None
 
     def run(self) -> None:
         """Receive the scan. Raise an error if it ended before its file was created."""
@@ -132,6 +137,7 @@ class Receiver:
         finally:
             for intake in self._intakes:
                 intake.close()
+            reason += self._about_next()
             try:
                 if self._spool is not None:
                     self._note_missing(self._spool)
@@ -186,6 +192,8 @@ class Receiver:
         else:
             what: Counter = "damaged" if isinstance(message, Damaged) else "stray"
             self._before[what] += 1
+            if isinstance(message, Stray) and message.is_pattern and self._stray is None:
+                self._stray = time.monotonic(), message.what
             self._log.note(what, f"before the scan began: {message!r:.200}")
             return
         started = self._started
@@ -216,6 +224,7 @@ class Receiver:
         now = time.monotonic()
         if now - self._beat > BEAT:
             self._beat = now
+            self._tell_stray(now)
             if self._spool is not None:
                 self._spool.index.beat()
             if self._stopped or (self._order.folder / STOP_NAME).exists():
@@ -228,6 +237,34 @@ class Receiver:
                 if now - self._alone > ALONE:
                     return self._join.sentence(reason)
         return None if self._join is None else self._join.reason_to_end()
+
+    def _tell_stray(self, now: float) -> None:
+        """Tell who waits for the scan, once, that its header will not come."""
+        if self._stray is None or self._started is not None:
+            return
+        since, what = self._stray
+        if now - since > STRAY_SECONDS:
+            self._stray = None
+            notice = (
+                f"A {what} came, whose header was sent before this receiver listened: that series is not received. "
+                "Start it again while it listens."
+            )
+            self._log.note("headless", notice)
+            _answer({"notice": notice})
+
+    def _about_next(self) -> str:
+        """Return what to say at the end if messages of the next series were taken, too."""
+        if self._join is None:
+            return ""
+        for message in self._intakes[0].rest():
+            if isinstance(message, SeriesStarted):
+                self._join.take(message)
+        if self._join.next_series is None:
+            return ""
+        return (
+            f"; the start of series {self._join.next_series} was taken with it, and is sent only once: listen again, "
+            "then start that series again"
+        )
 
     def _request_stop(self) -> None:
         self._stopped = True

@@ -104,7 +104,7 @@ class SimplonV1Parser:
     def _image(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
         series = _series(first)
         if self._series is None:
-            return Stray(f"pattern of series {series}")
+            return Stray(f"pattern of series {series}", is_pattern=True)
         if len(parts) < 3:
             raise damaged(f"{len(parts)} parts for a pattern; expected at least 3")
         about = _json(parts, 1)

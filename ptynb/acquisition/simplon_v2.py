@@ -88,7 +88,7 @@ class Stream2Parser:
             if kind not in ("image", "end"):
                 raise damaged(f"the type {kind!r:.80}; expected start, image or end")
             if self._series is None:
-                return Stray(f"{kind} of series {series}")
+                return Stray(f"{kind} of series {series}".replace("image", "pattern"), is_pattern=kind == "image")
             return SeriesEnded(series) if kind == "end" else self._image(found, series, arrival)
         except AcquisitionError as error:
             if error.code != "acquisition.damaged-message":

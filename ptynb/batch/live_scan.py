@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from ptynb.acquisition.listen import listen
+from ptynb.acquisition.listen import listen, receive_scan
 from ptynb.acquisition.plan import Plan
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
@@ -68,9 +68,10 @@ def live_scan(section: ListenSection, plan: Plan | None, console: Console) -> Sc
         return listen(section.folder)
     log(console, f"Waiting for a scan from {section.source}, which is written to {section.folder}.")
     try:
-        return listen(
-            section.source, plan=plan, positions=section.positions, folder=section.folder, timeout=section.timeout
-        )
+        return receive_scan(
+            section.source, plan=plan, positions=section.positions, folder=section.folder, timeout=section.timeout,
+            tell=lambda notice: log(console, notice),
+        )  # fmt: skip
     except KeyboardInterrupt:
         log(console, "No scan has begun.")
         raise

@@ -223,7 +223,7 @@ def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> Non
             session.click("Cancel")
             expect(session.bench.get_by_text("Cancelled; nothing was received.")).to_be_visible()
             assert not (folder / "night").exists()
-            with emulator(path, "--as", "stream2", "--rate", 40) as emulated:
+            with emulator(path, "--as", "stream2", "--rate", 4) as emulated:
                 session.enter("Source", emulated.source)
                 session.click("Listen")
                 expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
