@@ -91,6 +91,11 @@ def listen(
         If the folder has a scan already.
     ScanError
         If plan and patterns do not fit together.
+
+    Warns
+    -----
+    PtynbWarning
+        If a pattern comes of a series whose header was sent before, and not to this receiver.
     """
     return receive_scan(
         source, plan=plan, positions=positions, folder=folder, timeout=timeout, cancelled=cancelled, tell=_warn

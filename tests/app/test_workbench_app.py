@@ -432,6 +432,8 @@ def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
     until(lambda: "waiting for the scan to begin, 0:01" in panel.status.value)
     assert shown(panel.cancel)
     assert panel.listen.disabled
+    panel._take_notice("A pattern of series 9 came")  # as the receiver says it
+    until(lambda: "A pattern of series 9 came" in panel.status.value)
     panel.cancel.click()
     panel.settle()
     assert "Cancelled" in panel.status.value

@@ -185,7 +185,7 @@ def test_a_checkpoint_during_the_scan_continues_as_if_uninterrupted(
     ranks: Ranks, source: Source, tmp_path: Path, world: int
 ) -> None:
     keep = Checkpointing(folder=tmp_path / "kept", epochs=None, seconds=None)
-    source.start(150, before_call=32)
+    source.start(40, before_call=32)  # slower than epochs, also on a busy machine
     settings = Settings(batch=8, positions=pt.Positions(learning_rate=0.1))
     first = ranks.run(world, live_work.live, source.live, settings, EPOCHS, keep, None, 50)
     source.join()
