@@ -4,10 +4,9 @@
 
 `ptynb.listen` starts it and gives it an `Order` as JSON. It answers with lines of JSON on its standard output:
 {"began": true} once the scan's file is there, or {"code", "message"} of an error before; {"notice"}, before either, is
-to be told to whoever waits. It belongs to no notebook: it
-ends with the scan, or when the file `stop` appears in the folder. Where the process that started it ends before, it
-ends too as long as the scan's file is not there, and some time later if no pattern has come by then. Nothing is
-unpickled, and only the addresses of the order are connected to.
+for whoever waits. It belongs to no notebook: it ends with the scan, or when the file `stop` appears in the folder.
+Where the process that started it ends before, it ends too as long as the scan's file is not there, and some time later
+if no pattern has come by then. Nothing is unpickled, and only the addresses of the order are connected to.
 """
 
 from __future__ import annotations
@@ -116,6 +115,7 @@ class Receiver:
         self._beat = float("-inf")
         self._alone: float | None = None
         self._stray: tuple[float, str] | None = None
+        self._stray_series = ""
 
     def run(self) -> None:
         """Receive the scan. Raise an error if it ended before its file was created."""
@@ -192,7 +192,8 @@ class Receiver:
         else:
             what: Counter = "damaged" if isinstance(message, Damaged) else "stray"
             self._before[what] += 1
-            if isinstance(message, Stray) and message.is_pattern and self._stray is None:
+            if isinstance(message, Stray) and message.is_pattern and message.what != self._stray_series:
+                self._stray_series = message.what
                 self._stray = time.monotonic(), message.what
             self._log.note(what, f"before the scan began: {message!r:.200}")
             return
@@ -239,7 +240,7 @@ class Receiver:
         return None if self._join is None else self._join.reason_to_end()
 
     def _tell_stray(self, now: float) -> None:
-        """Tell who waits for the scan, once, that its header will not come."""
+        """Tell who waits for the scan, once for each series, that its header will not come."""
         if self._stray is None or self._started is not None:
             return
         since, what = self._stray

@@ -22,7 +22,6 @@ class ReceivingRow(ipywidgets.VBox):
 
     def __init__(self, actions: Actions, stop: Callable[[], None], open_received: Callable[[], None]) -> None:
         self._acquisition: Acquisition | None = None
-        self._actions = actions
         self.stop = _button("Stop listening", "stop", "Ends the reception, after a question; what has come is kept")
         self.stop.on_click(lambda _: actions.put(self._ask))
         self.received = _button("Open received scan", "folder-open", "Opens the file with what came, to prepare it")
