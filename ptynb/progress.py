@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.05
 LINE_SECONDS = 3.0
 """Shortest interval of the lines in a log [s]; the last epoch has a line, too."""
-WRONG = ("missing", "late", "duplicates", "differing", "outside", "refused", "damaged", "stray")
-"""Numbers of `Arrivals` that are shown if they are not 0."""
 
 
 class SupportsProgress(Protocol):
@@ -262,7 +260,7 @@ class ArrivalDisplay:
 def arrived(arrivals: Arrivals) -> str:
     """Return what has come as text: '812 of 1024 patterns came, 790 used, 3 missing, 98.2 patterns/s'."""
     parts = [f"{arrivals.arrived} of {arrivals.planned} patterns came", f"{arrivals.admitted or 0} used"]
-    parts += [f"{getattr(arrivals, name)} {name}" for name in WRONG if getattr(arrivals, name)]
+    parts += [text for text, _ in arrivals.remarks()]
     if arrivals.rate:
         parts.append(f"{arrivals.rate:.3g} patterns/s")
     return ", ".join(parts)

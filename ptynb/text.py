@@ -27,6 +27,11 @@ def quoted(value: object, longest: int = LONGEST) -> str:
         return f"<{type(value).__name__} that is too long to be shown>"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return '1 thread', '2 threads', '2,000 threads'."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def has_control_characters(text: str) -> bool:
     """Whether a text has control characters (line breaks, NUL, ...) or surrogates."""
     return not text.isprintable() and any(unicodedata.category(one) in ("Cc", "Cs") for one in text)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import ptynb as pt
     from ptynb.data.scan import Scan
     from tests.engine.ranks import Ranks
+    from tests.live_source import Source
 
 REAL_DATA = "PTYNB_TEST_DATA"
 """Names the folder with others' real data, which is not part of the project."""
@@ -164,6 +165,24 @@ def scan() -> Scan:
     import ptynb as pt
 
     return pt.simulate(patterns=100, window=64, seed=5)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Scan:
+    """The scan that `source` measures."""
+    import ptynb as pt
+
+    return pt.simulate(patterns=100, window=32, seed=5)
+
+
+@pytest.fixture
+def source(measured: Scan, tmp_path: Path) -> Iterator[Source]:
+    """A scan that is written to a spool while it is reconstructed."""
+    from tests.live_source import Source
+
+    opened = Source(measured, tmp_path / "spool")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,7 @@ from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition, ArrivalIndex
 from ptynb.data.scan import Scan
 from ptynb.io.load import load
-from ptynb.io.scan_file import write_acquired_scan
-from ptynb.session.recorded_arrivals import as_planned
+from ptynb.io.scan_file import as_planned, write_acquired_scan
 
 CALL = "go"
 
@@ -54,7 +53,7 @@ class Source:
 
     def _live(self) -> None:
         while not self._beating.wait(0.1):
-            self.index.beat(time.time())
+            self.index.beat()
 
     def die(self) -> None:
         """Give no sign of life any more."""

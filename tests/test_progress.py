@@ -177,6 +177,6 @@ def test_a_scan_that_is_measured_has_its_counts_and_then_the_epochs_after_its_en
     assert run.started == [3]
     said = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
     assert re.search(r"[1-4] of 5 patterns came, \d used, 123 patterns/s", said)
-    assert said.count("5 of 5 patterns came, 5 used, 1 duplicates, 123 patterns/s; complete: 5 of 5.") == 1
+    assert said.count("5 of 5 patterns came, 5 used, 1 duplicate, 123 patterns/s; complete: 5 of 5.") == 1
     assert f"epoch {run.target}/{run.target} " in said.split("complete")[1]
     assert run.target > 6

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.acquisition.compression import Packed
 from ptynb.acquisition.messages import SeriesStarted
 from ptynb.acquisition.plan import ARRAYS, Plan
+from ptynb.data.arrivals import patterns_to_begin
 from ptynb.data.geometry import Geometry, metres_to_pixels, wavelength_from_energy
 from ptynb.data.scan import AnyGeometry, plain_geometry
 from ptynb.exceptions import AcquisitionError, InvalidValueError, ScanError
 from ptynb.io.scan_identity import geometry_from
-
-START_AFTER = 32, 300
-"""Fewest and most patterns after which a reconstruction begins by default, and in between a thirtieth of the scan."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,7 +100,7 @@ def completed(plan: Plan, started: SeriesStarted, shape: tuple[int, int], *, mea
         shape=shape,
         crop=crop,
         mask=_mask(plan, started, shape, crop),
-        start_after=_start_after(plan, count),
+        start_after=patterns_to_begin(count, plan.line) if plan.start_after is None else min(plan.start_after, count),
     )
 
 
@@ -123,9 +122,9 @@ def _crop(plan: Plan, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[sl
 def _mask(
     plan: Plan, started: SeriesStarted, shape: tuple[int, int], crop: tuple[slice, slice]
 ) -> NDArray[np.bool_] | None:
-    mask = started.mask if plan.mask is None else np.asarray(plan.mask).astype(bool)
-    if mask is None:
-        return None
+    if plan.mask is None:
+        return None if started.bad_pixels is None else _working(started.series, started.bad_pixels, shape)[crop]
+    mask = np.asarray(plan.mask).astype(bool)
     cropped = mask[crop] if mask.shape == shape else mask
     window = tuple(part.stop - part.start for part in crop)
     if cropped.shape != window:
@@ -136,10 +135,21 @@ def _mask(
     return cropped
 
 
-def _start_after(plan: Plan, count: int) -> int:
-    if plan.start_after is not None:
-        return min(plan.start_after, count)
-    return min(count, max(2 * (plan.line or 0), min(max(count // 30, START_AFTER[0]), START_AFTER[1])))
+def _working(series: str, bad_pixels: Packed, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return the mask (y, x) of a header, which is unpacked only if it has the shape of the patterns."""
+    if bad_pixels.shape != shape:
+        raise ScanError(
+            f"The header of series {series} has a mask of shape {bad_pixels.shape}; expected that of the patterns, "
+            f"{shape}. Give another: Plan(..., mask=...).",
+            code="array.shape-mismatch",
+        )
+    try:
+        return bad_pixels.counts() == 0
+    except AcquisitionError as error:
+        raise AcquisitionError(
+            f"The mask in the header of series {series} cannot be read: {error} Give another: Plan(..., mask=...).",
+            code=error.code,
+        ) from None
 
 
 def plan_to_json(plan: Plan) -> str:

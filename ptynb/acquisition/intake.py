@@ -52,6 +52,14 @@ class Intake:
         with self._room:
             return self.failed is not None and not self._waiting
 
+    def rest(self) -> list[Message]:
+        """Return all messages that wait."""
+        with self._room:
+            rest = list(self._waiting)
+            self._waiting.clear()
+            self._octets = 0
+        return rest
+
     def close(self) -> None:
         """End the thread, and close the source."""
         with self._room:

@@ -51,6 +51,8 @@ class Join:
         self._end: tuple[float, str] | None = None
         self._positions_end: str | None = "" if complete.planned else None
         self._first_time = self._pace = 0.0
+        self.next_series: str | None = None
+        """The series whose first message was taken, too, so that no other receiver will have it."""
 
     @property
     def has_begun(self) -> bool:
@@ -68,6 +70,7 @@ class Join:
                 self._index.add("stray")
                 self._log.note("restart", f"series {series} began again")
             case SeriesStarted(series=series):
+                self.next_series = self.next_series or series
                 self._close(f"series {series} began")
             case SeriesEnded(series=series, reason=reason):
                 if series is not None and series != self._complete.series:

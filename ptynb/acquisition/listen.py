@@ -11,8 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,11 +22,11 @@ from numpy.typing import ArrayLike
 from ptynb.acquisition.arrival_log import LOG_NAME
 from ptynb.acquisition.plan import Plan
 from ptynb.acquisition.receiver import Order
-from ptynb.acquisition.source_address import Address, pattern_address, position_address
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, STOP_NAME
 from ptynb.data.scan import Scan
-from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, InvalidValueError
-from ptynb.io.scan_file import read_scan
+from ptynb.data.source_address import Address, pattern_address, position_address, position_datasets
+from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, PtynbWarning
+from ptynb.io.scan_file import as_planned
 from ptynb.text import quoted
 
 PACKAGE = Path(__file__).parents[2]
@@ -89,10 +91,34 @@ def listen(
         If the folder has a scan already.
     ScanError
         If plan and patterns do not fit together.
+
+    Warns
+    -----
+    PtynbWarning
+        If a pattern comes of a series whose header was sent before, and not to this receiver.
     """
+    return receive_scan(
+        source, plan=plan, positions=positions, folder=folder, timeout=timeout, cancelled=cancelled, tell=_warn
+    )
+
+
+def _warn(notice: str) -> None:
+    warnings.warn(notice, PtynbWarning, stacklevel=6)
+
+
+def receive_scan(
+    source: str | Path,
+    *,
+    plan: Plan | None,
+    positions: str | ArrayLike = "planned",
+    folder: str | Path | None = None,
+    timeout: float | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    tell: Callable[[str], None],
+) -> Scan:
+    """Do what `listen` does. tell: called with what there is to say while the scan is waited for."""
     if "://" not in str(source) and (Path(source).expanduser() / INDEX_NAME).is_file():
-        path = Path(source).expanduser() / SCAN_NAME
-        return read_scan(path, as_planned=True).loaded_from(path, {})
+        return as_planned(Path(source).expanduser() / SCAN_NAME)
     if not isinstance(plan, Plan):
         raise InvalidTypeError(
             f"The plan is {quoted(plan)}; expected Plan(positions=..., geometry=...).", code="argument.invalid-type"
@@ -111,12 +137,11 @@ def listen(
         name=str(source),
     )
     try:
-        _start(order, timeout, cancelled)
+        _start(order, timeout, cancelled, tell)
     except BaseException:
         _remove(home, made)
         raise
-    path = home / SCAN_NAME
-    return read_scan(path, as_planned=True).loaded_from(path, {})
+    return as_planned(home / SCAN_NAME)
 
 
 def _positions(
@@ -135,14 +160,7 @@ def _positions(
         return None, (), plan
     if "://" in positions:
         return position_address(positions), (), plan
-    names = tuple(positions.split(","))
-    if patterns.kind != "file" or len(names) > 2 or not all(names):
-        raise InvalidValueError(
-            f"positions is {quoted(positions)}; expected 'planned', one such as panda://host:8889, an array, or, of "
-            "a file as source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
-            code="argument.invalid-value",
-        )
-    return None, names, plan
+    return None, position_datasets(positions, patterns), plan
 
 
 def _prepared(folder: Path) -> bool:
@@ -167,7 +185,9 @@ def _remove(folder: Path, made: bool) -> None:
             folder.rmdir()
 
 
-def _start(order: Order, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
+def _start(
+    order: Order, timeout: float | None, cancelled: Callable[[], bool] | None, tell: Callable[[str], None]
+) -> None:
     """Start the receiver, and wait until the scan has begun."""
     path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
     with (order.folder / LOG_NAME).open("ab") as log:
@@ -185,7 +205,7 @@ def _start(order: Order, timeout: float | None, cancelled: Callable[[], bool] | 
     try:
         with process.stdin, contextlib.suppress(BrokenPipeError):
             process.stdin.write(order.to_json().encode() + b"\n")
-        answer = _answer(process, timeout, cancelled)
+        answer = _answer(process, timeout, cancelled, tell)
         if answer.get("began"):
             threading.Thread(target=process.wait, name="ptynb-receiver", daemon=True).start()
             return
@@ -199,26 +219,38 @@ def _start(order: Order, timeout: float | None, cancelled: Callable[[], bool] | 
 
 
 def _answer(
-    process: subprocess.Popen[bytes], timeout: float | None, cancelled: Callable[[], bool] | None
+    process: subprocess.Popen[bytes],
+    timeout: float | None,
+    cancelled: Callable[[], bool] | None,
+    tell: Callable[[str], None],
 ) -> dict[str, object]:
+    """Return what the receiver says when the scan has begun, or cannot be received; tell what it says before."""
     assert process.stdout is not None
     until = None if timeout is None else time.monotonic() + timeout
-    while not select.select([process.stdout], [], [], LOOK)[0]:
+    told, text, remedy = "", b"", "start the detector, or wait longer: listen(..., timeout=None)."
+    while True:
+        _wait(process.stdout, until, cancelled, f"No scan has begun within {timeout or 0:g} s; {told or remedy}")
+        text += (octets := os.read(process.stdout.fileno(), 2**16))
+        if not octets:
+            return {"code": "acquisition.failed", "message": f"The receiver ended with status {process.wait(GRACE)}."}
+        *lines, text = text.split(b"\n")
+        for line in lines:
+            found: dict[str, object] = json.loads(line)
+            if "notice" not in found:
+                return found
+            told = str(found["notice"])
+            tell(told)
+
+
+def _wait(answers: IO[bytes], until: float | None, cancelled: Callable[[], bool] | None, too_long: str) -> None:
+    """Wait until the receiver says something. Raise AcquisitionError, with the text `too_long` if `until` is over."""
+    while not select.select([answers], [], [], LOOK)[0]:
         if cancelled is not None and cancelled():
             raise AcquisitionError(
                 "The wait for the scan was cancelled; nothing was received.", code="acquisition.cancelled"
             )
         if until is not None and time.monotonic() > until:
-            raise AcquisitionError(
-                f"No scan has begun within {timeout:g} s; start the detector, or wait longer: listen(..., "
-                "timeout=None).",
-                code="acquisition.not-started",
-            )
-    line = process.stdout.readline()
-    if not line:
-        return {"code": "acquisition.failed", "message": f"The receiver ended with status {process.wait(GRACE)}."}
-    found: dict[str, object] = json.loads(line)
-    return found
+            raise AcquisitionError(too_long, code="acquisition.not-started")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -28,7 +28,7 @@ class SeriesStarted:
     """A series has begun. What its header does not state is None, and comes with the first pattern or the plan.
 
     series: its identity. count: number of patterns. shape (y, x) and dtype: of a pattern. energy [eV], distance [m] and
-    detector_pixel (y, x) [m]: of the measurement. mask (y, x): True where the detector works.
+    detector_pixel (y, x) [m]: of the measurement. bad_pixels (y, x): 0 where the detector works, still compressed.
     """
 
     series: str
@@ -38,7 +38,7 @@ class SeriesStarted:
     energy: float | None = None
     distance: float | None = None
     detector_pixel: tuple[float, float] | None = None
-    mask: NDArray[np.bool_] | None = None
+    bad_pixels: Packed | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,6 +99,7 @@ class Stray:
     """A message that belongs to no series that has begun, such as the rest of one that was aborted."""
 
     what: str
+    is_pattern: bool = False
 
 
 Message = SeriesStarted | Frame | MeasuredPositions | Gap | Pace | SeriesEnded | Damaged | Stray

@@ -3,10 +3,10 @@
     python -m ptynb.acquisition.receiver < order
 
 `ptynb.listen` starts it and gives it an `Order` as JSON. It answers with lines of JSON on its standard output:
-{"began": true} once the scan's file is there, or {"code", "message"} of an error before. It belongs to no notebook: it
-ends with the scan, or when the file `stop` appears in the folder. Where the process that started it ends before, it
-ends too as long as the scan's file is not there, and some time later if no pattern has come by then. Nothing is
-unpickled, and only the addresses of the order are connected to.
+{"began": true} once the scan's file is there, or {"code", "message"} of an error before; {"notice"}, before either, is
+for whoever waits. It belongs to no notebook: it ends with the scan, or when the file `stop` appears in the folder.
+Where the process that started it ends before, it ends too as long as the scan's file is not there, and some time later
+if no pattern has come by then. Nothing is unpickled, and only the addresses of the order are connected to.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ import numpy as np
 from ptynb.acquisition.arrival_log import LOG_NAME, ArrivalLog
 from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
 from ptynb.acquisition.compression import is_exported
+from ptynb.acquisition.connecting import open_patterns, open_positions
 from ptynb.acquisition.intake import Intake, sentence
 from ptynb.acquisition.join import Join
-from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted
+from ptynb.acquisition.messages import Damaged, Frame, Message, SeriesStarted, Stray
 from ptynb.acquisition.plan import Plan
-from ptynb.acquisition.source_address import Address, open_patterns, open_positions
 from ptynb.acquisition.spool import Spool
 from ptynb.data.arrivals import STOP_NAME, Counter
+from ptynb.data.source_address import Address
 from ptynb.exceptions import PtynbError
+from ptynb.text import counted
 
 BEAT = 0.25
 """Time between signs of life [s]."""
@@ -44,6 +46,9 @@ AT_ONCE, BYTES_AT_ONCE = 64, 2**22
 are: large patterns may have to wait for the disk."""
 MOST_EARLY = 100_000
 """Most messages with positions that are held until the first pattern tells their scan."""
+STRAY_SECONDS = 3.0
+"""Time after a pattern of a series whose header did not come, until whoever waits is told [s]; after the rest of an
+aborted series the header of the next one may come at once."""
 ALONE = 600.0
 """Time for which a scan without a pattern is kept open for nobody: a notebook may be started again [s]."""
 
@@ -107,8 +112,10 @@ class Receiver:
         self._spool: Spool | None = None
         self._join: Join | None = None
         self._stopped = False
-        self._beat = 0.0
+        self._beat = float("-inf")
         self._alone: float | None = None
+        self._stray: tuple[float, str] | None = None
+        self._stray_series = ""
 
     def run(self) -> None:
         """Receive the scan. Raise an error if it ended before its file was created."""
@@ -130,6 +137,7 @@ class Receiver:
         finally:
             for intake in self._intakes:
                 intake.close()
+            reason += self._about_next()
             try:
                 if self._spool is not None:
                     self._note_missing(self._spool)
@@ -184,6 +192,9 @@ class Receiver:
         else:
             what: Counter = "damaged" if isinstance(message, Damaged) else "stray"
             self._before[what] += 1
+            if isinstance(message, Stray) and message.is_pattern and message.what != self._stray_series:
+                self._stray_series = message.what
+                self._stray = time.monotonic(), message.what
             self._log.note(what, f"before the scan began: {message!r:.200}")
             return
         started = self._started
@@ -211,21 +222,50 @@ class Receiver:
 
     def _look(self) -> str | None:
         """Give a sign of life, and return why the scan has ended, if it has."""
-        now = time.time()
+        now = time.monotonic()
         if now - self._beat > BEAT:
             self._beat = now
+            self._tell_stray(now)
             if self._spool is not None:
-                self._spool.index.beat(now)
+                self._spool.index.beat()
             if self._stopped or (self._order.folder / STOP_NAME).exists():
                 return "stopped" if self._join is None else self._join.sentence("stopped on request")
             if (self._join is None or not self._join.has_begun) and os.getppid() != self._order.parent:
-                self._alone = self._alone or time.monotonic()
+                self._alone = self._alone or now
                 reason = "the process that waited for the scan has ended"
                 if self._join is None:
                     return reason
-                if time.monotonic() - self._alone > ALONE:
+                if now - self._alone > ALONE:
                     return self._join.sentence(reason)
         return None if self._join is None else self._join.reason_to_end()
+
+    def _tell_stray(self, now: float) -> None:
+        """Tell who waits for the scan, once for each series, that its header will not come."""
+        if self._stray is None or self._started is not None:
+            return
+        since, what = self._stray
+        if now - since > STRAY_SECONDS:
+            self._stray = None
+            notice = (
+                f"A {what} came, whose header was sent before this receiver listened: that series is not received. "
+                "Start it again while it listens."
+            )
+            self._log.note("headless", notice)
+            _answer({"notice": notice})
+
+    def _about_next(self) -> str:
+        """Return what to say at the end if messages of the next series were taken, too."""
+        if self._join is None:
+            return ""
+        for message in self._intakes[0].rest():
+            if isinstance(message, SeriesStarted):
+                self._join.take(message)
+        if self._join.next_series is None:
+            return ""
+        return (
+            f"; the start of series {self._join.next_series} was taken with it, and is sent only once: listen again, "
+            "then start that series again"
+        )
 
     def _request_stop(self) -> None:
         self._stopped = True
@@ -234,7 +274,7 @@ class Receiver:
     def _note_missing(self, spool: Spool) -> None:
         missing = np.flatnonzero(spool.index.states() & 1 == 0)
         if len(missing):
-            self._log.note("missing", f"{len(missing)} patterns never came: {_spans(missing)}")
+            self._log.note("missing", f"{counted(len(missing), 'pattern')} never came: {_spans(missing)}")
 
 
 def _spans(numbers: np.ndarray[Any, np.dtype[np.int64]], most: int = 40) -> str:

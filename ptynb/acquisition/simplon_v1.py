@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptynb.acquisition.compression import Compression, Packed, damaged
 from ptynb.acquisition.messages import (
@@ -85,11 +84,11 @@ class SimplonV1Parser:
     def _header(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
         self._series = _series(first)
         config = _json(parts, 1) if len(parts) >= 2 else {}
-        mask = None
+        bad_pixels = None
         if len(parts) >= 6:
             about = _json(parts, 4)
             if about.get("htype") == "dpixelmask-1.0":
-                mask = _array(about, parts, 5) == 0
+                bad_pixels = Packed(_bytes(parts, 5), *_announced(about))
         images, triggers = positive(config.get("nimages")), positive(config.get("ntrigger"))
         count = None if images is None else int(images * (triggers or 1))
         pixel = positive(config.get("y_pixel_size")), positive(config.get("x_pixel_size"))
@@ -99,13 +98,13 @@ class SimplonV1Parser:
             energy=positive(config.get("photon_energy")),
             distance=positive(config.get("detector_distance")),
             detector_pixel=None if pixel[0] is None or pixel[1] is None else (pixel[0], pixel[1]),
-            mask=mask,
+            bad_pixels=bad_pixels,
         )
 
     def _image(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
         series = _series(first)
         if self._series is None:
-            return Stray(f"pattern of series {series}")
+            return Stray(f"pattern of series {series}", is_pattern=True)
         if len(parts) < 3:
             raise damaged(f"{len(parts)} parts for a pattern; expected at least 3")
         about = _json(parts, 1)
@@ -139,11 +138,6 @@ def _announced(about: dict[str, Any]) -> tuple[tuple[int, int], np.dtype[Any]]:
     if not isinstance(sides, list) or len(sides) != 2:
         raise damaged(f"the shape {sides!r:.80}; expected [x, y]")
     return image_shape(sides[1], sides[0]), count_type(about.get("type"))
-
-
-def _array(about: dict[str, Any], parts: Sequence[Any], number: int) -> NDArray[Any]:
-    shape, dtype = _announced(about)
-    return Packed(_bytes(parts, number), shape, dtype).counts()
 
 
 def _series(first: dict[str, Any]) -> str:

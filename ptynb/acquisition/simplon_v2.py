@@ -88,7 +88,7 @@ class Stream2Parser:
             if kind not in ("image", "end"):
                 raise damaged(f"the type {kind!r:.80}; expected start, image or end")
             if self._series is None:
-                return Stray(f"{kind} of series {series}")
+                return Stray(f"{kind} of series {series}".replace("image", "pattern"), is_pattern=kind == "image")
             return SeriesEnded(series) if kind == "end" else self._image(found, series, arrival)
         except AcquisitionError as error:
             if error.code != "acquisition.damaged-message":
@@ -107,10 +107,10 @@ class Stream2Parser:
             )
         shape = image_shape(found.get("image_size_y"), found.get("image_size_x"))
         dtype = count_type(found.get("image_dtype"))
-        masks, mask = found.get("pixel_mask"), None
+        masks, bad_pixels = found.get("pixel_mask"), None
         channel = self._wanted or channels[0]
         if isinstance(masks, Mapping) and channel in masks:
-            mask = _packed(masks[channel], None).counts() == 0
+            bad_pixels = _packed(masks[channel], None)
         pixel = positive(found.get("pixel_size_y")), positive(found.get("pixel_size_x"))
         count = found.get("number_of_images")
         self._series, self._channel, self._dtype = series, channel, dtype
@@ -122,7 +122,7 @@ class Stream2Parser:
             energy=positive(found.get("incident_energy")),
             distance=positive(found.get("detector_distance")),
             detector_pixel=None if pixel[0] is None or pixel[1] is None else (pixel[0], pixel[1]),
-            mask=mask,
+            bad_pixels=bad_pixels,
         )
 
     def _image(self, found: Mapping[Any, Any], series: str, arrival: float) -> Frame:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -100,7 +99,7 @@ class Spool:
             self._put(np.frombuffer(text.ljust(REASON_BYTES, b"\0"), np.uint8), self._places["ended"])
             self._flush()
         finally:
-            index.beat(time.time())
+            index.beat()
             index.end(reason)
 
     def close(self) -> None:
@@ -123,7 +122,7 @@ class Spool:
         with ThreadPoolExecutor(1, "ptynb flush") as pool:
             flushed = pool.submit(os.fsync, self._file)
             while wait([flushed], FLUSH_BEAT).not_done:
-                self.index.beat(time.time())
+                self.index.beat()
         if (error := flushed.exception()) is not None:
             raise self._not_written(error) from None
 

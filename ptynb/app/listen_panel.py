@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import ipywidgets
 
-from ptynb.acquisition.listen import listen
+from ptynb.acquisition.listen import receive_scan
 from ptynb.app.plan_fields import PlanFields
 from ptynb.app.session_state import Desk
 from ptynb.data.scan import Scan
 from ptynb.exceptions import AcquisitionError, FileError, PtynbError
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.shared_widgets import Whole, complaint, put
+from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 
 LINE = "line"
 """Key of the actions that show the line of Python: only the newest is needed."""
@@ -41,6 +41,7 @@ class ListenPanel(Whole):
         self._desk, self._heard = desk, heard
         self._cancelled = threading.Event()
         self._began = self._shown = 0.0
+        self._notice = ""
         self.fields = PlanFields(self._edited)
         self.listen = ipywidgets.Button(
             description="Listen", icon="rss", button_style="primary", layout=ipywidgets.Layout(width="90px"),
@@ -113,12 +114,13 @@ class ListenPanel(Whole):
         put(self.status, "")
         given = self.fields.arguments()
         self.fields.show_line(given.line)
-        self._began, self._shown = time.monotonic(), 0.0
+        self._began, self._shown, self._notice = time.monotonic(), 0.0, ""
         self.cancel.layout.display = None
         try:
-            scan = listen(
-                given.source, plan=given.plan, positions=given.positions, folder=given.folder, cancelled=self._waited
-            )
+            scan = receive_scan(
+                given.source, plan=given.plan, positions=given.positions, folder=given.folder, cancelled=self._waited,
+                tell=self._take_notice,
+            )  # fmt: skip
         except PtynbError as error:
             if error.code == "acquisition.cancelled":
                 put(self.status, '<span role="status">Cancelled; nothing was received.</span>')
@@ -151,9 +153,12 @@ class ListenPanel(Whole):
             put(
                 self.status,
                 '<progress aria-label="waiting for the scan" style="width:80px;vertical-align:middle"></progress> '
-                f"{html.escape(text)}",
+                f"{html.escape(text)}{note(self._notice) if self._notice else ''}",
             )
         return self._cancelled.is_set()
+
+    def _take_notice(self, notice: str) -> None:
+        self._notice = notice
 
     def _complain(self, error: Exception | None) -> None:
         """Show an error, unless a field shows it."""

@@ -16,8 +16,8 @@ import ipywidgets
 from pydantic import Field
 
 from ptynb.acquisition.plan import Plan
-from ptynb.acquisition.source_address import pattern_address, position_address
 from ptynb.app.plan_text import geometry_of, reading_line, whole_numbers
+from ptynb.data.source_address import pattern_address, position_address
 from ptynb.exceptions import InvalidValueError, PtynbError
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask

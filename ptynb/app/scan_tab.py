@@ -10,6 +10,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.app.listen_panel import ListenPanel
+from ptynb.app.receiving_row import STOP_LINE, ReceivingRow
 from ptynb.app.session_state import Desk
 from ptynb.data.arrivals import SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
@@ -94,17 +95,7 @@ class ScanTab(Whole):
             tooltip="Receives the scan of this file while it is written",
         )  # fmt: skip
         self._follow.on_click(lambda _: self._listen_to_file())
-        self._stop = self._receiver_button(
-            "Stop listening", "stop", "Ends the reception; what has come is kept", self._stop_listening
-        )
-        self._complete = self._receiver_button(
-            "Open received scan",
-            "folder-open",
-            "Opens the file with what came, to inspect and prepare it",
-            self._open_received,
-        )
-        self._receiving = ipywidgets.HBox([self._stop, self._complete], layout=free())
-        self._receiving.layout.display = "none"
+        self._receiving = ReceivingRow(actions, self._stop_listening, self._open_received)
         self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
         fields = ipywidgets.VBox(  # remarks come and go: below the fields, which must not move under the mouse
             [self._options, self._suggestion, self._remarks, self._follow],
@@ -121,11 +112,6 @@ class ScanTab(Whole):
     def _button(self, text: str, icon: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
         button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="90px"))
         button.on_click(lambda _: action())
-        return button
-
-    def _receiver_button(self, text: str, icon: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
-        button = self._button(text, icon, tooltip, lambda: self._actions.put(action))
-        button.layout.width = "auto"
         return button
 
     def _show_kind(self, unfold: bool = True) -> None:
@@ -247,7 +233,7 @@ class ScanTab(Whole):
         scan = self._desk.scan
         if scan is not None and isinstance(scan.acquisition, Acquisition):
             scan.stop_listening()
-            self._desk.tell("scan.stop_listening()")
+            self._desk.tell(STOP_LINE)
 
     def _open_received(self) -> None:
         scan = self._desk.scan
@@ -258,10 +244,6 @@ class ScanTab(Whole):
             remember(Path(path))
             self.show(received)
             self._desk.scan = received
-
-    def _follow_end(self) -> None:
-        """Offer what the end of a scan allows."""
-        self._stop.disabled, self._complete.disabled = True, False
 
     def _in_panel_words(self, error: Exception) -> Exception:
         """Return the error with the names of fields, and put the cursor into the first of them."""
@@ -280,12 +262,11 @@ class ScanTab(Whole):
         self._inspect.tell = self._desk.tell
         self._inspect.on_scan = self._take_over
         live = scan.acquisition if isinstance(scan.acquisition, Acquisition) else None
-        self._receiving.layout.display = "none" if live is None else None
+        self._receiving.show(live)
         if live is not None:
-            self._stop.disabled, self._complete.disabled = False, True
-            self._inspect.on_end = self._follow_end
+            self._inspect.on_end = self._receiving.show_end
             if live.index().ended is not None:  # before there was somebody to be told
-                self._follow_end()
+                self._receiving.show_end()
         self._place.children = [self._inspect]
         if before is not None:
             close_all(before)

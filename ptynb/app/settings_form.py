@@ -9,7 +9,6 @@ from dataclasses import replace
 import ipywidgets
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import counted
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ReconstructionError
 from ptynb.io.prepared_scan import prepare
@@ -18,6 +17,7 @@ from ptynb.planning.estimate import Estimate, estimate
 from ptynb.session.preview import Preview, preview
 from ptynb.settings import Settings
 from ptynb.table import duration, gigabytes
+from ptynb.text import counted
 from ptynb.tuning.recommend import recommend
 from ptynb.tuning.recommendation import Recommendation
 from ptynb.widgets.actions import Actions

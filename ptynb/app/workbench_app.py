@@ -15,11 +15,11 @@ from ptynb.app.session_state import Desk
 from ptynb.app.settings_form import settings_form
 from ptynb.app.tuner_app import tuner
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import counted
 from ptynb.data.engine_records import Checkpoint
 from ptynb.data.scan import Scan
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
+from ptynb.text import counted
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm

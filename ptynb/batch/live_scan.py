@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from ptynb.acquisition.listen import listen
+from ptynb.acquisition.listen import listen, receive_scan
 from ptynb.acquisition.plan import Plan
-from ptynb.acquisition.source_address import pattern_address, position_address
 from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
@@ -50,9 +49,6 @@ def check_listening(plan: RunFile, resume: bool) -> Plan | None:
     for settings in plan.recipe.stage_settings:
         check_live(settings)
     if not _received(section):
-        pattern_address(section.source)
-        if "://" in section.positions:
-            position_address(section.positions)
         return plan_of(section.plan)
     if not resume:
         raise FileError(
@@ -72,9 +68,10 @@ def live_scan(section: ListenSection, plan: Plan | None, console: Console) -> Sc
         return listen(section.folder)
     log(console, f"Waiting for a scan from {section.source}, which is written to {section.folder}.")
     try:
-        return listen(
-            section.source, plan=plan, positions=section.positions, folder=section.folder, timeout=section.timeout
-        )
+        return receive_scan(
+            section.source, plan=plan, positions=section.positions, folder=section.folder, timeout=section.timeout,
+            tell=lambda notice: log(console, notice),
+        )  # fmt: skip
     except KeyboardInterrupt:
         log(console, "No scan has begun.")
         raise

@@ -19,7 +19,6 @@ from rich.console import Console
 from ptynb.batch.rank_env import Place, Seat
 from ptynb.batch.shared_flags import Board, meet
 from ptynb.batch.signals import TerminationRequest, signals_are_noted
-from ptynb.cluster.devices import counted
 from ptynb.data.engine_records import Failure, Status
 from ptynb.data.provenance import Machines
 from ptynb.data.record import stop_reason
@@ -38,6 +37,7 @@ from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.session.run_result import make_result
 from ptynb.settings.recipe import StagePlan
 from ptynb.settings.run_files.run_file import RunFile
+from ptynb.text import counted
 
 LOOK_SECONDS = 0.05
 CAUSE_SECONDS = 3.0

@@ -184,8 +184,8 @@ def _doctor(chosen: argparse.Namespace) -> int:
 
 def _scaling(chosen: argparse.Namespace) -> int:
     import ptynb as pt
-    from ptynb.cluster.devices import counted
     from ptynb.data.scaling_result import ScalingTrial
+    from ptynb.text import counted
 
     def report(trial: ScalingTrial) -> None:
         done = f"{counted(trial.engines, 'engine')}, trial {trial.number}: {trial.seconds:.3g} s per epoch"

@@ -21,7 +21,7 @@ import psutil
 from ptynb.cluster import runtime_dir
 from ptynb.cluster.addresses import address_towards
 from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
-from ptynb.cluster.devices import ClusterPlan, counted, plan_for, plan_of
+from ptynb.cluster.devices import ClusterPlan, plan_for, plan_of
 from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers import slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
@@ -46,6 +46,7 @@ from ptynb.settings.cluster_options import (
 )
 from ptynb.settings.field_docs import documented_by
 from ptynb.table import gigabytes
+from ptynb.text import counted
 
 LEASE_SECONDS = 3600.0
 """Default time that a run continues without a notebook [s]."""

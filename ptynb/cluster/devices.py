@@ -19,6 +19,7 @@ from ptynb.cluster.gpus import find_gpus as find_gpus
 from ptynb.exceptions import ClusterError as ClusterError
 from ptynb.settings.cluster_options import LOCAL_DEVICES
 from ptynb.settings.cluster_options import Device as Device
+from ptynb.text import counted
 
 
 @dataclass(frozen=True)
@@ -242,11 +243,6 @@ def choose_backend(engines: int, gpus: int, platform: str, nccl: bool) -> tuple[
         remedy = "this torch has none; install a CUDA build (pytorch.org)"
         return "gloo", "gloo: this torch has no NCCL, slower", (f"{slowly}: {remedy}.",)
     return "nccl", "NCCL: distinct GPUs", ()
-
-
-def counted(number: int, noun: str) -> str:
-    """Return '1 thread', '2 threads'."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _environment(rank: int, threads: int, visible_gpu: str) -> dict[str, str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ptynb.cluster.devices import counted
 from ptynb.cluster.engine_groups import RunningCluster, joining
 from ptynb.cluster.error_explanations import explain, explained
 from ptynb.distributed.group import is_echo
 from ptynb.engine.group_selftest import attempt
 from ptynb.exceptions import ClusterError
 from ptynb.table import duration, gigabytes
+from ptynb.text import counted
 
 MARGIN = 120.0
 """Additional time for imports, which are slow on a busy file server [s]."""

@@ -22,8 +22,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.distributed.timeouts import RunningTime
 from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
 from ptynb.table import duration
+from ptynb.text import counted
 
 INDEX_NAME = "arrivals.index"
 """Name of the index in the folder of a scan."""
@@ -35,6 +37,8 @@ STOP_SECONDS = 20.0
 """Time in which a receiver that was asked to end does so; it may have to write patterns first [s]."""
 SILENCE_SECONDS = 8.0
 """Silence of a receiver after which it is considered lost [s]."""
+NEXT_BEAT_SECONDS = 2.0
+"""Time in which a receiver gives another sign of life, of which it gives several in a second [s]."""
 
 Counter = Literal["duplicates", "differing", "outside", "damaged", "stray", "refused"]
 COUNTERS: tuple[Counter, ...] = ("duplicates", "differing", "outside", "damaged", "stray", "refused")
@@ -54,6 +58,8 @@ RATE_SPAN = 5.0
 """Time over which the present rate is determined [s]."""
 LAG_PATTERNS = 64
 """Number of the latest patterns over which the present lag is determined."""
+FEWEST_TO_BEGIN, MOST_TO_BEGIN = 32, 300
+"""Limits of the number of patterns after which a reconstruction begins, unless two lines are more."""
 
 MAGIC, VERSION, HEADER_BYTES = b"ptynbarr", 1, 4096
 HEADER = np.dtype(
@@ -110,7 +116,7 @@ class Arrivals:
     lag : float
         Median time from the arrival of a pattern until it can be used, of the latest ones [s].
     silence : float
-        Time since the receiver's last sign of life, of which it gives several in a second [s].
+        Time for which no sign of life of the receiver was seen, of which it gives several in a second [s].
     series : str
         Identity of the series, as the detector states it.
     ended : str or None
@@ -137,9 +143,23 @@ class Arrivals:
     ended: str | None
     admitted: int | None = None
 
+    def remarks(self) -> list[tuple[str, str]]:
+        """Return the counts that are not 0 beside those of patterns that came.
+
+        Returns
+        -------
+        list of (str, str)
+            Each as text, such as "3 missing", and its meaning.
+        """
+        found: list[tuple[str, str]] = []
+        for name, meaning in COUNT_MEANINGS.items():
+            if count := getattr(self, name):
+                found.append((counted(count, "duplicate") if name == "duplicates" else f"{count:,} {name}", meaning))
+        return found
+
     def __str__(self) -> str:
         used = "" if self.admitted is None else f", {self.admitted:,} used"
-        counts = [f"{count:,} {name}" for name in COUNT_MEANINGS if (count := getattr(self, name))]
+        counts = [text for text, _ in self.remarks()]
         rate = f"{self.rate:,.3g} patterns/s{'' if self.ended is None else ' on average'}" if self.rate else ""
         lag = f"lag {duration(self.lag)}" if self.lag and self.ended is None else ""
         parts = [f"{self.arrived:,} of {self.planned:,} patterns came{used}", ", ".join(counts), rate, lag, self.ended]
@@ -161,6 +181,7 @@ class ArrivalIndex:
         position, arrival, usable, state = (memory[a:b] for a, b in itertools.pairwise(places))
         self._position = position.view("<f8").reshape(count, 2)
         self._arrival, self._usable, self._state = arrival.view("<f8"), usable.view("<f8"), state
+        self._latest_beat, self._silence = self.heartbeat, RunningTime()
 
     @staticmethod
     def size(count: int) -> int:
@@ -187,7 +208,7 @@ class ArrivalIndex:
             header = index._header[0]
             header["magic"], header["version"], header["count"], header["receiver"] = MAGIC, VERSION, count, os.getpid()
             header["series"] = _encoded(series, 64)
-            index.beat(time.time())
+            index.beat()
             if positions is not None:
                 index._position[:] = positions
                 index._state[:] = POSITION
@@ -257,9 +278,9 @@ class ArrivalIndex:
         """Count something that `Arrivals` describes."""
         self._header[0]["counters"][COUNTERS.index(counter)] += number
 
-    def beat(self, now: float) -> None:
+    def beat(self) -> None:
         """Give a sign of life."""
-        self._header[0]["heartbeat"] = now
+        self._header[0]["heartbeat"] = time.time()
 
     def end(self, reason: str) -> None:
         """Note that the scan has ended, and why; the first reason stays."""
@@ -278,8 +299,29 @@ class ArrivalIndex:
 
     @property
     def heartbeat(self) -> float:
-        """Time of the receiver's last sign of life [s since 1970]."""
+        """Time of the receiver's last sign of life, by its own clock [s since 1970]."""
         return float(self._header[0]["heartbeat"])
+
+    @property
+    def silence(self) -> float:
+        """Time for which this object has seen no new sign of life [s], by a clock that nobody sets.
+
+        The receiver's clock may be set meanwhile, or be that of another machine: its heartbeat is only compared with
+        the one that was seen before. To be read several times in `SILENCE_SECONDS`.
+        """
+        if (latest := self.heartbeat) != self._latest_beat:
+            self._latest_beat = latest
+            self._silence.restart()
+        return self._silence.seconds
+
+    def is_alive(self) -> bool:
+        """Return whether the receiver gives signs of life: the last one is recent, or another one comes."""
+        if abs(time.time() - self.heartbeat) < SILENCE_SECONDS:
+            return True
+        seen, until = self.heartbeat, time.monotonic() + NEXT_BEAT_SECONDS
+        while self.heartbeat == seen and time.monotonic() < until:
+            time.sleep(0.02)
+        return self.heartbeat != seen
 
     @property
     def receiver(self) -> int:
@@ -334,7 +376,7 @@ class ArrivalIndex:
             **counters,
             rate=self._rate(came, now, over=ended is not None),
             lag=self._lag(np.flatnonzero(state == PLACED)),
-            silence=max(0.0, now - self.heartbeat),
+            silence=self.silence,
             series=self.series,
             ended=ended,
         )
@@ -364,7 +406,7 @@ class Acquisition:
 
     folder: has `scan.h5`, whose dataset of patterns is filled as they come, and the index.
     count: number of planned patterns.
-    start_after: how many patterns have to be placed before a reconstruction begins; 0: the reconstruction chooses.
+    start_after: how many patterns have to be placed before a reconstruction begins; 0: not stated by the file.
     positions_planned: whether positions were planned; otherwise those of the scan are a raster over their extent, of
     which nothing may be concluded but the extent.
     """
@@ -402,16 +444,25 @@ class Acquisition:
         if index.ended is None:
             request.touch()
         while index.ended is None:
-            if time.monotonic() > until or time.time() - index.heartbeat > SILENCE_SECONDS:
+            if time.monotonic() > until or index.silence > SILENCE_SECONDS:
                 request.unlink(missing_ok=True)
                 raise AcquisitionError(
-                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; its last sign "
-                    f"of life was {index.summary().silence:.0f} s ago. What came is in {SCAN_NAME}.",
+                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; it has given no "
+                    f"sign of life for {index.silence:.0f} s. What came is in {SCAN_NAME}.",
                     code="acquisition.failed",
                 )
             time.sleep(0.02)
         request.unlink(missing_ok=True)
         return index.summary()
+
+
+def patterns_to_begin(planned: int, line: int | None = None) -> int:
+    """Return after how many patterns a reconstruction begins, if the plan does not say it.
+
+    They are two lines of `line` patterns, or a thirtieth of the scan, but at least 32; without lines at most 300.
+    """
+    part = min(max(planned // 30, FEWEST_TO_BEGIN), MOST_TO_BEGIN)
+    return min(planned, max(2 * (line or 0), part))
 
 
 def _encoded(text: str, size: int) -> bytes:

@@ -23,7 +23,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.arrivals import INDEX_NAME, PLACED, SILENCE_SECONDS, Acquisition
+from ptynb.data.arrivals import INDEX_NAME, PLACED, Acquisition
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import ArrivingFrames, HDF5Frames, SelectedFrames
 from ptynb.data.scan import AnyGeometry, Scan, Truth
@@ -190,23 +189,33 @@ def is_native(file: h5py.File) -> bool:
     return bool(file.attrs.get("format") == FORMAT)
 
 
-def read_scan(path: Path, *, as_planned: bool = False) -> Scan:
+def as_planned(path: Path) -> Scan:
+    """Load a scan that was, or is, received: all planned patterns with their planned positions, and its `acquisition`.
+
+    Of a file that was not received this is the scan as it is.
+    """
+    return _arriving(_read(path)).loaded_from(path, {})
+
+
+def _arriving(scan: Scan) -> Scan:
+    if not isinstance(scan.acquisition, Acquisition):
+        return scan
+    return dataclasses.replace(scan, frames=ArrivingFrames(scan.frames, scan.acquisition))
+
+
+def read_scan(path: Path) -> Scan:
     """Read a file that `write_scan` or `write_acquired_scan` wrote.
 
-    as_planned: of a received scan, return all planned patterns with their planned positions, and its `acquisition`, as
-    they are while it is received; by default this is so until it has ended, and then those that came with a position.
+    Of a received scan this is what `as_planned` returns until it has ended, and then the patterns with a position.
     """
     scan = _read(path)
     if not isinstance(scan.acquisition, Acquisition):
         return scan
-    live = dataclasses.replace(scan, frames=ArrivingFrames(scan.frames, scan.acquisition))
-    if as_planned:
-        return live
     index = scan.acquisition.index() if (path.parent / INDEX_NAME).exists() else None
     ended, arrived, positions = _arrived(path)
     if not ended and index is not None:
-        if index.ended is None and time.time() - index.heartbeat < SILENCE_SECONDS:
-            return live
+        if index.ended is None and index.is_alive():
+            return _arriving(scan)
         ended, arrived, positions = True, index.states(), index.positions()
     if not ended:
         raise FileError(

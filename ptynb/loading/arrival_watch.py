@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.admissions import Admission
-from ptynb.data.arrivals import SILENCE_SECONDS, Acquisition, Arrivals
+from ptynb.data.arrivals import SILENCE_SECONDS, Acquisition, Arrivals, patterns_to_begin
 from ptynb.data.scan import Scan
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.settings import Settings
 
 LOOK_SECONDS = 0.002
 """Shortest time between two looks: one takes some microseconds, and in a plan of a million patterns 0.2 ms."""
-FEWEST, MOST_TO_BEGIN = 32, 300
-"""Limits of the number of patterns to begin with: two lines of a square scan, unless its plan says otherwise."""
 ADMITTED_BYTES = 2**25
 """Largest size of the patterns that are admitted before one update, which waits until they are read."""
 
@@ -90,7 +88,7 @@ class ArrivalWatch:
         """Return why no more patterns will come, if that is so."""
         if (ended := self._index.ended) is not None:
             return ended
-        silence = time.time() - self._index.heartbeat
+        silence = self._index.silence
         if silence < SILENCE_SECONDS:
             return None
         came = int(self._index.placed().sum())
@@ -104,8 +102,3 @@ class ArrivalWatch:
         found = self._index.summary()
         ended = found.ended if self._ended is None else self._ended
         return dataclasses.replace(found, admitted=self._admitted, refused=found.refused + self._refused, ended=ended)
-
-
-def patterns_to_begin(planned: int) -> int:
-    """Return the number of patterns to begin with, if the plan does not say it: two lines of a square scan."""
-    return min(planned, max(FEWEST, min(MOST_TO_BEGIN, math.ceil(2 * math.sqrt(planned)))))

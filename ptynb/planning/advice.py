@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import Device, counted, plan_for, usable_cores
+from ptynb.cluster.devices import Device, plan_for, usable_cores
 from ptynb.data.engine_records import as_plain
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
@@ -18,6 +18,7 @@ from ptynb.planning.memory import Workload, check_room, lacks, room_for
 from ptynb.planning.performance import Cost, Measured, cost_of, measure, running
 from ptynb.settings import GLOBAL_STEPS, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
+from ptynb.text import counted
 
 EVERY = 8
 """Updates between two averages that are considered, unless the settings have a number."""

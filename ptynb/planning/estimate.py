@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import Device, counted, plan_for
+from ptynb.cluster.devices import Device, plan_for
 from ptynb.data.scan import Scan
 from ptynb.loading.engine_patterns import Storage
 from ptynb.optimize.batching import batch_text, check_shares
@@ -14,6 +14,7 @@ from ptynb.planning.memory import Item, Room, Workload, memory_of, place_of_patt
 from ptynb.planning.performance import cost_of, measure, running
 from ptynb.settings import Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
+from ptynb.text import counted
 
 
 @dataclass(frozen=True)

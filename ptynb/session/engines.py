@@ -13,13 +13,13 @@ from typing import Any, final
 
 from ptynb.cluster.accelerators import device_name
 from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import counted
 from ptynb.cluster.engine_groups import memberships
 from ptynb.distributed.group import Membership
 from ptynb.engine import run_registry
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import ClusterError, EngineLostError, SettingsError
 from ptynb.session.run_spec import RunSpec
+from ptynb.text import counted
 
 ABANDON_SECONDS = 5.0
 """Time limit for the end of a worker of a failed reconstruction [s]."""

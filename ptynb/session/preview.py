@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from ptynb.cluster.devices import counted
 from ptynb.data.engine_records import Picture
 from ptynb.data.images import picture
 from ptynb.data.picture import pictures_html
@@ -21,6 +20,7 @@ from ptynb.loading.pattern_reader import shifted
 from ptynb.physics.model_builder import check_together, initial_arrays, object_frame, window_positions
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.settings import Settings
+from ptynb.text import counted
 
 Array = NDArray[Any]
 PATTERNS = 256

@@ -14,7 +14,7 @@ from ptynb.data.patterns import SelectedFrames
 from ptynb.data.scan import Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.load import load
-from ptynb.io.scan_file import read_scan
+from ptynb.io.scan_file import as_planned
 
 
 def with_recorded_arrivals(scan: Scan, admissions: Admissions) -> Scan:
@@ -44,11 +44,6 @@ def with_recorded_arrivals(scan: Scan, admissions: Admissions) -> Scan:
         ground_truth=None,
         acquisition=RecordedArrivals(admissions),
     )
-
-
-def as_planned(path: Path) -> Scan:
-    """Return the scan of a file with all planned patterns, and its arrivals, if it was measured during a run."""
-    return read_scan(path, as_planned=True).loaded_from(path, {})
 
 
 def measured_again(path: Path, admissions: Admissions) -> Scan:

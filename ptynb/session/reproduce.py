@@ -21,9 +21,10 @@ from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
+from ptynb.io.scan_file import as_planned
 from ptynb.preparation.combination import combine
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.session.recorded_arrivals import as_planned, with_recorded_arrivals
+from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import settings_before, steps_of
 from ptynb.settings.recipe import Recipe

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.cluster.devices import counted
 from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import RunRecord, fields_of, utc
 from ptynb.data.result import Result, squeezed
@@ -30,6 +29,7 @@ from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
 from ptynb.settings.recipe import StagePlan
+from ptynb.text import counted
 
 
 def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception | None) -> Result:

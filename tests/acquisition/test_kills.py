@@ -5,18 +5,22 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import psutil
 import pytest
 
 import ptynb as pt
+from ptynb.cluster.launchers.launcher import is_alive
 from tests.acquisition.emulated import PATTERNS, check_saved, emulator, planned, recorded, until_ended
+from tests.faults.test_notebook import processes_of
 
 SETTINGS = pt.Settings(batch=8)
 LIMIT = 10.0
 """Time from a fault until the run says what has happened [s]."""
 EPOCHS = 3
+FILES = ["arrivals.index", "arrivals.log", "scan.h5"]
 
 NOTEBOOK = """
 import sys, time
@@ -31,7 +35,7 @@ recon = pt.Reconstruction(scan, pt.Settings(batch=8), cluster, checkpointing=kee
 recon.start(3)
 while not recon.epochs:
     time.sleep(0.02)
-print(cluster.name, flush=True)
+print(cluster.name, *(engine["pid"] for engine in cluster.status()), flush=True)
 time.sleep(600)
 """
 
@@ -75,33 +79,76 @@ def check_all_used(recon, numbers):
     assert result.losses[-1] < result.losses[0]
 
 
-def test_a_killed_kernel_ends_neither_scan_nor_run(tmp_path, path):
-    """Another notebook takes the run over, while patterns come."""
+@contextmanager
+def another_notebook(path, tmp_path):
+    """A notebook whose detector waits in the middle of the scan; yields its process, its cluster's name and engines."""
     with emulator(path, "--as", "stream2", "--rate", 50) as emulated:
         words = [emulated.source, str(path), str(tmp_path / "live"), str(tmp_path / "kept")]
         notebook = subprocess.Popen([sys.executable, "-c", NOTEBOOK, *words], stdout=subprocess.PIPE, text=True)
-        assert notebook.stdout.readline() == "listening\n"
-        scan = pt.listen(tmp_path / "live")
+        try:
+            assert notebook.stdout.readline() == "listening\n"
+            scan = pt.listen(tmp_path / "live")
+            held(emulated, scan.acquisition.index())
+            name, *engines = notebook.stdout.readline().split()
+            yield emulated, notebook, scan, name, [int(one) for one in engines]
+        finally:
+            notebook.kill()
+            notebook.wait()
+            notebook.stdout.close()
+
+
+def check_all_came(scan, receiver, tmp_path, path):
+    """The scan is complete, and its receiver has ended."""
+    assert until_ended(scan).ended == f"complete: {PATTERNS} of {PATTERNS}"
+    assert not psutil.wait_procs([receiver], 5)[1]
+    assert sorted(one.name for one in (tmp_path / "live").iterdir()) == FILES
+    check_saved(tmp_path / "live", path, list(range(PATTERNS)))
+
+
+def test_a_killed_kernel_ends_neither_scan_nor_run(tmp_path, path):
+    """Another notebook takes the run over, while patterns come."""
+    with another_notebook(path, tmp_path) as (emulated, notebook, scan, name, _):
         index = scan.acquisition.index()
         receiver = psutil.Process(index.receiver)
-        held(emulated, index)
-        name = notebook.stdout.readline().strip()
         notebook.kill()
-        notebook.communicate()
         goes_on(emulated, index)
         held(emulated, index, after=0)
         recon = pt.attach(name)
         try:
             assert recon.state == "running"
             goes_on(emulated, index)
-            assert until_ended(scan).ended == f"complete: {PATTERNS} of {PATTERNS}"
+            until_ended(scan)
             recon.wait(60)
             assert arrivals_of(recon).admitted == PATTERNS
             check_all_used(recon, range(PATTERNS))
         finally:
             recon.cluster.stop()
-    assert not psutil.wait_procs([receiver], 5)[1]
-    check_saved(tmp_path / "live", path, list(range(PATTERNS)))
+    check_all_came(scan, receiver, tmp_path, path)
+
+
+def test_a_kernel_and_an_engine_that_die_together_cost_no_pattern(tmp_path, path):
+    """The receiver belongs to neither; another notebook replaces the engine, and has what came meanwhile."""
+    with another_notebook(path, tmp_path) as (emulated, notebook, scan, name, engines):
+        index = scan.acquisition.index()
+        receiver = psutil.Process(index.receiver)
+        until(lambda: list((tmp_path / "kept").rglob("*.h5")), 60, "a checkpoint")
+        os.kill(engines[0], signal.SIGKILL)
+        notebook.kill()
+        goes_on(emulated, index)
+        recon = pt.attach(name)
+        left = processes_of(name)
+        try:
+            until(lambda: recon.failure is not None, LIMIT, "it is noticed")
+            recon.recover()
+            recon.start(EPOCHS)
+            until_ended(scan)
+            recon.wait(90)
+            check_all_used(recon, range(PATTERNS))
+            assert [change.name for change in recon.changes] == ["engines"]
+        finally:
+            recon.cluster.stop()
+        until(lambda: not any(is_alive(one) for one in left), LIMIT, "nothing of the cluster is left")
+    check_all_came(scan, receiver, tmp_path, path)
 
 
 def test_a_killed_engine_is_replaced_and_nothing_of_the_spool_is_lost(tmp_path, path):

@@ -13,7 +13,8 @@ import pytest
 
 import ptynb as pt
 from ptynb.acquisition import swmr
-from ptynb.acquisition.source_address import Address, open_patterns, pattern_address, position_address
+from ptynb.acquisition.connecting import open_patterns
+from ptynb.data.source_address import Address, pattern_address, position_address
 from tests.acquisition.emulated import emulator, planned, recorded, unplanned, until_ended
 from tests.raising import raises
 

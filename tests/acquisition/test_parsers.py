@@ -49,9 +49,9 @@ def test_simplon_headers_of_all_details(parts):
     assert started.count == (15 if parts > 1 else None)
     assert started.energy == (8e3 if parts > 1 else None)
     assert started.detector_pixel is None  # one of its sides is missing
-    assert (started.mask is None) == (parts < 8)
+    assert (started.bad_pixels is None) == (parts < 8)
     if parts == 8:
-        assert np.argwhere(~started.mask).tolist() == [[2, 5]]
+        assert np.argwhere(started.bad_pixels.counts()).tolist() == [[2, 5]]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_stream2_arrays_of_all_forms(array, described):
     started = parser.parse(first, 0.0)
     assert isinstance(started, SeriesStarted)
     assert (started.series, started.count, started.shape, started.dtype) == ("4", 15, (6, 8), np.uint16)
-    np.testing.assert_array_equal(started.mask, np.eye(6, 8) == 0)
+    np.testing.assert_array_equal(started.bad_pixels.counts(), np.eye(6, 8))
     frame = parser.parse(second, 2.0)
     assert isinstance(frame, Frame)
     assert (frame.series, frame.number) == ("4", 7)

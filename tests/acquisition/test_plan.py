@@ -1,10 +1,13 @@
 """Plans: what they need, what a header adds to them, and their way to the receiver."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import ptynb as pt
 from ptynb.acquisition.complete_plan import completed, plan_from_json, plan_to_json
+from ptynb.acquisition.compression import Packed
 from ptynb.acquisition.messages import SeriesStarted
 from tests.raising import raises
 
@@ -40,11 +43,12 @@ def test_an_extent_is_covered_by_placeholders_from_corner_to_corner():
 
 
 def test_a_header_gives_geometry_count_and_mask_where_the_plan_does_not():
-    mask = np.ones((64, 64), bool)
-    mask[30, 31] = False
+    bad = np.zeros((64, 64), np.uint32)
+    bad[30, 31] = 4
     told = SeriesStarted(
-        series="3", count=40, energy=GEOMETRY.energy, distance=2.0, detector_pixel=(75e-6, 75e-6), mask=mask
-    )
+        series="3", count=40, energy=GEOMETRY.energy, distance=2.0, detector_pixel=(75e-6, 75e-6),
+        bad_pixels=Packed(bad.tobytes(), (64, 64), bad.dtype),
+    )  # fmt: skip
     whole = completed(pt.Plan(positions=POSITIONS, window=(16, 16)), told, (64, 64))
     assert whole.geometry.wavelength == pytest.approx(GEOMETRY.wavelength)
     assert np.argwhere(~whole.mask).tolist() == [[6, 7]]
@@ -61,6 +65,25 @@ def test_a_header_gives_geometry_count_and_mask_where_the_plan_does_not():
         completed(pt.Plan(positions=POSITIONS, units="pixels", mask=np.ones((63, 64))), STARTED, (64, 64))
     with raises("argument.invalid-value", "64 x 64", "(10, 10)"):
         completed(pt.Plan(positions=POSITIONS, units="pixels", window=(64, 64), centre=(10, 10)), STARTED, (64, 64))
+
+
+def test_the_mask_of_a_header_is_unpacked_only_if_it_has_the_shape_of_the_patterns():
+    """2^27 zeros of 32 bits come as 3 MB, and take 0.5 GB."""
+
+    class Large(Packed):
+        def counts(self):
+            raise AssertionError("it is unpacked")
+
+    plan = pt.Plan(positions=POSITIONS, geometry=GEOMETRY)
+    large = dataclasses.replace(STARTED, bad_pixels=Large(b"", (2**13, 2**14), np.dtype("<u4"), "h5bslz4"))
+    with raises("array.shape-mismatch", "series 3", "(8192, 16384)", "(64, 64)", "mask="):
+        completed(plan, large, (64, 64))
+    damaged = dataclasses.replace(STARTED, bad_pixels=Packed(b"123", (64, 64), np.dtype("<u4"), "h5bslz4"))
+    with raises("acquisition.damaged-message", "series 3", "3 bytes", "mask="):
+        completed(plan, damaged, (64, 64))
+    own = dataclasses.replace(plan, mask=np.eye(64) == 0)
+    for one in (large, damaged):
+        np.testing.assert_array_equal(completed(own, one, (64, 64)).mask, own.mask)
 
 
 @pytest.mark.parametrize(

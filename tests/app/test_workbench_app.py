@@ -432,6 +432,8 @@ def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
     until(lambda: "waiting for the scan to begin, 0:01" in panel.status.value)
     assert shown(panel.cancel)
     assert panel.listen.disabled
+    panel._take_notice("A pattern of series 9 came")  # as the receiver says it
+    until(lambda: "A pattern of series 9 came" in panel.status.value)
     panel.cancel.click()
     panel.settle()
     assert "Cancelled" in panel.status.value
@@ -478,7 +480,11 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
         assert not shown(look._tab), "what needs all patterns"
         assert "need all patterns" in look._problems[2].value
         assert "<b>0</b> of 36 patterns came" in look._progress.value
-        assert (shown(tab._receiving), tab._stop.disabled, tab._complete.disabled) == (True, False, True)
+        assert (shown(tab._receiving), tab._receiving.stop.disabled, tab._receiving.received.disabled) == (
+            True,
+            False,
+            True,
+        )
         source.give([5, 9, 20])
         until(lambda: "<b>3</b> of 36" in look._progress.value and look.state.index == 20)
         look.settle()
@@ -495,12 +501,24 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
         click(bench, "Settings", "Preview")
         bench._form.settle()
         assert "being measured" in bench._form._message.value
+        click(bench, "Scan", "Stop listening")
+        assert shown(tab._receiving.question)
+        about = tab._receiving._about.value
+        assert "4 of 36 patterns came" in about
+        assert "<code>scan.stop_listening()</code>" in about
+        assert source.index.ended is None
+        assert not (source.folder / "stop").exists()
+        click(bench, "Scan", "Keep listening")
+        assert not shown(tab._receiving.question)
+        assert "scan.stop_listening()" not in bench.code
+        click(bench, "Scan", "Stop listening")
         source.give([number for number in range(36) if number not in (5, 9, 20, 7, 30)])
         source.end("ended early: 35 of 36")
-        until(lambda: not tab._complete.disabled)
-        assert tab._stop.disabled
+        until(lambda: not tab._receiving.received.disabled)
+        assert tab._receiving.stop.disabled
+        assert not shown(tab._receiving.question), "it ended by itself"
         assert "The scan has ended" in look._problems[2].value
-        tab._complete.click()
+        tab._receiving.received.click()
         bench._actions.settle()
         assert bench.scan is not None
         assert (len(bench.scan), bench.scan.acquisition) == (35, None)
@@ -538,6 +556,8 @@ def test_an_emulated_detector_is_listened_to_reconstructed_and_stopped(empty_ben
         assert bench.recon is not None
         until(lambda: re.search(r"<b>[1-9]\d*</b> used", bench._run_tab._run.children[0]._arrivals.value))
         click(bench, "Scan", "Stop listening")
+        assert scan.acquisition.index().ended is None
+        click(bench, "Scan", "End the scan")
         assert "stopped on request" in (scan.acquisition.index().ended or "")
         with pytest.warns(pt.PtynbWarning, match="stopped on request"):
             bench.recon.wait(60)

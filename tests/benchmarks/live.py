@@ -92,7 +92,7 @@ def live_scan(problem: Path, folder: Path, rate: float) -> tuple[pt.Scan, Any]:
     process = context.Process(target=provide, args=(problem, folder, rate, ready), daemon=True)
     process.start()
     assert ready.wait(120)
-    from ptynb.session.recorded_arrivals import as_planned
+    from ptynb.io.scan_file import as_planned
 
     return as_planned(folder / "scan.h5"), process
 

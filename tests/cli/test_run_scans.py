@@ -235,7 +235,7 @@ def test_a_live_run_needs_no_cluster_and_ends_before_the_detector_is_waited_for(
     text = LIVE.replace("engines: 1", "kind: none")
     line = ["run", str(run), "--trust"]
     for source, change, facts in (
-        ("tcp://a:1", ("", ""), ["source is 'tcp://a:1'", "stream2://"]),
+        ("tcp://a:1", ("", ""), ["live.yaml: in listen, source is 'tcp://a:1'", "stream2://"]),
         ("stream2://127.0.0.1:9", ("silence: 60", "silence: 60, mask: none.npy"), ["none.npy", "the mask"]),
         ("stream2://127.0.0.1:9", ("batch: 8", "batch: 8, optimiser: dm"), ["optimiser is 'dm'", "being measured"]),
         ("stream2://127.0.0.1:9", ("silence: 60}", "silence: 60}\n  timeout: 0.3"), ["within 0.3 s"]),

@@ -5,11 +5,13 @@ import pickle
 import resource
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
+from ptynb.data import arrivals
 from ptynb.data.arrivals import INDEX_NAME, Acquisition, ArrivalIndex
 from tests.raising import raises
 
@@ -28,7 +30,7 @@ def write(path, count, size):
         else:
             index.frame(number, time.time())
             index.place(number, (number, -number))
-        index.beat(time.time())
+        index.beat()
     index.end("all came")
 
 
@@ -79,14 +81,12 @@ def test_states_counters_and_times(tmp_path):
     assert not index.place(4, (9, 9))
     index.add("duplicates")
     index.add("stray", 3)
-    index.beat(now - 2)
-    arrivals = reader.summary(now)
-    assert (arrivals.planned, arrivals.arrived, arrivals.placed, arrivals.late, arrivals.missing) == (10, 4, 2, 2, 1)
-    assert (arrivals.duplicates, arrivals.stray, arrivals.damaged) == (1, 3, 0)
-    assert (arrivals.ended, arrivals.admitted) == (None, None)
-    assert arrivals.silence == pytest.approx(2)
-    assert arrivals.rate == pytest.approx(1)  # four in the four seconds since the first
-    assert arrivals.lag == pytest.approx(3.5, abs=0.5)  # medians of 4 and 3 seconds
+    found = reader.summary(now)
+    assert (found.planned, found.arrived, found.placed, found.late, found.missing) == (10, 4, 2, 2, 1)
+    assert (found.duplicates, found.stray, found.damaged) == (1, 3, 0)
+    assert (found.ended, found.admitted) == (None, None)
+    assert found.rate == pytest.approx(1)  # four in the four seconds since the first
+    assert found.lag == pytest.approx(3.5, abs=0.5)  # medians of 4 and 3 seconds
     assert reader.states().tolist() == [3, 1, 0, 1, 3, 0, 0, 2, 0, 0]
     np.testing.assert_array_equal(reader.placed(), reader.states() == 3)
     assert reader.positions()[[0, 4, 7]].tolist() == [[0.5, 2], [4.5, 2], [7.5, 2]]
@@ -95,12 +95,39 @@ def test_states_counters_and_times(tmp_path):
     np.testing.assert_array_equal(np.isnan(reader.usable_times()), ~reader.placed())
     index.end("ended early: 4 of 10")
     index.end("another reason")
-    arrivals = reader.summary(now + 60)
-    assert arrivals.ended == "ended early: 4 of 10"
-    assert arrivals.arrived + arrivals.missing == arrivals.planned
-    assert arrivals.rate == pytest.approx(3)  # three intervals in one second, however long ago
-    counts = "6 missing, 2 late, 1 duplicates, 3 stray"
-    assert str(arrivals) == f"4 of 10 patterns came; {counts}; 3 patterns/s on average; ended early: 4 of 10"
+    found = reader.summary(now + 60)
+    assert found.ended == "ended early: 4 of 10"
+    assert found.arrived + found.missing == found.planned
+    assert found.rate == pytest.approx(3)  # three intervals in one second, however long ago
+    counts = "6 missing, 2 late, 1 duplicate, 3 stray"
+    assert str(found) == f"4 of 10 patterns came; {counts}; 3 patterns/s on average; ended early: 4 of 10"
+
+
+@pytest.mark.parametrize("step", [-3600, 3600])
+def test_a_clock_that_is_set_is_no_silence(tmp_path, monkeypatch, step):
+    """The receiver's, or that of the reader; also the clocks of two machines may differ so much."""
+    index = ArrivalIndex.create(tmp_path / INDEX_NAME, 4)
+    reader, real, beating = index.open(index.path), time.time, threading.Event()
+    assert reader.is_alive()
+    monkeypatch.setattr(arrivals.time, "time", lambda: real() + step)
+    assert reader.silence < 1
+    assert reader.summary().silence < 1
+    assert not reader.is_alive(), "nobody gives signs of life"
+    monkeypatch.setattr(arrivals.time, "time", lambda: real() + (step if threading.current_thread() is beat else 0))
+    beat = threading.Thread(target=lambda: [index.beat() for _ in iter(lambda: beating.wait(0.1), True)])
+    beat.start()
+    try:
+        seen = []
+        for _ in range(30):
+            seen.append(reader.silence)
+            time.sleep(0.05)
+        assert max(seen[5:]) < 0.5
+        assert ArrivalIndex.open(index.path).is_alive()
+    finally:
+        beating.set()
+        beat.join()
+    while reader.silence < 1:
+        time.sleep(0.05)
 
 
 def test_positions_known_before_the_scan(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,6 @@ from tests.engine.ranks import Ranks
 from tests.live_source import Source, log_of
 
 EPOCHS = 4
-
-
-@pytest.fixture(scope="module")
-def scan() -> Scan:
-    return pt.simulate(patterns=100, window=32, seed=5)
-
-
-@pytest.fixture
-def source(scan: Scan, tmp_path: Path) -> Iterator[Source]:
-    opened = Source(scan, tmp_path / "spool")
-    yield opened
-    opened.close()
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -119,13 +106,13 @@ def test_patterns_are_read_from_the_file_for_each_batch(ranks: Ranks, source: So
         assert other["unexpected"] == 0
 
 
-def test_a_pattern_with_larger_counts_widens_the_stored_type(ranks: Ranks, scan: Scan) -> None:
-    counts = scan.counts(0, 100).astype(np.uint32)
+def test_a_pattern_with_larger_counts_widens_the_stored_type(ranks: Ranks, measured: Scan) -> None:
+    counts = measured.counts(0, 100).astype(np.uint32)
     counts[80] *= 50
     assert counts[:80].max() < 2**16 < counts[80].max()
-    stored = pt.Scan.from_arrays(counts, scan.positions, geometry=scan.geometry)
+    stored = pt.Scan.from_arrays(counts, measured.positions, geometry=measured.geometry)
     record = log_of(stored, np.arange(100), first=32, together=6, every=2)
-    wide = pt.Scan.from_arrays(counts.astype(np.float64), scan.positions, geometry=scan.geometry)
+    wide = pt.Scan.from_arrays(counts.astype(np.float64), measured.positions, geometry=measured.geometry)
     for world in (1, 2):
         one, other = (
             ranks.run(world, live_work.repeat, with_recorded_arrivals(of, record), Settings(batch=8), record, 60)[0]
@@ -155,13 +142,13 @@ def test_in_single_precision_engines_differ_by_rounding(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("world", [1, 2])
 def test_faults_of_a_source_leave_the_run_of_the_patterns_that_came(
-    ranks: Ranks, scan: Scan, tmp_path: Path, world: int
+    ranks: Ranks, measured: Scan, tmp_path: Path, world: int
 ) -> None:
     """Shuffled, with duplicates and missing patterns, positions measured and two seconds late, one of them outside."""
     random = np.random.default_rng(3)
-    measured = scan.positions + random.uniform(-2, 2, scan.positions.shape)
-    measured[40] = scan.positions.max(0) + 25
-    source = Source(scan, tmp_path / "spool", positions=measured)
+    positions = measured.positions + random.uniform(-2, 2, measured.positions.shape)
+    positions[40] = measured.positions.max(0) + 25
+    source = Source(measured, tmp_path / "spool", positions=positions)
     try:
         order = np.arange(100)
         for start in range(0, 100, 25):
@@ -177,12 +164,12 @@ def test_faults_of_a_source_leave_the_run_of_the_patterns_that_came(
         assert (arrivals.admitted, arrivals.late) == (96, 0)
         record = first[0]["admissions"]
         assert sorted(record.patterns.tolist()) == [number for number in came.tolist() if number != 40]
-        np.testing.assert_array_equal(record.positions, measured[record.patterns])
+        np.testing.assert_array_equal(record.positions, positions[record.patterns])
         assert record.summary["missing"] == 3
         (notice,) = first[0]["status"].notices
         assert "96 of 100" in notice
         used = np.sort(record.patterns)
-        clean = pt.preparation.select(dataclasses.replace(scan, positions=measured), used)
+        clean = pt.preparation.select(dataclasses.replace(measured, positions=positions), used)
         for complete in (clean, source.live):
             again = ranks.run(
                 world, live_work.live, with_recorded_arrivals(complete, record), Settings(batch=8), EPOCHS
@@ -198,7 +185,7 @@ def test_a_checkpoint_during_the_scan_continues_as_if_uninterrupted(
     ranks: Ranks, source: Source, tmp_path: Path, world: int
 ) -> None:
     keep = Checkpointing(folder=tmp_path / "kept", epochs=None, seconds=None)
-    source.start(150, before_call=32)
+    source.start(40, before_call=32)  # slower than epochs, also on a busy machine
     settings = Settings(batch=8, positions=pt.Positions(learning_rate=0.1))
     first = ranks.run(world, live_work.live, source.live, settings, EPOCHS, keep, None, 50)
     source.join()

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,18 +23,6 @@ from tests.live_source import Source, equal
 from tests.raising import raises
 
 SETTINGS = pt.Settings(batch=8)
-
-
-@pytest.fixture(scope="module")
-def measured() -> Scan:
-    return pt.simulate(patterns=100, window=32, seed=5)
-
-
-@pytest.fixture
-def source(measured: Scan, tmp_path: Path) -> Iterator[Source]:
-    opened = Source(measured, tmp_path / "spool")
-    yield opened
-    opened.close()
 
 
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -67,7 +55,7 @@ def test_commands_before_the_first_pattern_are_carried_out(source: Source) -> No
         time.sleep(0.2)
         assert (recon.state, arrivals(recon).arrived, arrivals(recon).admitted) == ("loading", 31, 0)
         assert recon.pictures() is None
-        source.give([40])  # as many as it begins with: two lines of a square scan, but at least 32
+        source.give([40])  # as many as it begins with: a thirtieth of the scan, but at least 32
         until(lambda: recon.state == "paused")
         assert recon.status()[0].rates["probe"] == 0.004
         until(lambda: arrivals(recon).admitted == 32)

@@ -296,17 +296,19 @@ def test_scans_that_make_no_run_together(read, text, code, facts):
 LISTEN = """\
 listen:
   source: {source}
+  positions: {positions}
   plan: {{extent: [[0, 1e-6], [0, 2e-6]], count: 12{more}}}
 epochs: 3
 result: out/b.h5
 """
-STREAM = LISTEN.replace("{source}", "stream2://detector:31001")
+PANDA = "panda://panda?y=A.Mean&x=B.Mean"
+STREAM = LISTEN.replace("{source}", "stream2://detector:31001").replace("{positions}", PANDA)
 FAR = ", energy: 8e3, distance: 2, detector_pixel: 75e-6"
 
 
 def test_a_scan_that_is_measured_during_the_run_is_described_in_the_file(read, tmp_path):
     plan = read(STREAM.format(more=FAR + ", window: 64, mask: bad.npy, probe: sub/p.npy, line:"))
-    assert (plan.scan, plan.listen.positions, plan.listen.timeout) == ((), "planned", None)
+    assert (plan.scan, plan.listen.positions, plan.listen.timeout) == ((), PANDA, None)
     assert plan.listen.source == "stream2://detector:31001"
     assert plan.listen.folder == tmp_path / "out" / "b.live"
     planned = plan.listen.plan
@@ -320,7 +322,11 @@ def test_a_scan_that_is_measured_during_the_run_is_described_in_the_file(read, t
     assert near.measured_geometry.magnification == 21
     turned = read(STREAM.format(more=", voltage: 3e5, angular_pixel: 1e-3")).listen.plan.measured_geometry
     assert (turned.distance, turned.detector_pixel) == (1, (1e-3, 1e-3))
-    growing = read(LISTEN.format(source="raw/x_master.h5", more="").replace("epochs", "  folder: /data/new\nepochs"))
+    growing = read(
+        LISTEN.format(source="raw/x_master.h5", positions="e/y,e/x", more="").replace(
+            "epochs", "  folder: /data/new\nepochs"
+        )
+    )
     assert growing.listen.source == str(tmp_path / "raw" / "x_master.h5")
     assert growing.listen.folder == Path("/data/new")
     assert read(STREAM.format(more=""), {"result": Path("/c.h5")}).listen.folder == Path("/c.live")
@@ -337,6 +343,16 @@ def test_a_scan_that_is_measured_during_the_run_is_described_in_the_file(read, t
         (STREAM.format(more=", positions: p.npy"), "argument.conflict", ["in listen.plan, both positions and extent"]),
         (STREAM.format(more="").replace("extent: [[0, 1e-6], [0, 2e-6]], ", ""), "argument.missing", ["neither"]),
         (STREAM.format(more="").replace("[0, 2e-6]", "[3, 2e-6]"), "settings.wrong-order", ["listen.plan.extent is"]),
+        *(
+            (LISTEN.format(source=source, positions=positions, more=""), code, ["in listen, ", *facts])
+            for source, positions, code, facts in (
+                ("tcp://a:1", PANDA, "argument.invalid-value", ["source is 'tcp://a:1'", "stream2://"]),
+                ("stream2://a?chanel=1", PANDA, "argument.unknown", ["source is 'stream2://a?chanel=1'", "channel"]),
+                ("stream2://a", "tcp://p", "argument.invalid-value", ["positions is 'tcp://p'", "panda://"]),
+                ("stream2://a", "e/y,e/x", "argument.invalid-value", ["positions is 'e/y,e/x'", "of a file as source"]),
+                ("a.h5", "planned", "acquisition.no-positions", ["positions is 'planned'", "plan.positions"]),
+            )
+        ),
         (
             STREAM.format(more="").replace("source:", "sauce:"),
             UNKNOWN,

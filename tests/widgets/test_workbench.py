@@ -223,7 +223,7 @@ def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> Non
             session.click("Cancel")
             expect(session.bench.get_by_text("Cancelled; nothing was received.")).to_be_visible()
             assert not (folder / "night").exists()
-            with emulator(path, "--as", "stream2", "--rate", 40) as emulated:
+            with emulator(path, "--as", "stream2", "--rate", 4) as emulated:
                 session.enter("Source", emulated.source)
                 session.click("Listen")
                 expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
@@ -231,6 +231,9 @@ def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> Non
                 expect(session.button("Open received scan")).to_be_disabled()
                 session.look("receiving")
                 session.click("Stop listening")
+                expect(session.bench.get_by_text("patterns came; those that come later")).to_be_visible()
+                session.look("asked")
+                session.click("End the scan")
                 expect(session.button("Open received scan")).to_be_enabled()
             session.look("stopped")
             session.click("Open received scan")

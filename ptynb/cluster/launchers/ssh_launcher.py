@@ -19,12 +19,12 @@ from typing import Any, final
 import psutil
 
 from ptynb.cluster.controller import engine_file
-from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, counted, plan_cluster
+from ptynb.cluster.devices import GPU, ClusterPlan, EnginePlan, choose_backend, plan_cluster
 from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
 from ptynb.exceptions import ClusterError
-from ptynb.text import has_control_characters, quoted
+from ptynb.text import counted, has_control_characters, quoted
 
 ASK_SECONDS = 40.0
 OPTIONS = (

@@ -19,14 +19,36 @@ from ptynb.exceptions import InvalidValueError, ScanError
 
 
 @dataclass(frozen=True, eq=False)
-class TransformedFrames(Frames):
+class DerivedFrames(Frames):
+    """Patterns of other frames, `source`, with their type and place: base of those that derive from one."""
+
+    source: Frames
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def in_file(self) -> bool:
+        return self.source.in_file
+
+    @property
+    def stored_bytes(self) -> int | None:
+        return self.source.stored_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class TransformedFrames(DerivedFrames):
     """Patterns that a function changes each time they are read.
 
     function: returns patterns of `window` pixels from those of `source` and the index of the first one. It has to be
     picklable: a function of a module, or a `functools.partial` of one.
     """
 
-    source: Frames
     function: Callable[[NDArray[Any], int], NDArray[Any]]
     window: tuple[int, int]
     type: np.dtype[Any]
@@ -54,14 +76,6 @@ class TransformedFrames(Frames):
             out[order[run]] = self.function(stored[run], int(wanted[run[0]]))
 
     @property
-    def in_file(self) -> bool:
-        return self.source.in_file
-
-    @property
-    def stored_bytes(self) -> int | None:
-        return self.source.stored_bytes
-
-    @property
     def stored_together(self) -> int:
         return self.source.stored_together
 
@@ -73,10 +87,9 @@ class TransformedFrames(Frames):
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedFrames(Frames):
+class SelectedFrames(DerivedFrames):
     """Some patterns of other frames, in a given order: pattern i is pattern `indices[i]` of `source`."""
 
-    source: Frames
     indices: NDArray[np.int64]
 
     @classmethod
@@ -94,18 +107,6 @@ class SelectedFrames(Frames):
     @property
     def shape(self) -> tuple[int, int, int]:
         return (len(self.indices), *self.source.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def in_file(self) -> bool:
-        return self.source.in_file
-
-    @property
-    def stored_bytes(self) -> int | None:
-        return self.source.stored_bytes
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         patterns = np.empty((len(self.indices[start:stop]), *self.shape[1:]), self.dtype)
@@ -129,31 +130,14 @@ class SelectedFrames(Frames):
 
 
 @dataclass(frozen=True, eq=False)
-class ArrivingFrames(Frames):
+class ArrivingFrames(DerivedFrames):
     """Patterns of a scan that is being measured, of which those that have come can be read.
 
     What reads patterns in this process passes here: a file has zeros where nothing came, which nobody is to take for
     counts. Engines, which know what came, read the `local` ones.
     """
 
-    source: Frames
     acquisition: Acquisition
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def in_file(self) -> bool:
-        return self.source.in_file
-
-    @property
-    def stored_bytes(self) -> int | None:
-        return self.source.stored_bytes
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         self._check(np.arange(start, stop))

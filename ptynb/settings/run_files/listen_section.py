@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.source_address import pattern_address, position_address, position_datasets
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import ADDRESS, MOST_SECONDS, TRUST, SettingsModel
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, Positive
@@ -207,6 +208,21 @@ class ListenSection(SettingsModel):
     @classmethod
     def _given(cls, values: Any) -> Any:
         return _without_none(values)
+
+    @model_validator(mode="after")
+    def _addresses(self) -> Self:
+        patterns = pattern_address(self.source)
+        if "://" in self.positions:
+            position_address(self.positions)
+        elif self.positions != "planned":
+            position_datasets(self.positions, patterns)
+        elif self.plan.positions is None:
+            raise InvalidValueError(
+                "positions is 'planned', and plan.positions is missing; expected where they come from, such as "
+                "panda://host:8889?y=INENC1.VAL.Mean&x=INENC2.VAL.Mean",
+                code="acquisition.no-positions",
+            )
+        return self
 
     def resolved(self, folder: Path, result: Path) -> Self:
         """Return the section with paths relative to `folder`, and a folder for the scan, named after the result."""

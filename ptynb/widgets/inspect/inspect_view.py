@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 
 from ptynb.analysis import Survey
-from ptynb.data.arrivals import SCAN_NAME
+from ptynb.data.arrivals import SCAN_NAME, ArrivalIndex
 from ptynb.data.scan import Scan
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
@@ -76,6 +76,7 @@ class Inspect(Whole):
         self._back.on_click(lambda _: self.state.run(self.state.undo))
         self._came = self._newest = -1
         self._arrivals_over = False
+        self._index: ArrivalIndex | None = None
         if self.state.acquisition is not None:
             for widget in (self._pause, self._back, self._tab):
                 widget.layout.display = "none"
@@ -208,7 +209,7 @@ class Inspect(Whole):
     def _show_arrivals(self) -> None:
         """Show what has come, and the newest pattern, unless another one was chosen."""
         assert self.state.acquisition is not None
-        index = self.state.acquisition.index()
+        self._index = index = self._index or self.state.acquisition.index()
         arrivals = index.summary()
         put(self._progress, arrival_bar(arrivals))
         if arrivals.arrived != self._came:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from ptynb.data.arrivals import COUNT_MEANINGS, Arrivals
+from ptynb.data.arrivals import Arrivals
 
 SILENT_SECONDS = 3.0
 """Silence of the receiver that is shown."""
@@ -21,9 +21,7 @@ def arrival_bar(arrivals: Arrivals | None) -> str:
     parts = [f"<b>{arrivals.arrived:,}</b> of {planned:,} patterns came"]
     if arrivals.admitted is not None:
         parts.append(f"<b>{used:,}</b> used")
-    for name, meaning in COUNT_MEANINGS.items():
-        if count := getattr(arrivals, name):
-            parts.append(f'<span title="{meaning.capitalize()}">{count:,} {name}</span>')
+    parts += [f'<span title="{meaning.capitalize()}">{text}</span>' for text, meaning in arrivals.remarks()]
     if arrivals.rate:
         over = "over the latest seconds" if arrivals.ended is None else "from the first pattern to the last"
         parts.append(f'<span title="Patterns that come, {over}">rate {arrivals.rate:,.3g}/s</span>')

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from ptynb.acquisition.messages import LiveSource
 from ptynb.exceptions import InvalidValueError
 from ptynb.text import quoted
 
@@ -47,7 +46,7 @@ def pattern_address(text: str | Path) -> Address:
     if isinstance(text, str) and "://" in text:
         return _network(text, PATTERN_PORTS, kinds, "source")
     place, _, query = str(text).partition("?")
-    return Address("file", str(Path(place).expanduser().absolute()), 0, _options(str(text), "file", query))
+    return Address("file", str(Path(place).expanduser().absolute()), 0, _options("source", str(text), "file", query))
 
 
 def position_address(text: str) -> Address:
@@ -55,37 +54,16 @@ def position_address(text: str) -> Address:
     return _network(text, POSITION_PORTS, tuple(POSITION_PORTS), "positions")
 
 
-def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> LiveSource:
-    """Connect to a source of patterns. position_datasets: names of datasets with positions, in a file."""
-    # Inside: each needs a package of its own.
-    options = address.options
-    if address.kind == "stream2":
-        from ptynb.acquisition.simplon_v2 import Stream2
-
-        return Stream2(address.place, address.port, options.get("channel"))
-    if address.kind == "simplon":
-        from ptynb.acquisition.simplon_v1 import SimplonV1
-
-        return SimplonV1(address.place, address.port)
-    if address.kind == "pva":
-        from ptynb.acquisition.pva import PvAccess
-
-        first = int(options["first"]) if "first" in options else None
-        return PvAccess(address.place, first, options.get("server"))
-    from ptynb.acquisition.swmr import GrowingFile
-
-    return GrowingFile(Path(address.place), options.get("patterns"), options.get("uid"), position_datasets)
-
-
-def open_positions(address: Address) -> LiveSource:
-    """Connect to a source of positions."""
-    if address.kind == "panda":
-        from ptynb.acquisition.panda import Panda
-
-        return Panda(address.place, address.port, address.options)
-    from ptynb.acquisition.json_positions import JsonPositions
-
-    return JsonPositions(address.place, address.port, subscribe=address.options.get("pattern") == "sub")
+def position_datasets(text: str, patterns: Address) -> tuple[str, ...]:
+    """Return the names of datasets with positions, in a file as source. Raise InvalidValueError for others."""
+    names = tuple(text.split(","))
+    if patterns.kind != "file" or len(names) > 2 or not all(names):
+        raise InvalidValueError(
+            f"positions is {quoted(text)}; expected 'planned', an address such as panda://host:8889, or, of a file as "
+            "source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
+            code="argument.invalid-value",
+        )
+    return names
 
 
 def _network(text: str, ports: dict[str, int], kinds: tuple[str, ...], name: str) -> Address:
@@ -96,7 +74,7 @@ def _network(text: str, ports: dict[str, int], kinds: tuple[str, ...], name: str
             f"{', '.join(f'{one}://' for one in kinds)}.",
             code="argument.invalid-value",
         )
-    options = _options(text, parts.scheme, parts.query)
+    options = _options(name, text, parts.scheme, parts.query)
     if parts.scheme == "pva":
         if not parts.netloc and not parts.path:
             raise _without_place(name, text, "the name of a PV: pva://PREFIX:Pva1:Image")
@@ -114,12 +92,13 @@ def _network(text: str, ports: dict[str, int], kinds: tuple[str, ...], name: str
     return Address(parts.scheme, f"[{host}]" if ":" in host else host, port, options)
 
 
-def _options(text: str, kind: str, query: str) -> dict[str, str]:
+def _options(name: str, text: str, kind: str, query: str) -> dict[str, str]:
     options = dict(parse_qsl(query))
-    unknown = [name for name in options if name not in OPTIONS[kind]]
+    unknown = [option for option in options if option not in OPTIONS[kind]]
     if unknown:
         raise InvalidValueError(
-            f"{quoted(text)} has the option {quoted(unknown[0])}; expected {' or '.join(OPTIONS[kind]) or 'none'}.",
+            f"{name} is {quoted(text)} with the option {quoted(unknown[0])}; expected "
+            f"{' or '.join(OPTIONS[kind]) or 'none'}.",
             code="argument.unknown",
         )
     return options
