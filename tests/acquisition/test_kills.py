@@ -151,7 +151,8 @@ def test_a_kernel_and_an_engine_that_die_together_cost_no_pattern(tmp_path, path
     check_all_came(scan, receiver, tmp_path, path)
 
 
-def test_a_killed_engine_is_replaced_and_nothing_of_the_spool_is_lost(tmp_path, path):
+@pytest.mark.parametrize("on_failure", ["pause", "continue"])
+def test_a_killed_engine_is_replaced_and_nothing_of_the_spool_is_lost(tmp_path, path, on_failure):
     keep = pt.Checkpointing(folder=tmp_path / "kept", epochs=5, seconds=None)
     with (
         pt.Cluster(2, device="cpu") as cluster,
@@ -161,15 +162,16 @@ def test_a_killed_engine_is_replaced_and_nothing_of_the_spool_is_lost(tmp_path, 
         scan = pt.listen(emulated.source, plan=plan, folder=tmp_path / "live", timeout=60)
         index = scan.acquisition.index()
         held(emulated, index)
-        recon = pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=keep)
+        recon = pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=keep, on_failure=on_failure)
         recon.start(EPOCHS)
         until(lambda: recon.epoch > 6, 60, "a checkpoint with patterns")
         assert arrivals_of(recon).admitted == index.summary().arrived
         os.kill(cluster.status()[0]["pid"], signal.SIGKILL)
-        until(lambda: recon.failure is not None, LIMIT, "it is noticed")
+        until(lambda: recon.failure is not None or recon.recovering, LIMIT, "it is noticed")
         goes_on(emulated, index)
-        recon.recover()
-        recon.start(EPOCHS)
+        if on_failure == "pause":
+            recon.recover()
+            recon.start(EPOCHS)
         assert until_ended(scan).ended == f"complete: {PATTERNS} of {PATTERNS}"
         recon.wait(90)
         check_all_used(recon, range(PATTERNS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,32 +113,6 @@ def test_a_run_is_repeated_from_its_file(source: Source, tmp_path: Path) -> None
         assert equal(recon.result, result)
     with raises("argument.conflict", 50, 100):
         pt.Reconstruction(pt.preparation.select(complete, slice(50)), SETTINGS, device="cpu", admissions=other)
-
-
-def test_an_engine_that_dies_during_the_scan_is_replaced(source: Source, tmp_path: Path) -> None:
-    """From the latest checkpoint, with what has come since; the run has all its epochs after the end."""
-    keep = pt.Checkpointing(folder=tmp_path / "kept", epochs=None, seconds=None)
-    source.give(range(40))
-    with (
-        pt.Cluster(2, device="cpu") as cluster,
-        pt.Reconstruction(source.live, SETTINGS, cluster, checkpointing=keep, on_failure="continue") as recon,
-    ):
-        recon.start(5)
-        until(lambda: recon.epoch > 3)
-        recon.save_checkpoint()
-        source.give(range(40, 70))
-        until(lambda: arrivals(recon).admitted == 70)
-        os.kill(cluster.status()[1]["pid"], signal.SIGKILL)
-        source.give(range(70, 90))
-        until(lambda: any(change.name == "engines" for change in recon.changes))
-        source.give(range(90, 100))
-        source.end()
-        recon.wait(90)
-        result = recon.result
-        assert result.admissions is not None
-        assert sorted(result.admissions.patterns.tolist()) == [*range(100)]
-        assert len(result.epochs) == result.admissions.epochs + 5
-        assert result.losses[-1] < 0.5 * result.losses[0]
 
 
 @pytest.mark.parametrize("index", ["there", "lost"])
