@@ -396,8 +396,9 @@ class Board {
   async save() {
     const panes = [...this.panes.values()].filter((pane) => !pane.empty && !pane.figure.hidden);
     if (!panes.length) return;
-    const blob = await figureOf(this.shelf, panes, panes.map((pane) => this.colouring.mapOf(pane)));
-    offerFile(blob, `${panes.map((pane) => pane.picture.title).join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
+    const titles = panes.flatMap((pane) => seenIn(pane).map((one) => titleOf(one, pane)));
+    const blob = await figureOf(this.shelf, panes, (pane) => this.colouring.mapOf(pane));
+    offerFile(blob, `${titles.join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
   }
 
   click(pane, { y, x }) {
