@@ -241,7 +241,7 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
 
 
 def test_icons_of_buttons_are_seen_and_not_read(page):
-    """Of segments and of a drawer, whose buttons are made by one function; a button without an icon has its text alone."""
+    """Of segments and of a drawer; a button without an icon has its text alone."""
     for widget, role in (
         (Segments("Scan from", ["File", "Live source"], ["file-o"]), "radio"),
         (DrawerButtons(titles=["File", "Live source"], icons=["file-o", ""], description="Scan from"), "button"),

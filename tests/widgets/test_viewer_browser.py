@@ -744,6 +744,15 @@ def test_full_screen_fills_the_window_with_pictures(shown):
     assert place(model) == before
 
 
+def test_a_share_of_a_large_window_is_used_and_a_small_one_has_the_least_height(shown):
+    viewer, model = shown
+    viewer.share = 0.5
+    for height, stage in ((1080, 540), (720, 360), (400, 320)):
+        model.page.set_viewport_size({"width": 1920, "height": height})
+        model.page.wait_for_timeout(100)
+        assert place(model)["height"] == pytest.approx(stage, abs=1)
+
+
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
 def test_it_is_accessible_and_fits_the_screen(page, name, theme):
     page.set_viewport_size({"width": 1280, "height": 720})

@@ -64,6 +64,14 @@ OUT_OF_SIGHT = """
 """
 
 
+CUT_NUMBERS = """
+() => [...document.querySelectorAll(".ptynb-workbench input[type=number]")].filter(
+  (field) => field.clientWidth && field.scrollWidth > field.clientWidth).map((field) => field.value)
+"""
+LEAST_SHARE = 0.55
+"""Of the window's height for the pictures of the inspector."""
+
+
 class Session:
     """A page with a workbench, and the kernel behind it. wrong: what was found at its stages."""
 
@@ -119,6 +127,8 @@ class Session:
             self.wrong.append(f"{part}: {one['id']} {[node['html'][:200] for node in one['nodes']][:3]}")
         if max(self.page.evaluate(TOO_WIDE)) > 1:
             self.wrong.append(f"{part} is wider than its place")
+        for number in self.page.evaluate(CUT_NUMBERS):
+            self.wrong.append(f"{part}: the number {number} is cut off by its field")
 
     def drag(self, stage: Locator, start: tuple[float, float], stop: tuple[float, float]) -> None:
         User(self.page, (0, 0)).drag(stage, start, stop)
@@ -266,6 +276,14 @@ def choose_a_file(session: Session) -> None:
     expect(pattern).not_to_have_value("0")
     session.enter("Pattern", "17")
     session.look("scan")
+    if session.name.startswith("workbench-dashboard"):
+        session.page.evaluate("window.scrollTo(0, 0)")
+        height = session.size[1]
+        for stage in session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").all()[:2]:
+            box = stage.bounding_box()
+            assert box is not None
+            assert box["height"] > LEAST_SHARE * height
+            assert box["y"] + box["height"] < height
 
 
 def mask(session: Session) -> None:
@@ -420,6 +438,8 @@ def go_back(session: Session) -> None:
 def run_again(session: Session) -> None:
     """Some epochs on the branch."""
     reached = session.ask("bench.recon.epoch")
+    session.enter("More epochs", "1000000")
+    session.look("epochs")
     session.enter("More epochs", "5")
     start(session)
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {reached + 5}")

@@ -47,7 +47,7 @@ class Compare(Whole):
         self._values: dict[str, Array] = {}
         self._quantity = ""
         self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Timer]()
-        self._viewer = Viewer(value_at=self._value_at, figure_of=self._figure_of)
+        self._viewer = Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of)
         this = weakref.ref(self)  # the viewer must not keep the view alive
         self._viewer.tell = lambda line: _tell(this, line)
         self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()

@@ -18,6 +18,8 @@ from ptynb.data.scan import Scan
 SIDE = 384
 """Longer side of the map [pixels]."""
 KINDS = ("counts", "bright field", "dark field", "brightest", "centre of mass", "centre of mass y", "centre of mass x")
+FIELDS = ("bright field", "dark field")
+"""Kinds with a radius."""
 NAME = "map"
 
 
@@ -87,7 +89,7 @@ class PositionMap:
 
 def virtual(seen: Survey, kind: str, radius: float) -> tuple[Array, str]:
     """Return a value for each pattern (pattern,), NaN if not surveyed, and its unit."""
-    if kind in ("bright field", "dark field"):
+    if kind in FIELDS:
         edge = radius or bright_radius(seen)
         return (seen.annulus(0, edge) if kind == "bright field" else seen.annulus(edge)), "counts"
     if kind == "brightest":

@@ -63,7 +63,7 @@ class Board {
     this.on("change:points change:moves change:chosen change:labels", () => this.marked());
     this.on("change:crosshair", () => this.aimed());
     this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
-    this.on("change:columns change:height change:tools", () => this.layout());
+    this.on("change:columns change:height change:share change:tools", () => this.layout());
     this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
     this.on("change:linked_colours", () => this.recolour());
     this.on("change:figures change:said", () => this.equip());
@@ -217,7 +217,8 @@ class Board {
     const columns = full?.columns ?? this.get("columns");
     this.shelf.classList.toggle("ptynb-in-columns", columns > 0);
     this.shelf.style.setProperty("--ptynb-columns", String(columns || 1));
-    this.shelf.style.setProperty("--ptynb-height", `${full?.height ?? this.get("height")}px`);
+    const height = `max(${this.get("height")}px, ${100 * (this.get("share") ?? 0)}vh)`; // a report has no share
+    this.shelf.style.setProperty("--ptynb-height", full ? `${full.height}px` : height);
     this.equip();
   }
 
