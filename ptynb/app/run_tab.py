@@ -136,7 +136,11 @@ class RunTab(Whole):
         if before is not None:
             before.close()
         self._clear()
-        recon = Reconstruction(desk.scan, recipe, desk.cluster, checkpointing=checkpointing)
+        put(self._engines_text, "starting the run …")
+        try:
+            recon = Reconstruction(desk.scan, recipe, desk.cluster, checkpointing=checkpointing)
+        finally:
+            put(self._engines_text, "")
         chosen = "settings"
         if recipe.stages:
             chosen = "recipe"

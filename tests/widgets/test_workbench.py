@@ -382,6 +382,11 @@ def reconstruct(session: Session) -> None:
     stage.click()
     expect(view).to_contain_text("counts measured", timeout=20_000)
     session.look("pattern")
+    session.click("Errors")
+    expect(view.get_by_text("R-factor of each pattern")).to_be_visible()
+    expect(session.button("Map the standard error")).to_be_in_viewport()  # beside the map, not below it
+    session.look("errors")
+    session.click("Errors")
 
 
 def measure(session: Session) -> None:
@@ -415,8 +420,9 @@ def go_back(session: Session) -> None:
     session.click("Pause")
     expect(session.bench.locator(".ptynb-live b").first).to_have_text("paused", timeout=20_000)
     session.click("Checkpoints")
+    latest = session.ask("str(bench.recon.latest_checkpoint)")  # a slow run has written some of its own
     session.click("Save now")
-    session.wait("len(bench.recon.checkpoints) >= 1")
+    session.wait(f"str(bench.recon.latest_checkpoint) != {latest!r}")
     session.click("Resume")
     kept = session.ask("bench.recon.checkpoints[-1].epoch")
     session.wait(f"bench.recon.epoch > {kept + 5}")

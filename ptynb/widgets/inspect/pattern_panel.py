@@ -15,7 +15,7 @@ from ptynb.widgets.inspect.position_map import FIELDS, KINDS, NAME, PositionMap
 from ptynb.widgets.inspect.scan_facts import pattern_note
 from ptynb.widgets.viewer.viewer import Viewer
 
-HEIGHT, SHARE = 340, 0.61
+HEIGHT, SHARE = 340, 0.6
 """Of the pictures: least height [screen pixels], and part of the window, which leaves room for what is above them."""
 DOTS = 400
 """Maximum number of positions that are marked by default; more would hide the map."""
@@ -49,8 +49,10 @@ class PatternPanel(InspectorPanel):
         super().__init__(
             state,
             [
-                row(self._number, *self._step.values(), self.scale, self.exponent),
-                row(self._kind, self._radius, self._dots),
+                row(
+                    *(self._number, *self._step.values(), self.scale, self.exponent),
+                    *(self._kind, self._radius, self._dots),
+                ),
                 ipywidgets.HBox(
                     [_half(self._map_view), _half(self._view)], layout=ipywidgets.Layout(flex_flow="row wrap")
                 ),

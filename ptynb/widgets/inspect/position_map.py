@@ -65,7 +65,9 @@ class PositionMap:
         """Return where patterns have come (pattern,) of a scan that is being measured."""
         image = self.image(came.astype(float), came) if came.any() else np.zeros(self.shape)
         pixel = self.pixel_size
-        return images.picture(image, NAME, "patterns that came", limits=(0.0, 1.0), pixel_size=pixel, colours="viridis")
+        return images.picture(
+            image, NAME, "patterns that came", limits=(0.0, 1.0), unit="(came)", pixel_size=pixel, colours="viridis"
+        )
 
     def _nearest_of(self, seen: Array) -> Array:
         """Return the nearest surveyed pattern of each pixel (y, x); -1 where all are far."""

@@ -69,6 +69,7 @@ class ErrorsPage:
         controls = row(self.epochs, self.engines, self.compute, self.cancel, grid_gap="2px 8px")
         right = ipywidgets.VBox([controls, self._progress, self.errors], layout=free("auto"))
         left.layout.flex, right.layout.flex = "1 1 300px", "2 1 420px"
+        left.layout.min_width = right.layout.min_width = "0"  # else the left one takes all, and more
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", grid_gap="4px 24px", width="100%")
         self.widget = ipywidgets.HBox([left, right], layout=wrapped)
 
