@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
+from typing import Any
 
 import ipywidgets
 
@@ -65,8 +66,8 @@ class CheckpointFields(Whole):
             [self._asked[name] for name in ("epochs", "seconds", "max_to_keep")],
             layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"),
         )
-        for asked in self._asked.values():
-            asked.layout.width = "auto"
+        for asked in numbers.children:  # below which a message has as many lines as it needs: fields stay in place
+            asked.layout.width = "320px"
         super().__init__([self.wanted, self._asked["folder"], numbers, self._line, about], layout=free())
         for widget in (self.wanted, *self.fields.values()):
             widget.observe(lambda _: actions.put(self._follow, instead_of="checkpointing"), "value")
@@ -78,7 +79,7 @@ class CheckpointFields(Whole):
             asked.complain(None)
         if not self.wanted.value:
             return None
-        values = {name: field.value.strip() or None for name, field in self.fields.items()}
+        values: dict[str, Any] = {name: field.value.strip() or None for name, field in self.fields.items()}
         try:
             chosen = Checkpointing(**values)
         except SettingsError as error:

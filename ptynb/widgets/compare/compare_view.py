@@ -65,9 +65,9 @@ class Compare(Whole):
             "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
             "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
             "flicker": _dropdown("Flicker", {OFF: OFF, **between}, OFF),
-            "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("110px")),
-            "positions": ipywidgets.Checkbox(False, description="Positions", indent=False, layout=_width("100px")),
-            "cuts": ipywidgets.Checkbox(False, description="Cuts", indent=False, layout=_width("70px")),
+            "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("auto")),
+            "positions": ipywidgets.Checkbox(False, description="Positions", indent=False, layout=_width("auto")),
+            "cuts": ipywidgets.Checkbox(False, description="Cuts", indent=False, layout=_width("auto")),
         }
         self._controls["positions"].tooltip = "Shows positions over the objects, with arrows to the refined ones."
         self._controls[
