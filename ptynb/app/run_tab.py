@@ -139,15 +139,15 @@ class RunTab(Whole):
         put(self._engines_text, "starting the run …")
         try:
             recon = Reconstruction(desk.scan, recipe, desk.cluster, checkpointing=checkpointing)
+            chosen = "settings"
+            if recipe.stages:
+                chosen = "recipe"
+                desk.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
+            given = [chosen, *(["cluster"] if desk.cluster is not None else []), *([argument] if argument else [])]
+            desk.tell(f"recon = pt.Reconstruction(scan, {', '.join(given)})")
+            self.show(recon)
         finally:
             put(self._engines_text, "")
-        chosen = "settings"
-        if recipe.stages:
-            chosen = "recipe"
-            desk.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
-        given = [chosen, *(["cluster"] if desk.cluster is not None else []), *([argument] if argument else [])]
-        desk.tell(f"recon = pt.Reconstruction(scan, {', '.join(given)})")
-        self.show(recon)
         self._path.value = _free_path(recon.scan.name)
         epochs = None if recipe.stages else self._epochs.value
         recon.start(epochs)

@@ -114,6 +114,13 @@ def test_stages_are_entered_and_told_as_python(bench: Workbench, scan: Scan) -> 
     assert not bench.recon.closed
 
 
+def test_a_run_is_told_to_start_until_its_view_is_there(bench: Workbench) -> None:
+    tab, seen = bench._run_tab, list[tuple[str, int]]()
+    tab._engines_text.observe(lambda change: seen.append((change["new"], len(tab._run.children))), "value")
+    reconstruct(bench, 1)
+    assert seen == [("starting the run …", 0), ("", 1)]
+
+
 def test_where_checkpoints_are_kept_is_entered_refused_at_its_field_and_told_as_python(
     bench: Workbench, tmp_path: Path
 ) -> None:
