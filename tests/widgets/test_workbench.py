@@ -239,6 +239,8 @@ def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> Non
                 expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
                 expect(session.bench.locator(".ptynb-inspect")).to_contain_text("need all patterns")
                 expect(session.button("Open received scan")).to_be_disabled()
+                stage = session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").first
+                expect(stage).to_be_in_viewport(ratio=1)
                 session.look("receiving")
                 session.click("Stop listening")
                 expect(session.button("Open received scan")).to_be_enabled()

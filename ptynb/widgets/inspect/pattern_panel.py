@@ -15,8 +15,11 @@ from ptynb.widgets.inspect.position_map import FIELDS, KINDS, NAME, PositionMap
 from ptynb.widgets.inspect.scan_facts import pattern_note
 from ptynb.widgets.viewer.viewer import Viewer
 
-HEIGHT, SHARE = 340, 0.6
-"""Of the pictures: least height [screen pixels], and part of the window, which leaves room for what is above them."""
+HEIGHT, SHARE, LIVE_SHARE = 340, 0.6, 0.5
+"""Of the pictures: least height [screen pixels], and part of the window, which leaves room for what is above them.
+
+A scan that is being measured has more above them: the progress of its reception.
+"""
 DOTS = 400
 """Maximum number of positions that are marked by default; more would hide the map."""
 
@@ -41,8 +44,9 @@ class PatternPanel(InspectorPanel):
         self._dots = ipywidgets.Checkbox(value=last < DOTS, description="Positions", indent=False)
         self._dots.layout.width = "auto"
         self._note = ipywidgets.HTML()
-        self._map_view = Viewer(columns=1, height=HEIGHT, share=SHARE, linked=False)
-        self._view = Viewer(columns=1, height=HEIGHT, share=SHARE, linked=False, value_at=self._value_at)
+        share = SHARE if state.acquisition is None else LIVE_SHARE
+        self._map_view = Viewer(columns=1, height=HEIGHT, share=share, linked=False)
+        self._view = Viewer(columns=1, height=HEIGHT, share=share, linked=False, value_at=self._value_at)
         self._map: PositionMap | None = None
         self._counts: Array = np.zeros(state.scan.pattern_shape)
         self._follower: int | None = None
