@@ -48,16 +48,22 @@ class OrthogonalCuts:
     column: int
     quantity: str
 
-    def pictures(self) -> tuple[Picture, Picture]:
+    def pictures(self, limits: tuple[float, float] | None = None) -> tuple[Picture, Picture]:
         """Return the cuts as pictures "xz" and "yz", whose notes state the scale of z, for a `Viewer`.
+
+        Parameters
+        ----------
+        limits : (float, float), optional
+            Values at the ends of the colours, unless they are complex; by default those of these cuts.
 
         Returns
         -------
         tuple of Picture
             Images in grey levels or colours, in one contrast.
         """
-        limits = None
-        if self.quantity != "complex":
+        if self.quantity == "complex":
+            limits = None
+        elif limits is None:
             limits = images.limits_of(np.concatenate([self.xz, self.yz], axis=1))
         step = tuple(float(axis[1] - axis[0]) if len(axis) > 1 else 1.0 for axis in (self.y, self.x))
         return cut_pictures(

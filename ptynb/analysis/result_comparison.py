@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -189,6 +190,34 @@ class Together:
                     f"{one} could not be moved onto {other}: {error}", code="comparison.registration-failed"
                 ) from error
         return self._registered[one, other]
+
+    def on_area(self, name: str, registered: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return where points of an object lie in the common area: point = scale · (point of the object) + offset.
+
+        Points are (y, x) in pixels, from the outer corner of the first pixel.
+
+        Parameters
+        ----------
+        name : str
+            Name of a result that is comparable.
+        registered : bool, optional
+            Whether its object is shown registered to the first one; if that fails, it is shown as it is.
+
+        Returns
+        -------
+        tuple of ndarray
+            scale and offset, float64 (yx,).
+        """
+        one, own = self.placed[name], self.results[name].pixel_size
+        step = np.ones(2)
+        if one.resampled and own is not None and self.pixel_size is not None:
+            step = np.array(self.pixel_size) / np.array(own)
+        shift = np.zeros(2)
+        if registered and name != self.first:
+            with contextlib.suppress(InvalidValueError):
+                shift = np.array(self.registered(name, self.first).shift)
+        start = np.array([part.start for part in self.area])
+        return 1 / step, (np.array(self.results[name].origin) - 0.5) / step + 0.5 - start + shift
 
     def difference(self, one: str, other: str) -> Difference:
         """Return the difference of two objects after registration; the result is cached.

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import ipywidgets
 
+from ptynb.app.checkpoint_fields import CheckpointFields
 from ptynb.app.film_panel import FilmPanel
 from ptynb.app.session_state import Desk
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
 from ptynb.data.engine_records import Checkpoint
-from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
+from ptynb.exceptions import ClusterError, InvalidValueError, PtynbError, ReconstructionError, ScanError
 from ptynb.io.new_files import free_name
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
@@ -35,6 +36,8 @@ STAGES_EXAMPLE = """\
   settings: {probe: {modes: 3}}"""
 
 CHECKPOINTS = "Checkpoints"
+CHECKPOINTING = "Checkpointing"
+"""The page with the checkpoints of a run, and that with what a new run is given."""
 OWN_WIDTH = {"description_width": "initial"}
 """A label as wide as its text."""
 
@@ -91,17 +94,19 @@ class RunTab(Whole):
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
         self._run = ipywidgets.VBox(layout=free())
         self._film = FilmPanel(desk, self._film_path)
-        bar = Drawer(
+        self._checkpoints = CheckpointFields(actions)
+        self._bar = Drawer(
             {
                 "Stages": self._stages,
+                CHECKPOINTING: self._checkpoints,
                 "Cluster": ipywidgets.HBox(cluster, layout=wrapped),
                 "Result": ipywidgets.VBox([ipywidgets.HBox(result, layout=wrapped), self._film], layout=free()),
             },
             "More about the run",
-            icons={"Stages": "tasks", "Cluster": "server", "Result": "save"},
+            icons={"Stages": "tasks", CHECKPOINTING: "archive", "Cluster": "server", "Result": "save"},
             beside=first,
         )
-        super().__init__([bar, self._engines_text, self._run], layout=free())
+        super().__init__([self._bar, self._engines_text, self._run], layout=free())
         self.add_class("ptynb-run")
 
     def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
@@ -122,17 +127,27 @@ class RunTab(Whole):
             )
         recipe = Recipe.from_yaml(f"stages:\n{self._stages.value}")  # before anything is closed
         recipe = Recipe(settings=desk.settings, stages=recipe.stages)
+        try:
+            checkpointing, argument = self._checkpoints.checkpointing(), self._checkpoints.argument
+        except PtynbError:  # shown at its field
+            self._bar.shown = CHECKPOINTING
+            return
         self._have_engines()
         if before is not None:
             before.close()
         self._clear()
-        recon = Reconstruction(desk.scan, recipe, desk.cluster)
-        chosen = "settings"
-        if recipe.stages:
-            chosen = "recipe"
-            desk.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
-        desk.tell(f"recon = pt.Reconstruction(scan, {chosen}{', cluster' if desk.cluster is not None else ''})")
-        self.show(recon)
+        put(self._engines_text, "starting the run …")
+        try:
+            recon = Reconstruction(desk.scan, recipe, desk.cluster, checkpointing=checkpointing)
+            chosen = "settings"
+            if recipe.stages:
+                chosen = "recipe"
+                desk.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
+            given = [chosen, *(["cluster"] if desk.cluster is not None else []), *([argument] if argument else [])]
+            desk.tell(f"recon = pt.Reconstruction(scan, {', '.join(given)})")
+            self.show(recon)
+        finally:
+            put(self._engines_text, "")
         self._path.value = _free_path(recon.scan.name)
         epochs = None if recipe.stages else self._epochs.value
         recon.start(epochs)

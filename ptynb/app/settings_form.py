@@ -68,7 +68,7 @@ class SetUp(Whole):
             [self.done, self.cancel], layout=ipywidgets.Layout(display="none", align_items="center", overflow="visible")
         )
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
-        self.viewer = Viewer(height=220)
+        self.viewer = Viewer(height=220, share=0.4)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
         self._actions = Actions("ptynb set up", self._complain)
         self._memory.layout.flex = "1 1 400px"

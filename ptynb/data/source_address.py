@@ -71,7 +71,7 @@ def _network(text: str, ports: dict[str, int], kinds: tuple[str, ...], name: str
     if parts.scheme not in kinds:
         raise InvalidValueError(
             f"{name} is {quoted(text)}; expected an address that begins with "
-            f"{', '.join(f'{one}://' for one in kinds)}.",
+            f"{' or '.join(f'{one}://' for one in kinds)}.",
             code="argument.invalid-value",
         )
     options = _options(name, text, parts.scheme, parts.query)

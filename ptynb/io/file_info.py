@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
@@ -206,8 +207,8 @@ def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[tupl
         words, suggested["focus_to_sample"] = f"{words}, focus_to_sample={focus}", float(focus)
     remark = (
         "The patterns look like shadows of the near field: they are bright up to the corners of the detector, and move "
-        f"with the positions, by a pixel in {1 / motion:.3g} m (magnification {magnification:.3g}). If they are, give "
-        f"{words}, with the distance that was measured."
+        f"with the positions, by a pixel in {length_text(1 / motion)} (magnification {magnification:.3g}). If they "
+        f"are, give {words}, with the distance that was measured."
     )
     return (remark,), suggested
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField, energy_from_wavelength, metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
@@ -496,8 +497,8 @@ def _check_positions(
         meant = f"; they would fit if they were metres taken as {fits_inverse[0]}"
     raise FileError(
         f"{path}: {problem}{_at(record, 'positions')}, where a window has {window[0]} x {window[1]} and an object "
-        f"pixel is {pixel[0]:.3g} m{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they are "
-        "pixels), or check wavelength, distance and pixel size.",
+        f"pixel is {length_text(pixel[0])}{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they "
+        "are pixels), or check wavelength, distance and pixel size.",
         code="scan.implausible-metadata",
     )
 

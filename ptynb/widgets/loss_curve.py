@@ -76,6 +76,8 @@ def loss_curve(
     parts.append(_curve(loss, LOSS))
     if r_factor:
         parts += [_curve(r_factor, R_FACTOR, "6 3"), *_legend(width)]
+    else:
+        parts.append(text(LEFT - 6, height - 4, "loss", "end"))
     return _frame((width, height), "".join(parts), "epochs" if times is None else "seconds")
 
 

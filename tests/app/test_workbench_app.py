@@ -114,6 +114,66 @@ def test_stages_are_entered_and_told_as_python(bench: Workbench, scan: Scan) -> 
     assert not bench.recon.closed
 
 
+def test_a_run_is_told_to_start_until_its_view_is_there(bench: Workbench) -> None:
+    tab, seen = bench._run_tab, list[tuple[str, int]]()
+    tab._engines_text.observe(lambda change: seen.append((change["new"], len(tab._run.children))), "value")
+    reconstruct(bench, 1)
+    assert seen == [("starting the run …", 0), ("", 1)]
+
+
+def test_where_checkpoints_are_kept_is_entered_refused_at_its_field_and_told_as_python(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    """Default, own folder and interval, none at all; a second run does not write among the files of the first."""
+    place = bench._run_tab._checkpoints
+    line = r"recon = pt\.Reconstruction\(scan, settings.*\)"
+
+    def told() -> str:
+        return next(one for one in reversed(bench.code.splitlines()) if re.fullmatch(line, one))
+
+    def enter(**texts: str) -> None:
+        for name, text in texts.items():
+            place.fields[name].value = text
+        bench._actions.settle()
+
+    assert "default" in place.children[-1].value
+    enter(epochs="0", seconds="soon", max_to_keep="")
+    assert {name: "Input should be" in problem for name, problem in place.problems.items()} == {
+        "epochs": True, "seconds": True, "max_to_keep": True,
+    }  # fmt: skip
+    assert "One every [s]" in place.problems["seconds"]
+    click(bench, "Run", "New run")
+    assert bench.recon is None
+    assert bench._run_tab._bar.shown == "Checkpointing"
+    enter(folder="night", epochs="2", seconds="", max_to_keep="5")
+    assert place.problems == {}
+    given = "checkpointing=pt.Checkpointing(folder='night', epochs=2, seconds=None, max_to_keep=5)"
+    assert given.replace("'", "&#x27;") in place.children[-2].value
+    reconstruct(bench, 4)
+    assert told() == f"recon = pt.Reconstruction(scan, settings, {given})"
+    assert bench.recon is not None
+    before = bench.recon
+    assert [*(tmp_path / "night").glob("state-*.h5")]
+    click(bench, "Run", "New run")
+    assert "already contains checkpoints" in place.problems["folder"]
+    assert bench.recon is before
+    assert before.state == "ready"  # refused before the first run was closed
+    (tmp_path / "file").write_text("")
+    enter(folder="file")
+    assert "is a file" in place.problems["folder"]
+    place.wanted.value = False
+    bench._actions.settle()
+    assert place.fields["folder"].disabled
+    reconstruct(bench, 1)
+    assert told() == "recon = pt.Reconstruction(scan, settings, checkpointing=None)"
+    with raises("checkpoint.disabled"):
+        bench.recon.save_checkpoint()
+    place.wanted.value = True
+    enter(folder="", epochs="", seconds="60", max_to_keep="3")
+    reconstruct(bench, 1)
+    assert told() == "recon = pt.Reconstruction(scan, settings)"
+
+
 def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: Workbench, tmp_path: Path) -> None:
     reconstruct(bench, 2)
     click(bench, "Run", "Report")

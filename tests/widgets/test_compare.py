@@ -8,6 +8,7 @@ import threading
 import time
 from xml.etree import ElementTree
 
+import ipywidgets
 import numpy as np
 import pytest
 from PIL import Image
@@ -117,7 +118,8 @@ def test_unregistered_each_is_as_it_is_with_limits_of_its_own(shown):
 def test_the_slider_is_between_the_chosen_two_and_off_again(shown):
     view = shown(result(), changed(), result())
     # A field without a choice would be empty on the screen.
-    assert all(control.index is not None for name, control in view._controls.items() if name != "registered")
+    fields = [control for control in view._controls.values() if not isinstance(control, ipywidgets.Checkbox)]
+    assert all(control.index is not None for control in fields)
     view.show(slider=("A", "C"))
     view.settle()
     assert view._viewer.swipe == ["A", "C"]
@@ -323,6 +325,76 @@ def test_slices_are_offered_where_there_are_some(shown):
     assert shown(thin, thin)._controls["slice"].disabled
     with raises("argument.invalid-value", "slice is 7", "one of 'all', 0, 1, 2."):
         view.show(slice=7)
+
+
+def thick(shift=(0.0, 0.0)):
+    """Three slices, the middle one with the sample alone, and positions of which one pair was moved."""
+    base = result(shift=shift)
+    settings = {**base.settings, "slices": {"count": 3, "thickness": 5e-9}}
+    flat = np.ones_like(base.object)
+    slices = np.stack([flat, base.object, flat])
+    start = np.array([[10.0, 12.0], [20.0, 40.0], [60.0, 30.0], [70.0, 80.0]])
+    moved = start + np.array([[0.5, 0.0], [0.0, 0.0], [0.0, 0.0], [-0.5, 0.0]])
+    return dataclasses.replace(
+        base, object=slices, settings=settings, positions=moved, parameters={"positions/start": start}
+    )
+
+
+def test_thick_objects_are_cut_at_one_place_which_clicks_move(shown):
+    """The same place of the sample in both, by registration; a thin one has no cuts."""
+    one, other = thick(), thick(shift=(3.0, -2.0))
+    view = shown(one, other, result())
+    lines: list[str] = []
+    view.tell = lines.append
+    assert view._cuts.viewer.layout.display == "none"
+    view.show(cuts=True, picture="phase")
+    view.settle()
+    cuts = {picture["name"]: picture for picture in view._cuts.viewer.frame["pictures"]}
+    assert [*cuts] == ["A xz", "A yz", "B xz", "B yz"]
+    assert len({tuple(picture["limits"]) for picture in cuts.values()}) == 1
+    assert {*view._viewer.crosshair} == {"A", "B", "C", "difference"}
+    view._viewer.crosshair = {**view._viewer.crosshair, "A": [30.5, 41.5]}  # as a click does
+    view.settle()
+    assert view._viewer.crosshair["B"] == [30.5, 41.5]
+    y, x = view._together["all"].area
+    at = {name: [int(number) for number in re.findall(r"[yx]=(\d+)", line)] for name, line in view._cuts.lines.items()}
+    assert at["A"] == [30 + y.start, 41 + x.start]
+    assert at["B"] == pytest.approx([at["A"][0] + 3, at["A"][1] - 2], abs=1)
+    low, high = view._cuts.viewer.frame["pictures"][0]["limits"]
+    shown_cuts = {one["name"]: pixels(one) for one in view._cuts.viewer.frame["pictures"]}
+    cut = eval(view._cuts.lines["A"], {"pt": pt, "view": view})
+    rows = shown_cuts["A xz"][[0, shown_cuts["A xz"].shape[0] // 2]]
+    np.testing.assert_allclose(rows, np.clip((cut.xz[:2] - low) / (high - low), 0, 1) * 255, atol=1)
+    until = time.monotonic() + 10
+    while not [line for line in lines if "orthogonal_cuts" in line] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert view._cuts.lines["B"] in lines
+    assert "view.show(cuts=True)" in lines
+    view.show(picture="probe")
+    view.settle()
+    assert view._viewer.crosshair == {}
+    assert view._cuts.viewer.layout.display == "none"
+    assert shown(result(), result())._controls["cuts"].layout.display == "none"
+
+
+def test_positions_lie_over_the_objects_with_arrows_by_one_factor(shown):
+    view = shown(thick(), dataclasses.replace(result(origin=(4, 6)), parameters={}))
+    view.show(positions=True, registered=False)
+    view.settle()
+    viewer = view._viewer
+    points = {name: np.frombuffer(data, "<f4").reshape(-1, 2) for name, data in viewer.points.items()}
+    y, x = (part.start for part in view._together["all"].area)
+    start, refined = view.results["A"].parameters["positions/start"], view.results["A"].positions
+    np.testing.assert_allclose(points["A"], start + 16 - [y, x], atol=1e-3)
+    np.testing.assert_allclose(points["B"], view.results["B"].positions + 16 + [4 - y, 6 - x], atol=1e-3)
+    factor = float(viewer.labels["A"].removeprefix("arrows × "))
+    assert factor >= 10
+    ends = np.frombuffer(viewer.moves["A"], "<f4").reshape(-1, 2)
+    np.testing.assert_allclose(ends, points["A"] + factor * (refined - start), atol=1e-3)
+    assert "B" not in viewer.moves
+    view.show(positions=False)
+    view.settle()
+    assert (viewer.points, viewer.moves, viewer.labels) == ({}, {}, {})
 
 
 CHOICES = {"picture": "real", "slice": 7, "pair": ("A", "C"), "slider": "on", "flicker": ("B", "A")}

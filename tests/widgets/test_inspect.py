@@ -162,8 +162,19 @@ def test_counts_are_shown_linear_logarithmic_or_to_a_power(shown, scale, change)
     look.settle()
     found, step = values(look, "pattern")
     assert np.abs(found - change(COUNTS[0])).max() <= step
-    assert control(look, "Exponent").disabled == (scale != "gamma")
+    assert (control(look, "Exponent").layout.display == "none") == (scale != "gamma")
     assert look.patterns._value_at("pattern", 4, 5) == f"{COUNTS[0, 4, 5]:,.6g} counts"
+
+
+def test_what_means_nothing_now_is_not_offered(shown):
+    """A pause after the survey, a radius of what has none."""
+    look = shown(SCAN)
+    assert control(look, "Pause survey").layout.display == "none"
+    for kind, offered in (("counts", False), ("bright field", True), ("dark field", True), ("brightest", False)):
+        control(look, "Map").value = kind
+        assert (control(look, "Radius [pixels]").layout.display is None) == offered
+    look.settle()
+    assert f"{int((~MASK).sum())} bad pixels masked" in words(shown(dataclasses.replace(SCAN, mask=MASK)))
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
@@ -516,6 +527,7 @@ def test_a_scan_far_larger_than_memory_opens_at_once_and_is_read_in_portions(sho
     assert 256 <= look.state.survey.patterns < 20_000
     assert "of 200,000 patterns surveyed, running" in words(look)
     press_pause = control(look, "Pause survey")
+    assert press_pause.layout.display is None
     press_pause.value = True
     look.settle()
     assert "paused" in words(look)

@@ -8,6 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from ptynb.widgets.layout.divider import Divider
 from ptynb.widgets.layout.drawer import Drawer, DrawerButtons
+from ptynb.widgets.layout.segments import Segments
 from tests.widgets.browser_model import BrowserModel
 
 VIEW = """
@@ -237,6 +238,25 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     assert pages[0].is_visible()
     model.close()
     buttons.close()
+
+
+def test_icons_of_buttons_are_seen_and_not_read(page):
+    """Of segments and of a drawer; a button without an icon has its text alone."""
+    for widget, role in (
+        (Segments("Scan from", ["File", "Live source"], ["file-o"]), "radio"),
+        (DrawerButtons(titles=["File", "Live source"], icons=["file-o", ""], description="Scan from"), "button"),
+    ):
+        model = BrowserModel(page, widget)
+        first, second = (page.get_by_role(role, name=name, exact=True) for name in ("File", "Live source"))
+        assert first.locator("i.fa.fa-file-o[aria-hidden=true]").count() == 1
+        assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
+        for button in (first, second):
+            assert button.get_attribute("type") == "button"
+            assert button.get_attribute("data-lm-suppress-shortcuts") == "true"
+        found = Axe().run(page, context="main", options={"rules": {"region": {"enabled": False}}})
+        assert [one["id"] for one in found.response["violations"]] == []
+        model.close()
+        widget.close()
 
 
 def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):

@@ -153,6 +153,8 @@ def test_any_duration_has_an_axis(seconds):
 def test_its_name_says_what_the_losses_are_over():
     assert 'aria-label="loss over epochs"' in loss_curve([0.5, 0.4])
     assert 'aria-label="loss over seconds"' in loss_curve([0.5, 0.4], seconds=[1.0, 2.0])
+    for drawn, name in ((loss_curve([0.5, 0.4]), "loss"), (loss_curve([0.5, 0.4], r_factors=[(1, 0.3)]), "loss ●")):
+        assert [text for text, *_ in labels(ElementTree.fromstring(drawn)) if "loss" in text] == [name]
 
 
 def test_changes_have_curves_where_they_are_known():

@@ -657,6 +657,64 @@ def test_what_is_shown_is_saved_with_its_range(shown, tmp_path):
     assert saved.getpixel((left + 2 * 60, top + 2 * 305))[:3] == (255, 255, 255)
 
 
+BAR_BELOW = 13
+"""From the lower edge of a saved picture to the middle of its bar of colours [screen pixels]."""
+
+
+@pytest.fixture
+def saved(shown):
+    """Saves what is shown, once that is this colour at y 50, x 200; returns the file's name, picture and its points."""
+    _, model = shown
+
+    def save(colours):
+        until = f"([...args]) => ({COLOUR})(args)[0] === {colours}"
+        model.page.wait_for_function(until, arg=["one", 50, 200])
+        with model.page.expect_download() as waiting:
+            tool(model, "Save what is shown").click()
+        image = Image.open(waiting.value.path())
+        image.load()
+        box, shelf = place(model), model.page.locator(".ptynb-panes").bounding_box()
+        left, top = (2 * (box[key] - shelf[key] + 10) for key in ("x", "y"))
+
+        def at(y, x):
+            return image.getpixel((left + 2 * x, top + 2 * y))[:3]
+
+        return waiting.value.suggested_filename, image.text["Description"].splitlines(), at
+
+    return save
+
+
+def test_what_is_saved_of_two_pictures_in_one_pane_is_what_is_seen(shown, saved):
+    """The one whose turn it is, with its title, colours and ends; both with a slider; the words of a difference."""
+    viewer, model = shown
+    model.page.emulate_media(reduced_motion="reduce")  # 2 s for each, in which it is saved
+    viewer.linked_colours = False
+    viewer.show([ramp("one"), ramp("two", RAMP - 51.0, colours="viridis", limits=(-51.0, 204.0))])
+    settle(model)
+    viewer.pairing, viewer.swipe = "flicker", ["one", "two"]
+    for name, ends, table in (("one", "0 to 255", "gray"), ("two", "-51 to 204", "viridis")):
+        seen, middle = (look_up_table(table)[level].tolist() for level in (160, 128))
+        name_of_file, said, at = saved(seen[0])
+        assert name_of_file == f"Ramp_{name}.png"
+        assert len(said) == 1
+        assert said[0].startswith(f"Ramp {name}; {ends}; colour map {table}")
+        assert at(50, 200)[0] == pytest.approx(seen[0], abs=1)
+        assert at(SIDE + BAR_BELOW, 165) == pytest.approx(middle, abs=30)
+    viewer.pairing = "swipe"
+    settle(model)
+    name_of_file, said, at = saved(look_up_table("viridis")[160].tolist()[0])
+    assert name_of_file == "Ramp_one-Ramp_two.png"
+    assert [line[: len("Ramp one")] for line in said] == ["Ramp one", "Ramp two"]
+    assert len({*at(SIDE + BAR_BELOW, 70)}) == 1  # grey at the left, viridis at the right
+    assert len({*at(SIDE + BAR_BELOW, 240)}) == 3
+    viewer.pairing = "difference"
+    settle(model)
+    name_of_file, said, at = saved(colour(model, "one", 50, 200)[0])
+    assert name_of_file == "Ramp_one_Ramp_two.png"
+    assert said[0].startswith("Ramp one − Ramp two; -51")
+    assert "colour map PuOr" in said[0]
+
+
 def test_the_toolbar_takes_one_tab_stop_and_arrow_keys(shown):
     _, model = shown
     buttons = model.page.get_by_role("toolbar").get_by_role("button")
@@ -684,6 +742,15 @@ def test_full_screen_fills_the_window_with_pictures(shown):
     page.wait_for_function("document.fullscreenElement === null")
     page.wait_for_timeout(300)
     assert place(model) == before
+
+
+def test_a_share_of_a_large_window_is_used_and_a_small_one_has_the_least_height(shown):
+    viewer, model = shown
+    viewer.share = 0.5
+    for height, stage in ((1080, 540), (720, 360), (400, 320)):
+        model.page.set_viewport_size({"width": 1920, "height": height})
+        model.page.wait_for_timeout(100)
+        assert place(model)["height"] == pytest.approx(stage, abs=1)
 
 
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])

@@ -64,6 +64,14 @@ OUT_OF_SIGHT = """
 """
 
 
+CUT_NUMBERS = """
+() => [...document.querySelectorAll(".ptynb-workbench input[type=number]")].filter(
+  (field) => field.clientWidth && field.scrollWidth > field.clientWidth).map((field) => field.value)
+"""
+LEAST_SHARE = 0.55
+"""Of the window's height for the pictures of the inspector."""
+
+
 class Session:
     """A page with a workbench, and the kernel behind it. wrong: what was found at its stages."""
 
@@ -119,6 +127,8 @@ class Session:
             self.wrong.append(f"{part}: {one['id']} {[node['html'][:200] for node in one['nodes']][:3]}")
         if max(self.page.evaluate(TOO_WIDE)) > 1:
             self.wrong.append(f"{part} is wider than its place")
+        for number in self.page.evaluate(CUT_NUMBERS):
+            self.wrong.append(f"{part}: the number {number} is cut off by its field")
 
     def drag(self, stage: Locator, start: tuple[float, float], stop: tuple[float, float]) -> None:
         User(self.page, (0, 0)).drag(stage, start, stop)
@@ -229,6 +239,8 @@ def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> Non
                 expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
                 expect(session.bench.locator(".ptynb-inspect")).to_contain_text("need all patterns")
                 expect(session.button("Open received scan")).to_be_disabled()
+                stage = session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").first
+                expect(stage).to_be_in_viewport(ratio=1)
                 session.look("receiving")
                 session.click("Stop listening")
                 expect(session.bench.get_by_text("patterns came; those that come later")).to_be_visible()
@@ -269,6 +281,14 @@ def choose_a_file(session: Session) -> None:
     expect(pattern).not_to_have_value("0")
     session.enter("Pattern", "17")
     session.look("scan")
+    if session.name.startswith("workbench-dashboard"):
+        session.page.evaluate("window.scrollTo(0, 0)")
+        height = session.size[1]
+        for stage in session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").all()[:2]:
+            box = stage.bounding_box()
+            assert box is not None
+            assert box["height"] > LEAST_SHARE * height
+            assert box["y"] + box["height"] < height
 
 
 def mask(session: Session) -> None:
@@ -367,6 +387,11 @@ def reconstruct(session: Session) -> None:
     stage.click()
     expect(view).to_contain_text("counts measured", timeout=20_000)
     session.look("pattern")
+    session.click("Errors")
+    expect(view.get_by_text("R-factor of each pattern")).to_be_visible()
+    expect(session.button("Map the standard error")).to_be_in_viewport()  # beside the map, not below it
+    session.look("errors")
+    session.click("Errors")
 
 
 def measure(session: Session) -> None:
@@ -400,8 +425,9 @@ def go_back(session: Session) -> None:
     session.click("Pause")
     expect(session.bench.locator(".ptynb-live b").first).to_have_text("paused", timeout=20_000)
     session.click("Checkpoints")
+    latest = session.ask("str(bench.recon.latest_checkpoint)")  # a slow run has written some of its own
     session.click("Save now")
-    session.wait("len(bench.recon.checkpoints) >= 1")
+    session.wait(f"str(bench.recon.latest_checkpoint) != {latest!r}")
     session.click("Resume")
     kept = session.ask("bench.recon.checkpoints[-1].epoch")
     session.wait(f"bench.recon.epoch > {kept + 5}")
@@ -423,6 +449,8 @@ def go_back(session: Session) -> None:
 def run_again(session: Session) -> None:
     """Some epochs on the branch."""
     reached = session.ask("bench.recon.epoch")
+    session.enter("More epochs", "1000000")
+    session.look("epochs")
     session.enter("More epochs", "5")
     start(session)
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {reached + 5}")

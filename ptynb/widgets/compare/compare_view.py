@@ -19,6 +19,8 @@ from ptynb.io.named_results import Given, named
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
 from ptynb.widgets.compare.picture_look import Limits, Look, look_line
+from ptynb.widgets.compare.position_marks import mark_positions, remove_marks
+from ptynb.widgets.compare.slice_cuts import SliceCuts
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -46,11 +48,12 @@ class Compare(Whole):
         self._together: dict[int | str, Together] = {}
         self._values: dict[str, Array] = {}
         self._quantity = ""
+        self._told_cuts: dict[str, str] = {}
         self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Timer]()
-        self._viewer = Viewer(value_at=self._value_at, figure_of=self._figure_of)
+        self._viewer = Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of)
         this = weakref.ref(self)  # the viewer must not keep the view alive
         self._viewer.tell = lambda line: _tell(this, line)
-        self._message, self._notes, self._busy = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self._message, self._notes, self._cut_notes, self._busy = (ipywidgets.HTML() for _ in range(4))
         # The first pair is the second result minus the first.
         pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
         between = {f"{one} | {other}": (one, other) for one, other in itertools.combinations(results, 2)}
@@ -62,8 +65,15 @@ class Compare(Whole):
             "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
             "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
             "flicker": _dropdown("Flicker", {OFF: OFF, **between}, OFF),
-            "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("110px")),
+            "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("auto")),
+            "positions": ipywidgets.Checkbox(False, description="Positions", indent=False, layout=_width("auto")),
+            "cuts": ipywidgets.Checkbox(False, description="Cuts", indent=False, layout=_width("auto")),
         }
+        self._controls["positions"].tooltip = "Shows positions over the objects, with arrows to the refined ones."
+        self._controls[
+            "cuts"
+        ].tooltip = "Shows cuts along the beam through all slices, at a crosshair that clicks move."
+        self._controls["cuts"].layout.display = None if slices > 1 else "none"
         self._controls[
             "registered"
         ].tooltip = "Aligns all objects with the first one, in position, phase and amplitude."
@@ -78,7 +88,9 @@ class Compare(Whole):
             [*self._controls.values(), self._busy],
             layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible"),
         )
-        super().__init__([controls, self._message, self._notes, self._viewer, self._sections])
+        self._cuts = SliceCuts(self._viewer, lambda: _move_cuts(this))
+        pictures = [self._viewer, self._cuts.viewer, self._cut_notes]
+        super().__init__([controls, self._message, self._notes, *pictures, self._sections])
         self.add_class("ptynb-compare")
         self._actions = Actions("ptynb compare", self._complain, self._end)
         self._following = False
@@ -112,6 +124,8 @@ class Compare(Whole):
         slider: Pair | str | None = None,
         flicker: Pair | str | None = None,
         registered: bool | None = None,
+        positions: bool | None = None,
+        cuts: bool | None = None,
         colours: str | Mapping[str, str] | None = None,
         limits: Limits | Mapping[str, Limits] | str | None = None,
         linked: bool | None = None,
@@ -132,6 +146,10 @@ class Compare(Whole):
             Names of two results in one pane that are shown in turn, or "off". It ends a slider, and a slider ends it.
         registered : bool, optional
             Whether all results are registered on the first one.
+        positions : bool, optional
+            Whether positions are shown over the objects, with arrows to the refined ones.
+        cuts : bool, optional
+            Whether cuts along the beam are shown below thick objects; a click on an object moves them.
         colours : str or mapping of str to str, optional
             Colour map of all results, in the quantity that is shown: "gray", "viridis", "cividis", "magma", "PuOr",
             "twilight", or another one of matplotlib; or of single pictures by name ("difference" is one).
@@ -162,8 +180,9 @@ class Compare(Whole):
                 )
         for name, value in choices.items():
             self._controls[name].value = value
-        if registered is not None:
-            self._controls["registered"].value = registered
+        for name, ticked in (("registered", registered), ("positions", positions), ("cuts", cuts)):
+            if ticked is not None:
+                self._controls[name].value = ticked
         if colours is not None or limits is not None:
             self._actions.put(lambda: self._look(colours, limits))
         if linked is not None:
@@ -245,6 +264,7 @@ class Compare(Whole):
         quantity, depth, chosen, registered = (
             self._controls[name].value for name in ("picture", "slice", "pair", "registered")
         )
+        together = None
         pair = None if chosen == NONE else chosen
         put(self._notes, "")
         if quantity == "probe":
@@ -256,6 +276,26 @@ class Compare(Whole):
             shown = objects(together, quantity, registered, pair)
             self._show_difference(together, pair)
         self._show(shown)
+        self._overlay(together)
+
+    def _overlay(self, together: Together | None) -> None:
+        """Draw positions and cuts as they are chosen. together: of the objects that are shown; None: probes are."""
+        registered = self._controls["registered"].value
+        if together is None or not self._controls["positions"].value:
+            remove_marks(self._viewer, [*self._viewer.points])
+        else:
+            mark_positions(self._viewer, together, registered)
+        if together is None or not self._controls["cuts"].value:
+            self._cuts.hide()
+            put(self._cut_notes, "")
+            return
+        panes = [name for name in self._values if name not in together.left_out]
+        problems = self._cuts.draw(together, self._controls["picture"].value, registered, panes)
+        put(self._cut_notes, "".join(note(text) for text in problems))
+        for name, line in self._cuts.lines.items():
+            if self._told_cuts.get(name) != line:
+                self._told_cuts[name] = line
+                self._tell_soon(f"cuts {name}", line)
 
     def _show(self, shown: ComparisonPictures) -> None:
         self._values = shown.values
@@ -364,6 +404,13 @@ def _follow(reference: weakref.ref[Compare]) -> None:
         viewer = view._viewer
         chosen = next((name for name, pairing in ONE_PANE.items() if viewer.swipe and pairing == viewer.pairing), "")
         view._choose_pair(chosen, (viewer.swipe[0], viewer.swipe[1]) if chosen else OFF)
+
+
+def _move_cuts(reference: weakref.ref[Compare]) -> None:
+    """Draw the cuts where the crosshair was moved to."""
+    view = reference()
+    if view is not None:
+        view._actions.put(lambda: view._overlay(next(iter(view._together.values()), None)), instead_of="cuts")
 
 
 def _coloured(reference: weakref.ref[Compare], change: Any) -> None:

@@ -228,7 +228,10 @@ class Inspect(Whole):
         return self._reading.busy or self._work.busy
 
     def _show_progress(self) -> None:
-        put(self._progress, progress(self.state.survey, len(self.scan), paused=self._pause.value))
+        survey = self.state.survey
+        put(self._progress, progress(survey, len(self.scan), paused=self._pause.value))
+        complete = survey is not None and survey.patterns == len(self.scan)
+        self._pause.layout.display = "none" if complete else None
 
     def _paused(self, change: Any) -> None:
         self._surveying.pause(change["new"])

@@ -26,7 +26,7 @@ class MaskPanel(InspectorPanel):
         self._history = MaskHistory(_mask_of(state))
         self._lines: list[str] = []
         self._found: BadPixels | None = None
-        self._view = Viewer(columns=1, height=420)
+        self._view = Viewer(columns=1, height=420, share=0.65)
         self._paint = ipywidgets.ToggleButton(value=False, description="Paint", icon="paint-brush")
         self._paint.tooltip = "Paint on the picture; brush and eraser are among its tools"
         self._paint.layout.width = "auto"

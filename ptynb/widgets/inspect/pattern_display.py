@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import ipywidgets
 import numpy as np
 
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture
 from ptynb.data.scan import Scan
+from ptynb.widgets.inspect.inspect_state import real
 from ptynb.widgets.viewer.viewer import Viewer
 
 SCALES = ("log", "linear", "gamma")
@@ -39,6 +41,18 @@ def scaled(counts: Array, scale: str, exponent: float) -> Array:
     if scale == "linear":
         return counts
     return np.log10(np.maximum(counts, 0) + 1) if scale == "log" else np.maximum(counts, 0) ** exponent
+
+
+def exponent_of(scale: ipywidgets.Dropdown) -> ipywidgets.BoundedFloatText:
+    """Return a field for the exponent, which is shown while a power is chosen as the scale."""
+    field = real("Exponent", 0.5, 0.05, 5.0, step=0.05)
+
+    def follow(_: object = None) -> None:
+        field.layout.display = None if scale.value == "gamma" else "none"
+
+    scale.observe(follow, "value")
+    follow()
+    return field
 
 
 def unit_of(scale: str, exponent: float, unit: str = "counts") -> str:

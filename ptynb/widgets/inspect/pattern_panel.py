@@ -10,11 +10,16 @@ import numpy as np
 
 from ptynb.data.engine_records import Array
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
-from ptynb.widgets.inspect.pattern_display import SCALES, pattern_of, pattern_picture, show
-from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
+from ptynb.widgets.inspect.pattern_display import SCALES, exponent_of, pattern_of, pattern_picture, show
+from ptynb.widgets.inspect.position_map import FIELDS, KINDS, NAME, PositionMap
 from ptynb.widgets.inspect.scan_facts import pattern_note
 from ptynb.widgets.viewer.viewer import Viewer
 
+HEIGHT, SHARE, LIVE_SHARE = 340, 0.6, 0.5
+"""Of the pictures: least height [screen pixels], and part of the window, which leaves room for what is above them.
+
+A scan that is being measured has more above them: the progress of its reception.
+"""
 DOTS = 400
 """Maximum number of positions that are marked by default; more would hide the map."""
 
@@ -31,38 +36,42 @@ class PatternPanel(InspectorPanel):
             1: self._stepping("Next", "arrow-right", 1),
         }
         self.scale = choice("Scale", SCALES)
-        self.exponent = real("Exponent", 0.5, 0.05, 5.0, step=0.05, disabled=True)
+        self.exponent = exponent_of(self.scale)
         self._kind = choice("Map", KINDS)
         self._radius = real("Radius [pixels]", 0, 0, 1e5)
+        self._kind.observe(lambda _: self._offer_radius(), "value")
         self._radius.tooltip = "Radius of the bright field [detector pixels]; 0: from the mean pattern"
         self._dots = ipywidgets.Checkbox(value=last < DOTS, description="Positions", indent=False)
         self._dots.layout.width = "auto"
         self._note = ipywidgets.HTML()
-        self._map_view = Viewer(columns=1, height=340, linked=False)
-        self._view = Viewer(columns=1, height=340, linked=False, value_at=self._value_at)
+        share = SHARE if state.acquisition is None else LIVE_SHARE
+        self._map_view = Viewer(columns=1, height=HEIGHT, share=share, linked=False)
+        self._view = Viewer(columns=1, height=HEIGHT, share=share, linked=False, value_at=self._value_at)
         self._map: PositionMap | None = None
         self._counts: Array = np.zeros(state.scan.pattern_shape)
         self._follower: int | None = None
         super().__init__(
             state,
             [
-                row(self._number, *self._step.values(), self.scale, self.exponent),
-                row(self._kind, self._radius, self._dots),
+                row(
+                    *(self._number, *self._step.values(), self.scale, self.exponent),
+                    *(self._kind, self._radius, self._dots),
+                ),
                 ipywidgets.HBox(
                     [_half(self._map_view), _half(self._view)], layout=ipywidgets.Layout(flex_flow="row wrap")
                 ),
                 self._note,
             ],
         )
-        for control in (self._kind, self._radius):  # of a survey, which a scan that is being measured has not
-            control.layout.display = None if state.acquisition is None else "none"
+        if state.acquisition is not None:  # it has no survey
+            self._kind.layout.display = "none"
+        self._offer_radius()
         self._map_view.on_click(self._clicked)
         self._number.observe(self._numbered, "value")
         for control in (self.scale, self.exponent):
             control.observe(lambda _: self.state.show_pattern(self.state.chosen), "value")
         for control in (self._kind, self._radius, self._dots):
             control.observe(lambda _: self.state.run(self.draw, instead_of="map"), "value")
-        self.scale.observe(lambda change: setattr(self.exponent, "disabled", change["new"] != "gamma"), "value")
 
     def draw(self) -> None:
         """Draw the map of the patterns surveyed so far."""
@@ -75,6 +84,9 @@ class PatternPanel(InspectorPanel):
             picture = self._map.picture(self.state.survey, self._kind.value, self._radius.value)
         show(self._map_view, [picture])
         self._mark()
+
+    def _offer_radius(self) -> None:
+        self._radius.layout.display = None if self._kind.value in FIELDS else "none"
 
     def draw_pattern(self) -> None:
         """Read the chosen pattern and show it."""

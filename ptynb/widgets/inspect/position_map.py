@@ -18,6 +18,8 @@ from ptynb.data.scan import Scan
 SIDE = 384
 """Longer side of the map [pixels]."""
 KINDS = ("counts", "bright field", "dark field", "brightest", "centre of mass", "centre of mass y", "centre of mass x")
+FIELDS = ("bright field", "dark field")
+"""Kinds with a radius."""
 NAME = "map"
 
 
@@ -63,7 +65,9 @@ class PositionMap:
         """Return where patterns have come (pattern,) of a scan that is being measured."""
         image = self.image(came.astype(float), came) if came.any() else np.zeros(self.shape)
         pixel = self.pixel_size
-        return images.picture(image, NAME, "patterns that came", limits=(0.0, 1.0), pixel_size=pixel, colours="viridis")
+        return images.picture(
+            image, NAME, "patterns that came", limits=(0.0, 1.0), unit="(came)", pixel_size=pixel, colours="viridis"
+        )
 
     def _nearest_of(self, seen: Array) -> Array:
         """Return the nearest surveyed pattern of each pixel (y, x); -1 where all are far."""
@@ -87,7 +91,7 @@ class PositionMap:
 
 def virtual(seen: Survey, kind: str, radius: float) -> tuple[Array, str]:
     """Return a value for each pattern (pattern,), NaN if not surveyed, and its unit."""
-    if kind in ("bright field", "dark field"):
+    if kind in FIELDS:
         edge = radius or bright_radius(seen)
         return (seen.annulus(0, edge) if kind == "bright field" else seen.annulus(edge)), "counts"
     if kind == "brightest":

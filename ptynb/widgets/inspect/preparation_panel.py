@@ -35,7 +35,7 @@ class PreparePanel(InspectorPanel):
         self._lines = ipywidgets.HTML()
         self._remove = self.button("Remove last", self._removed, icon="undo")
         self._apply = self.button("Apply", self._applied, "Replaces the scan by the prepared one", "check")
-        self._view = Viewer(columns=2, height=340, linked=False)
+        self._view = Viewer(columns=2, height=340, share=0.5, linked=False)
         super().__init__(
             state,
             [

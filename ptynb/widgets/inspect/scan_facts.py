@@ -25,9 +25,10 @@ def facts(scan: Scan) -> str:
             f"{scan.geometry.energy / 1e3:.4g} keV, object pixel {pixel[0] * 1e9:.4g} × {pixel[1] * 1e9:.4g} nm"
         )
     if scan.mask is not None:
-        entries.append(f"{int((~scan.mask).sum())} bad pixels masked")
+        bad = int((~scan.mask).sum())
+        entries.append(f"{bad:,} bad pixel{'s' * (bad != 1)} masked")
     if scan.probe is not None:
-        entries.append(f"initial guess of {len(scan.probe)} probe mode(s)")
+        entries.append(f"initial guess of {len(scan.probe)} probe mode{'s' * (len(scan.probe) != 1)}")
     return '<div style="line-height:1.8">' + " &nbsp;·&nbsp; ".join(entries) + "</div>"
 
 

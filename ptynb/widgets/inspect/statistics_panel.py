@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipywidgets
 
-from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
-from ptynb.widgets.inspect.pattern_display import SCALES, centred, pattern_picture, show
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, row
+from ptynb.widgets.inspect.pattern_display import SCALES, centred, exponent_of, pattern_picture, show
 from ptynb.widgets.inspect.scan_facts import histogram
 from ptynb.widgets.shared_widgets import put
 from ptynb.widgets.viewer.viewer import Viewer
@@ -18,8 +18,8 @@ class StatisticsPanel(InspectorPanel):
 
     def __init__(self, state: InspectorState) -> None:
         self._scale = choice("Scale", SCALES)
-        self._exponent = real("Exponent", 0.5, 0.05, 5.0, step=0.05)
-        self._view = Viewer(columns=3, height=320)
+        self._exponent = exponent_of(self._scale)
+        self._view = Viewer(columns=3, height=320, share=0.45)
         self._histogram = ipywidgets.HTML()
         super().__init__(state, [row(self._scale, self._exponent), self._view, self._histogram])
         for control in (self._scale, self._exponent):

@@ -30,18 +30,8 @@ function render({ model, el }) {
     group.setAttribute("aria-label", model.get("description"));
     group.replaceChildren(
       ...model.get("titles").map((title, index) => {
-        const button = document.createElement("button");
-        button.type = "button";
+        const button = textButton(title, model.get("icons")[index]);
         button.className = "ptynb-drawer-button";
-        button.dataset.lmSuppressShortcuts = "true";
-        const icon = model.get("icons")[index];
-        if (icon) {
-          const mark = document.createElement("i");
-          mark.className = `fa fa-${icon}`;
-          mark.setAttribute("aria-hidden", "true");
-          button.append(mark, " ");
-        }
-        button.append(title);
         button.addEventListener("click", () => {
           model.set("shown", model.get("shown") === index + 1 ? 0 : index + 1);
           model.save_changes();

@@ -20,7 +20,7 @@ class DrawerButtons(anywidget.AnyWidget):
     The browser shows and hides pages by itself, so that they open while the kernel is busy.
     """
 
-    _esm = (HERE / "drawer.js").read_text(encoding="utf-8")
+    _esm = "\n".join((HERE / part).read_text(encoding="utf-8") for part in ("text_button.js", "drawer.js"))
     _css = (HERE / "drawer.css").read_text(encoding="utf-8")
 
     titles: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -24,18 +24,8 @@ function render({ model, el }) {
     group.setAttribute("aria-label", model.get("description"));
     group.replaceChildren(
       ...model.get("options").map((option, index) => {
-        const button = document.createElement("button");
-        button.type = "button";
+        const button = textButton(option, model.get("icons")[index]);
         button.setAttribute("role", "radio");
-        button.dataset.lmSuppressShortcuts = "true";
-        const icon = model.get("icons")[index];
-        if (icon) {
-          const mark = document.createElement("i");
-          mark.className = `fa fa-${icon}`;
-          mark.setAttribute("aria-hidden", "true");
-          button.append(mark, " ");
-        }
-        button.append(option);
         button.addEventListener("click", () => choose(index));
         return button;
       }),

@@ -17,7 +17,7 @@ class Segments(anywidget.AnyWidget):
     description: what is chosen, for screen readers.
     """
 
-    _esm = (HERE / "segments.js").read_text(encoding="utf-8")
+    _esm = "\n".join((HERE / part).read_text(encoding="utf-8") for part in ("text_button.js", "segments.js"))
     _css = (HERE / "segments.css").read_text(encoding="utf-8")
 
     options: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -99,7 +99,7 @@ class Controls:
             icon="forward",
             disabled=True,
             tooltip="Runs this number of epochs.",
-            layout=ipywidgets.Layout(width="auto", flex="0 0 72px"),
+            layout=ipywidgets.Layout(width="auto", flex="0 0 auto"),
         )
         self.buttons["Start"].on_click(lambda _: self._start(self.more.value))
         self.rates = {part: self._rate_field(part, text) for part, text in LEARNING_RATES.items()}
@@ -119,6 +119,7 @@ class Controls:
         )
         held = ipywidgets.HBox([self.buttons[name] for name in ("Pause", "Resume", "Stop", "Recover")])
         self.more.layout.flex = "1 1 0"
+        self.more.add_class("ptynb-more-epochs")
         started = ipywidgets.HBox([self.more, self.buttons["Start"]])
         self.run = ipywidgets.VBox([held, started])
         freeze = row(*(field.widget for field in self.frozen.values()), grid_gap="0 6px")

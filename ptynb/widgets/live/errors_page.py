@@ -25,7 +25,8 @@ from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.shared_widgets import complaint, free, put
 from ptynb.widgets.viewer.viewer import Viewer
 
-HEIGHT = 210
+HEIGHT, SHARE = 120, 0.19
+"""Of the maps: least height [screen pixels], and part of the window, with which they are seen at once."""
 MEASURING_SECONDS = 0.02
 """Time that a request may take from updates; one portion of patterns is measured in any case [s]."""
 REST = 20.0
@@ -42,7 +43,7 @@ class ErrorsPage:
 
     def __init__(self, recon: Watched, chosen: Callable[[int], None], tell: Tell) -> None:
         self._recon, self._chosen, self._tell = recon, chosen, tell
-        self.map = Viewer(height=HEIGHT, value_at=self._value_at)
+        self.map = Viewer(height=HEIGHT, share=SHARE, value_at=self._value_at)
         self.map.on_click(lambda _, y, x: self._clicked(y, x))
         self._facts = ipywidgets.HTML()
         self._places: PositionMap | None = None
@@ -61,16 +62,17 @@ class ErrorsPage:
         self._progress = ipywidgets.HTML(
             '<span style="opacity:.75">From reconstructions of two halves of the scan, beside the run.</span>'
         )
-        self.errors = Viewer(height=HEIGHT)
+        self.errors = Viewer(height=HEIGHT, share=SHARE)
         self.errors.layout.display = "none"
         self._job: Actions | None = None
         self._cancelled = threading.Event()
-        left = ipywidgets.VBox([self._facts, self.map], layout=free("auto"))
+        left = ipywidgets.VBox([self.map], layout=free("auto"))
         controls = row(self.epochs, self.engines, self.compute, self.cancel, grid_gap="2px 8px")
         right = ipywidgets.VBox([controls, self._progress, self.errors], layout=free("auto"))
         left.layout.flex, right.layout.flex = "1 1 300px", "2 1 420px"
+        left.layout.min_width = right.layout.min_width = "0"  # else the left one takes all, and more
         wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", grid_gap="4px 24px", width="100%")
-        self.widget = ipywidgets.HBox([left, right], layout=wrapped)
+        self.widget = ipywidgets.VBox([self._facts, ipywidgets.HBox([left, right], layout=wrapped)], layout=free())
 
     def close(self) -> None:
         """Cancel the reconstructions of halves and end their thread."""

@@ -44,8 +44,9 @@ Tell = Callable[[str], None]
 class Viewer(anywidget.AnyWidget):
     """Pictures side by side, with one zoom and pan, colour maps, contrast by percentile, scale bar, values.
 
-    columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. linked: one zoom and pan for all
-    panes. tools: whether there is a toolbar (colours and contrast, zoom, measurements, spectrum, pairs, saving).
+    columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. share: part of the window's height
+    that it has if that is more. linked: one zoom and pan for all panes. tools: whether there is a toolbar (colours and
+    contrast, zoom, measurements, spectrum, pairs, saving).
     figure_of: called in a thread with the name of a picture, returns its array (y, x) and the Python of it; the tools
     then make figures for papers of what a pane shows, in the working folder.
     value_at: called in a thread for the exact value under the cursor: (picture, y, x) of a pixel of the array to a
@@ -94,6 +95,7 @@ class Viewer(anywidget.AnyWidget):
 
     columns = traitlets.Int(0, min=0).tag(sync=True)
     height = traitlets.Int(320, min=60).tag(sync=True)
+    share = traitlets.Float(0.0, min=0.0, max=1.0).tag(sync=True)
     linked = traitlets.Bool(True).tag(sync=True)
     tools = traitlets.Bool(True).tag(sync=True)
 
@@ -135,6 +137,7 @@ class Viewer(anywidget.AnyWidget):
         *,
         columns: int = 0,
         height: int = 320,
+        share: float = 0.0,
         linked: bool = True,
         tools: bool = True,
         value_at: ValueAt | None = None,
@@ -144,7 +147,9 @@ class Viewer(anywidget.AnyWidget):
         tables = {name: look_up_table(name).tobytes() for name in COLOURS}
         self._questions: Actions | None = None
         self.tell: Tell | None = None
-        super().__init__(columns=columns, height=height, linked=linked, tools=tools, tables=tables, confirms=confirms)
+        super().__init__(
+            columns=columns, height=height, share=share, linked=linked, tools=tools, tables=tables, confirms=confirms
+        )
         self._sent_at, self._drawn, self._most_granted = 0.0, 0, 0
         self._clicked: list[Clicked] = []
         self._stroked: list[Stroked] = []

@@ -63,7 +63,7 @@ class Board {
     this.on("change:points change:moves change:chosen change:labels", () => this.marked());
     this.on("change:crosshair", () => this.aimed());
     this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
-    this.on("change:columns change:height change:tools", () => this.layout());
+    this.on("change:columns change:height change:share change:tools", () => this.layout());
     this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
     this.on("change:linked_colours", () => this.recolour());
     this.on("change:figures change:said", () => this.equip());
@@ -217,7 +217,8 @@ class Board {
     const columns = full?.columns ?? this.get("columns");
     this.shelf.classList.toggle("ptynb-in-columns", columns > 0);
     this.shelf.style.setProperty("--ptynb-columns", String(columns || 1));
-    this.shelf.style.setProperty("--ptynb-height", `${full?.height ?? this.get("height")}px`);
+    const height = `max(${this.get("height")}px, ${100 * (this.get("share") ?? 0)}vh)`; // a report has no share
+    this.shelf.style.setProperty("--ptynb-height", full ? `${full.height}px` : height);
     this.equip();
   }
 
@@ -396,8 +397,9 @@ class Board {
   async save() {
     const panes = [...this.panes.values()].filter((pane) => !pane.empty && !pane.figure.hidden);
     if (!panes.length) return;
-    const blob = await figureOf(this.shelf, panes, panes.map((pane) => this.colouring.mapOf(pane)));
-    offerFile(blob, `${panes.map((pane) => pane.picture.title).join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
+    const titles = panes.flatMap((pane) => seenIn(pane).map((one) => titleOf(one, pane)));
+    const blob = await figureOf(this.shelf, panes, (pane) => this.colouring.mapOf(pane));
+    offerFile(blob, `${titles.join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
   }
 
   click(pane, { y, x }) {

@@ -43,14 +43,16 @@ class FigureBox {
 
   /** What the pane shows: {region [[top, bottom], [left, right]] in array pixels, limits, colours, minus}. */
   shownIn(pane) {
-    const { place, room, extent, difference } = pane;
+    const { view, room, difference } = pane;
+    // Of two pictures in turn, the one that is seen is meant; with a slider, the chosen one, which is at the left.
+    const [seen] = seenIn(pane);
+    const { extent } = seen;
+    const place = placed(view, room, extent);
     const [begin, end] = [toArray(place, { y: 0, x: 0 }), toArray(place, { y: room.height, x: room.width })];
     const region = ["y", "x"].map((axis) => [Math.max(0, begin[axis]), Math.min(extent[axis], end[axis])]);
     if (difference) {
       return { region, limits: [-difference.most, difference.most], colours: DIVERGING, minus: difference.minus };
     }
-    // Of two pictures in turn, the one that is seen is meant; with a slider, the chosen one, which is at the left.
-    const seen = pane.beside && pane.beside.at === 0 ? pane.beside.pane : pane;
     const grey = seen.picture.limits !== null;
     return { region, limits: grey ? seen.ends : null, colours: grey ? this.board.colouring.mapOf(seen) : null, minus: null, name: seen.name };
   }

@@ -82,10 +82,12 @@ class Pairing {
       pixels[index] = table[Math.round(127.5 * (1 + within(values[index] / most, -1, 1)))];
     }
     context.putImageData(image, 0, 0);
-    left.difference = { source, extent: left.extent, most, minus: right.name };
     const limits = [-most, most].map((value) => numberText(value, [-most, most]));
     const unit = left.picture.unit ? ` ${left.picture.unit}` : "";
-    return write(this.text, `${titles.join(" − ")}: orange ${limits[0]}, white 0, purple ${limits[1]}${unit}`);
+    const title = titles.join(" − ");
+    const colours = `orange ${limits[0]}, white 0, purple ${limits[1]}${unit}`;
+    left.difference = { source, extent: left.extent, most, minus: right.name, title, colours };
+    return write(this.text, `${title}: ${colours}`);
   }
 
   end() {

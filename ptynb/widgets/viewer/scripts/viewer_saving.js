@@ -34,20 +34,40 @@ async function withTexts(blob, texts) {
   return new Blob([bytes.subarray(0, 33), ...chunks, bytes.subarray(33)], { type: "image/png" });
 }
 
-/** What a pane shows, in words: values at the ends of the colours, map, pixel, part. */
-function descriptionOf(pane, map) {
-  const { picture, room, place } = pane;
+/** The panes whose pictures are seen in the place of one: its own; of two in turn one of them; both at a slider. */
+function seenIn(pane) {
+  const { beside } = pane;
+  if (!beside || beside.at >= 1) return [pane];
+  return beside.at <= 0 ? [beside.pane] : [pane, beside.pane];
+}
+
+/** What is above a picture; owner: the pane in whose place it is seen. */
+function titleOf(pane, owner) {
+  if (owner.spectrum) return `${owner.picture.title}, spectrum`;
+  return owner.difference ? owner.difference.title : pane.picture.title;
+}
+
+/** A picture in words: values at the ends of the colours, map, pixel, part. owner: the pane in whose place it is seen. */
+function descriptionOf(pane, owner, map) {
+  const { picture } = pane;
+  const { room, difference } = owner;
+  const place = placed(owner.view, room, pane.extent);
   const [begin, end] = [toArray(place, { y: 0, x: 0 }), toArray(place, { y: room.height, x: room.width })];
   const part = ["y", "x"].map((axis) => {
     return `${axis} ${Math.max(0, Math.floor(begin[axis]))} to ${Math.min(pane.extent[axis], Math.ceil(end[axis]))}`;
   });
   const size = picture.pixel_size ? `pixel ${picture.pixel_size.join(" x ")} m (y, x)` : "";
-  const range = picture.limits ? `${pane.ends.join(" to ")} ${picture.unit}`.trim() : "hue: phase, brightness: amplitude";
-  return [picture.title, range, picture.limits ? `colour map ${map}` : "", `${part.join(", ")} px`, size].filter(Boolean).join("; ");
+  const ends = difference ? [-difference.most, difference.most] : pane.ends;
+  const range = picture.limits ? `${ends.join(" to ")} ${picture.unit}`.trim() : "hue: phase, brightness: amplitude";
+  const colours = picture.limits ? `colour map ${difference ? DIVERGING : map}` : "";
+  return [titleOf(pane, owner), range, colours, `${part.join(", ")} px`, size].filter(Boolean).join("; ");
 }
 
-/** All visible panes as one PNG, where they are on the page; at least two pixels for one of the screen. */
-async function figureOf(shelf, panes, maps) {
+/**
+ * All visible panes as one PNG, where they are on the page; at least two pixels for one of the screen. mapOf: the colour
+ * map of a pane.
+ */
+async function figureOf(shelf, panes, mapOf) {
   const seen = panes.filter((pane) => !pane.empty && !pane.figure.hidden);
   const factor = Math.max(2, window.devicePixelRatio || 1);
   const origin = shelf.getBoundingClientRect();
@@ -65,7 +85,8 @@ async function figureOf(shelf, panes, maps) {
     const box = boxes[index];
     context.save();
     context.translate(box.left - origin.left + MARGIN, box.top - origin.top + MARGIN);
-    drawFrame(context, pane);
+    const shown = seenIn(pane);
+    shown.forEach((one, at) => drawFrame(context, one, pane, at / shown.length, 1 / shown.length));
     context.beginPath();
     context.rect(0, 0, pane.room.width, pane.room.height);
     context.clip();
@@ -74,22 +95,24 @@ async function figureOf(shelf, panes, maps) {
     context.restore();
   });
   const blob = await new Promise((take) => canvas.toBlob(take, "image/png"));
-  return withTexts(blob, { Description: seen.map((pane, index) => descriptionOf(pane, maps[index])).join("\n") });
+  const lines = seen.flatMap((pane) => seenIn(pane).map((one) => descriptionOf(one, pane, mapOf(one))));
+  return withTexts(blob, { Description: lines.join("\n") });
 }
 
-/** Title above the picture; colours and their ends below. */
-function drawFrame(context, pane) {
-  const { room, picture } = pane;
+/** Title above a picture, colours and their ends below, in a part of the width of the pane in whose place it is seen. */
+function drawFrame(context, pane, owner, from, part) {
+  const { picture, low, high, bar } = pane;
+  const { height } = owner.room;
+  const [start, width] = [from * owner.room.width, part * owner.room.width - (part < 1 ? MARGIN : 0)];
   context.fillStyle = "#1c2024";
   context.textAlign = "left";
   context.font = "600 13px system-ui, sans-serif";
-  const title = pane.beside ? `${picture.title} | ${pane.beside.pane.picture.title}` : picture.title;
-  context.fillText(pane.spectrum ? `${title}, spectrum` : title, 0, -8, room.width);
-  if (!picture.limits || pane.spectrum || pane.difference) return;
+  context.fillText(titleOf(pane, owner), start, -8, width);
   context.font = "12px system-ui, sans-serif";
-  const [low, high] = [pane.low.textContent, pane.high.textContent];
-  const [left, right] = [low, high].map((text) => context.measureText(text).width + 6);
-  context.fillText(low, 0, room.height + 17);
-  context.drawImage(pane.bar, left, room.height + 8, Math.max(room.width - left - right, 1), 10);
-  context.fillText(high, room.width - right + 6, room.height + 17);
+  if (owner.difference) context.fillText(owner.difference.colours, start, height + 17, width);
+  if (!picture.limits || owner.spectrum || owner.difference) return;
+  const [left, right] = [low, high].map(({ textContent }) => context.measureText(textContent).width + 6);
+  context.fillText(low.textContent, start, height + 17);
+  context.drawImage(bar, start + left, height + 8, Math.max(width - left - right, 1), 10);
+  context.fillText(high.textContent, start + width - right + 6, height + 17);
 }
