@@ -21,7 +21,7 @@ from ptynb.widgets.compare.comparison_tables import difference_facts, facts_tabl
 from ptynb.widgets.compare.picture_look import Limits, Look, look_line
 from ptynb.widgets.compare.position_marks import mark_positions, remove_marks
 from ptynb.widgets.compare.slice_cuts import SliceCuts
-from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import Whole, close_all, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
@@ -89,7 +89,7 @@ class Compare(Whole):
             layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible"),
         )
         self._cuts = SliceCuts(self._viewer, lambda: _move_cuts(this))
-        pictures = [self._viewer, self._cuts.viewer, self._cut_notes]
+        pictures = [self._viewer, self._cuts.place, self._cut_notes]
         super().__init__([controls, self._message, self._notes, *pictures, self._sections])
         self.add_class("ptynb-compare")
         self._actions = Actions("ptynb compare", self._complain, self._end)
@@ -114,6 +114,7 @@ class Compare(Whole):
             for timer in self._waiting_lines.values():
                 timer.cancel()
         super().close()
+        close_all(self._cuts.viewer)  # which is no child while there are no cuts
 
     def show(
         self,

@@ -6,12 +6,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
+import ipywidgets
 import numpy as np
 
 from ptynb.analysis.orthogonal_cuts import CutQuantity, OrthogonalCuts, orthogonal_cuts
 from ptynb.analysis.result_comparison import Together
 from ptynb.data import images
 from ptynb.exceptions import InvalidValueError
+from ptynb.widgets.shared_widgets import free
 from ptynb.widgets.viewer.viewer import Viewer
 
 HEIGHT = 150
@@ -26,7 +28,8 @@ class SliceCuts:
     def __init__(self, objects: Viewer, moved: Callable[[], None]) -> None:
         self._objects = objects
         self.viewer = Viewer(height=HEIGHT, tools=False, linked=False)
-        self.viewer.layout.display = "none"
+        self.place = ipywidgets.VBox(layout=free())
+        """Box with the viewer, while there are cuts."""
         self.lines: dict[str, str] = {}
         objects.observe(lambda change: self._aimed(change["new"], moved), "crosshair")
         for trait in ("colours", "percentiles"):
@@ -38,8 +41,7 @@ class SliceCuts:
         """Remove the cuts and the crosshair."""
         self._at, self.lines = None, {}
         self._objects.crosshair = {}
-        self.viewer.layout.display = "none"
-        self.viewer.show([])
+        self.place.children = []
 
     def draw(self, together: Together, quantity: CutQuantity, registered: bool, panes: Sequence[str]) -> list[str]:
         """Show the cuts of all thick objects, in one contrast; return why some have none. panes: with the crosshair."""
@@ -72,8 +74,8 @@ class SliceCuts:
             for one, plane in zip(cut.pictures(limits), ("xz", "yz"), strict=True)
         ]
         self._take_colours()
-        self.viewer.layout.display = None if pictures else "none"
         self.viewer.show(pictures)
+        self.place.children = [self.viewer] if pictures else []
         return problems
 
     def _aimed(self, aims: dict[str, list[float | None]], moved: Callable[[], None]) -> None:
