@@ -62,6 +62,7 @@ def test_results_lie_side_by_side_with_their_difference(shown):
     assert a["limits"] == b["limits"]
     assert a["shape"] == b["shape"] == difference["shape"]
     assert (a["unit"], difference["unit"]) == ("rad", "rad")
+    assert re.fullmatch(r"-?[\d.]+ rad", view._viewer.value_at("A", 3, 5))
     assert difference["title"] == "B − A"
     low, high = difference["limits"]
     assert low == -high

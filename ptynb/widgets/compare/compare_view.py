@@ -47,6 +47,7 @@ class Compare(Whole):
         self.tell: Callable[[str], None] | None = None
         self._together: dict[int | str, Together] = {}
         self._values: dict[str, Array] = {}
+        self._units: dict[str, str] = {}
         self._quantity = ""
         self._told_cuts: dict[str, str] = {}
         self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Timer]()
@@ -299,7 +300,7 @@ class Compare(Whole):
                 self._tell_soon(f"cuts {name}", line)
 
     def _show(self, shown: ComparisonPictures) -> None:
-        self._values = shown.values
+        self._values, self._units = shown.values, {picture.name: picture.unit for picture in shown.pictures}
         put(self._notes, "".join(note(text) for text in shown.notes))
         quantity = self._controls["picture"].value
         if quantity != self._quantity:  # pictures of another quantity have the same names
@@ -344,7 +345,7 @@ class Compare(Whole):
     def _value_at(self, name: str, y: int, x: int) -> str:
         values = self._values.get(name)
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
-        return value_text(values[y, x]) if values is not None and inside else ""
+        return f"{value_text(values[y, x])} {self._units[name]}".rstrip() if values is not None and inside else ""
 
     def _end(self) -> None:
         put(self._busy, "")
