@@ -73,7 +73,7 @@ from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
-IDLE_SECONDS = 5.0
+IDLE_SECONDS = 2.0
 """Longest time between idle turns of rank 0, of which there are at least four within the group's timeout [s]."""
 ARRIVAL_SECONDS = 0.05
 """How often rank 0 looks for patterns of a scan that is being measured, while no update is made."""

@@ -213,8 +213,14 @@ def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: Loa
     panel._edited = lambda: calls.append(1)
 
     def shown() -> list[str]:
-        return [field.name for field in panel._shown.children]
+        names = [name for name, row in panel._shown.items() if row.layout.display is None]
+        assert [name for name, row in panel._others.items() if row.layout.display is None] == [
+            name for name in panel._others if name not in names
+        ]
+        return names
 
+    boxes = panel, *panel._folded.children
+    children = [box.children for box in boxes]
     usual = ["geometry", "energy", "distance", "detector_pixel"]
     assert shown() == usual
     np.savez(tmp_path / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
@@ -234,6 +240,7 @@ def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: Loa
     assert calls == [1]
     panel.show(pt.info(tmp_path / "scan.h5"))
     assert shown()[:2] == ["geometry", "focus_to_sample"]
+    assert [box.children for box in boxes] == children, "a page would make fields anew in which somebody is typing"
 
 
 # In a browser

@@ -48,9 +48,15 @@ class LoadPanel(Whole):
         self.fields = {name: OptionField(name, LoadOptions.model_fields[name]) for name in names}
         for field in self.fields.values():
             field.observe_all(self._changed)
-        self._shown, self._others = ipywidgets.VBox(layout=free()), ipywidgets.VBox(layout=free())
-        self._folded = ipywidgets.Accordion([self._others], titles=(more,), selected_index=None)
-        super().__init__([self._shown, self._folded], layout=free())
+        # Each field is in both places, and hidden in one of them: a page makes all fields behind a new child of a box
+        # anew, and loses what is being typed.
+        order = sorted(self.fields, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        self._shown, self._others = (
+            {name: ipywidgets.VBox([self.fields[name]], layout=free()) for name in order} for _ in range(2)
+        )
+        others = ipywidgets.VBox([*self._others.values()], layout=free())
+        self._folded = ipywidgets.Accordion([others], titles=(more,), selected_index=None)
+        super().__init__([*self._shown.values(), self._folded], layout=free())
         self._arrange(())
 
     @property
@@ -80,13 +86,11 @@ class LoadPanel(Whole):
 
     def point_to(self, names: Collection[str]) -> None:
         """Put the cursor into the first of these fields on the page, unfolding it if it is folded."""
-        for box in (self._shown, self._others):
-            for field in box.children:
-                if field.name in names:
-                    if box is self._others:
-                        self._folded.selected_index = 0
-                    field.input.focus()
-                    return
+        wanted = [name for name in self._shown if name in names]
+        for name in sorted(wanted, key=self._is_folded)[:1]:
+            if self._is_folded(name):
+                self._folded.selected_index = 0
+            self.fields[name].input.focus()
 
     def clear(self) -> None:
         """Empty all fields, for another file."""
@@ -105,11 +109,12 @@ class LoadPanel(Whole):
     def _arrange(self, lacks: Collection[str]) -> None:
         near = self.fields["geometry"].entered == "near field"
         first = {*FIRST, *lacks, *(["focus_to_sample"] if near else [])}
-        for box, there in ((self._shown, True), (self._others, False)):
-            names = sorted(self.fields, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
-            children = tuple(self.fields[name] for name in names if (name in first) is there)
-            if box.children != children:
-                box.children = children
+        for name in self.fields:
+            self._shown[name].layout.display = None if name in first else "none"
+            self._others[name].layout.display = "none" if name in first else None
+
+    def _is_folded(self, name: str) -> bool:
+        return bool(self._shown[name].layout.display == "none")
 
 
 class OptionField(ipywidgets.HBox):
