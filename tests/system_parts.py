@@ -19,6 +19,8 @@ PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distribute
 MODEL = ("ptynb/physics", "ptynb/kernels", "ptynb/optimize", "ptynb/engine/loop.py", "tests/cases.py")
 SCREEN = ("ptynb/widgets", "ptynb/app", "ptynb/session")
 LAB = tuple(f"tests/widgets/test_{name}.py" for name in ("lab", "restart", "tasks", "workbench"))
+RECOVERY = ("tests/engine/test_convergence.py", "tests/physics/test_recovery.py")
+TRITON = ("tests/kernels/test_triton_kernels.py",)
 TUNING = ("tests/tuning/test_recommendation.py", "tests/tuning/test_scaling_test.py")
 
 
@@ -62,12 +64,11 @@ PARTS = {
             "tests/test_notebooks.py",
         ),
     ),
-    "recovery": Part(
-        ("tests/physics/test_recovery.py",), (*MODEL, "ptynb/simulation", "tests/physics/test_recovery.py")
-    ),
+    "recovery": Part(RECOVERY, (*MODEL, "ptynb/simulation", *RECOVERY)),
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch", "tests/batch")),
+    "simulated_gpu": Part(("tests/gpu/test_pretended.py",), (*MODEL, "ptynb/loading", "tests/gpu")),
     "slurm": Part(("tests/slurm",), ("ptynb/cluster", "tests/slurm")),
-    "triton": Part((), ("ptynb/kernels/gpu", "tests/kernels/test_triton_kernels.py")),
+    "triton": Part(TRITON, ("ptynb/kernels/gpu", "ptynb/physics", "tests/kernels/triton_checks.py", *TRITON)),
     "tuning": Part(TUNING, ("ptynb/optimize", "ptynb/preparation", "ptynb/session", "ptynb/tuning", *TUNING)),
     "worlds": Part((), (*MODEL, "ptynb/loading", "ptynb/distributed", "tests/engine", "tests/optimize")),
 }

@@ -15,6 +15,7 @@ import pytest
 from tests.gpu import update_cases
 from tests.gpu.problems import TOLERANCE, problems
 
+pytestmark = pytest.mark.timeout(900)  # the first test waits for both processes
 EPOCH_WAITS = 2
 """Waits at the end of an epoch: for its loss with the changes of the state, and for the checksum of the parameters."""
 Found = dict[str, Any]

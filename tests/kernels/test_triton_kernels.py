@@ -224,7 +224,6 @@ real numbers, and sums that a program writes once.
 """
 
 
-@pytest.mark.system("triton")
 @pytest.mark.parametrize("capability", [80, 90])
 def test_compiled_kernels_access_pairs_without_atomics_and_spills(capability: int, tmp_path: Path):
     process = Apart(start_compiler, capability, str(tmp_path))
