@@ -40,8 +40,10 @@ def live(
         if isinstance(scan.acquisition, Acquisition):
             call(scan.acquisition.folder)
         until = time.monotonic() + 90
-        while worker.status().state not in ("ready", "failed") or worker.status().applied < 1:
+        begun = False  # by two statuses: the one with the state before the start may be followed by one after it
+        while not begun or worker.status().state not in ("ready", "failed"):
             assert time.monotonic() < until, worker.status()
+            begun = begun or worker.status().applied >= 1
             loop = worker._loop
             if keep_at is not None and loop is not None and loop.order.count >= keep_at:
                 keep_at = None

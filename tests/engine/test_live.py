@@ -33,7 +33,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> None:
 def test_a_run_repeated_by_its_record_is_equal_to_the_bit(ranks: Ranks, source: Source, world: int) -> None:
     """The patterns come in any order, and the run is paused meanwhile."""
     order = np.random.default_rng(world).permutation(100)
-    source.start(150, order, before_call=32)
+    source.start(40, order, before_call=32)
     first = ranks.run(world, live_work.live, source.live, Settings(batch=8), EPOCHS, None, None, None, 60)
     source.join()
     record = first[0]["admissions"]
