@@ -88,7 +88,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, answer: str, *line: str) -> str:
         (LEAST + "cluster: {kind: ssh, hosts: {one: 1}}\n", ["cluster.hosts"]),
         (LEAST + SLURM, ["cluster.extra", "cluster.address"]),
         (LIVE.format("stream2://det", "panda://panda"), ["listen.source", "listen.positions"]),
-        (LIVE.format("pva://PV", "planned"), ["listen.source"]),
+        (LIVE.format("pva://PV", "planned").replace(PLAN, "plan: {positions: planned.npy}"), ["listen.source"]),
         (LIVE.format("raw/x_master.h5", "entry/y,entry/x"), []),
         (LEAST.replace("out.h5", "/data/out.h5"), []),
         (LEAST.replace("out.h5", "sub/.bashrc"), []),
