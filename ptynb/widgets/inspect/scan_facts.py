@@ -9,6 +9,7 @@ import numpy as np
 from ptynb.analysis import Survey
 from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
+from ptynb.text import counted
 
 
 def facts(scan: Scan) -> str:
@@ -25,10 +26,9 @@ def facts(scan: Scan) -> str:
             f"{scan.geometry.energy / 1e3:.4g} keV, object pixel {pixel[0] * 1e9:.4g} × {pixel[1] * 1e9:.4g} nm"
         )
     if scan.mask is not None:
-        bad = int((~scan.mask).sum())
-        entries.append(f"{bad:,} bad pixel{'s' * (bad != 1)} masked")
+        entries.append(f"{counted(int((~scan.mask).sum()), 'bad pixel')} masked")
     if scan.probe is not None:
-        entries.append(f"initial guess of {len(scan.probe)} probe mode{'s' * (len(scan.probe) != 1)}")
+        entries.append(f"initial guess of {counted(len(scan.probe), 'probe mode')}")
     return '<div style="line-height:1.8">' + " &nbsp;·&nbsp; ".join(entries) + "</div>"
 
 
