@@ -27,6 +27,7 @@ COLOUR = """
   return Array.from(canvas.getContext("2d").getImageData(x, y, 1, 1).data.slice(0, 3));
 }
 """
+SHOWS = f"([level, ...place]) => ({COLOUR})(place)[0] === level"
 MANY_FRAMES = """
 async ([first, count]) => {
   window.requestAnimationFrame = (act) => setTimeout(act, 0);
@@ -619,11 +620,8 @@ def test_two_pictures_alternate_or_are_subtracted(shown):
     model.page.get_by_label("How two pictures are shown").select_option("Flicker")
     settle(model)
     assert (viewer.swipe, viewer.pairing) == (["one", "two"], "flicker")
-    seen = set()
-    for _ in range(8):
-        seen.add(colour(model, "one", 50, 200)[0])
-        model.page.wait_for_timeout(150)
-    assert seen == {160, 109}
+    for level in (160, 109, 160):
+        model.page.wait_for_function(SHOWS, arg=[level, "one", 50, 200])
     model.page.get_by_label("How two pictures are shown").select_option("Difference")
     settle(model)
     assert viewer.pairing == "difference"
@@ -657,18 +655,21 @@ def test_what_is_shown_is_saved_with_its_range(shown, tmp_path):
     assert saved.getpixel((left + 2 * 60, top + 2 * 305))[:3] == (255, 255, 255)
 
 
+TURNS_BY_HAND = """() => {
+  window.setInterval = (change, interval) => { Object.assign(window, { change, interval }); return -1; };
+}"""
+"""The page changes flickering pictures when `change()` is called, so that a slow machine does not miss a turn."""
 BAR_BELOW = 13
 """From the lower edge of a saved picture to the middle of its bar of colours [screen pixels]."""
 
 
 @pytest.fixture
 def saved(shown):
-    """Saves what is shown, once that is this colour at y 50, x 200; returns the file's name, picture and its points."""
+    """Saves what is shown, once its red at y 50, x 200 is this; returns the file's name, picture and its points."""
     _, model = shown
 
-    def save(colours):
-        until = f"([...args]) => ({COLOUR})(args)[0] === {colours}"
-        model.page.wait_for_function(until, arg=["one", 50, 200])
+    def save(level):
+        model.page.wait_for_function(SHOWS, arg=[level, "one", 50, 200])
         with model.page.expect_download() as waiting:
             tool(model, "Save what is shown").click()
         image = Image.open(waiting.value.path())
@@ -687,14 +688,17 @@ def saved(shown):
 def test_what_is_saved_of_two_pictures_in_one_pane_is_what_is_seen(shown, saved):
     """The one whose turn it is, with its title, colours and ends; both with a slider; the words of a difference."""
     viewer, model = shown
-    model.page.emulate_media(reduced_motion="reduce")  # 2 s for each, in which it is saved
+    model.page.emulate_media(reduced_motion="reduce")
+    model.page.evaluate(TURNS_BY_HAND)
     viewer.linked_colours = False
     viewer.show([ramp("one"), ramp("two", RAMP - 51.0, colours="viridis", limits=(-51.0, 204.0))])
     settle(model)
     viewer.pairing, viewer.swipe = "flicker", ["one", "two"]
-    for name, ends, table in (("one", "0 to 255", "gray"), ("two", "-51 to 204", "viridis")):
+    settle(model)
+    for name, ends, table in (("two", "-51 to 204", "viridis"), ("one", "0 to 255", "gray")):
         seen, middle = (look_up_table(table)[level].tolist() for level in (160, 128))
         name_of_file, said, at = saved(seen[0])
+        assert model.page.evaluate("[interval, change()][0]") == 2000  # ms; the other's turn is next
         assert name_of_file == f"Ramp_{name}.png"
         assert len(said) == 1
         assert said[0].startswith(f"Ramp {name}; {ends}; colour map {table}")
