@@ -51,6 +51,7 @@ class EngineClient:
         """The user's title and comments."""
         self.sent = 0
         self.failure: ReconstructionError | None = None
+        self.closed = False
         self.can_recover = False
         """Whether `recover` can continue after the failure."""
         self.target_epoch: int | None = None
@@ -71,7 +72,7 @@ class EngineClient:
     # Requests
 
     def alive(self) -> None:
-        """Wait until a recovery has ended. Raises the failure of the reconstruction, if there is one."""
+        """Wait until a recovery has ended. Raises ReconstructionError after a failure (the failure) or `close`."""
         while (recovery := self._recovery) is not None and recovery is not threading.current_thread():
             if recovery.ident is None:  # not started yet
                 time.sleep(0.001)
@@ -79,6 +80,19 @@ class EngineClient:
                 recovery.join(0.1)
         if self.failure is not None:
             raise self.failure
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise ReconstructionError after `close`."""
+        if self.closed:
+            raise ReconstructionError("It is closed; make a new Reconstruction.", code="reconstruction.closed")
+
+    def close(self, reachable: bool) -> None:
+        """End the workers, if they are reachable, and all requests of other threads."""
+        self.closed = True
+        self.activity.set()
+        if reachable:
+            self.engines.close()
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = MOST_SILENCE) -> Any:
         """Call a method of this rank's worker, again after a recovery. Raises ReconstructionError after a failure."""

@@ -282,7 +282,6 @@ class Reconstruction:
         self._pattern_r_factors = RFactorCollector(len(spec.scan))
         self._result: Result | None = None
         self._result_at: tuple[int, int, int] | None = None
-        self._closed = False
         if cluster is not None:
             with _open_lock:
                 _open.setdefault(cluster, weakref.WeakSet()).add(self)
@@ -583,18 +582,25 @@ class Reconstruction:
     @property
     def state(self) -> str:
         """State, requested from rank 0: "loading", "ready", "running", "paused", "recovering", "failed" or "closed"."""
-        if self._client.failure is not None:
-            return "failed"
-        if self._closed:
-            return "closed"
+        if ended := self._ended():
+            return ended
         if self._client.recovering:
             return "recovering"
         self._executor.wait()  # work of an interrupted caller may not be done yet
-        status = self._fetch()
-        if status.applied < self._client.sent and status.state != "loading":
-            self._client.caught_up()
+        try:
             status = self._fetch()
+            if status.applied < self._client.sent and status.state != "loading":
+                self._client.caught_up()
+                status = self._fetch()
+        except ReconstructionError:
+            if ended := self._ended():  # meanwhile, in another thread
+                return ended
+            raise
         return status.state
+
+    def _ended(self) -> str:
+        """Return "failed", "closed" or, for a reconstruction that is in use, an empty string."""
+        return "failed" if self._client.failure is not None else "closed" if self._client.closed else ""
 
     @property
     def epoch(self) -> int:
@@ -678,7 +684,7 @@ class Reconstruction:
     @property
     def closed(self) -> bool:
         """Whether the reconstruction was closed, by the user or by another reconstruction on the same cluster."""
-        return self._closed
+        return self._client.closed
 
     @property
     def cluster(self) -> Cluster | None:
@@ -984,7 +990,7 @@ class Reconstruction:
 
         After a failure it has the state of a remaining engine, and an R-factor of NaN.
         """
-        if not self._closed and self._cluster_alive():
+        if not self._client.closed and self._cluster_alive():
             self._take_result()
         if self._result is None:
             raise ReconstructionError(
@@ -1014,7 +1020,7 @@ class Reconstruction:
     def _annotate(self, annotation: Annotation) -> None:
         """Set title and comments; after a failure or `close` they are only added to the result."""
         self._client.annotation = annotation
-        if not self._closed and self._client.failure is None:
+        if not self._ended():
             with contextlib.suppress(ReconstructionError):  # the next command raises it
                 self._executor.run(lambda: self._client.command("annotate", vars(annotation)))
 
@@ -1067,7 +1073,7 @@ class Reconstruction:
     def _follow_stage(self) -> None:
         """Take over the settings of the stage that has begun, if there is another one by the last status."""
         status, spec = self.last_status(), self._client.spec
-        if status is None or status.stage == spec.plan.number or self._closed or self._client.failure is not None:
+        if status is None or status.stage == spec.plan.number or self._ended():
             return
         number, values = self._client.call(0, "stage_settings")
         self._settings = Settings(**values)
@@ -1258,17 +1264,14 @@ class Reconstruction:
         self._executor.run(lambda: self._close(result))
 
     def _close(self, result: bool = True) -> None:
-        if self._closed:
+        if self._client.closed:
             return
         if self._client.failure is None and self._cluster_alive():
             self._stops += 1
             self._end_run()
             if result:
                 self._take_result()
-        self._closed = True
-        self._client.activity.set()
-        if self._cluster_alive():
-            self._client.engines.close()
+        self._client.close(self._cluster_alive())
 
     def __enter__(self) -> Self:
         return self
@@ -1283,7 +1286,7 @@ class Reconstruction:
     def __repr__(self) -> str:
         loss = f", loss {self._client.epochs[-1].loss:.5g}" if self._client.epochs else ""
         known = self._client.statuses.get(0)
-        state = "failed" if self._client.failure else "closed" if self._closed else known.state if known else "loading"
+        state = self._ended() or (known.state if known else "loading")
         return (
             f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, "
             f"{self._client.engines.description}, batch {self.batch}>"
@@ -1297,7 +1300,7 @@ class Reconstruction:
 
     def _make_way(self) -> None:
         self._executor.wait()
-        if self._closed or not self._cluster_alive():
+        if self._client.closed or not self._cluster_alive():
             return
         if self._client.failure is None and self._busy():
             raise EnginesBusyError(
@@ -1323,8 +1326,7 @@ class Reconstruction:
         self._check_open()
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise ReconstructionError("It is closed; make a new Reconstruction.", code="reconstruction.closed")
+        self._client.check_open()
         if not self._cluster_alive():
             path = self.latest_checkpoint
             resume = "" if path is None else f", or continue with ptynb.resume({str(path)!r})"
@@ -1438,7 +1440,7 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
     pause = FOLLOW_SECONDS
     while True:
         recon = reference()
-        if recon is None or recon._closed or recon.failure is not None:
+        if recon is None or recon._ended():
             return
         activity = recon._client.activity
         del recon
@@ -1447,7 +1449,7 @@ def _follow(reference: weakref.ref[Reconstruction]) -> None:
             time.sleep(APPLIED_SECONDS)
             within = pause = APPLIED_SECONDS  # what was received before the command does not show it
         recon = reference()
-        if recon is None or recon._closed or recon.failure is not None:
+        if recon is None or recon._ended():
             return
         activity.clear()
         idle = recon._client.idle

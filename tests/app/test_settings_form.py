@@ -188,7 +188,7 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
 
     one.tell, one.use_scan = tell, scans.append
     one.advise.click()
-    one.settle()
+    one.settle(240)
     found = one.last_recommendation
     assert found.settings.object.learning_rate in (0.03, 0.1)
     assert one.settings == found.settings

@@ -89,11 +89,14 @@ def test_more_threads_come_when_they_are_asked_for():
 def test_helpers_stay_awake_while_torch_is_alone(monkeypatch):
     wakes, move_off = [], shares._move_off
     monkeypatch.setattr(shares, "_move_off", lambda taken: (wakes.append(taken), move_off(taken)))
-    numbers = np.zeros(3)
-    for _ in range(STEPS):
-        added(numbers, 1)
+    numbers, fewest = np.zeros(3), STEPS
+    for _ in range(20):  # of which a busy machine leaves some undisturbed
+        wakes.clear()
+        for _ in range(STEPS // 20):
+            added(numbers, 1)
+        fewest = min(fewest, len(wakes))
     assert np.array_equal(numbers, np.full(3, STEPS))
-    assert (len(wakes) < STEPS / 2) == is_torch_alone()
+    assert (fewest < STEPS // 40) == is_torch_alone()
 
 
 def test_a_share_without_memory_is_told_after_all_have_ended():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,22 @@ def run(scan: pt.Scan, settings: pt.Settings, epochs: int, folder: str | None = 
         recon.wait()
 
 
-def status(name: str) -> float:
+def taken() -> float:
+    """Memory of this process that no file backs, which a system without swap cannot take back meanwhile [bytes]."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return 1024 * float(lines[name].split()[0])
+    return 1024 * float(lines["RssAnon"].split()[0])
+
+
+class Peak(threading.Thread):
+    """Looks a thousand times a second; every array that is foreseen lives longer."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most, self.ended = taken(), threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.001):
+            self.most = max(self.most, taken())
 
 
 def main() -> None:
@@ -47,10 +61,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:  # libraries that are loaded when first used are no part of it
         run(scan_of(9, 16, 2), pt.Settings(batch=2), 1, folder)
     scan, settings = scan_of(patterns, window, step), pt.Settings(**json.loads(sys.argv[5]))
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now: proc(5)
-    before = status("VmRSS")
+    before, peak = taken(), Peak()
+    peak.start()
     run(scan, settings, epochs, *sys.argv[6:])
-    print(status("VmHWM") - before)
+    peak.ended.set()
+    peak.join()
+    print(peak.most - before)
 
 
 if __name__ == "__main__":

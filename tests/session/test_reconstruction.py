@@ -284,6 +284,25 @@ def test_a_new_reconstruction_takes_the_engines_over_and_the_old_result_is_kept(
         second.start(1)
 
 
+def test_requests_that_are_under_way_when_it_is_closed_end_with_it(
+    recon: pt.Reconstruction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed engines do not know it any more: asked again, they would refuse, for a minute."""
+    list(recon.run(1))
+    asked: Any = recon._client.engines.call
+
+    def call(rank: int, method: str, *arguments: Any, **how: Any) -> Any:
+        if method == "status" and not recon.closed:
+            recon._close(result=False)
+            raise pt.ClusterError("KeyError", code="engine.call")
+        return asked(rank, method, *arguments, **how)
+
+    monkeypatch.setattr(recon._client.engines, "call", call)
+    assert recon.state == "closed"
+    with raises("reconstruction.closed"):
+        recon._client.fetch()
+
+
 def test_engines_at_work_are_free_once_the_one_that_has_them_is_stopped_or_closed(
     cluster: pt.Cluster, scan: Scan
 ) -> None:
