@@ -75,4 +75,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default following(render);

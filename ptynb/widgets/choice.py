@@ -12,6 +12,8 @@ from pathlib import Path
 import anywidget
 import traitlets
 
+from ptynb.widgets.layout.browser_module import module_of
+
 HERE = Path(__file__).parent
 
 Option = tuple[str, str]
@@ -26,7 +28,7 @@ class Choice(anywidget.AnyWidget):
     rows: number of visible rows; 1: a menu. head: titles of columns above the list.
     """
 
-    _esm = (HERE / "choice.js").read_text(encoding="utf-8")
+    _esm = module_of(HERE / "choice.js")
     _css = (HERE / "choice.css").read_text(encoding="utf-8")
 
     options: traitlets.List[Option] = traitlets.List(traitlets.Tuple(traitlets.Unicode(), traitlets.Unicode())).tag(

@@ -48,4 +48,4 @@ function render({ model, el }) {
   return () => model.off("change:lines", update);
 }
 
-export default { render };
+export default following(render);

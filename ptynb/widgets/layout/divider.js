@@ -242,4 +242,4 @@ function render({ model, el }) {
   return () => dividing.end();
 }
 
-export default { render };
+export default following(render);

@@ -7,6 +7,8 @@ from pathlib import Path
 import anywidget
 import traitlets
 
+from ptynb.widgets.layout.browser_module import module_of
+
 HERE = Path(__file__).parent
 
 
@@ -22,7 +24,7 @@ class Divider(anywidget.AnyWidget):
     size; (0, 0): not known yet.
     """
 
-    _esm = "\n".join((HERE / part).read_text(encoding="utf-8") for part in ("arrangement.js", "divider.js"))
+    _esm = module_of(HERE / "arrangement.js", HERE / "divider.js")
     _css = (HERE / "divider.css").read_text(encoding="utf-8")
 
     room: traitlets.List[int] = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)

@@ -55,4 +55,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default following(render);

@@ -9,6 +9,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
+from ptynb.widgets.layout.browser_module import module_of
 from ptynb.widgets.shared_widgets import Whole, free
 
 HERE = Path(__file__).parent
@@ -20,7 +21,7 @@ class DrawerButtons(anywidget.AnyWidget):
     The browser shows and hides pages by itself, so that they open while the kernel is busy.
     """
 
-    _esm = "\n".join((HERE / part).read_text(encoding="utf-8") for part in ("text_button.js", "drawer.js"))
+    _esm = module_of(HERE / "text_button.js", HERE / "drawer.js")
     _css = (HERE / "drawer.css").read_text(encoding="utf-8")
 
     titles: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -98,4 +98,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default following(render);

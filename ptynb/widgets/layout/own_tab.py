@@ -8,6 +8,8 @@ import anywidget
 import ipywidgets
 import traitlets
 
+from ptynb.widgets.layout.browser_module import module_of
+
 HERE = Path(__file__).parent
 
 
@@ -18,7 +20,7 @@ class OwnTab(anywidget.AnyWidget):
     closing the tab ends nothing.
     """
 
-    _esm = (HERE / "own_tab.js").read_text(encoding="utf-8")
+    _esm = module_of(HERE / "own_tab.js")
     _css = (HERE / "own_tab.css").read_text(encoding="utf-8")
 
     target = traitlets.Unicode("").tag(sync=True)

@@ -51,4 +51,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default following(render);

@@ -8,6 +8,8 @@ from pathlib import Path
 import anywidget
 import traitlets
 
+from ptynb.widgets.layout.browser_module import module_of
+
 HERE = Path(__file__).parent
 
 
@@ -17,7 +19,7 @@ class Segments(anywidget.AnyWidget):
     description: what is chosen, for screen readers.
     """
 
-    _esm = "\n".join((HERE / part).read_text(encoding="utf-8") for part in ("text_button.js", "segments.js"))
+    _esm = module_of(HERE / "text_button.js", HERE / "segments.js")
     _css = (HERE / "segments.css").read_text(encoding="utf-8")
 
     options: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

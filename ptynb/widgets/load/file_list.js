@@ -94,4 +94,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default following(render);

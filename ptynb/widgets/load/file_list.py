@@ -9,6 +9,8 @@ from typing import Any
 import anywidget
 import traitlets
 
+from ptynb.widgets.layout.browser_module import module_of
+
 HERE = Path(__file__).parent
 
 Item = tuple[str, str, str, str, str]
@@ -22,7 +24,7 @@ class FileList(anywidget.AnyWidget):
     whether it was a double click; ups: called for Backspace. A browser may send a key that is not in the list any more.
     """
 
-    _esm = (HERE / "file_list.js").read_text(encoding="utf-8")
+    _esm = module_of(HERE / "file_list.js")
     _css = (HERE / "file_list.css").read_text(encoding="utf-8")
 
     items: traitlets.List[Item] = traitlets.List(traitlets.Tuple(*(traitlets.Unicode() for _ in range(5)))).tag(

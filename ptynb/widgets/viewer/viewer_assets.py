@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ptynb.widgets.layout.browser_module import module_of
+
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 PARTS = (
@@ -34,7 +36,7 @@ CYCLIC = ("twilight", "twilight_shifted")
 
 def script() -> str:
     """Return the JavaScript module."""
-    return "\n".join((SCRIPTS / part).read_text(encoding="utf-8") for part in PARTS)
+    return module_of(*(SCRIPTS / part for part in PARTS))
 
 
 def styles() -> str:

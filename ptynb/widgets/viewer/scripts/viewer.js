@@ -434,4 +434,4 @@ function render({ model, el }) {
   return () => board.end();
 }
 
-export default { render };
+export default following(render);
