@@ -160,9 +160,11 @@ def ended(session: Session) -> Iterator[None]:
 @pytest.mark.timeout(600)  # half an hour of a physicist's work, and a cluster
 @pytest.mark.parametrize("lab", ["newest", "7.2"], indirect=True)
 def test_a_session_in_jupyterlab(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> None:
-    """In a small light window with the newest kernel; in a large dark one with the oldest."""
+    """In a small light window with the newest kernel on a slow page; in a large dark one with the oldest."""
     kernel = request.node.callspec.params["lab"]
     session = Session(kernel, browser, SMALL if kernel == "newest" else LARGE, lab.folder)
+    if kernel == "newest":
+        session.page.add_init_script(SLOW_PAGE)
     if kernel == "7.2":
         themes = lab.runtime.parent / "settings" / "@jupyterlab" / "apputils-extension"
         (themes / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Dark"}')
@@ -490,7 +492,7 @@ def come_back(session: Session, times: int = 3) -> None:
 
 
 def leave_and_come_back(session: Session) -> None:
-    """The page is closed while it runs, and opened again, when it is slow."""
+    """The page is closed while it runs, and opened again."""
     session.enter("More epochs", "100000")
     start(session)
     session.wait("bench.recon.state == 'running'")
@@ -499,14 +501,12 @@ def leave_and_come_back(session: Session) -> None:
     session.page.goto("about:blank")
     before = session.ask("bench.recon.epoch")
     session.wait(f"bench.recon.epoch > {before + 5}")
-    session.page.add_init_script(SLOW_PAGE)
     come_back(session)
     session.tab("Run")
     expect(session.bench.locator(".ptynb-live b").first).to_have_text("running", timeout=30_000)
     session.page.wait_for_function(
         "() => [...document.querySelectorAll('.ptynb-live canvas')].some((canvas) => canvas.offsetWidth > 50)"
     )
-    assert session.in_sight() == []
     session.look("came-back")
     session.click("Stop")
     session.wait("bench.recon.state == 'ready'")

@@ -49,7 +49,15 @@ function following(render) {
       showAgain(model.widget_manager);
     },
     render(context) {
-      followKernel(context.model.widget_manager);
+      const { model, el } = context;
+      let classes = [];
+      const dress = () => {
+        el.classList.remove(...classes);
+        classes = model.get("_dom_classes") ?? [];
+        el.classList.add(...classes);
+      };
+      model.on("change:_dom_classes", dress); // those that come late: anywidget removes the view's own listener
+      followKernel(model.widget_manager);
       return render(context);
     },
   };
