@@ -72,7 +72,7 @@ SLOW_PAGE = """
 (() => {
   const later = window.setTimeout;
   const looks = () => new Error().stack.includes("get_model");
-  window.setTimeout = (act, ms, ...rest) => later(act, ms === 100 && looks() ? 4000 : ms, ...rest);
+  window.setTimeout = (act, ms, ...rest) => later(act, ms === 100 && looks() ? 2200 : ms, ...rest);
   const timeout = AbortSignal.timeout.bind(AbortSignal);
   AbortSignal.timeout = (ms) => timeout(ms === 2000 ? 0 : ms);
 })();
