@@ -58,7 +58,11 @@ function following(render) {
       };
       model.on("change:_dom_classes", dress); // those that come late: anywidget removes the view's own listener
       followKernel(model.widget_manager);
-      return render(context);
+      const end = render(context);
+      return () => {
+        model.off("change:_dom_classes", dress);
+        end?.();
+      };
     },
   };
 }
