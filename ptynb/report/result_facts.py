@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.figures.scale_marks import metric
 from ptynb.report.page import Cell
 from ptynb.settings.schema import as_python, structure
-from ptynb.settings.settings import Settings
+from ptynb.settings.settings import Optimiser, Settings
 
 Row = tuple[Cell, ...]
 
@@ -68,7 +68,9 @@ def value_text(value: Any) -> str:
 
 def settings_rows(settings: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
     """Return the settings that differ from the defaults, and all settings: (name, value, [default,] description)."""
-    values, defaults = dict(entries(settings)), dict(entries(Settings().model_dump(mode="json")))
+    optimiser = settings.get("optimiser")
+    defaults_of = Settings().replace(optimiser=optimiser) if optimiser in get_args(Optimiser) else Settings()
+    values, defaults = dict(entries(settings)), dict(entries(defaults_of.model_dump(mode="json")))
     known = {setting.name: setting for setting in structure().settings}
     changed: list[Row] = []
     every: list[Row] = []

@@ -25,7 +25,6 @@ from ptynb.settings.recipe import PrepareStep as PrepareStep
 from ptynb.settings.recipe import Recipe as Recipe
 from ptynb.settings.recipe import Stage as Stage
 from ptynb.settings.settings import BY_EXIT_WAVES as BY_EXIT_WAVES
-from ptynb.settings.settings import FULL_STEPS as FULL_STEPS
 from ptynb.settings.settings import GLOBAL_STEPS as GLOBAL_STEPS
 from ptynb.settings.settings import LSQML_PARTS as LSQML_PARTS
 from ptynb.settings.settings import PROJECTIONS as PROJECTIONS

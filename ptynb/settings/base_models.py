@@ -179,11 +179,14 @@ def check_span(start_epoch: int, end_epoch: int | None, prefix: str = "") -> Non
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with changes; parts given as mappings are merged, parts given as models replaced."""
+    """Return the values with changes; parts given as mappings are merged, parts given as models replaced.
+
+    Fields of a model that were not set are left out, since their defaults may depend on other values.
+    """
     merged = dict(values)
     for name, change in changes.items():
         if isinstance(change, BaseModel):
-            merged[name] = change.model_dump()
+            merged[name] = change.model_dump(exclude_unset=True)
         elif isinstance(change, Mapping) and isinstance(merged.get(name), Mapping):
             merged[name] = merge(merged[name], change)
         else:

@@ -13,11 +13,10 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from ptynb.exceptions import InvalidValueError, SettingsError
-from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_names, closest, merge
+from ptynb.settings.base_models import MOST_EPOCHS, SettingsModel, check_names, closest
 from ptynb.settings.load_options import ONE_OR_TWO
-from ptynb.settings.model_parts import Object, Probe
 from ptynb.settings.renamed import translated
-from ptynb.settings.settings import FULL_STEPS, Settings
+from ptynb.settings.settings import FOLLOWING, Settings
 from ptynb.settings.yaml_reader import read_mapping
 from ptynb.text import quoted
 
@@ -158,8 +157,18 @@ class PrepareStep(SettingsModel):
         return {self.function: self.arguments} if self.arguments else self.function
 
 
+def _stage_settings(values: Any) -> Any:
+    """Return the settings of a stage as plain values; models among them are whole parts."""
+    plain = {} if values is None else _plain(values)
+    if isinstance(values, Mapping):
+        for part, _, field in (name.partition(".") for name in FOLLOWING):
+            model = values.get(part)
+            if isinstance(model, BaseModel) and field not in model.model_fields_set:
+                del plain[part][field]
+    return plain
+
+
 def _plain(value: Any) -> Any:
-    """Return the settings of a stage as plain values; models in it are whole parts."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
@@ -171,10 +180,10 @@ class Stage(SettingsModel):
     """A part of a run: some epochs with changed settings, or with patterns cropped to a window (coarse to fine)."""
 
     epochs: int = Field(ge=1, le=MOST_EPOCHS, description="Number of epochs of this stage")
-    settings: Annotated[dict[str, Any], BeforeValidator(lambda value: {} if value is None else _plain(value))] = Field(
+    settings: Annotated[dict[str, Any], BeforeValidator(_stage_settings)] = Field(
         default={},
         description="Changes of settings relative to the stage before, as {'probe': {'modes': 3}}, or all Settings; "
-        "if the optimiser changes, the learning rates of object and probe become its defaults unless they are given",
+        "with another optimiser, learning rates become its defaults unless they are given",
     )
     pattern_size: Annotated[tuple[PatternSize, PatternSize] | None, ONE_OR_TWO] = Field(
         default=None,
@@ -202,18 +211,7 @@ class Stage(SettingsModel):
             If names are unknown, or values are invalid or not supported together.
         """
         check_names(self.settings)
-        changes = translated(self.settings, Settings)
-        optimiser = changes.get("optimiser", before.optimiser)
-        if (optimiser in FULL_STEPS) != (before.optimiser in FULL_STEPS):
-            for name, default in (("object", Object()), ("probe", Probe())):
-                rate = 1.0 if optimiser in FULL_STEPS else default.learning_rate
-                if before.part(name).learning_rate > 0:
-                    given = changes.get(name, {})
-                    changes = {
-                        **changes,
-                        name: {"learning_rate": rate, **given} if isinstance(given, Mapping) else given,
-                    }
-        return Settings(**merge(before.model_dump(), changes))
+        return before.replace(**translated(self.settings, Settings))
 
 
 class Recipe(SettingsModel):

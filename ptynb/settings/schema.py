@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from ptynb.exceptions import SettingsError
-from ptynb.settings.base_models import GROUP, flat
+from ptynb.settings.base_models import GROUP, Part, flat
 from ptynb.settings.base_models import nested as nested
 from ptynb.settings.settings import Settings
 
@@ -150,18 +149,11 @@ def structure() -> Structure:
 def given(settings: Settings) -> dict[str, Any]:
     """Return the smallest set of values, by dotted name, that reproduces these settings; all others are defaults.
 
-    Some defaults depend on other values (the rates of object and probe on the optimiser), so a difference from
-    `Settings()` is not always a choice of the user.
+    Some defaults depend on the optimiser, so a difference from `Settings()` is not always a choice of the user.
     """
-    necessary = dict(flat(settings.model_dump(mode="json")))
-    for name in tuple(necessary):
-        rest = {other: value for other, value in necessary.items() if other != name}
-        try:
-            if Settings(**nested(rest)) == settings:
-                necessary = rest
-        except SettingsError:  # it cannot be left out
-            continue
-    return necessary
+    names = Settings(optimiser=settings.optimiser).differences(settings)
+    chosen = {"optimiser", *names} if settings.optimiser != Settings().optimiser else {*names}
+    return {name: value for name, value in flat(settings.model_dump(mode="json")) if name in chosen}
 
 
 def python_of(values: Mapping[str, Any]) -> str:
@@ -171,14 +163,22 @@ def python_of(values: Mapping[str, Any]) -> str:
 
 def as_python(settings: Settings) -> str:
     """Return an expression with all non-default values: `pt.Settings(batch=32, probe=pt.Probe(modes=3))`."""
-    return _python_call("pt.Settings", settings)
+    arguments = []
+    names = {name.partition(".")[0] for name in given(settings)}
+    defaults = Settings(optimiser=settings.optimiser)
+    for field in (field for field in Settings.model_fields if field in names):
+        value, default = getattr(settings, field), getattr(defaults, field)
+        text = _python_call(f"pt.{type(value).__name__}", value, default) if isinstance(value, Part) else None
+        arguments.append(f"{field}={text or _python_value(value)}")
+    return f"pt.Settings({', '.join(arguments)})"
 
 
-def _python_call(name: str, model: BaseModel) -> str:
+def _python_call(name: str, model: BaseModel, defaults: BaseModel | None = None) -> str:
+    """Return a call with the values that differ from those of `defaults`, None: the defaults of the fields."""
     arguments = []
     for field, info in type(model).model_fields.items():
-        value = getattr(model, field)
-        if field != "kind" and (info.is_required() or value != info.default):
+        value, default = getattr(model, field), info.default if defaults is None else getattr(defaults, field)
+        if field != "kind" and (info.is_required() or value != default):
             arguments.append(f"{field}={_python_value(value)}")
     return f"{name}({', '.join(arguments)})"
 

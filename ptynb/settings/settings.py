@@ -51,7 +51,7 @@ BATCHES: JsonDict = {GROUP: "Batches"}
 COMPUTING: JsonDict = {GROUP: "Computing"}
 """Groups of fields of `Settings` itself, beside those of the algorithm, in which forms show them."""
 FULL_STEPS = ("lbfgs", "rpie", "lsqml")
-"""Optimisers that compute their step length; the default rate of object and probe (LSQML: also of OPR) is 1."""
+"""Optimisers that compute their step length."""
 PROJECTIONS = ("dm", "raar")
 """Optimisers without gradients; an epoch is one update with all patterns."""
 LSQML_PARTS = ("object", "probe", "positions", "opr", "pattern_intensities", "background")
@@ -287,27 +287,17 @@ class Settings(SettingsModel):
         json_schema_extra=COMPUTING,
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _full_steps(cls, values: Any) -> Any:
-        """Set the defaults of optimisers that compute their step length: whole steps, of positions without momentum."""
-        if not isinstance(values, Mapping) or values.get("optimiser") not in FULL_STEPS:
-            return values
-        values = dict(values)
-        defaults: dict[str, tuple[Part, dict[str, float]]] = {
-            "object": (Object(), {"learning_rate": 1.0}),
-            "probe": (Probe(), {"learning_rate": 1.0}),
-        }
-        if values["optimiser"] == "lsqml":
-            defaults |= {"opr": (OPR(), {"learning_rate": 1.0}), "positions": (Positions(), {"momentum": 0.0})}
-        for name, (default, own) in defaults.items():
-            part = values.get(name, default)
-            if isinstance(part, BaseModel):
-                unset = {field: value for field, value in own.items() if field not in part.model_fields_set}
-                values[name] = part.model_copy(update=unset)
-            elif isinstance(part, Mapping):
-                values[name] = {**own, **part}
-        return values
+    @model_validator(mode="after")
+    def _follow_optimiser(self) -> Self:
+        """Give fields that were not set the defaults that depend on the optimiser, see `_defaults_of`."""
+        for name, default in _defaults_of(self.optimiser).items():
+            part, _, field = name.partition(".")
+            values = self.part(part)
+            if field not in values.model_fields_set and getattr(values, field) != default:
+                own = values.model_copy(update={field: default})
+                own.model_fields_set.discard(field)
+                self.__dict__[part] = own
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -347,14 +337,47 @@ class Settings(SettingsModel):
         ----------
         **changes : Any
             New values by name. Mappings change single fields of a part:
-            `settings.replace(batch=32, probe={"learning_rate": 0.01})`.
+            `settings.replace(batch=32, probe={"learning_rate": 0.01})`. If a new optimiser has other default learning
+            rates, which are in other units, those of the parts that are not frozen become its defaults, unless they
+            are given too.
 
         Returns
         -------
         Settings
             The changed settings.
         """
-        return type(self)(**merge(self.model_dump(), changes))
+        values = merge(self.model_dump(), nested(self._with_optimiser(changes.get("optimiser", self.optimiser))))
+        return type(self)(**merge(values, changes))
+
+    def changes_to(self, other: Settings) -> dict[str, Any]:
+        """Return the changes with which `with_values` makes other settings from these.
+
+        Parameters
+        ----------
+        other : Settings
+            The other settings.
+
+        Returns
+        -------
+        dict of str to Any
+            Plain values by dotted name.
+        """
+        plain = dict(flat(other.model_dump(mode="json")))
+        follows = self._with_optimiser(other.optimiser)
+        changed = {*self.differences(other)} | {*follows}
+        return {name: plain[name] for name in plain if name in changed and (name, plain[name]) not in follows.items()}
+
+    def _with_optimiser(self, optimiser: Any) -> dict[str, float]:
+        """Return the values that change with the optimiser, by dotted name."""
+        found = {}
+        for name, default in changed_defaults(self.optimiser, optimiser).items():
+            part, _, field = name.partition(".")
+            present = getattr(self.part(part), field)
+            if field != "learning_rate" or present > 0:  # a frozen part stays so
+                found[name] = default
+            if part == "object" and present > 0 and self.object.amplitude_learning_rate is not None:
+                found["object.amplitude_learning_rate"] = self.object.amplitude_learning_rate * default / present
+        return found
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Return settings with changed values, given by dotted names.
@@ -498,6 +521,31 @@ class Settings(SettingsModel):
         values = read_mapping(text_or_path, "settings", "batch: 16")
         check_names(values)
         return cls(**translated(values, cls))
+
+
+def _defaults_of(optimiser: Any) -> dict[str, float]:
+    """Return the defaults that depend on the optimiser, by dotted name; no other field has such a default.
+
+    Optimisers that compute their step length make whole steps of object and probe, LSQML also of OPR, and positions
+    then need no momentum.
+    """
+    whole, lsqml = optimiser in FULL_STEPS, optimiser == "lsqml"
+    return {
+        "object.learning_rate": 1.0 if whole else Object().learning_rate,
+        "probe.learning_rate": 1.0 if whole else Probe().learning_rate,
+        "opr.learning_rate": 1.0 if lsqml else OPR().learning_rate,
+        "positions.momentum": 0.0 if lsqml else Positions().momentum,
+    }
+
+
+FOLLOWING = tuple(_defaults_of("adam"))
+"""Dotted names of the fields whose default depends on the optimiser."""
+
+
+def changed_defaults(before: Any, after: Any) -> dict[str, float]:
+    """Return the defaults that are others with another optimiser, by dotted name, as they are with the new one."""
+    earlier = _defaults_of(before)
+    return {name: value for name, value in _defaults_of(after).items() if value != earlier[name]}
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:

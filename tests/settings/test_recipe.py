@@ -54,14 +54,11 @@ def test_settings_of_a_stage_are_changes_or_all_of_them():
     assert pt.Stage(epochs=1, settings={"probe": {"rate": 0.5}}).applied_to(before).probe.learning_rate == 0.5
 
 
-def test_a_stage_with_another_optimiser_has_its_default_rates_unless_they_are_given_or_a_part_is_fixed():
-    adam = pt.Settings(object={"learning_rate": 0.03}, probe={"learning_rate": 0})
-    rpie = pt.Stage(epochs=1, settings={"optimiser": "rpie"}).applied_to(adam)
-    assert (rpie.object.learning_rate, rpie.probe.learning_rate) == (1.0, 0.0)
-    back = pt.Stage(epochs=1, settings={"optimiser": "nadam"}).applied_to(pt.Settings(optimiser="rpie"))
-    assert (back.object, back.probe) == (pt.Object(), pt.Probe())
-    given = pt.Stage(epochs=1, settings={"optimiser": "rpie", "object": {"learning_rate": 0.4}}).applied_to(adam)
-    assert given.object.learning_rate == 0.4
+def test_a_part_of_a_stage_that_is_given_as_a_model_follows_the_optimiser():
+    lsqml = pt.Settings(optimiser="lsqml")
+    stage = pt.Stage(epochs=1, settings={"object": pt.Object(padding=8)})
+    assert (stage.applied_to(lsqml).object.learning_rate, stage.applied_to(lsqml).object.padding) == (1.0, 8)
+    assert stage.applied_to(pt.Settings()).object.learning_rate == 0.01
 
 
 @pytest.mark.parametrize(

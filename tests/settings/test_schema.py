@@ -5,9 +5,10 @@ import re
 
 from pydantic import BaseModel
 
+import ptynb as pt
 from ptynb.settings import Settings, constraints, regularizers
 from ptynb.settings.base_models import flat
-from ptynb.settings.schema import given, nested, python_of, structure
+from ptynb.settings.schema import as_python, given, nested, python_of, structure
 from tests.parametrization import each
 
 LISTS = {"constraints", "regularizers"}
@@ -120,6 +121,7 @@ def test_given_are_the_fewest_values_that_make_the_settings(values, expected):
     settings = Settings(**values)
     assert given(settings) == expected
     assert Settings(**nested(given(settings))) == settings
+    assert eval(as_python(settings), {"pt": pt}) == settings
 
 
 def test_values_as_python():

@@ -8,7 +8,9 @@ import pytest
 
 from ptynb.exceptions import SettingsError
 from ptynb.settings import OPR, PARTS, Object, Probe, Schedule, Settings
+from ptynb.settings.base_models import flat
 from ptynb.settings.field_docs import kinds_in
+from ptynb.settings.recipe import Stage
 from ptynb.settings.run_files.run_file import RunFile
 from tests.raising import raises
 
@@ -190,6 +192,48 @@ def test_lsqml_has_whole_steps_of_opr_and_no_momentum_of_positions_unless_they_a
     own = Settings(optimiser="lsqml", positions={"momentum": 0.3}, opr=OPR(modes=2, learning_rate=0.1))
     assert (own.opr.learning_rate, own.positions.momentum) == (0.1, 0.3)
     assert (Settings(optimiser="rpie").opr.learning_rate, Settings().positions.momentum) == (0.03, 0.9)
+
+
+WAYS = {
+    "replace": lambda settings, changes: settings.replace(**changes),
+    "with_values": lambda settings, changes: settings.with_values(dict(flat(changes))),
+    "a stage": lambda settings, changes: Stage(epochs=1, settings=changes).applied_to(settings),
+}
+"""How settings are changed: by hand and from forms, in studies, in recipes."""
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_rates_of_another_optimiser_are_its_defaults_unless_they_are_given_or_a_part_is_frozen(way):
+    adam = Settings(object={"learning_rate": 0.03}, opr={"modes": 2}, positions={"learning_rate": 0.1})
+    assert way(adam, {"optimiser": "lsqml"}) == Settings(
+        optimiser="lsqml", opr={"modes": 2}, positions={"learning_rate": 0.1}
+    )
+    assert way(Settings(optimiser="lsqml"), {"optimiser": "nadam"}) == Settings(optimiser="nadam")
+    frozen = Settings(probe={"learning_rate": 0})
+    assert way(frozen, {"optimiser": "rpie"}) == Settings(optimiser="rpie", probe={"learning_rate": 0})
+    given = way(adam, {"optimiser": "rpie", "object": {"learning_rate": 0.03}})
+    assert (given.object.learning_rate, given.probe.learning_rate) == (0.03, 1.0)
+    assert way(adam, {"optimiser": "sgd"}).object.learning_rate == 0.03, "in the same units"
+    polar = Settings(object={"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.001})
+    assert way(polar, {"optimiser": "lbfgs"}).object.amplitude_learning_rate == pytest.approx(0.1), "the same ratio"
+
+
+def test_a_part_given_as_a_model_follows_the_optimiser():
+    lsqml = Settings(optimiser="lsqml")
+    assert lsqml.replace(object=Object(modes=1, padding=8)).object == Object(learning_rate=1.0, padding=8)
+    assert Settings(optimiser="adam", object=lsqml.object) == Settings()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [{"probe": {"end_epoch": 3}}, {"optimiser": "lsqml"}, {"optimiser": "lsqml", "object": {"learning_rate": 0}}],
+)
+@pytest.mark.parametrize(
+    "after", [{}, {"optimiser": "lsqml", "object": {"learning_rate": 0.01}}, {"optimiser": "rpie", "batch": 4}]
+)
+def test_changes_between_settings_lead_from_one_to_the_other(before, after):
+    first, second = Settings(**before), Settings(**after)
+    assert first.with_values(first.changes_to(second)) == second
 
 
 def test_a_part_moves_in_its_epochs_only():

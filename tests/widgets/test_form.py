@@ -345,8 +345,9 @@ def test_a_default_that_follows_from_another_choice_is_followed(form):
     assert one.row("object.learning_rate").input.value == "1"
     one.row("object.learning_rate").input.value = "0.3"
     assert "(default: 1)" in one.row("object.learning_rate").about.value
+    one.row("probe.learning_rate").input.value = "0"
     one.row("optimiser").input.value = "adam"
-    assert (one.settings.object.learning_rate, one.settings.probe.learning_rate) == (0.3, 0.01)
+    assert (one.settings.object.learning_rate, one.settings.probe.learning_rate) == (0.01, 0.0), "as Settings.replace"
 
 
 # Units
@@ -401,11 +402,15 @@ def test_valid_changes_are_told_with_the_line_that_does_the_same(form):
     one.row("probe.modes").input.value = "300"
     one.row("probe.modes").input.value = "4"
     one.row("optimiser").input.value = "rpie"
+    one.row("object.learning_rate").input.value = "0.01"
+    one.row("optimiser").input.value = "adam"
     one.settle()
     assert heard == [
         Settings(probe={"modes": 3}),
         Settings(probe={"modes": 4}),
         Settings(probe={"modes": 4}, optimiser="rpie"),
+        Settings(probe={"modes": 4}, optimiser="rpie", object={"learning_rate": 0.01}),
+        Settings(probe={"modes": 4}),
     ]
     settings = Settings()
     for line in lines:

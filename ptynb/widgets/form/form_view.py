@@ -15,7 +15,6 @@ import ipywidgets
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings import Settings
-from ptynb.settings.base_models import flat
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
@@ -250,7 +249,7 @@ class SettingsForm(Whole):
         with_apply = self._recon is not None and self._reconfigurable and not setting.live
         beside: list[ipywidgets.Widget] = []
         if self._recon is not None and name.endswith(".learning_rate"):
-            beside = [self.freezes.setdefault(name, FreezeButton(label, setting, lambda rate: self._enter(name, rate)))]
+            beside = [self.freezes.setdefault(name, FreezeButton(label, lambda rate: self._enter(name, rate)))]
         self.rows[name] = Row(
             setting,
             label,
@@ -324,7 +323,8 @@ class SettingsForm(Whole):
             reason=held.reasons.get(name, ""),
         )
         if name in self.freezes:
-            self.freezes[name].show(row.value)
+            default = value_of(Settings(optimiser=self._applied.optimiser), name)
+            self.freezes[name].show(row.value, default)
 
     # Edits
 
@@ -357,7 +357,7 @@ class SettingsForm(Whole):
             if not self._draft.problems and self._recon is None:
                 self._sources.find(now)
             if not self._draft.problems:
-                changes = _changes(before, now)
+                changes = before.changes_to(now)
                 if self._recon is not None:
                     changes = self._without_waiting(before, changes)
                     now = before.replace(**nested(changes))
@@ -489,9 +489,3 @@ def _label(field: Any) -> str:
     kind = next(kind for entries in structure().lists for kind in entries.kinds if kind.kind == entry.kind)
     title = next((setting.title for setting in kind.settings if setting.name == name), "")
     return f"{kind.title}: {title}" if title else kind.title
-
-
-def _changes(before: Settings, now: Settings) -> dict[str, Any]:
-    """Return the plain values of `now` that differ, by dotted name."""
-    plain = dict(flat(now.model_dump(mode="json")))
-    return {name: plain[name] for name in before.differences(now)}

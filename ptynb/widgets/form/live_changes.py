@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import ipywidgets
 
 from ptynb.settings import Settings
-from ptynb.settings.schema import Setting, structure
+from ptynb.settings.schema import structure
 from ptynb.widgets.form.field_search import label_of_name
 from ptynb.widgets.form.group_summary import value_words
 from ptynb.widgets.shared_widgets import complaint, put
@@ -78,14 +78,16 @@ class FreezeButton(ipywidgets.Button):
     enter: called with the learning rate.
     """
 
-    def __init__(self, label: str, setting: Setting, enter: Callable[[float], None]) -> None:
-        self._label, self._rate, self._free = label, 0.0, float(setting.default or 0.0)
+    def __init__(self, label: str, enter: Callable[[float], None]) -> None:
+        self._label, self._rate, self._free, self._default = label, 0.0, 0.0, 0.0
         super().__init__(layout=ipywidgets.Layout(width="76px"))
         self.on_click(lambda _: enter(0.0 if self._rate > 0 else self._free))
 
-    def show(self, rate: Any) -> None:
-        """Set the current learning rate, and label the button Freeze, or Unfreeze if it is 0."""
+    def show(self, rate: Any, default: float) -> None:
+        """Set the current learning rate and its default, and label the button Freeze, or Unfreeze if it is 0."""
         self._rate = float(rate) if isinstance(rate, int | float) else 0.0
+        if default != self._default:  # of another optimiser, whose rates are in other units
+            self._default = self._free = default
         if self._rate > 0:
             self._free = self._rate
         self.description = "Freeze" if self._rate > 0 else "Unfreeze"

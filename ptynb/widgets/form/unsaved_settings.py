@@ -14,6 +14,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import given, nested, structure
+from ptynb.settings.settings import changed_defaults
 
 _LACKING = re.compile(r"([a-z_]+\.[a-z_]+) is missing")
 """The field that a message about several fields asks for."""
@@ -71,7 +72,11 @@ class Draft:
         self.take(settings)
 
     def put(self, name: str, value: Any) -> None:
-        """Set one value."""
+        """Set one value; with another optimiser, fields become its defaults as in `Settings.replace`."""
+        if name == "optimiser":
+            for follower in changed_defaults(self.value(name), value):
+                if self.value(follower) != 0:
+                    self.values.pop(follower, None)
         self.values[name] = value
         self.check()
 

@@ -200,8 +200,12 @@ class Controls:
         frozen = getattr(self._recon.settings, part).learning_rate == 0
         widget = checkbox(f"Freeze {name}", frozen, f"Sets the learning rate of {name} to 0 until this is cleared.")
         widget.layout.display = None if part in LEARNING_RATES else "none"
-        default = getattr(Settings(), part).learning_rate or 0.01
-        return Field(widget, lambda freeze: self._change_rate(part, 0.0 if freeze else self._before.get(part, default)))
+
+        def unfrozen() -> float:
+            default: float = getattr(Settings(optimiser=self._recon.settings.optimiser), part).learning_rate
+            return self._before.get(part, default or 0.01)
+
+        return Field(widget, lambda freeze: self._change_rate(part, 0.0 if freeze else unfrozen()))
 
     def _change_rate(self, part: str, rate: float) -> None:
         def change() -> None:
