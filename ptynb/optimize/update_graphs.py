@@ -4,7 +4,8 @@ An update of a small batch is a few dozen kernels of microseconds, whose launche
 graph reads and writes the same memory in every replay: the indices of the patterns are copied into a tensor of the
 graph, learning rates are read from the device (`optimizers.rate_on_device`), and parameters and moments are changed in
 place. Whatever else enters an update as a number of Python is part of the recording: `clear_if_changed` compares the
-settings, and `clear` has to be called when other tensors take the place of those that were recorded.
+settings. Each graph knows the memory that it reads besides its own, and is not replayed once some of that was released,
+as other tensors have taken its place (`_MemoryRead`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ptynb.loading.device_memory import WHOLE_GPU
 from ptynb.optimize.algorithm import Problem
@@ -93,6 +97,12 @@ class CudaRecorder:
                 functions._cuda_releasePool(device, pool)
             raise
 
+    @staticmethod
+    def memory(tensor: Tensor) -> tuple[int, Callable[[], bool]]:
+        """Return the address of a tensor's memory, and a function that returns whether it has been released since."""
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), StorageWeakRef(storage).expired
+
     def forget(self) -> None:
         """Use other memory from now on, after all graphs were deleted: torch deletes a pool with the last of them."""
         self._pool = None
@@ -108,6 +118,42 @@ def can_be_recorded(settings: Settings, window: tuple[int, int], patterns: int) 
     return waves <= MOST_RECORDED and waves * settings.slices.count <= MOST_KEPT
 
 
+@final
+class _MemoryRead(TorchDispatchMode):
+    """Context that notes which memory the operations inside read on a device, other than what they have made."""
+
+    def __init__(self, device: torch.device, memory: Callable[[Tensor], tuple[int, Callable[[], bool]]]) -> None:
+        super().__init__()
+        self._type, self._memory = device.type, memory
+        self._made = set[int]()
+        self._read = dict[int, Callable[[], bool]]()
+        """Address -> whether it has been released."""
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        read = {address: released for address, released in self._places((args, kwargs)) if address not in self._made}
+        self._read = read | self._read
+        # Operations of the package compute with conjugated views, which torch ignores inside of a mode.
+        with _without_excluding("Conjugate"), _without_excluding("Negative"):
+            result = operation(*args, **kwargs)
+        self._made.update({address for address, _ in self._places(result)} - self._read.keys())
+        return result
+
+    def _places(self, values: Any) -> Iterator[tuple[int, Callable[[], bool]]]:
+        for one in tree_leaves(values):
+            if isinstance(one, Tensor) and one.device.type == self._type and one.numel():
+                yield self._memory(one)
+
+    @property
+    def released(self) -> bool:
+        """Whether some of this memory has been released."""
+        return any(released() for released in self._read.values())
+
+
+def _without_excluding(key: str) -> contextlib.AbstractContextManager[None]:
+    return torch._C._SetExcludeDispatchKeyGuard(getattr(torch._C.DispatchKey, key), False)
+
+
 @dataclass
 class _Update:
     """The update of batches of one size: number of executions without a graph, and the graph with its tensors."""
@@ -115,6 +161,8 @@ class _Update:
     executed: int = 0
     graph: Any = None
     """What `recording` gave; None: not recorded."""
+    memory: _MemoryRead | None = None
+    """What the graph reads."""
     patterns: Tensor | None = None
     """Indices of the batch, which the graph reads."""
     result: Any = None
@@ -187,6 +235,9 @@ class UpdateGraphs:
         assert recorder is not None
         indices = pinned(torch.from_numpy(patterns), self._device)
         update = self._updates.setdefault(sizes, _Update())
+        if update.memory is not None and update.memory.released:
+            self.clear()
+            update = self._updates.setdefault(sizes, _Update())
         if update.graph is None and update.executed == WARM_UP and self._worth_recording(len(patterns)):
             self._record(recorder, update, indices, compute, parameters)
         if update.graph is None or update.patterns is None:
@@ -214,9 +265,9 @@ class UpdateGraphs:
         parameters: Iterable[Tensor],
     ) -> None:
         """Record an update; if this is impossible, note why, and execute it and all others without graphs."""
-        patterns = indices.to(self._device)
+        patterns, memory = indices.to(self._device), _MemoryRead(self._device, recorder.memory)
         try:
-            with recorder.recording() as graph:
+            with recorder.recording() as graph, memory:
                 result = compute(patterns)
         except RuntimeError as error:
             self.clear()
@@ -232,5 +283,5 @@ class UpdateGraphs:
                 f"{reason}.{advice}",
             )
             return
-        update.graph, update.patterns, update.result = graph, patterns, result
+        update.graph, update.patterns, update.result, update.memory = graph, patterns, result, memory
         update.gradients = [(parameter, parameter.grad) for parameter in parameters]

@@ -147,13 +147,15 @@ def graphs(report: Report) -> None:
     if not report.on_gpu:
         report.left_out("graphs", "recorded updates", f"{report.device} is no GPU of NVIDIA")
         return
-    for name, (settings, changes) in recorded_cases.CASES.items():
+    cases = [(name, *case, False) for name, case in recorded_cases.CASES.items()]
+    cases += [(f"{name}, live", *recorded_cases.CASES[name], True) for name in recorded_cases.LIVE]
+    for name, settings, changes, live in cases:
         single = settings.replace(precision="single")
         with report.attempt("graphs", name):
             with mock.patch.dict(update_graphs.RECORDERS, clear=True):
-                expected = recorded_cases.run_epochs(single, changes, report.device)
+                expected = recorded_cases.run_epochs(single, changes, report.device, live=live)
             with mock.patch.object(torch.cuda, "CUDAGraph", wraps=torch.cuda.CUDAGraph) as made:
-                found = recorded_cases.run_epochs(single, changes, report.device)
+                found = recorded_cases.run_epochs(single, changes, report.device, live=live)
             equal = all(np.array_equal(expected[key], found[key]) for key in expected)
             text = "" if equal else "differs by {:.1e} ({})".format(*difference(expected, found))
             report.check("graphs", name, equal and made.called, f"{made.call_count} graphs {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,11 @@ import numpy as np
 import torch
 
 import ptynb as pt
+from ptynb.data.admissions import Admission
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
+from ptynb.session.recorded_arrivals import with_recorded_arrivals
+from tests.live_source import log_of
 
 Change = Callable[[pt.Settings], pt.Settings]
 S = pt.Settings
@@ -78,22 +82,41 @@ CASES: dict[str, tuple[pt.Settings, dict[int, Change]]] = {
     ),
 }
 
+LIVE = ("plain", "lsqml")
+"""Those that are also run with patterns that come during the run."""
+
 
 def run_epochs(
-    settings: pt.Settings, changes: dict[int, Change], device: torch.device, resume_after: int = 9, engines: int = 1
+    settings: pt.Settings,
+    changes: dict[int, Change],
+    device: torch.device,
+    resume_after: int = 9,
+    engines: int = 1,
+    live: bool = False,
 ) -> dict[str, Any]:
     """Return what three epochs end with: parameters, moments and losses, on the host.
 
     changes: epoch -> change of the settings before it. resume_after: epochs after which another loop continues from the
-    state. engines: this is the first of so many, of which the others contribute nothing to sums.
+    state. engines: this is the first of so many, of which the others contribute nothing to sums. live: one pattern, for
+    whose counts all are stored in another type, comes after the second epoch.
     """
     scan = pt.simulate(patterns=70, window=32, seed=0)
     group = SingleGroup(device)
     group.world = engines
-    loop = Loop(scan, settings, group)
+    late: list[Admission] = []
+    if live:
+        counts = scan.counts(0, len(scan))
+        counts[-1] *= 2**17 / counts.max()
+        scan = pt.Scan.from_arrays(counts.astype(np.uint32), scan.positions, geometry=scan.geometry)
+        record = log_of(scan, np.arange(len(scan)), first=len(scan) - 1, together=1, every=1)
+        scan, late = with_recorded_arrivals(scan, record), [*record.all()]
+    loop = Loop(scan, settings, group, first=late[0] if live else None)
     for epoch in range(3):
         if epoch in changes:
             loop.change(changes[epoch](loop.settings))
+        if live and epoch == 2:
+            # Without its end, at which all sums change.
+            loop.admit(dataclasses.replace(late[1], ended=None))
         for _ in range(loop.updates):
             loop.step()
         if epoch + 1 == resume_after:

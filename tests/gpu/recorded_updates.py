@@ -22,7 +22,7 @@ from ptynb.loading import engine_patterns
 from ptynb.optimize import update_graphs
 from tests.gpu import pretended
 from tests.gpu.pretended import GPU, LOG, Mode, Pretended
-from tests.gpu.recorded_cases import CASES, Change, run_epochs
+from tests.gpu.recorded_cases import CASES, LIVE, Change, run_epochs
 
 
 class Recording:
@@ -88,6 +88,14 @@ class Recorder:
         if LOG.waits[waits:]:
             raise RuntimeError(f"CUDA error: operation not permitted when stream is capturing ({LOG.waits[waits]})")
 
+    @staticmethod
+    def memory(tensor: Tensor) -> tuple[int, Callable[[], bool]]:
+        """Memory of the pretended GPU, where the recording, which keeps it in order to repeat, does not count."""
+        storage = _plain(tensor).untyped_storage()
+        key = storage.data_ptr() or id(storage)
+        entry = pretended._storages[key]
+        return key, lambda: pretended._storages.get(key) is not entry
+
     def forget(self) -> None:
         """Nothing: each recording has memory of its own."""
 
@@ -118,13 +126,11 @@ def run(graphs: bool, *case: Any, **options: Any) -> dict[str, Any]:
     return run_epochs(*case, GPU, **options)
 
 
-def compare(
-    settings: pt.Settings, changes: dict[int, Change], resume_after: int = 9, engines: int = 1
-) -> dict[str, Any]:
-    """Return how many graphs were recorded, and what differs from the run without any."""
-    plain = run(False, settings, changes, engines=engines)
+def compare(settings: pt.Settings, changes: dict[int, Change], **options: Any) -> dict[str, Any]:
+    """Return how many graphs were recorded, and what differs from the run without any. options: of `run_epochs`."""
+    plain = run(False, settings, changes, **{**options, "resume_after": 9})
     Recording.made = 0
-    other = run(True, settings, changes, resume_after=resume_after, engines=engines)
+    other = run(True, settings, changes, **options)
     return {
         "graphs": Recording.made,
         "differ": [name for name in plain if not np.array_equal(plain[name], other[name])],
@@ -142,6 +148,7 @@ def main() -> None:
         found["lsqml, restored"] = compare(*CASES["lsqml, parts"], resume_after=1)
         found["one of two"] = compare(*CASES["detector"], engines=2)
         found["lsqml, one of two"] = compare(*CASES["lsqml, parts"], engines=2)
+        found |= {f"{name}, live": compare(*CASES[name], live=True) for name in LIVE}
     print(json.dumps(found))
 
 

@@ -22,6 +22,7 @@ from ptynb.optimize import update_graphs
 from ptynb.optimize.algorithm import Problem
 from ptynb.optimize.update_graphs import MOST_GRAPHS, WARM_UP, UpdateGraphs
 from ptynb.physics.components.component import Batch
+from tests.gpu.recorded_cases import LIVE
 
 CPU = torch.device("cpu")
 CHANGED = ("rates", "positions later", "rpie", "regularizers", "lsqml, frozen", "lsqml, parts")
@@ -34,7 +35,7 @@ def test_runs_with_graphs_are_equal_to_the_bit_to_those_without() -> None:
     assert {name: one["differ"] for name, one in found.items() if one["differ"]} == {}
     # One for whole batches and one for the last, smaller ones, if there are enough of them; more after a change.
     graphs = {name: one["graphs"] for name, one in found.items()}
-    changed = {name for name in graphs if name in CHANGED or "restored" in name or "one of two" in name}
+    changed = {name for name in graphs if name in CHANGED or name.endswith(("restored", "one of two", "live"))}
     assert {name: count for name, count in graphs.items() if name not in changed} == {
         name: graphs["plain"] for name in graphs if name not in changed
     }
@@ -42,6 +43,7 @@ def test_runs_with_graphs_are_equal_to_the_bit_to_those_without() -> None:
     assert all(graphs[name] > graphs["plain"] for name in CHANGED)
     assert graphs["one of two"] >= 1
     assert graphs["lsqml, one of two"] > graphs["one of two"], "one more after a change"
+    assert {graphs[f"{name}, live"] for name in LIVE} == {2}, "another one once the patterns are in other memory"
 
 
 class Recorder:
@@ -55,6 +57,8 @@ class Recorder:
     @contextmanager
     def aside(self) -> Iterator[None]:
         yield
+
+    memory = staticmethod(update_graphs.CudaRecorder.memory)
 
     @contextmanager
     def recording(self) -> Iterator[Any]:
