@@ -9,6 +9,7 @@ import torch
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
+from ptynb.physics.components.builtin import PointSpread
 from ptynb.physics.regularizers import object_terms
 from ptynb.settings import Settings
 from tests.cases import CASES, a_scan
@@ -93,3 +94,18 @@ def slope(loop: Loop, parameter: torch.Tensor, direction: torch.Tensor) -> float
             values.append(float(value_of(loop)))
         parameter.copy_(start)
     return (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
+
+
+def test_a_point_spread_keeps_the_relative_precision_of_dark_pixels() -> None:
+    loop, size = a_loop(a_scan(), CASES["plain"][1]), (24, 33)
+    counts = torch.zeros(size, dtype=torch.float64)
+    counts[3, 5], counts[20, 30] = 1e6, 1e-6
+    single, double = (
+        PointSpread(size, 0.7, kind, counts.device).detect(counts.to(kind), loop.shard.batch(np.arange(5), 5))
+        for kind in (torch.float32, torch.float64)
+    )
+    y, x = (np.minimum(np.arange(side), side - np.arange(side)) for side in size)
+    spread = np.exp(-(y[:, None] ** 2 + x**2) / 0.7**2 / 2)
+    expected = (1e6 * np.roll(spread, (3, 5), (0, 1)) + 1e-6 * np.roll(spread, (20, 30), (0, 1))) / spread.sum()
+    np.testing.assert_allclose(double, expected, rtol=1e-12, atol=1e-100)
+    np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-30)

@@ -394,20 +394,21 @@ class PointSpread(ModelComponent):
 
     def __init__(self, window: tuple[int, int], sigma: float, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        # Sampled in real space, where it is positive; sampled in Fourier space it would have negative values.
-        y, x = (
-            torch.exp(-((torch.fft.fftfreq(side, 1 / side, dtype=dtype, device=device) / sigma) ** 2) / 2)
-            for side in window
-        )
-        spread = y[:, None] * x[None, :]
-        self.transfer = torch.fft.rfft2(spread / spread.sum())
-        self.window = window
+        # Two matrix products with positive numbers: a dark pixel beside bright ones keeps its relative precision, which
+        # a transform of the pattern would not leave it.
+        self.rows, self.columns = (_spread(side, sigma, dtype, device) for side in window)
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
         """Return M convolved with the point spread function."""
-        spread = torch.fft.irfft2(torch.fft.rfft2(intensity) * self.transfer, s=self.window)
-        # Negative values are due to rounding only; clamping with a gradient of 0 would freeze dark pixels.
-        return spread + (spread.clamp(min=0) - spread).detach()
+        return self.rows @ (intensity @ self.columns)
+
+
+def _spread(side: int, sigma: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the matrix (pixel, pixel) that convolves an axis with a Gaussian; it is symmetric."""
+    pixels = torch.arange(side, dtype=dtype, device=device)
+    distance = (pixels[:, None] - pixels).abs()
+    spread = torch.exp(-((torch.minimum(distance, side - distance) / sigma) ** 2) / 2)
+    return spread / spread.sum(0)
 
 
 @final
