@@ -13,7 +13,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from ptynb.supervised_thread import SupervisedThread, report
 
 Answer = TypeVar("Answer")
 
@@ -60,14 +62,14 @@ class SerialExecutor:
         """name: name of the threads. finish: whether Python waits for them when it exits."""
         self._name, self._finish = name, finish
         self._lock = threading.Lock()
-        self._last: threading.Thread | None = None
+        self._last: SupervisedThread | None = None
         self._local = threading.local()
 
     def submit(self, work: Callable[[], Answer]) -> Future[Answer]:
         """Queue a function and return its future, whose `cancel()` removes it from the queue unless it has begun."""
         future: Future[Answer] = Future()
 
-        def execute(previous: threading.Thread | None = None) -> None:
+        def execute(previous: SupervisedThread | None = None) -> None:
             if previous is not None:
                 previous.join()
             if not future.set_running_or_notify_cancel():
@@ -79,7 +81,7 @@ class SerialExecutor:
                 future.set_exception(error)
 
         with held_back(), self._lock:
-            thread = threading.Thread(target=execute, args=(self._last,), name=self._name, daemon=not self._finish)
+            thread = SupervisedThread(self._name, execute, self._last, daemon=not self._finish)
             try:
                 thread.start()
             except RuntimeError:  # Python is exiting and starts no threads; no thread waits any more
@@ -98,8 +100,17 @@ class SerialExecutor:
         if getattr(self._local, "inside", False):
             return work()
         future = self.submit(work)
-        with waiting():
-            return future.result(patience)
+        try:
+            with waiting():
+                return future.result(patience)
+        finally:
+            if not future.done():
+                future.add_done_callback(self._report_unread)
+
+    def _report_unread(self, future: Future[Any]) -> None:
+        """Report the error of a function for which nobody waits any more."""
+        if not future.cancelled() and (error := future.exception()) is not None:
+            report(f"What {self._name!r} did after the wait for it was ended failed", error)
 
     def wait(self) -> None:
         """Wait until all functions submitted so far are done."""

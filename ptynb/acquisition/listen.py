@@ -9,7 +9,6 @@ import os
 import select
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.source_address import Address, pattern_address, position_address, position_datasets
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, PtynbWarning
 from ptynb.io.scan_file import as_planned
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.text import quoted
 
 PACKAGE = Path(__file__).parents[2]
@@ -207,7 +207,7 @@ def _start(
             process.stdin.write(order.to_json().encode() + b"\n")
         answer = _answer(process, timeout, cancelled, tell)
         if answer.get("began"):
-            threading.Thread(target=process.wait, name="ptynb-receiver", daemon=True).start()
+            SupervisedThread("ptynb-receiver", process.wait).start()
             return
     except BaseException:
         _end(process)

@@ -45,6 +45,7 @@ from ptynb.settings.cluster_options import (
     checked,
 )
 from ptynb.settings.field_docs import documented_by
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.table import gigabytes
 from ptynb.text import counted
 
@@ -359,9 +360,7 @@ class Cluster:
         _held[folder] = self
         self._renew_lease()
         if self._launcher is not None and not self._launcher.here:
-            threading.Thread(
-                target=self._keep_renewing, args=(self._ended,), name="ptynb lease renewal", daemon=True
-            ).start()
+            SupervisedThread("ptynb lease renewal", self._keep_renewing, self._ended, restarts=True).start()
         atexit.register(self._at_exit)
 
     def _renew_lease(self) -> None:

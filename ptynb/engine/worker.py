@@ -72,6 +72,7 @@ from ptynb.physics.triton_dispatch import found_problems
 from ptynb.preparation.pattern_window import in_window
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
+from ptynb.supervised_thread import SupervisedThread, problems
 
 IDLE_SECONDS = 2.0
 """Longest time between idle turns of rank 0, of which there are at least four within the group's timeout [s]."""
@@ -210,7 +211,7 @@ class Worker:
         self._measure_every = 0
         self._threads = count()
         self._vitals = diagnostics.Vitals(membership.device, self._threads)
-        self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
+        self._thread = SupervisedThread("ptynb training", self._run, scan, extensions)
         self._thread.start()
 
     # Called by the kernel
@@ -276,8 +277,9 @@ class Worker:
             checkpoint=writer.checkpoint if writer else None,
             checkpoint_epoch=writer.checkpoint_epoch if writer else None,
             checkpoint_folder=writer.checkpoint_folder if writer else None,
-            notices=(*self._notices, *(writer.notices if writer else ())),
+            notices=(*self._notices, *(writer.notices if writer else ()), *problems()),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
+            checkpoint_failure=writer.failure if writer else "",
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
             arrivals=None if self._watch is None else self._watch.summary(),
             live_epochs=loop.live_epochs if loop else 0,
@@ -460,7 +462,7 @@ class Worker:
                 while self._turn(group, self._loop):
                     self._begin_stages(group)
                 self._update_status_file(self._loop, look=True)
-        except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
+        except BaseException as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             loses = loses_gpu(error, torch.device(self._membership.device))
             ends = loses and self._end_process is not None
             advice = RESTART if loses and not ends else memory_advice(error)
@@ -882,7 +884,7 @@ class Worker:
                 return
             try:
                 answer.set_result(request())
-            except Exception as error:  # goes to the caller
+            except BaseException as error:  # goes to the caller
                 answer.set_exception(error)
                 training = threading.current_thread() is self._thread and self._state not in ("failed", "closed")
                 if training and loses_gpu(error, torch.device(self._membership.device)):
@@ -916,12 +918,12 @@ def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | N
     )
 
 
-def _code(error: Exception) -> str:
+def _code(error: BaseException) -> str:
     if isinstance(error, FloatingPointError):
         return "reconstruction.not-finite"
     return error.code if isinstance(error, PtynbError) else ""
 
 
-def _lost_group(error: Exception) -> bool:
+def _lost_group(error: BaseException) -> bool:
     """Return whether the error only says that another rank has ended, or did not answer."""
     return isinstance(error, RuntimeError) and is_echo(str(error), of_group=isinstance(error, dist.DistError))

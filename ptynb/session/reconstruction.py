@@ -73,6 +73,7 @@ from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
 from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
+from ptynb.supervised_thread import SupervisedThread, problems
 from ptynb.text import quoted
 
 Answer = TypeVar("Answer")
@@ -291,7 +292,7 @@ class Reconstruction:
         self._follow()
 
     def _follow(self) -> None:
-        threading.Thread(target=_follow, args=(weakref.ref(self),), name="ptynb follower", daemon=True).start()
+        SupervisedThread("ptynb follower", _follow, weakref.ref(self), restarts=True).start()
 
     # Running
 
@@ -463,7 +464,7 @@ class Reconstruction:
             if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
                 return path
             if status.checkpoint_counts[1] > failed:
-                raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
+                raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
             if time.monotonic() > until:
                 raise ReconstructionError(
                     f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"
@@ -650,7 +651,8 @@ class Reconstruction:
     def notices(self) -> tuple[str, ...]:
         """Messages about problems that did not stop the run, such as a full disk; each once."""
         status = self.last_status()
-        return status.notices if status else ()
+        others = [f"Rank {one.rank}: {problem}" for one in self._health if one.rank for problem in one.problems]
+        return tuple(dict.fromkeys((*(status.notices if status else ()), *problems(), *others)))
 
     @property
     def latest_checkpoint(self) -> Path | None:
