@@ -47,7 +47,7 @@ from ptynb.settings.cluster_options import (
 from ptynb.settings.field_docs import documented_by
 from ptynb.supervised_thread import SupervisedThread
 from ptynb.table import gigabytes
-from ptynb.text import counted
+from ptynb.text import counted, natural_order
 
 LEASE_SECONDS = 3600.0
 """Default time that a run continues without a notebook [s]."""
@@ -771,10 +771,11 @@ class Cluster:
         Returns
         -------
         list of Path
-            Sorted by name.
+            Sorted by name, ranks in their order.
         """
-        pattern = "*.log" if rank is None else f"*rank{rank}*.log"
-        return [] if self._folder is None else sorted((self._folder / "log").glob(pattern))
+        pattern = "*.log" if rank is None else f"*rank{rank}.log"
+        found = [] if self._folder is None else (self._folder / "log").glob(pattern)
+        return sorted(found, key=lambda path: natural_order(path.name))
 
     def suspended(self, rank: int) -> str:
         """Return whether a signal suspends an engine's process or the controller's.

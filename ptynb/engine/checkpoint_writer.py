@@ -296,7 +296,7 @@ class CheckpointWriter:
                 part.unlink(missing_ok=True)
         for part in folder.glob("state-*.rank*.h5"):
             # A part of a checkpoint that rank 0 failed to write.
-            if part.name < min(path.name for path in remaining):
+            if files.progress_of(part) < min(map(files.progress_of, remaining)):
                 part.unlink(missing_ok=True)
         for part in folder.glob(".*.part"):
             with contextlib.suppress(OSError):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from ptynb.io.reading.safe_reading import check_room
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions
 from ptynb.table import gigabytes
+from ptynb.text import natural_order
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 SUFFIXES = (".tif", ".tiff")
@@ -233,7 +233,7 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
     for one in found:
         if one.is_symlink():
             _allowed(folder, one.name, policy)
-    names = sorted((one.name for one in found if one.is_file()), key=_natural_order)
+    names = sorted((one.name for one in found if one.is_file()), key=natural_order)
     if not names:
         raise FileError(f"{path} contains no readable TIFF; expected one for each pattern.", code="file.incomplete")
     first: tuple[tuple[int, ...], np.dtype[Any]] | None = None
@@ -256,11 +256,6 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
             first = shape, dtype
     assert first is not None
     return FolderFrames(folder, tuple(names), (int(first[0][0]), int(first[0][1])), first[1].str, policy)
-
-
-def _natural_order(name: str) -> list[int | str]:
-    """Return a sort key with numbers in numerical order: "f2" before "f10"."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _allowed(folder: Path, name: str, policy: LinkPolicy) -> Path:
