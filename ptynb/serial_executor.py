@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from ptynb.supervised_thread import SupervisedThread, report
+from ptynb.supervised_thread import report
 
 Answer = TypeVar("Answer")
 
@@ -62,14 +62,14 @@ class SerialExecutor:
         """name: name of the threads. finish: whether Python waits for them when it exits."""
         self._name, self._finish = name, finish
         self._lock = threading.Lock()
-        self._last: SupervisedThread | None = None
+        self._last: threading.Thread | None = None
         self._local = threading.local()
 
     def submit(self, work: Callable[[], Answer]) -> Future[Answer]:
         """Queue a function and return its future, whose `cancel()` removes it from the queue unless it has begun."""
         future: Future[Answer] = Future()
 
-        def execute(previous: SupervisedThread | None = None) -> None:
+        def execute(previous: threading.Thread | None = None) -> None:
             if previous is not None:
                 previous.join()
             if not future.set_running_or_notify_cancel():
@@ -81,7 +81,7 @@ class SerialExecutor:
                 future.set_exception(error)
 
         with held_back(), self._lock:
-            thread = SupervisedThread(self._name, execute, self._last, daemon=not self._finish)
+            thread = threading.Thread(target=execute, args=(self._last,), name=self._name, daemon=not self._finish)
             try:
                 thread.start()
             except RuntimeError:  # Python is exiting and starts no threads; no thread waits any more

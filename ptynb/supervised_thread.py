@@ -35,7 +35,7 @@ def report(what: str, error: BaseException) -> None:
         logger.error(problem, exc_info=error)
 
 
-class SupervisedThread(threading.Thread):  # noqa: TID251 - the only one
+class SupervisedThread(threading.Thread):
     """Thread that reports the error by which its work ends."""
 
     def __init__(

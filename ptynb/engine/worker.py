@@ -15,7 +15,6 @@ import bisect
 import contextlib
 import dataclasses
 import queue
-import sys
 import threading
 import time
 import traceback
@@ -70,6 +69,7 @@ from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
 from ptynb.preparation.pattern_window import in_window
+from ptynb.process_state import ProcessState, switch_interval
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from ptynb.supervised_thread import SupervisedThread, problems
@@ -85,6 +85,7 @@ SWITCH_SECONDS = 0.0001
 
 With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
 """
+QUICK_SWITCHING = ProcessState(lambda: switch_interval(SWITCH_SECONDS))
 LATEST_R_FACTORS = 100
 """Number of the newest R-factors in every status, besides those of the epochs that are requested."""
 WRITING_SECONDS = 120.0
@@ -429,7 +430,6 @@ class Worker:
 
     def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
-        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             # On its first request a thread gets torch's number of that moment, which another thread may have lowered
             # for itself: this thread requests it before it sets its own.
@@ -559,7 +559,16 @@ class Worker:
             del scan
 
     def _turn(self, group: Group, loop: Loop) -> bool:
-        """Perform one turn of the loop; return False after the command to close."""
+        """Perform one turn of the loop, and wait if there is nothing to do; return False after the command to close."""
+        with QUICK_SWITCHING if self._state == "running" else contextlib.nullcontext():
+            self._work(group, loop)
+        if self._state not in ("running", "closed") and group.rank == 0:
+            looking = self._watch is not None and not self._watch.over
+            self._wake.wait(ARRIVAL_SECONDS if looking else min(IDLE_SECONDS, self._membership.timeout / 4))
+            self._wake.clear()
+        return self._state != "closed"
+
+    def _work(self, group: Group, loop: Loop) -> None:
         if self._writer is not None and group.rank == 0:
             self._checkpoint_if_due(loop, self._writer)
         if self._watch is not None:
@@ -585,11 +594,6 @@ class Worker:
             self._target, self._reach, self._state = loop.epoch, None, "ready"
             self._update_status_file(loop, look=True)
         self._answer_requests()
-        if self._state not in ("running", "closed") and group.rank == 0:
-            looking = self._watch is not None and not self._watch.over
-            self._wake.wait(ARRIVAL_SECONDS if looking else min(IDLE_SECONDS, self._membership.timeout / 4))
-            self._wake.clear()
-        return self._state != "closed"
 
     def _step(self, loop: Loop) -> None:
         """Perform an update; epochs of a scan that is still being measured are added to those of the run."""

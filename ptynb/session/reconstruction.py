@@ -133,6 +133,8 @@ class Reconstruction:
     ----------
     title, comments : str
         Title (one line) and comments (Markdown), which can be set and are saved with the result and its report.
+    warns : bool
+        Whether `notices` are issued as warnings too, by the calls that start a run or wait for it; True by default.
 
     Raises
     ------
@@ -145,6 +147,7 @@ class Reconstruction:
     """
 
     scan: Scan
+    warns = True
 
     def __init__(
         self,
@@ -1348,7 +1351,7 @@ class Reconstruction:
 
     def _warn_of_notices(self) -> None:
         """Issue each notice of the engines once, as a warning."""
-        for notice in self.notices:
+        for notice in self.notices if self.warns else ():
             if notice not in self._shown_notices:
                 self._shown_notices.add(notice)
                 warnings.warn(notice, PtynbWarning, stacklevel=3)

@@ -15,7 +15,7 @@ import logging
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from ptynb.io.hdf5_file import LinkPolicy, packed_at_most
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import check_room
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.process_state import ProcessState
 from ptynb.settings.load_options import LoadOptions
 from ptynb.table import gigabytes
 from ptynb.text import natural_order
@@ -121,6 +122,15 @@ class FolderFrames(FileFrames):
         return patterns
 
 
+def _stop_propagation() -> Callable[[], object]:
+    logger = logging.getLogger("tifffile")
+    before, logger.propagate = logger.propagate, False
+    return lambda: setattr(logger, "propagate", before)
+
+
+_ERRORS_ARE_RAISED = ProcessState(_stop_propagation)
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     """Yield the open file; errors in the block, and errors that tifffile only logs, are raised as FileError."""
@@ -128,12 +138,13 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: problems.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("tifffile")
-    before = logger.propagate
     logger.addHandler(handler)
-    logger.propagate = False
     try:
         # Formats with pages in other files: read only the pages of this file.
-        with tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff:
+        with (
+            _ERRORS_ARE_RAISED,
+            tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff,
+        ):
             yield tiff
     except FileError:
         if not problems:  # otherwise it is a consequence of the first problem
@@ -142,7 +153,6 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         problems.append(str(error) or type(error).__name__)
     finally:
         logger.removeHandler(handler)
-        logger.propagate = before
     if problems:
         first = " ".join(problems[0].split())[:120]
         raise FileError(
