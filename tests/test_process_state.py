@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import faulthandler
 import gc
 import locale
@@ -27,12 +28,14 @@ import tifffile
 import torch
 
 import ptynb as pt
+from ptynb.cluster.gpus import cuda_numbers
 from ptynb.engine.worker import SWITCH_SECONDS
 from ptynb.figures.figure_page import paper_page
 from ptynb.io.formats.tiff import _opened
 from ptynb.process_state import ProcessState, switch_interval
 from tests.cases import a_scan
 
+PYTHON = "sys.executable"
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
@@ -203,6 +206,32 @@ def test_pages_drawn_at_the_same_time_leave_the_style_and_what_the_user_set_mean
         for one in drawn:
             one.result()
     assert (mpl.rcParams["font.size"], mpl.rcParams["image.cmap"]) == (13.5, "magma")
+
+
+WITH_WORKING_FOLDER = {"ptynb.cluster.engine_main", "ptynb.cli.main"}
+"""Engines import modules of the user, as the notebook does; the command's processes have PYTHONSAFEPATH."""
+
+
+def test_programs_of_ptynb_search_neither_the_working_folder_nor_their_own_before_the_standard_library() -> None:
+    """A queue.py or psutil.py beside a scan is not to be run instead of the module."""
+    package, found, unsafe = Path(pt.__file__).parent, 0, []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.List | ast.Tuple) or not node.elts or ast.unparse(node.elts[0]) != PYTHON:
+                continue
+            found += 1
+            words = [one.value if isinstance(one, ast.Constant) else None for one in node.elts[1:]]
+            if words[:1] != ["-P"] and not WITH_WORKING_FOLDER & {*words}:
+                unsafe.append(f"{path.relative_to(package)}:{node.lineno}: {ast.unparse(node)}")
+    assert found >= 8
+    assert unsafe == []
+
+
+def test_what_lies_beside_a_scan_is_not_run_to_list_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ctypes.py").write_text("open('was run', 'w')")
+    monkeypatch.chdir(tmp_path)
+    cuda_numbers()
+    assert [path.name for path in tmp_path.iterdir()] == ["ctypes.py"]
 
 
 @pytest.mark.parametrize("own", [None, "ACTIVE"])

@@ -498,7 +498,7 @@ class Cluster:
             self._children.append(controller)
             self._controller = psutil.Process(controller.pid)
             self._record(folder, launcher)
-            command = [sys.executable, watchdog.__file__, str(folder)]
+            command = [sys.executable, "-P", watchdog.__file__, str(folder)]
             self._children.append(begin(command, folder.name, folder / "log" / "guardian.log"))
             if here:
                 launcher.start(range(self._count))  # they load what they need while the controller starts
