@@ -13,7 +13,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from ptynb.supervised_thread import report
 
 Answer = TypeVar("Answer")
 
@@ -98,8 +100,17 @@ class SerialExecutor:
         if getattr(self._local, "inside", False):
             return work()
         future = self.submit(work)
-        with waiting():
-            return future.result(patience)
+        try:
+            with waiting():
+                return future.result(patience)
+        finally:
+            if not future.done():
+                future.add_done_callback(self._report_unread)
+
+    def _report_unread(self, future: Future[Any]) -> None:
+        """Report the error of a function for which nobody waits any more."""
+        if not future.cancelled() and (error := future.exception()) is not None:
+            report(f"What {self._name!r} did after the wait for it was ended failed", error)
 
     def wait(self) -> None:
         """Wait until all functions submitted so far are done."""

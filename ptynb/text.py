@@ -1,7 +1,8 @@
-"""Text from files, libraries and users, made safe for one line of a message."""
+"""Text from files, libraries and users: made safe for one line of a message, and in the order of its numbers."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 LONGEST = 200
@@ -25,6 +26,17 @@ def quoted(value: object, longest: int = LONGEST) -> str:
         return in_one_line(repr(value), longest)
     except (ValueError, RecursionError):
         return f"<{type(value).__name__} that is too long to be shown>"
+
+
+Order = tuple[list[tuple[int, str]], str]
+"""Key of `natural_order`."""
+
+
+def natural_order(name: str) -> Order:
+    """Return a sort key with numbers in numerical order, however many digits they have: "f2" before "f10"."""
+    parts = re.split(r"0*([0-9]+)", name)
+    # Of numbers, which are every other part, the longer one is the larger; as `int` they must not have 5000 digits.
+    return [(len(part) if index % 2 else 0, part) for index, part in enumerate(parts)], name
 
 
 def counted(number: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from ptynb.supervised_thread import problems
 from tests.system_parts import PARTS, ROOT, part_of
 
 if TYPE_CHECKING:
@@ -107,10 +108,14 @@ def _quick_collections() -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
-    """Fails a test that leaves a process or one of ptynb's threads behind (shared fixtures' own are known before)."""
+    """Fails a test that leaves a process or one of ptynb's threads behind (shared fixtures' own are known before).
+
+    So does an error in a thread, which is reported to users and goes on.
+    """
     before = {process.pid for process in descendants(set())}
-    threads = set(threading.enumerate())
+    threads, known = set(threading.enumerate()), problems()
     yield
+    assert problems() == known
     until = time.monotonic() + 5
     while time.monotonic() < until:
         left = descendants(before)

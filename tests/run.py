@@ -49,11 +49,17 @@ BESIDE = "2"
 
 
 def told(*command: str) -> int:
-    """Runs one check, says how long it took, and returns its exit status."""
+    """Runs one check, says how long it took, and returns its exit status; 128 + n if signal n ended it, as in a shell.
+
+    subprocess has -n for that, which is less than the 0 of another check that passed.
+    """
     print(f"\n$ {' '.join(command)}", flush=True)
     started = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     print(f"[{time.monotonic() - started:.0f} s]", flush=True)
+    if status < 0:
+        print(f"It was ended by signal {-status}.", flush=True)
+        return 128 - status
     return status
 
 

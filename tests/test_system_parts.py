@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests import system_parts
+from tests import run, system_parts
 from tests.system_parts import PARTS, ROOT
 
 
@@ -49,3 +50,22 @@ def test_a_part_is_due_once_a_file_that_it_protects_changes(tmp_path: Path, monk
     assert changed != before
     (copy / "ptynb/cluster/rpc.py").rename(copy / "ptynb/cluster/rpc2.py")
     assert system_parts.digest("hosts", copy) not in (before, changed)
+
+
+def test_a_check_that_a_signal_ends_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Such as pytest, of which the system takes the memory; the checks before and after it pass."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\ncase "$*" in *loadfile*) kill -KILL $$;; esac\n')
+    python.chmod(0o700)
+    for name, value in {"executable": str(python), "argv": ["run.py"]}.items():
+        monkeypatch.setattr(sys, name, value)
+    monkeypatch.setattr(run, "install", lambda: None)
+    monkeypatch.setattr(run, "run", lambda *command: None)
+    monkeypatch.setattr(run, "due", lambda: [])
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 128 + 9
+    python.write_text("#!/bin/sh\n")
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 0

@@ -1,4 +1,4 @@
-from ptynb.text import LONGEST, has_control_characters, in_one_line, quoted
+from ptynb.text import LONGEST, has_control_characters, in_one_line, natural_order, quoted
 from tests.parametrization import each
 
 
@@ -44,3 +44,16 @@ def test_control_characters_are_seen(text):
 @each("text", ["", "a b", "Müller/übung.h5", "日本.h5", "a\u202eb", "a\xa0b"])
 def test_letters_of_all_languages_are_text(text):
     assert not has_control_characters(text)
+
+
+@each(
+    "ordered",
+    [
+        ["f", "f0", "f00", "f1", "f02", "f2", "f9", "f10", "f010a", "f010b"],
+        ["1", "1a2b9", "1a2b10", "2", "a", "²"],
+        ["data_2", f"data_{'9' * 5000}", f"data_1{'0' * 5000}"],
+    ],
+)
+def test_names_are_ordered_by_their_numbers_and_equal_numbers_by_the_text(ordered):
+    backwards = ordered[::-1]
+    assert sorted(backwards, key=natural_order) == ordered

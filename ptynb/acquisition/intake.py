@@ -11,6 +11,7 @@ import threading
 
 from ptynb.acquisition.messages import Frame, LiveSource, MeasuredPositions, Message
 from ptynb.exceptions import PtynbError
+from ptynb.supervised_thread import SupervisedThread
 
 MOST_BYTES = 2**26
 """Most bytes that wait, but for one message that is larger."""
@@ -32,7 +33,7 @@ class Intake:
         self._room = threading.Condition()
         self._over = False
         self.failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"ptynb-{name}", daemon=True)
+        self._thread = SupervisedThread(f"ptynb-{name}", self._run)
         self._thread.start()
 
     def take(self, most: int, octets: int) -> list[Message]:

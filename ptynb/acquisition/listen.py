@@ -9,7 +9,6 @@ import os
 import select
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -27,9 +26,13 @@ from ptynb.data.scan import Scan
 from ptynb.data.source_address import Address, pattern_address, position_address, position_datasets
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, PtynbWarning
 from ptynb.io.scan_file import as_planned
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.text import quoted
 
 PACKAGE = Path(__file__).parents[2]
+RECEIVER = "import sys; sys.path.append(sys.argv[1]); from ptynb.acquisition.receiver import main; sys.exit(main())"
+"""Program of the receiver. The folder of the package, which a notebook may have found by a path of its own, comes last:
+in PYTHONPATH it would come before the standard library, and it is site-packages, mostly."""
 GRACE = 5.0
 """Time in which a receiver ends that was asked to, before its scan began [s]."""
 LOOK = 0.2
@@ -189,15 +192,14 @@ def _start(
     order: Order, timeout: float | None, cancelled: Callable[[], bool] | None, tell: Callable[[str], None]
 ) -> None:
     """Start the receiver, and wait until the scan has begun."""
-    path = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
     with (order.folder / LOG_NAME).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ptynb.acquisition.receiver"],
+            [sys.executable, "-P", "-c", RECEIVER, str(PACKAGE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             # It copies bytes; threads of numerical libraries would only take memory.
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             start_new_session=True,  # an interrupt of the notebook is not one of the receiver
         )
     assert process.stdin is not None
@@ -207,7 +209,7 @@ def _start(
             process.stdin.write(order.to_json().encode() + b"\n")
         answer = _answer(process, timeout, cancelled, tell)
         if answer.get("began"):
-            threading.Thread(target=process.wait, name="ptynb-receiver", daemon=True).start()
+            SupervisedThread("ptynb-receiver", process.wait).start()
             return
     except BaseException:
         _end(process)

@@ -304,7 +304,3 @@ def main() -> int:
         _answer({"code": "acquisition.failed", "message": f"The receiver failed ({sentence(error)}); see {LOG_NAME}."})
         raise
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -34,6 +34,7 @@ from ptynb.acquisition.messages import (
 from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
 from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
+from ptynb.text import natural_order
 
 PAUSES = 0.002, 0.02
 """Time between looks at a file [s]: just after news, and at most, without; a look takes 0.1 to 0.3 ms."""
@@ -245,7 +246,7 @@ class GrowingFile(LiveSource):
     def _open_linked(self) -> None:
         """Open data files of a master file that have come."""
         assert self._linked is not None
-        for name in sorted(_links(self._linked)):
+        for name in sorted(_links(self._linked), key=natural_order):
             if name in self._stacks:
                 continue
             link = self._linked.get(name, getlink=True)

@@ -6,7 +6,6 @@ A scan that is received while it is measured is reconstructed here without a clu
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from ptynb.batch.torchrun import INTERRUPTED, check_folder, first_state, go_on
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
-from ptynb.exceptions import PtynbWarning
 from ptynb.io.checkpoint_file import is_of
 from ptynb.io.run_file_scan import scan_of
 from ptynb.progress import follow, follow_live, log
@@ -97,15 +95,14 @@ def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
 
 def _run(recon: Reconstruction, plan: RunFile, console: Console, *, resumed: bool) -> None:
     news = News(recon, console)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PtynbWarning)  # of notices, which are told
-        if plan.listen is None or resumed:
-            recon.wait()  # until the patterns are read, and the checkpoint
-        log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
-        if plan.listen is None:
-            follow(recon, plan.epochs, console, news.tell)
-        elif (missing := plan.epochs - recon.epoch + _live_epochs(recon)) > 0:
-            follow_live(recon, missing, console, news.tell)
+    recon.warns = False  # the notices are told
+    if plan.listen is None or resumed:
+        recon.wait()  # until the patterns are read, and the checkpoint
+    log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
+    if plan.listen is None:
+        follow(recon, plan.epochs, console, news.tell)
+    elif (missing := plan.epochs - recon.epoch + _live_epochs(recon)) > 0:
+        follow_live(recon, missing, console, news.tell)
     news.tell()
     target = plan.epochs + _live_epochs(recon)
     if recon.stopped:

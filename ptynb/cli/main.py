@@ -158,7 +158,7 @@ def _lab(chosen: argparse.Namespace) -> int:
     )
     if chosen.no_open:
         return 0
-    command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
+    command = [sys.executable, "-P", "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder.resolve()}", *chosen.rest]
     # JupyterLab replaces this process, so that its signals and exit status are those of this command.
     os.execv(sys.executable, command)
 

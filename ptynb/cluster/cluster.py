@@ -45,8 +45,9 @@ from ptynb.settings.cluster_options import (
     checked,
 )
 from ptynb.settings.field_docs import documented_by
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.table import gigabytes
-from ptynb.text import counted
+from ptynb.text import counted, natural_order
 
 LEASE_SECONDS = 3600.0
 """Default time that a run continues without a notebook [s]."""
@@ -359,9 +360,7 @@ class Cluster:
         _held[folder] = self
         self._renew_lease()
         if self._launcher is not None and not self._launcher.here:
-            threading.Thread(
-                target=self._keep_renewing, args=(self._ended,), name="ptynb lease renewal", daemon=True
-            ).start()
+            SupervisedThread("ptynb lease renewal", self._keep_renewing, self._ended, restarts=True).start()
         atexit.register(self._at_exit)
 
     def _renew_lease(self) -> None:
@@ -499,7 +498,7 @@ class Cluster:
             self._children.append(controller)
             self._controller = psutil.Process(controller.pid)
             self._record(folder, launcher)
-            command = [sys.executable, watchdog.__file__, str(folder)]
+            command = [sys.executable, "-P", watchdog.__file__, str(folder)]
             self._children.append(begin(command, folder.name, folder / "log" / "guardian.log"))
             if here:
                 launcher.start(range(self._count))  # they load what they need while the controller starts
@@ -772,10 +771,11 @@ class Cluster:
         Returns
         -------
         list of Path
-            Sorted by name.
+            Sorted by name, ranks in their order.
         """
-        pattern = "*.log" if rank is None else f"*rank{rank}*.log"
-        return [] if self._folder is None else sorted((self._folder / "log").glob(pattern))
+        pattern = "*.log" if rank is None else f"*rank{rank}.log"
+        found = [] if self._folder is None else (self._folder / "log").glob(pattern)
+        return sorted(found, key=lambda path: natural_order(path.name))
 
     def suspended(self, rank: int) -> str:
         """Return whether a signal suspends an engine's process or the controller's.

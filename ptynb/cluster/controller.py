@@ -50,7 +50,7 @@ def start_controller(name: str, folder: Path, address: str = LOOPBACK) -> subpro
     beyond = address != LOOPBACK
     misses = MISSED_BEATS_BEYOND if beyond else MISSED_BEATS_HERE
     command = [
-        *(sys.executable, "-m", "ipyparallel.controller"),
+        *(sys.executable, "-P", "-m", "ipyparallel.controller"),
         f"--profile-dir={folder}",
         f"--ip={address}",
         f"--location={address}",

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from ptynb.text import natural_order
+
 NODES = Path("/sys/devices/system/node")
 """Where Linux lists the cores of each NUMA node: the cores that share a memory controller."""
 
@@ -25,7 +27,8 @@ def numa_nodes(folder: Path = NODES) -> tuple[tuple[int, ...], ...]:
     if not hasattr(os, "sched_getaffinity"):
         return ()
     usable = os.sched_getaffinity(0)
-    listed = [_cores(file.read_text()) for file in sorted(folder.glob("node[0-9]*/cpulist"))]
+    nodes = sorted(folder.glob("node[0-9]*/cpulist"), key=lambda file: natural_order(file.parent.name))
+    listed = [_cores(file.read_text()) for file in nodes]
     return tuple(tuple(sorted(found)) for cores in listed if (found := usable.intersection(cores)))
 
 

@@ -230,7 +230,7 @@ def _cuda_order(gpus: tuple[GPU, ...], chosen: str | None) -> Mapping[str, int]:
 def cuda_numbers() -> dict[str, int]:
     """Return CUDA's numbers of all GPUs by the digits of their UUIDs, asked in another process; empty if it fails."""
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    command = [sys.executable, "-c", CUDA_LISTING]
+    command = [sys.executable, "-P", "-c", CUDA_LISTING]
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=CUDA_SECONDS, check=False, env=environment

@@ -11,7 +11,7 @@ from ptynb.distributed.group import is_echo
 from ptynb.engine.group_selftest import attempt
 from ptynb.exceptions import ClusterError
 from ptynb.table import duration, gigabytes
-from ptynb.text import counted
+from ptynb.text import counted, natural_order
 
 MARGIN = 120.0
 """Additional time for imports, which are slow on a busy file server [s]."""
@@ -83,8 +83,9 @@ def _notes(slow: dict[int, str]) -> tuple[str, ...]:
 
 def last_words(cluster: RunningCluster, lines: int = 50) -> str:
     """Return the last lines of the logs of the engines, with messages of NCCL (NCCL_DEBUG=WARN)."""
-    logs = sorted((cluster.folder / "log").glob("*rank*.log")) if cluster.folder is not None else []
-    return "\n".join(line for log in logs for line in log.read_text(errors="replace").splitlines()[-lines:])
+    logs = [] if cluster.folder is None else (cluster.folder / "log").glob("*rank*.log")
+    ordered = sorted(logs, key=lambda log: natural_order(log.name))
+    return "\n".join(line for log in ordered for line in log.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _failed(failures: dict[int, str], world: int, logs: str) -> str:

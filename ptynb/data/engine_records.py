@@ -49,10 +49,10 @@ class Status(RunRecord):
     rates: by component. applied: number of the last command applied. epochs: only the requested records.
     checkpoint: path of the newest checkpoint, in which `checkpoint_epoch` epochs are completed (rank 0 only).
     checkpoint_folder: the folder of checkpoints. checkpoint_counts: numbers of checkpoints that this engine has
-    written, and failed to write. notices: messages about problems that did not stop the run, such as a full disk; each
-    once, and those about checkpoints last. r_factors: the last ones measured, and those of the requested epochs,
-    (epochs completed, amplitude R-factor). arrivals: what has come of a scan that is being measured (rank 0 only).
-    live_epochs: completed epochs in which further patterns could come.
+    written, and failed to write; checkpoint_failure: why the last one failed. notices: messages about problems that did
+    not stop the run, such as a full disk; each once. r_factors: the last ones measured, and those of the requested
+    epochs, (epochs completed, amplitude R-factor). arrivals: what has come of a scan that is being measured (rank 0
+    only). live_epochs: completed epochs in which further patterns could come.
     """
 
     rank: int
@@ -73,6 +73,7 @@ class Status(RunRecord):
     checkpoint_folder: str | None = None
     notices: tuple[str, ...] = ()
     checkpoint_counts: tuple[int, int] = (0, 0)
+    checkpoint_failure: str = ""
     arrivals: Arrivals | None = None
     live_epochs: int = 0
 
@@ -273,7 +274,8 @@ class Health:
     memory, memory_total: used and total, of its GPU (all processes) or, on a CPU, of its process and of the machine
     [bytes]. load: 0 to 1, of its GPU, or of the cores available to its threads. temperature: of its GPU [°C].
     agreed: the last epoch after which all engines had bitwise equal parameters; 0: none yet.
-    None: unknown. answered: False if it was too busy to answer in time, and these are its last values.
+    problems: errors in background threads of its process. None: unknown. answered: False if it was too busy to answer
+    in time, and these are its last values.
     """
 
     rank: int
@@ -287,6 +289,7 @@ class Health:
     load: float | None = None
     temperature: float | None = None
     agreed: int = 0
+    problems: tuple[str, ...] = ()
     answered: bool = True
 
 

@@ -35,6 +35,7 @@ from ptynb.distributed.shared_memory import SharedMemory, place_of_process
 from ptynb.distributed.sockets import Connections
 from ptynb.distributed.timeouts import ABORT_SECONDS, CollectiveTimeout
 from ptynb.exceptions import ClusterError
+from ptynb.supervised_thread import SupervisedThread
 
 KEPT_TENSORS = 16
 """Number of tensors kept: more than the collectives of one update outside DistributedDataParallel."""
@@ -340,7 +341,7 @@ class TorchGroup(Group):
                 if wake is not None:
                     # Another thread waits for the message, since polling takes a per cent of a core.
                     done = threading.Event()
-                    threading.Thread(target=_wait, args=(work, done, wake), name="ptynb waiter", daemon=True).start()
+                    SupervisedThread("ptynb waiter", _wait, work, done, wake).start()
                     while not done.is_set():
                         wake.wait()
                         wake.clear()
@@ -403,10 +404,12 @@ def nothing() -> None:
 
 
 def _wait(work: dist.Work, done: threading.Event, wake: threading.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the next wait raises the error
-        work.wait()
-    done.set()
-    wake.set()
+    try:
+        with contextlib.suppress(RuntimeError):  # the next wait raises the error
+            work.wait()
+    finally:
+        done.set()
+        wake.set()
 
 
 def _meet(store: Any, membership: Membership, connections: Connections) -> list[str]:

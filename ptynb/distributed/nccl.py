@@ -11,6 +11,8 @@ import os
 import threading
 from typing import Protocol
 
+from ptynb.supervised_thread import SupervisedThread
+
 SETTINGS = {
     # By default (3, SkipCleanUp) torch's watchdog ends the process after an error or a timeout. With 2 (CleanUpOnly) it
     # aborts the communicator, so that the host's wait ends, and leaves the process to us ("just clean up collectives
@@ -65,7 +67,7 @@ class Abort:
 
     def __init__(self, backend: Abortable) -> None:
         """backend: of the group's GPU."""
-        self._thread = threading.Thread(target=backend.abort, name="ptynb NCCL abort", daemon=True)
+        self._thread = SupervisedThread("ptynb NCCL abort", backend.abort)
         self._lock = threading.Lock()
         self.started = False
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ptynb.distributed.process_end import end_process
 from ptynb.exceptions import ClusterError
+from ptynb.supervised_thread import SupervisedThread
 
 MOST_PAUSE = 5.0
 """Longest time between two checks that is counted [s]; in a longer one this process was suspended."""
@@ -85,7 +86,7 @@ class CollectiveTimeout:
         self.expired = False
         """Whether a limit was exceeded, after which no collective has a valid result."""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="ptynb collective timeout", daemon=True)
+        self._thread = SupervisedThread("ptynb collective timeout", self._look, restarts=True)
         self._thread.start()
 
     def _look(self) -> None:

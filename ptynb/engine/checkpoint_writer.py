@@ -1,7 +1,7 @@
-"""Checkpoints: when one is due, the thread that writes it, and the notices of what failed.
+"""Checkpoints: when one is due, the jobs that write it, and the notices of what failed.
 
-The training thread only copies to the host's memory; a thread of its own waits for the disk, so that no other engine
-does. Failures never stop a reconstruction; each gives one notice.
+The training thread only copies to the host's memory; other threads wait for the disk, one job after the other, so that
+no other engine does. Failures never stop a reconstruction, nor the jobs after them; each gives one notice.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import dataclasses
 import importlib
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptynb.data.engine_records import Status, WatchedPictures
+from ptynb.data.engine_records import Status
 from ptynb.engine.rendering import make_watched
-from ptynb.exceptions import FileError, InvalidValueError
+from ptynb.exceptions import FileError, InvalidValueError, PtynbError
 from ptynb.io import checkpoint_branches
 from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.io.status_file import status_text
+from ptynb.serial_executor import SerialExecutor
 from ptynb.settings import Checkpointing
 
 COMPANION_SECONDS = 60.0
@@ -56,61 +57,6 @@ class CheckpointRequest:
     stays: tuple[str, ...] = ()
 
 
-class Jobs:
-    """A thread that runs jobs one after the other."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._waiting: list[tuple[str, Callable[[], None]]] = []
-        self._current = ""
-        self._ending = False
-        self._thread: threading.Thread | None = None
-
-    def give(self, kind: str, job: Callable[[], None]) -> None:
-        """Queue a job; ignored after `end`."""
-        with self._condition:
-            if self._ending:
-                return
-            self._waiting.append((kind, job))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ptynb checkpoints", daemon=True)
-                self._thread.start()
-            self._condition.notify_all()
-
-    def busy(self, kind: str) -> bool:
-        """Return whether a job of this kind is running or waiting."""
-        with self._condition:
-            return self._current == kind or self.waiting(kind) > 0
-
-    def waiting(self, kind: str) -> int:
-        """Return the number of waiting jobs of this kind."""
-        return sum(one == kind for one, _ in self._waiting)
-
-    def end(self) -> None:
-        """End the thread once all jobs are done; return immediately."""
-        with self._condition:
-            self._ending = True
-            self._condition.notify_all()
-
-    def join(self, seconds: float) -> bool:
-        """Wait until the thread has ended, at most `seconds`; return whether it has."""
-        if self._thread is not None:
-            self._thread.join(seconds)
-        return self._thread is None or not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._waiting and not self._ending:
-                    self._condition.wait()
-                if not self._waiting:
-                    return
-                self._current, job = self._waiting.pop(0)
-            job()
-            del job  # it references a whole state
-            self._current = ""
-
-
 class CheckpointWriter:
     """Writes the checkpoints of one engine. All methods are called by the training thread."""
 
@@ -131,11 +77,15 @@ class CheckpointWriter:
         if rank == 0:
             self._choose_folder(start if header is not None else None)
             self._read_permanent_files()
-        self._jobs = Jobs()
+        self._executor = SerialExecutor("ptynb checkpoints")
+        self._jobs: list[tuple[str, Future[None]]] = []
+        """Kinds ("state" or "pictures") and futures of the jobs that were not done when the last one was queued."""
         self._reported: dict[str, bool] = {}
         self.notices: tuple[str, ...] = ()
         self.successes = self.failures = 0
         """Number of checkpoints that this process has written, and has failed to write."""
+        self.failure = ""
+        """Why the last one that it failed to write was not written."""
         self.checkpoint: str | None = None
         self.checkpoint_epoch: int | None = None
         self.checkpoint_folder: str | None = None
@@ -197,7 +147,7 @@ class CheckpointWriter:
 
     def due(self, progress: Progress, ends_epoch: bool) -> bool:
         """Return whether a checkpoint is due after the next update. ends_epoch: whether that update ends an epoch."""
-        if self._jobs.busy("state"):
+        if self.busy("state"):
             return False
         every = self._keep.epochs
         if every is not None and ends_epoch and (progress[0] + 1) // every > self._last_epoch // every:
@@ -205,15 +155,37 @@ class CheckpointWriter:
         seconds = self._keep.seconds
         return seconds is not None and time.monotonic() - self._last_time >= seconds and self.changed(progress)
 
-    # Handing over to the writing thread
+    # Handing over to the writing threads
+
+    def _queue(self, kind: str, job: Callable[[], None], failed: Callable[[str], None]) -> None:
+        """Queue a job. failed: called with what ended it by an error, in its thread; the next job is done all the same.
+
+        Errors of all kinds: a thread that SystemExit ends, as a library's function may raise it, ends without a word.
+        """
+
+        def work() -> None:
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
+                failed(str(error) if isinstance(error, OSError | PtynbError) else f"{type(error).__name__}: {error}")
+            else:
+                self._reported[kind] = False
+
+        self._jobs = [one for one in self._jobs if not one[1].done()] + [(kind, self._executor.submit(work))]
+
+    def busy(self, kind: str) -> bool:
+        """Return whether a job of this kind is running or waiting."""
+        return any(one == kind and not future.done() for one, future in self._jobs)
+
+    def _waiting(self, kind: str) -> int:
+        return sum(one == kind and not (future.running() or future.done()) for one, future in self._jobs)
 
     def take(self, copy: Callable[[], ReconstructionState], order: CheckpointRequest, progress: Progress) -> None:
         """Copy the state and queue it for writing; `copy` waits for no other engine."""
         self._last_epoch, self._last_time, self.checkpoint_folder = progress[0], time.monotonic(), order.folder
         # Only rank 0 limits the queue: it waits for the others' parts before it begins with its next state.
-        if self._rank == 0 and self._jobs.waiting("state") >= MOST_WAITING:
-            self.failures += 1
-            self._notify(
+        if self._rank == 0 and self._waiting("state") >= MOST_WAITING:
+            self._note_failure(
                 "slow", f"{MOST_WAITING} states wait for the disk already, so that of epoch {progress[0]} was left out."
             )
             return
@@ -223,8 +195,7 @@ class CheckpointWriter:
         try:
             state = dataclasses.replace(copy(), run=order.run, token=token)
         except (RuntimeError, MemoryError, TypeError) as error:
-            self.failures += 1
-            self._notify(
+            self._note_failure(
                 "state",
                 f"The state of epoch {progress[0]} could not be copied for a checkpoint: {error}. The run continues.",
             )
@@ -238,13 +209,23 @@ class CheckpointWriter:
         self._saved_progress, self._settings_of[path.name] = progress, settings
         if len(self._settings_of) > MOST_HELD:
             del self._settings_of[next(iter(self._settings_of))]
-        self._jobs.give("state", lambda: self._store(state, path))
+
+        def failed(why: str) -> None:
+            self._saved_progress = None
+            last = f"; the latest one is {self.checkpoint}" if self.checkpoint else ""
+            self._note_failure(
+                "state",
+                f"The checkpoint of epoch {state.epoch} could not be written to {path.parent} ({why}){last}. "
+                "The run continues; free disk space, or create the folder again.",
+            )
+
+        self._queue("state", lambda: self._store(state, path), failed)
 
     def pictures_due(self) -> bool:
         """Return whether new pictures are due; rank 0 only."""
         every = self._keep.pictures
         late = every is not None and time.monotonic() - self._pictures_time >= every
-        return late and not self._jobs.busy("pictures")
+        return late and not self.busy("pictures")
 
     def show(self, status: Status, look: Callable[[], tuple[Array, Array]] | None, area: Any) -> None:
         """Queue the writing of status.json, and of pictures if `look` is given.
@@ -253,54 +234,40 @@ class CheckpointWriter:
         """
         if self._keep.pictures is None or self._rank:
             return
-        arrays = None if look is None else look()
         self._pictures_time = time.monotonic()
+        arrays = None
+        try:
+            arrays = None if look is None else look()
+        except (RuntimeError, MemoryError) as error:
+            self._notify_of_drawing(status, error)
         # The root folder for all branches, so that a viewer finds the pictures at one path.
         folder = checkpoint_branches.root_of(Path(self.order().folder))
 
-        def draw() -> None:
-            pictures = None
-            if arrays is not None:
-                pictures = make_watched(*arrays, area, status.epoch, status.update)
-            self._publish(folder, status, pictures)
+        def failed(why: str) -> None:
+            self._notify("pictures", f"The status could not be written to {folder} ({why}). The run continues.")
 
-        self._jobs.give("pictures", draw)
+        self._queue("pictures", lambda: self._publish(folder, status, arrays, area), failed)
 
     def close(self, meanwhile: Callable[[], None], seconds: float = COMPANION_SECONDS) -> bool:
         """Wait until all is written, calling `meanwhile` repeatedly; return False if that takes more than `seconds`."""
-        self._jobs.end()
         until = time.monotonic() + seconds
-        while not self._jobs.join(0.02):
+        while wait([future for _, future in self._jobs], 0.02).not_done:
             meanwhile()
             if time.monotonic() > until:
                 return False
         return True
 
-    # In the writing thread
+    # In the writing threads
 
     def _store(self, state: ReconstructionState, path: Path) -> None:
-        try:
-            _check_finite(state)
-            self._make_folder(path.parent)
-            files.put(
-                files.companion(path, self._rank), files.image(state, self._rank, files.newest_written(path.parent))
-            )
-            if self._rank == 0:
-                self._wait_for_parts(path, state)
-                self.checkpoint, self.checkpoint_epoch = str(path), state.epoch
-                self.successes += 1
-                self._remove_old(path.parent)
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
-            self._saved_progress = None
-            self.failures += 1
-            last = f"; the latest one is {self.checkpoint}" if self.checkpoint else ""
-            self._notify(
-                "state",
-                f"The checkpoint of epoch {state.epoch} could not be written to {path.parent} ({error}){last}. "
-                "The run continues; free disk space, or create the folder again.",
-            )
-            return
-        self._reported["state"] = False
+        _check_finite(state)
+        self._make_folder(path.parent)
+        files.put(files.companion(path, self._rank), files.image(state, self._rank, files.newest_written(path.parent)))
+        if self._rank == 0:
+            self._wait_for_parts(path, state)
+            self.checkpoint, self.checkpoint_epoch = str(path), state.epoch
+            self.successes += 1
+            self._remove_old(path.parent)
         self._transfer_file(files.companion(path, self._rank))
 
     def _make_folder(self, folder: Path) -> None:
@@ -329,18 +296,24 @@ class CheckpointWriter:
                 part.unlink(missing_ok=True)
         for part in folder.glob("state-*.rank*.h5"):
             # A part of a checkpoint that rank 0 failed to write.
-            if part.name < min(path.name for path in remaining):
+            if files.progress_of(part) < min(map(files.progress_of, remaining)):
                 part.unlink(missing_ok=True)
         for part in folder.glob(".*.part"):
             with contextlib.suppress(OSError):
                 if time.time() - part.stat().st_mtime > STALE_SECONDS:
                     part.unlink()
 
-    def _publish(self, folder: Path, status: Status, pictures: WatchedPictures | None) -> None:
-        written = []
-        try:
-            self._make_folder(folder)
-            if pictures is not None:
+    def _publish(self, folder: Path, status: Status, arrays: tuple[Array, Array] | None, area: Any) -> None:
+        """Write the pictures of object and probe, unless they cannot be drawn, and the status."""
+        self._make_folder(folder)
+        drawn = dict[str, bytes]()
+        if arrays is not None:
+            try:
+                pictures = make_watched(*arrays, area, status.epoch, status.update)
+            except Exception as error:  # noqa: BLE001 - the status is written without them, and says so
+                self._notify_of_drawing(status, error)
+            else:
+                self._reported["drawing"] = False
                 limits = {name: list(values) for name, values in pictures.limits.items()}
                 self._picture = {
                     "epoch": pictures.epoch,
@@ -348,31 +321,39 @@ class CheckpointWriter:
                     "limits": limits,
                     "powers": [*pictures.powers],
                 }
-                for name, jpeg in pictures.files.items():
-                    files.put(folder / f"{name}.jpg", memoryview(jpeg))
-                    written.append(folder / f"{name}.jpg")
-            kept = None if self.checkpoint is None else Path(self.checkpoint).name
-            text = status_text(folder.name, self._scan, status, self._picture, kept)
-            files.put(folder / "status.json", memoryview(text))
-            written.append(folder / "status.json")
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on and the user is told
-            self._notify("pictures", f"The pictures could not be written in {folder} ({error}). The run continues.")
-            return
-        self._reported["pictures"] = False
-        for path in written:
-            self._transfer_file(path)
+                drawn = {f"{name}.jpg": jpeg for name, jpeg in pictures.files.items()}
+        for name, jpeg in drawn.items():
+            files.put(folder / name, memoryview(jpeg))
+        kept = None if self.checkpoint is None else Path(self.checkpoint).name
+        text = status_text(folder.name, self._scan, status, self._picture, kept)
+        files.put(folder / "status.json", memoryview(text))
+        for name in (*drawn, "status.json"):
+            self._transfer_file(folder / name)
+
+    def _notify_of_drawing(self, status: Status, error: Exception) -> None:
+        self._notify(
+            "drawing",
+            f"The pictures of epoch {status.epoch} for the folder of the checkpoints could not be drawn "
+            f"({type(error).__name__}: {error}). The run and its checkpoints continue.",
+        )
 
     def _transfer_file(self, path: Path) -> None:
         if self._transfer is None:
             return
         try:
             self._transfer(path)
-        except Exception as error:  # noqa: BLE001 - the user's own function; training goes on
+        except BaseException as error:  # noqa: BLE001 - the user's own function; training goes on
             self._notify(
                 "transfer", f"'{self._keep.transfer}' failed with {path.name}: {type(error).__name__}: {error}."
             )
             return
         self._reported["transfer"] = False
+
+    def _note_failure(self, kind: str, sentence: str) -> None:
+        """Note that a checkpoint was not written."""
+        self.failure = sentence  # before the number, which tells whoever waits to read it
+        self.failures += 1
+        self._notify(kind, sentence)
 
     def _notify(self, kind: str, sentence: str) -> None:
         """Add a notice, but only once until this kind of job has succeeded again."""

@@ -21,6 +21,7 @@ from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.engine.gpu_identity import gpu_uuid
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import torch_alone
+from ptynb.supervised_thread import SupervisedThread, problems
 
 if TYPE_CHECKING:
     from ptynb.engine.loop import Loop
@@ -128,7 +129,7 @@ class Vitals:
             if time.monotonic() - self._asked_at < FRESH_SECONDS:
                 return
             self._asked_at = time.monotonic()
-        threading.Thread(target=self._ask, name="ptynb vitals", daemon=True).start()
+        SupervisedThread("ptynb vitals", self._ask).start()
 
     def _ask(self) -> None:
         tool = shutil.which("nvidia-smi")
@@ -175,4 +176,5 @@ def health(rank: int, device: str, state: str, loop: Loop | None, vitals: Vitals
         load=load,
         temperature=temperature,
         agreed=loop.agreed if loop else 0,
+        problems=problems(),
     )

@@ -27,7 +27,7 @@ MEMORY_ADVICE = (
 )
 
 
-def memory_advice(error: Exception) -> str:
+def memory_advice(error: BaseException) -> str:
     """Return advice to append to the message if the error means that memory was short; else an empty string."""
     short = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and NO_MEMORY.search(str(error)) is not None
@@ -35,7 +35,7 @@ def memory_advice(error: Exception) -> str:
     return MEMORY_ADVICE if short else ""
 
 
-def loses_gpu(error: Exception, device: torch.device) -> bool:
+def loses_gpu(error: BaseException, device: torch.device) -> bool:
     """Return whether the process cannot use its GPU any more after this error.
 
     A library may report the failure first, in its own words (cuFFT, cuBLAS), so CUDA itself is asked too.

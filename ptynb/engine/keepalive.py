@@ -12,7 +12,6 @@ import functools
 import os
 import platform
 import signal
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import psutil
 
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import run_registry
+from ptynb.supervised_thread import SupervisedThread
 
 LOOK_SECONDS = 2.0
 IDLE_SECONDS = 10.0
@@ -79,7 +79,7 @@ class Lease:
     def __init__(self) -> None:
         self._holder: Holder | None = None
         self._silence = RunningTime()
-        threading.Thread(target=self._watch, name="ptynb lease", daemon=True).start()
+        SupervisedThread("ptynb lease", self._watch, restarts=True).start()
 
     def renew(self, holder: Holder) -> None:
         """Renew the lease: `holder` lives now."""

@@ -27,6 +27,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.kernels.compiler import usual_loops_marker
 from ptynb.settings import Settings
+from ptynb.supervised_thread import SupervisedThread
 
 _lock = threading.Lock()
 _started = False
@@ -41,7 +42,7 @@ def start(device: torch.device) -> None:
         _started = True
     marker = usual_loops_marker()
     if marker is not None and not marker.exists():
-        threading.Thread(target=_run_process, args=(marker,), name="ptynb precompilation", daemon=True).start()
+        SupervisedThread("ptynb precompilation", _run_process, marker).start()
 
 
 def _run_process(marker: Path) -> None:

@@ -15,7 +15,6 @@ import bisect
 import contextlib
 import dataclasses
 import queue
-import sys
 import threading
 import time
 import traceback
@@ -70,8 +69,10 @@ from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
 from ptynb.preparation.pattern_window import in_window
+from ptynb.process_state import ProcessState, switch_interval
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
+from ptynb.supervised_thread import SupervisedThread, problems
 
 IDLE_SECONDS = 2.0
 """Longest time between idle turns of rank 0, of which there are at least four within the group's timeout [s]."""
@@ -84,6 +85,7 @@ SWITCH_SECONDS = 0.0001
 
 With Python's own 5 ms each picture for a screen cost an update 7 ms more, most of them spent in waiting.
 """
+QUICK_SWITCHING = ProcessState(lambda: switch_interval(SWITCH_SECONDS))
 LATEST_R_FACTORS = 100
 """Number of the newest R-factors in every status, besides those of the epochs that are requested."""
 WRITING_SECONDS = 120.0
@@ -210,7 +212,7 @@ class Worker:
         self._measure_every = 0
         self._threads = count()
         self._vitals = diagnostics.Vitals(membership.device, self._threads)
-        self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
+        self._thread = SupervisedThread("ptynb training", self._run, scan, extensions)
         self._thread.start()
 
     # Called by the kernel
@@ -276,8 +278,9 @@ class Worker:
             checkpoint=writer.checkpoint if writer else None,
             checkpoint_epoch=writer.checkpoint_epoch if writer else None,
             checkpoint_folder=writer.checkpoint_folder if writer else None,
-            notices=(*self._notices, *(writer.notices if writer else ())),
+            notices=(*self._notices, *(writer.notices if writer else ()), *problems()),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
+            checkpoint_failure=writer.failure if writer else "",
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
             arrivals=None if self._watch is None else self._watch.summary(),
             live_epochs=loop.live_epochs if loop else 0,
@@ -427,7 +430,6 @@ class Worker:
 
     def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
         group: Group | None = None
-        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             # On its first request a thread gets torch's number of that moment, which another thread may have lowered
             # for itself: this thread requests it before it sets its own.
@@ -460,7 +462,7 @@ class Worker:
                 while self._turn(group, self._loop):
                     self._begin_stages(group)
                 self._update_status_file(self._loop, look=True)
-        except Exception as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
+        except BaseException as error:  # noqa: BLE001 - any error is shown to the user with this rank's number
             loses = loses_gpu(error, torch.device(self._membership.device))
             ends = loses and self._end_process is not None
             advice = RESTART if loses and not ends else memory_advice(error)
@@ -557,7 +559,16 @@ class Worker:
             del scan
 
     def _turn(self, group: Group, loop: Loop) -> bool:
-        """Perform one turn of the loop; return False after the command to close."""
+        """Perform one turn of the loop, and wait if there is nothing to do; return False after the command to close."""
+        with QUICK_SWITCHING if self._state == "running" else contextlib.nullcontext():
+            self._work(group, loop)
+        if self._state not in ("running", "closed") and group.rank == 0:
+            looking = self._watch is not None and not self._watch.over
+            self._wake.wait(ARRIVAL_SECONDS if looking else min(IDLE_SECONDS, self._membership.timeout / 4))
+            self._wake.clear()
+        return self._state != "closed"
+
+    def _work(self, group: Group, loop: Loop) -> None:
         if self._writer is not None and group.rank == 0:
             self._checkpoint_if_due(loop, self._writer)
         if self._watch is not None:
@@ -583,11 +594,6 @@ class Worker:
             self._target, self._reach, self._state = loop.epoch, None, "ready"
             self._update_status_file(loop, look=True)
         self._answer_requests()
-        if self._state not in ("running", "closed") and group.rank == 0:
-            looking = self._watch is not None and not self._watch.over
-            self._wake.wait(ARRIVAL_SECONDS if looking else min(IDLE_SECONDS, self._membership.timeout / 4))
-            self._wake.clear()
-        return self._state != "closed"
 
     def _step(self, loop: Loop) -> None:
         """Perform an update; epochs of a scan that is still being measured are added to those of the run."""
@@ -882,7 +888,7 @@ class Worker:
                 return
             try:
                 answer.set_result(request())
-            except Exception as error:  # goes to the caller
+            except BaseException as error:  # goes to the caller
                 answer.set_exception(error)
                 training = threading.current_thread() is self._thread and self._state not in ("failed", "closed")
                 if training and loses_gpu(error, torch.device(self._membership.device)):
@@ -916,12 +922,12 @@ def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | N
     )
 
 
-def _code(error: Exception) -> str:
+def _code(error: BaseException) -> str:
     if isinstance(error, FloatingPointError):
         return "reconstruction.not-finite"
     return error.code if isinstance(error, PtynbError) else ""
 
 
-def _lost_group(error: Exception) -> bool:
+def _lost_group(error: BaseException) -> bool:
     """Return whether the error only says that another rank has ended, or did not answer."""
     return isinstance(error, RuntimeError) and is_echo(str(error), of_group=isinstance(error, dist.DistError))

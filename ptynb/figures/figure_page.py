@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
-from matplotlib import rc_context
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
@@ -35,6 +37,9 @@ FILES: dict[str, Any] = {
 """Text stays searchable and editable, and pictures keep their pixels."""
 
 
+_styling = threading.RLock()
+
+
 class Page(Figure):
     """A matplotlib figure that a notebook displays without pyplot. caption: a description of what it shows."""
 
@@ -47,9 +52,20 @@ class Page(Figure):
         self._style: Any = FILES if letters is None else FILES | paper_style(letters)
         super().__init__(**options)
 
-    def styled(self) -> Any:
-        """Return a context in which artists are created and drawn in this page's style."""
-        return rc_context(self._style)
+    @contextlib.contextmanager
+    def styled(self) -> Iterator[None]:
+        """Context in which artists are created and drawn in this page's style.
+
+        matplotlib has one style for the process: of two pages that other threads draw, the second one waits. What the
+        user sets meanwhile stays, but for the names in this page's style (`rc_context` would undo it).
+        """
+        with _styling:
+            before = {name: rcParams[name] for name in self._style}
+            rcParams.update(self._style)
+            try:
+                yield
+            finally:
+                rcParams.update(before)
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw in the page's style, which ticks created now need."""

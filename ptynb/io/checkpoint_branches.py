@@ -28,6 +28,7 @@ from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, precedes, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.safe_reading import Checked
+from ptynb.text import natural_order
 
 MAIN = "main"
 FOLDER = "branches"
@@ -83,8 +84,8 @@ def free_name(root: Path, requested: str) -> str:
 def lines(root: Path) -> list[Path]:
     """Return the folders of all branches that have checkpoints, "main" first, the others by name."""
     inner = root / FOLDER
-    others = sorted(path for path in inner.iterdir() if NAME.fullmatch(path.name)) if inner.is_dir() else []
-    return [path for path in (root, *others) if states(path)]
+    others = [path.name for path in inner.iterdir() if NAME.fullmatch(path.name)] if inner.is_dir() else []
+    return [path for path in (root, *(inner / name for name in sorted(others, key=natural_order))) if states(path)]
 
 
 def newest(folder: str | Path) -> Path:
@@ -260,7 +261,7 @@ def all_states(root: Path) -> tuple[Checkpoint, ...]:
         for path in states(line):
             with contextlib.suppress(OSError, FileError, ValueError, KeyError):
                 found.append(described(path, path.name in stays))
-    return tuple(sorted(found, key=lambda one: (one.written, str(one.path))))
+    return tuple(sorted(found, key=lambda one: (one.written, natural_order(str(one.path)))))
 
 
 def all_branches(root: Path, present: str) -> tuple[Branch, ...]:

@@ -64,7 +64,8 @@ HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
 PREFIX = re.compile(r"^algorithm/(?=(optimiser|algorithm)/)")
 """Prefix of field names that is omitted in files: optimizer and algorithm arrays are top-level groups there."""
-NAME = re.compile(r"state-(\d{5,})(?:-(\d{3,}))?(?:\.\d+)?\.h5")
+STEM = r"state-(\d{5,})(?:-(\d{3,}))?(?:\.(\d+))?"
+NAME, PART = re.compile(rf"{STEM}\.h5"), re.compile(rf"{STEM}(?:\.rank\d+)?\.h5")
 
 Array = NDArray[Any]
 
@@ -245,14 +246,24 @@ def file_name(epoch: int, update: int, taken: Collection[str] = ()) -> str:
     return next(name for name in numbered if name not in taken)
 
 
+def progress_of(path: Path) -> tuple[int, int, int]:
+    """Return (epoch, update, number) from the file name of a state, or of a part of one; of other names (-1, 0, 1).
+
+    Numbers are longer than the padding of the names after epoch 99,999 and update 999: compare these, not the names.
+    """
+    found = PART.fullmatch(path.name)
+    epoch, update, number = found.groups() if found else ("-1", None, None)
+    return int(epoch), int(update or 0), int(number or 1)
+
+
 def is_of(path: Path, epoch: int, update: int) -> bool:
     """Return whether this is a file name of a state at this epoch and update, numbered or not."""
-    return path.name.split(".")[0] == file_name(epoch, update).split(".")[0]
+    return progress_of(path)[:2] == (epoch, update)
 
 
 def precedes(path: Path, epoch: int, update: int) -> bool:
     """Return whether this is a file name of a state before this epoch and update, numbered or not."""
-    return path.name.split(".")[0] < file_name(epoch, update).split(".")[0]
+    return progress_of(path)[:2] < (epoch, update)
 
 
 def companion(path: Path, rank: int) -> Path:
@@ -265,7 +276,8 @@ def states(folder: str | Path) -> list[Path]:
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), key=lambda one: (_age(one), one))
+    found = (path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    return sorted(found, key=lambda path: (_age(path), progress_of(path)))
 
 
 def newest_written(folder: Path) -> int:

@@ -28,6 +28,7 @@ from ptynb.kernels import thread_count
 from ptynb.kernels.compiler import compiled
 from ptynb.kernels.libc import address_of, system_function
 from ptynb.kernels.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
+from ptynb.supervised_thread import SupervisedThread
 
 PATIENCE = 1e-3
 """Time for which helpers, or their caller, poll before they sleep [s]."""
@@ -131,15 +132,17 @@ class _Helper:
         self.core, self._before = -1, before
         self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
         set_up(box, address_of(self._wake))
-        self.thread = threading.Thread(target=self._serve, args=(box,), name=f"hot path {number}", daemon=True)
+        self.thread = SupervisedThread(f"hot path {number}", self._serve, box, restarts=True)
         self.thread.start()
 
     def _serve(self, box: int) -> None:
         while (caller := self.calls.get()) is not None:
-            if _core is not None:
-                _move_off({caller, *(helper.core for helper in self._before)})
-                self.core = _core()
-            serve(box)
+            try:
+                if _core is not None:
+                    _move_off({caller, *(helper.core for helper in self._before)})
+                    self.core = _core()
+            finally:
+                serve(box)  # the caller waits for its share, whatever happens here
 
 
 def _move_off(taken: set[int]) -> None:

@@ -24,6 +24,7 @@ from ptynb.io.checkpoint_file import ReconstructionState, load_state, states
 from ptynb.session.engines import ChangeNote, Engines
 from ptynb.session.failure import Cause, find_cause
 from ptynb.session.run_spec import RunSpec
+from ptynb.supervised_thread import SupervisedThread
 
 ASKING_SECONDS = 5.0
 """Time limit for the answer of rank 0 before the status of the other ranks is requested [s]."""
@@ -66,7 +67,7 @@ class EngineClient:
         self.activity = threading.Event()
         """Set by each command: idle engines may become active."""
         self._generation = 0
-        self._recovery: threading.Thread | None = None
+        self._recovery: SupervisedThread | None = None
         self._recoveries: list[str | None] = []
 
     # Requests
@@ -309,7 +310,7 @@ class EngineClient:
         self.alive()
 
     def _begin_recovery(self, cause: Cause) -> None:
-        self._recovery = threading.Thread(target=self._recover, args=(cause,), name="ptynb recovery", daemon=True)
+        self._recovery = SupervisedThread("ptynb recovery", self._recover, cause)
         self._recovery.start()
 
     @property
@@ -322,7 +323,7 @@ class EngineClient:
             path, state = self._latest_intact_checkpoint() or (None, None)
             engines = self.engines.replaced(self.spec, path, cause.text.split("\n", 1)[0])
             self._switch_to(engines, state)
-        except Exception as error:  # noqa: BLE001 - any error is shown to the user beside the first cause
+        except BaseException as error:  # noqa: BLE001 - any error is shown to the user beside the first cause
             why = (str(error) or type(error).__name__).splitlines()[0]
             self.failure = ReconstructionError(f"{cause.text}\n\nThe recovery failed: {why}", code=cause.code)
             self.can_recover = True
@@ -394,10 +395,10 @@ class EngineClient:
         before: ReconstructionError | None = None
 
         def do() -> None:
-            problem: Exception | None = None
+            problem: BaseException | None = None
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - goes to the caller
+            except BaseException as error:  # noqa: BLE001 - goes to the caller
                 problem = error
                 self.failure = self.failure or before
             self._recovery = None  # before the result: the caller may send requests at once
@@ -411,7 +412,7 @@ class EngineClient:
                     "It is being opened again; try again when that is done.", code="reconstruction.busy"
                 )
             before, self.failure = self.failure, None
-            self._recovery = threading.Thread(target=do, name="ptynb recovery", daemon=True)
+            self._recovery = SupervisedThread("ptynb recovery", do)
             self._recovery.start()
         outcome.result()
 

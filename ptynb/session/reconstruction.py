@@ -73,6 +73,7 @@ from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
 from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
+from ptynb.supervised_thread import SupervisedThread, problems
 from ptynb.text import quoted
 
 Answer = TypeVar("Answer")
@@ -132,6 +133,8 @@ class Reconstruction:
     ----------
     title, comments : str
         Title (one line) and comments (Markdown), which can be set and are saved with the result and its report.
+    warns : bool
+        Whether `notices` are issued as warnings too, by the calls that start a run or wait for it; True by default.
 
     Raises
     ------
@@ -144,6 +147,7 @@ class Reconstruction:
     """
 
     scan: Scan
+    warns = True
 
     def __init__(
         self,
@@ -291,7 +295,7 @@ class Reconstruction:
         self._follow()
 
     def _follow(self) -> None:
-        threading.Thread(target=_follow, args=(weakref.ref(self),), name="ptynb follower", daemon=True).start()
+        SupervisedThread("ptynb follower", _follow, weakref.ref(self), restarts=True).start()
 
     # Running
 
@@ -463,7 +467,7 @@ class Reconstruction:
             if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
                 return path
             if status.checkpoint_counts[1] > failed:
-                raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
+                raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
             if time.monotonic() > until:
                 raise ReconstructionError(
                     f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"
@@ -650,7 +654,8 @@ class Reconstruction:
     def notices(self) -> tuple[str, ...]:
         """Messages about problems that did not stop the run, such as a full disk; each once."""
         status = self.last_status()
-        return status.notices if status else ()
+        others = [f"Rank {one.rank}: {problem}" for one in self._health if one.rank for problem in one.problems]
+        return tuple(dict.fromkeys((*(status.notices if status else ()), *problems(), *others)))
 
     @property
     def latest_checkpoint(self) -> Path | None:
@@ -1346,7 +1351,7 @@ class Reconstruction:
 
     def _warn_of_notices(self) -> None:
         """Issue each notice of the engines once, as a warning."""
-        for notice in self.notices:
+        for notice in self.notices if self.warns else ():
             if notice not in self._shown_notices:
                 self._shown_notices.add(notice)
                 warnings.warn(notice, PtynbWarning, stacklevel=3)

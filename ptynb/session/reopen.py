@@ -148,7 +148,7 @@ def _write_checkpoint(client: EngineClient) -> Path:
     while True:
         status = client.status_inside()
         if status.checkpoint_counts[1] > failed:
-            raise ReconstructionError(status.notices[-1], code="checkpoint.failed")
+            raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
         path = None if status.checkpoint is None else Path(status.checkpoint)
         if status.checkpoint_counts[0] > done and path is not None and is_of(path, status.epoch, status.update):
             return path

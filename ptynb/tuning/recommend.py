@@ -19,7 +19,6 @@ import contextlib
 import math
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ import numpy as np
 from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
-from ptynb.exceptions import PtynbWarning, ReconstructionError, SettingsError
+from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.preparation import find_bad_pixels, mask_pixels, select
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import Reconstruction, make_way
@@ -117,21 +116,18 @@ class _Engines:
         started = time.monotonic()
         self.progress.check()
         try:
-            with warnings.catch_warnings():
-                # Notices of a trial, such as a batch that is larger than an engine's share, are not the user's.
-                warnings.simplefilter("ignore", PtynbWarning)
-                recon = Reconstruction(
-                    scan, settings, self.cluster, device=self.device, checkpointing=None, ranks=ranks
-                )
-                try:
-                    recon.start(epochs)
-                    with self.progress.trial(recon, epochs):
-                        self.progress.wait(recon)
-                    loss = recon.epochs[-1].loss
-                    per_epoch = statistics.median([epoch.seconds for epoch in recon.epochs[1:] or recon.epochs])
-                    result = recon.result if keep else None
-                finally:
-                    recon.close(result=False)
+            recon = Reconstruction(scan, settings, self.cluster, device=self.device, checkpointing=None, ranks=ranks)
+            # Notices of a trial, such as a batch that is larger than an engine's share, are not the user's.
+            recon.warns = False
+            try:
+                recon.start(epochs)
+                with self.progress.trial(recon, epochs):
+                    self.progress.wait(recon)
+                loss = recon.epochs[-1].loss
+                per_epoch = statistics.median([epoch.seconds for epoch in recon.epochs[1:] or recon.epochs])
+                result = recon.result if keep else None
+            finally:
+                recon.close(result=False)
         except SettingsError as error:
             return _Outcome(math.inf, time.monotonic() - started, note=str(error))
         except ReconstructionError as error:

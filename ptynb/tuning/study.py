@@ -36,6 +36,7 @@ from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
 from ptynb.settings.ranges import Range, checked_ranges, group_of, value_of
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.table import Table, duration
 from ptynb.tuning.scan_variants import (
     OTHER_PATTERNS,
@@ -108,7 +109,7 @@ class Study:
         self._pruner = make_pruner(pruner if comparable else "none", task.metric == "loss", task.epochs)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[SupervisedThread] = []
         self._active_groups = 0
         self._running: dict[int, TunedTrial] = {}
         self._failures_in_a_row = 0
@@ -145,10 +146,7 @@ class Study:
             self.wanted = self.wanted if trials is None else self.done + trials
             self.failure, self._failures_in_a_row = None, 0
             self._stopping.clear()
-            self._threads = [
-                threading.Thread(target=self._work, args=(ranks,), name="ptynb tuning", daemon=True)
-                for ranks in self._engine_groups
-            ]
+            self._threads = [SupervisedThread("ptynb tuning", self._work, ranks) for ranks in self._engine_groups]
             self._active_groups = len(self._threads)
         for thread in self._threads:
             thread.start()
@@ -350,13 +348,16 @@ class Study:
                 self._run_trial(trial, ranks)
                 if not self._usable(ranks):
                     return
-        except Exception as error:  # noqa: BLE001 - such as a full disk; raised by wait()
+        except BaseException as error:  # noqa: BLE001 - such as a full disk; raised by wait()
             self._fail(error)
         finally:
             with self._changed:
                 self._active_groups -= 1
                 if self._active_groups == 0:
-                    self._file.close()
+                    try:
+                        self._file.close()
+                    except Exception as error:  # noqa: BLE001 - likewise
+                        self._fail(error)
                     if self.failure is None and not self._stopping.is_set() and self.done < self.wanted:
                         self.failure = ClusterError(
                             "No engines are left for the remaining trials; start a new cluster and call tune() again.",
@@ -428,7 +429,9 @@ class Study:
         cluster.replace_lost()
         return {*ranks} <= {*cluster.alive()}
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):  # SystemExit, which would end the caller of wait() without a word
+            error = ReconstructionError(f"A trial has failed: {error!r}", code="tuning.trials-failed")
         with self._changed:
             self.failure = self.failure or error
             self._stopping.set()

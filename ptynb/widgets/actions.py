@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from ptynb.supervised_thread import SupervisedThread
+
 logger = logging.getLogger(__name__)
 
 Action = Callable[[], Any]
@@ -39,7 +41,7 @@ class Actions:
     ) -> None:
         self._queue = _Queue()
         methods = [None if method is None else weakref.WeakMethod(method) for method in (complain, done, say)]
-        threading.Thread(target=_carry_out, args=(self._queue, *methods), name=name, daemon=True).start()
+        SupervisedThread(name, _carry_out, self._queue, *methods, restarts=True).start()
         weakref.finalize(self, self._queue.end)
 
     def put(self, action: Action, instead_of: str | None = None, line: str | None = None) -> None:
@@ -111,7 +113,7 @@ def _carry_out(queue: _Queue, complain: Method, done: Method | None, say: Method
     def guarded(step: Action) -> None:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - shown to the user; the next action is still executed
+        except BaseException as error:  # noqa: BLE001 - shown to the user; the next action is still executed
             try:
                 call(complain, error)
             except Exception:  # as in a widget that is being closed
@@ -159,8 +161,7 @@ def repeat(
     Returns `soon`: setting it makes the thread call `work`, or check whether the view was closed, immediately.
     """
     soon = soon or threading.Event()
-    arguments = (weakref.ref(view), seconds, work, complain, soon, over)
-    threading.Thread(target=_repeat, args=arguments, name=name, daemon=True).start()
+    SupervisedThread(name, _repeat, weakref.ref(view), seconds, work, complain, soon, over, restarts=True).start()
     return soon
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import h5py
 import numpy as np
 import pytest
 
@@ -30,11 +31,15 @@ def messages_of(source, seconds=0.3):
     return found
 
 
-def test_data_files_are_waited_for_as_long_as_they_take(tmp_path, recording):
+@pytest.mark.parametrize("names", [["data_000001", "data_000002", "data_000003"], ["data_9", "data_10", "data_11"]])
+def test_data_files_are_waited_for_as_long_as_they_take(tmp_path, recording, names):
     player = EigerPlayer(recording, tmp_path / "x.h5", in_a_file=3)
     source = GrowingFile(tmp_path / "x_master.h5", None, None)
     assert messages_of(source) == []
     player.start()
+    with h5py.File(tmp_path / "x_master.h5", "r+") as master:
+        for written_as, name in zip([*master["entry/data"]], names, strict=True):
+            master["entry/data"].move(written_as, name)
     written = (tmp_path / "x_master.h5").stat().st_mtime
     (started,) = messages_of(source)[:1] or [None]
     assert started is None  # the type of the counts is in the first data file

@@ -1,6 +1,7 @@
 """What `listen` refuses, each with one sentence, and leaves nothing of."""
 
 import builtins
+import importlib
 import shutil
 import signal
 import socket
@@ -89,6 +90,16 @@ def test_errors_of_the_receiver_come_to_the_notebook(tmp_path, path):
     with emulator(path, "--as", "simplon", "--rate", 100) as emulated:
         small = planned(path, window=(512, 512))
         refused(tmp_path, "argument.invalid-value", "512", source=emulated.source, plan=small)
+
+
+def test_the_receiver_has_the_standard_library_before_the_folder_of_the_package(tmp_path, path, monkeypatch):
+    """That is site-packages, mostly, which may contain what was written for a Python without such a module."""
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "dataclasses.py").write_text("raise ImportError('this is for Python 3.6')")
+    monkeypatch.setattr(importlib.import_module("ptynb.acquisition.listen"), "PACKAGE", tmp_path / "packages")
+    with h5py.File(tmp_path / "none.h5", "w") as file:
+        file["a"] = np.zeros(3)
+    refused(tmp_path, "acquisition.failed", "none.h5", source=tmp_path / "none.h5", plan=planned(path))
 
 
 def refusal(code, *facts, source):

@@ -295,7 +295,7 @@ def test_each_numa_node_gets_an_engine_that_stays_on_its_cores(n, expected):
 
 def test_numa_nodes_have_the_cores_that_this_process_may_use(tmp_path, monkeypatch):
     assert numa_nodes(tmp_path) == ()
-    for node, cores in {"node0": "0-2,6\n", "node1": "3-5\n", "node2": "7\n", "node3": "\n"}.items():
+    for node, cores in {"node2": "0-2,6\n", "node10": "3-5\n", "node11": "7\n", "node12": "\n"}.items():
         (tmp_path / node).mkdir()
         (tmp_path / node / "cpulist").write_text(cores)
     monkeypatch.setattr(cpu_cores.os, "sched_getaffinity", lambda process: {0, 1, 2, 3, 4, 5, 6}, raising=False)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ptynb.cluster import error_messages
+from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.error_messages import MOST_LINES, log_end, summarize
+from ptynb.cluster.selftest import last_words
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +71,18 @@ def test_the_end_of_a_log_leaves_out_what_ipyparallel_writes_by_itself(tmp_path:
     assert log_end([engine, tmp_path / "removed.log"]) == ""
     other.write_text("".join(f"line {number}\n{own}" for number in range(9)))
     assert log_end([engine, other]) == "\nThe end of its log:\nline 5\nline 6\nline 7\nline 8"
+
+
+def test_logs_are_those_of_the_rank_and_in_the_order_of_ranks(tmp_path: Path) -> None:
+    cluster = cast(Any, SimpleNamespace(_folder=tmp_path, folder=tmp_path))
+    (tmp_path / "log").mkdir()
+    for rank in (1, 2, 10, 11):
+        (tmp_path / "log" / f"engine-rank{rank}.log").write_text(f"of rank {rank}")
+    (tmp_path / "log" / "srun-rank1.log").write_text("")
+    assert [path.name for path in Cluster.logs(cluster, 1)] == ["engine-rank1.log", "srun-rank1.log"]
+    assert [path.name for path in Cluster.logs(cluster)][:3] == [
+        "engine-rank1.log",
+        "engine-rank2.log",
+        "engine-rank10.log",
+    ]
+    assert re.findall(r"of rank (\d+)", last_words(cluster)) == ["1", "2", "10", "11"]

@@ -200,7 +200,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
         obeyed(worker, worker.command(Command("checkpoint")))
         until = time.monotonic() + 20
         assert worker._writer is not None
-        while worker._writer._jobs.busy("state"):
+        while worker._writer.busy("state"):
             assert time.monotonic() < until, worker.status()
             time.sleep(0.01)
         before = {path.name: path.read_bytes() for path in files.states(keep.folder)}
@@ -233,7 +233,7 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
         try:
             obeyed(worker, worker.command(Command("checkpoint")))
             assert worker._writer is not None
-            while worker._writer._jobs.busy("state"):
+            while worker._writer.busy("state"):
                 time.sleep(0.002)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

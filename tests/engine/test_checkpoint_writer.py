@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from ptynb.distributed.group import Membership
+from ptynb.engine import checkpoint_writer
 from ptynb.engine.checkpoint_writer import CheckpointWriter
 from ptynb.engine.worker import Command, Worker
 from ptynb.io import checkpoint_dir as own_folder
@@ -39,7 +40,7 @@ def kept_now(worker: Worker, epochs: int = 1) -> None:
     obeyed(worker, worker.command(Command("checkpoint")))
     assert worker._writer is not None
     until = time.monotonic() + 20
-    while worker._writer._jobs.busy("state"):
+    while worker._writer.busy("state"):
         assert time.monotonic() < until
         time.sleep(0.002)
 
@@ -104,10 +105,51 @@ def test_a_state_that_is_not_even_copied_counts_as_a_failure(tmp_path: Path) -> 
     writer.take(short, writer.order(), (1, 0, 0))
     assert (writer.successes, writer.failures) == (0, 1)
     assert "could not be copied for a checkpoint: no room" in writer.notices[-1]
-    writer._jobs.waiting = lambda kind: 2  # type: ignore[method-assign]
+    writer._waiting = lambda kind: 2  # type: ignore[method-assign]
     writer.take(short, writer.order(), (2, 0, 0))
     assert writer.failures == 2
     assert "2 states wait for the disk already" in writer.notices[-1]
+
+
+def test_pictures_that_cannot_be_drawn_end_no_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: Any) -> None:
+        raise ZeroDivisionError("no colours, says the test")
+
+    monkeypatch.setattr(checkpoint_writer, "make_watched", breaks)
+    keep = Checkpointing(folder=tmp_path, pictures=0.001, **ON_REQUEST)
+    worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=keep)
+    loaded(worker)
+    kept_now(worker)
+    kept_now(worker)
+    worker.close()
+    status = worker.status()
+    assert (status.failure, status.checkpoint_epoch, status.checkpoint_counts) == (None, 2, (2, 0))
+    assert names(tmp_path) == ["state-00001.h5", "state-00002.h5", "status.json"]
+    assert json.loads((tmp_path / "status.json").read_text())["epoch"] == 2
+    [notice] = status.notices
+    assert "ZeroDivisionError: no colours, says the test" in notice
+
+
+def test_an_error_of_any_job_is_told_and_the_next_one_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors that no code expects, such as SystemExit, after which Python ends a thread without a word."""
+    writer = CheckpointWriter(Checkpointing(folder=tmp_path, pictures=1, **ON_REQUEST), 0, 1, "scan")
+    publish, outcomes = writer._publish, [SystemExit("of a library"), None]
+
+    def fails_once(*arguments: Any) -> None:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+        publish(*arguments)
+
+    monkeypatch.setattr(writer, "_publish", fails_once)
+    worker = Worker(a_scan(), SETTINGS, ALONE)
+    loaded(worker)
+    writer.show(worker.status(), None, None)
+    writer.show(worker.status(), None, None)
+    worker.close()
+    assert writer.close(lambda: None, 10)
+    assert names(tmp_path) == ["status.json"]
+    [notice] = writer.notices
+    assert "SystemExit: of a library" in notice
 
 
 def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ STATE = ReconstructionState(
 
 def put(folder: Path, epoch: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    epochs = tuple(Epoch(number, 1 / number, 1.0, 1.0) for number in range(1, epoch + 1))
+    epochs = tuple(Epoch(number, 1 / number, 1.0, 1.0) for number in range(1, min(epoch, 9) + 1))
     return save_state(dataclasses.replace(STATE, epoch=epoch, epochs=epochs), folder / f"state-{epoch:05d}.h5")
 
 
@@ -146,6 +146,10 @@ def test_states_and_lines_are_listed(root: Path) -> None:
     assert (trial.name, trial.checkpoints, trial.present, trial.origin, trial.epoch) == ("trial", 1, True, "main", 4)
     checkpoint_branches.remove(start.parent)
     assert [one.name for one in checkpoint_branches.all_branches(root, "main")] == ["main"]
+    for name in ("try-10", "try-9", "try"):
+        checkpoint_branches.begin(root, name, root / "state-00004.h5")
+    listed = [one.name for one in checkpoint_branches.all_branches(root, "main")]
+    assert listed == ["main", "try", "try-9", "try-10"]
 
 
 def test_a_note_that_can_not_be_read_is_not_taken_for_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +194,23 @@ def test_the_keeper_thins_out_all_but_what_is_to_stay(root: Path) -> None:
     assert names(root) == ["state-00002.h5", "state-00008.h5", "state-00010.h5"]
     with raises("checkpoint.not-found", "state-00004.h5"):
         checkpoint_branches.stay(root / "state-00004.h5")
+
+
+def test_parts_of_a_state_that_is_being_written_stay(tmp_path: Path) -> None:
+    """Another rank may have written its part before rank 0 has removed the parts that belong to nothing."""
+    put(tmp_path, 99_999)
+    coming = ["state-100000.rank1.h5", "state-99999-1000.rank10.h5", "state-99999.2.rank1.h5"]
+    for name in ["state-99998-007.rank1.h5", "state-09999.rank1.h5", *coming]:
+        (tmp_path / name).write_bytes(b"rows")
+    CheckpointWriter(Checkpointing(folder=tmp_path), 0, 1, "a scan", tmp_path / "state-99999.h5")._remove_old(tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.rank*.h5")) == sorted(coming)
+
+
+def test_a_branch_is_preceded_by_what_came_before_it_was_left(tmp_path: Path) -> None:
+    for epoch in (99_999, 100_000, 100_001):
+        put(tmp_path, epoch)
+    branch = checkpoint_branches.begin(tmp_path, "trial", tmp_path / "state-100000.h5").parent
+    assert checkpoint_branches.lineage(branch) == [tmp_path / "state-99999.h5", branch / "state-100000.h5"]
 
 
 def test_a_folder_of_our_own_goes_with_its_branches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import time
 from pathlib import Path
@@ -17,10 +18,12 @@ from ptynb.io.checkpoint_file import (
     companion,
     file_name,
     image,
+    is_of,
     load_rows,
     load_state,
     newest_state,
     packed,
+    precedes,
     put,
     save_state,
     states,
@@ -136,6 +139,23 @@ def test_the_order_is_that_of_writing_not_of_names(tmp_path: Path) -> None:
     assert [path.name for path in states(tmp_path)] == ["state-00005.h5", "state-00009.h5", "state-00006.h5"]
     assert newest_state(tmp_path).name == "state-00006.h5"
     assert states(tmp_path / "nowhere") == []
+
+
+PROGRESS = [(2, 0), (2, 1), (2, 999), (2, 1000), (3, 0), (99_999, 7), (100_000, 0), (100_000, 1000), (1_000_000, 0)]
+
+
+def test_progress_in_names_is_compared_as_numbers(tmp_path: Path) -> None:
+    """After update 999 and epoch 99,999 numbers are longer than the padding of the names."""
+    for (place, one), (other_place, other) in itertools.product(enumerate(PROGRESS), repeat=2):
+        for path in (Path(file_name(*one)), Path(file_name(*one, [file_name(*one)]))):
+            assert precedes(path, *other) is (place < other_place), (path, other)
+            assert is_of(path, *other) is (place == other_place), (path, other)
+    assert precedes(tmp_path / "renamed by the user.h5", 0, 0), "it was written before all of this run"
+    for number, progress in enumerate(PROGRESS):
+        path = tmp_path / file_name(*progress)
+        path.write_bytes(b"")
+        os.utime(path, (1e9, 1e9))  # as a disk that counts whole seconds says of a fast run
+        assert [one.name for one in states(tmp_path)] == [file_name(*one) for one in PROGRESS[: number + 1]]
 
 
 def test_rows_are_found_by_pattern_in_whatever_file_they_are(tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ def test_folders_come_first_and_only_what_may_be_a_scan_is_listed(chooser: FileC
     assert chooser.list.items[1][3] == "1.5 kB"
     chooser.filter.value = ALL
     assert names(chooser) == ["Older", "A.cxi", "b.h5", "notes.txt", "stack.zarr"]
+    for name in ("run10.h5", "run9.h5"):
+        (chooser.folder / name).write_bytes(b"")
+    chooser.show(chooser.folder)
+    assert names(chooser) == ["Older", "A.cxi", "b.h5", "notes.txt", "run9.h5", "run10.h5", "stack.zarr"]
 
 
 def test_every_format_has_names_by_which_its_files_are_listed() -> None:

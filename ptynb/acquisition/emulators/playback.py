@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import threading
 import time
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,18 +165,14 @@ class PositionPlayer(ABC):
 def play(player: Player, count: int, rate: float, faults: Faults, positions: PositionPlayer | None = None) -> None:
     """Send `count` patterns at `rate` [1/s], or as fast as they are taken (0), and their positions beside them."""
     steps = order(count, faults)
-    follower = None
+    follower, beside = None, ThreadPoolExecutor(1, "ptynb-positions")
     try:
         for number in range(faults.stray):
             player.stray(number % count)
-        if positions is not None:
-            follower = threading.Thread(
-                target=_send_positions, args=(positions, count, len(steps), rate, faults), name="ptynb-positions"
-            )
         player.start()
         begin = time.perf_counter()
-        if follower is not None:
-            follower.start()
+        if positions is not None:
+            follower = beside.submit(_send_positions, positions, count, len(steps), rate, faults)
         for sent, step in enumerate(steps):
             if faults.stall and sent == len(steps) // 2:
                 time.sleep(faults.stall)
@@ -189,13 +185,14 @@ def play(player: Player, count: int, rate: float, faults: Faults, positions: Pos
         if not faults.endless:
             player.end()
         if follower is not None:
-            follower.join()
+            follower.result()
         while faults.endless:
             time.sleep(1)
     finally:
         player.close()
         if positions is not None:
             positions.close()
+        beside.shutdown(wait=False)
 
 
 def _send_positions(positions: PositionPlayer, count: int, steps: int, rate: float, faults: Faults) -> None:

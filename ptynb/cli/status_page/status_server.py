@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.status_file import PICTURES, Folder
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.widgets.loss_curve import loss_curve
 
 LOOK_SECONDS = 0.5
@@ -65,8 +66,8 @@ class Server:
         self._http.daemon_threads = True
         self.port = self._http.server_address[1]
         self._threads = [
-            threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.1}, name="ptynb watch page"),
-            threading.Thread(target=self._look_on, name="ptynb watch folder"),
+            SupervisedThread("ptynb watch page", self._http.serve_forever, 0.1, restarts=True, daemon=False),
+            SupervisedThread("ptynb watch folder", self._look_on, restarts=True, daemon=False),
         ]
 
     @property

@@ -289,7 +289,7 @@ class SshLauncher(Launcher):
         self._processes[rank].kill()
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             sweep = self._remote.command(
-                self._homes[rank], {}, "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name, str(rank)
+                self._homes[rank], {}, "-P", "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name, str(rank)
             )
             subprocess.run(sweep, timeout=ASK_SECONDS, check=False, capture_output=True)
 
@@ -323,7 +323,7 @@ class SshLauncher(Launcher):
         """Return the ssh processes here, and for each host the command that ends its engines."""
         alive = [process for process in self._processes.values() if is_alive(process)]
         hosts = list(dict.fromkeys(self._homes))
-        sweep = ("-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
+        sweep = ("-P", "-m", "ptynb.cluster.lifetime.watchdog", ENGINES, self._name)
         return {
             "processes": [[process.pid, process.create_time()] for process in alive],
             "end": [self._remote.command(host, {}, *sweep) for host in hosts] if self._processes else [],

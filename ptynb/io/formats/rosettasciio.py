@@ -10,6 +10,7 @@ Files without a raster (MIB without .hdr, TVIPS) are a stack: give raster=(rows,
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import logging
@@ -34,6 +35,7 @@ from ptynb.io.reading.optional_dependency import require, sentences
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.process_state import ProcessState
 from ptynb.settings.load_options import LoadOptions
 
 PACKAGE = "RosettaSciIO"
@@ -241,16 +243,22 @@ def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] 
             )
     reader = importlib.import_module(f"rsciio.{module}").file_reader
     known = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
-    logger = logging.getLogger("rsciio")
-    before = logger.level
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logger.setLevel(logging.ERROR)
-        try:
-            signals: list[dict[str, Any]] = reader(str(path), lazy=True, **known)
-        finally:
-            logger.setLevel(before)
+    with _QUIET:
+        signals: list[dict[str, Any]] = reader(str(path), lazy=True, **known)
     return signals
+
+
+def _silence() -> Callable[[], object]:
+    restoring = contextlib.ExitStack()
+    restoring.enter_context(warnings.catch_warnings())
+    warnings.simplefilter("ignore")
+    logger = logging.getLogger("rsciio")
+    restoring.callback(logger.setLevel, logger.level)
+    logger.setLevel(logging.ERROR)
+    return restoring.close
+
+
+_QUIET = ProcessState(_silence)
 
 
 def _companions(path: Path, module: str) -> Iterator[Path]:

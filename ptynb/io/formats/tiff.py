@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +31,10 @@ from ptynb.io.hdf5_file import LinkPolicy, packed_at_most
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import check_room
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
+from ptynb.process_state import ProcessState
 from ptynb.settings.load_options import LoadOptions
 from ptynb.table import gigabytes
+from ptynb.text import natural_order
 
 MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 SUFFIXES = (".tif", ".tiff")
@@ -121,6 +122,15 @@ class FolderFrames(FileFrames):
         return patterns
 
 
+def _stop_propagation() -> Callable[[], object]:
+    logger = logging.getLogger("tifffile")
+    before, logger.propagate = logger.propagate, False
+    return lambda: setattr(logger, "propagate", before)
+
+
+_ERRORS_ARE_RAISED = ProcessState(_stop_propagation)
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     """Yield the open file; errors in the block, and errors that tifffile only logs, are raised as FileError."""
@@ -128,12 +138,13 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: problems.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("tifffile")
-    before = logger.propagate
     logger.addHandler(handler)
-    logger.propagate = False
     try:
         # Formats with pages in other files: read only the pages of this file.
-        with tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff:
+        with (
+            _ERRORS_ARE_RAISED,
+            tifffile.TiffFile(path, is_ome=False, is_mmstack=False, is_ndtiff=False, _multifile=False) as tiff,
+        ):
             yield tiff
     except FileError:
         if not problems:  # otherwise it is a consequence of the first problem
@@ -142,7 +153,6 @@ def _opened(path: Path) -> Iterator[tifffile.TiffFile]:
         problems.append(str(error) or type(error).__name__)
     finally:
         logger.removeHandler(handler)
-        logger.propagate = before
     if problems:
         first = " ".join(problems[0].split())[:120]
         raise FileError(
@@ -233,7 +243,7 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
     for one in found:
         if one.is_symlink():
             _allowed(folder, one.name, policy)
-    names = sorted((one.name for one in found if one.is_file()), key=_natural_order)
+    names = sorted((one.name for one in found if one.is_file()), key=natural_order)
     if not names:
         raise FileError(f"{path} contains no readable TIFF; expected one for each pattern.", code="file.incomplete")
     first: tuple[tuple[int, ...], np.dtype[Any]] | None = None
@@ -256,11 +266,6 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
             first = shape, dtype
     assert first is not None
     return FolderFrames(folder, tuple(names), (int(first[0][0]), int(first[0][1])), first[1].str, policy)
-
-
-def _natural_order(name: str) -> list[int | str]:
-    """Return a sort key with numbers in numerical order: "f2" before "f10"."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _allowed(folder: Path, name: str, policy: LinkPolicy) -> Path:

@@ -18,6 +18,7 @@ from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrame
 from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, read_all, reason
+from ptynb.text import natural_order
 
 UnitNames = dict[float, tuple[str, ...]]
 LENGTHS: UnitNames = {
@@ -288,8 +289,7 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
 
 def numbered(group: h5py.Group) -> tuple[str, ...]:
     """Return names like data_000001 in a group, in the order of their numbers; no dataset is opened."""
-    names = [name for name in group if NUMBERED.fullmatch(name)]
-    return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
+    return tuple(sorted((name for name in group if NUMBERED.fullmatch(name)), key=natural_order))
 
 
 def _stack(linked: Linked, name: str, names: Sequence[str]) -> PatternSource:

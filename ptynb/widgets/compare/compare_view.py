@@ -16,6 +16,7 @@ from ptynb.analysis.result_comparison import Together
 from ptynb.data.engine_records import Array, Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
+from ptynb.supervised_thread import SupervisedThread
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
 from ptynb.widgets.compare.picture_look import Limits, Look, look_line
@@ -50,7 +51,7 @@ class Compare(Whole):
         self._units: dict[str, str] = {}
         self._quantity = ""
         self._told_cuts: dict[str, str] = {}
-        self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Timer]()
+        self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Event]()
         self._viewer = Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of)
         this = weakref.ref(self)  # the viewer must not keep the view alive
         self._viewer.tell = lambda line: _tell(this, line)
@@ -112,8 +113,8 @@ class Compare(Whole):
         """Close the view and end its thread."""
         self._actions.close()
         with self._telling:
-            for timer in self._waiting_lines.values():
-                timer.cancel()
+            for followed in self._waiting_lines.values():
+                followed.set()
         super().close()
         close_all(self._cuts.viewer)  # which is no child while there are no cuts
 
@@ -233,13 +234,11 @@ class Compare(Whole):
     def _tell_soon(self, what: str, line: str) -> None:
         """Tell a line once no other one of the same kind follows it, as during a drag."""
         with self._telling:
-            before = self._waiting_lines.pop(what, None)
+            before = self._waiting_lines.get(what)
             if before is not None:
-                before.cancel()
-            timer = threading.Timer(TELL_SECONDS, lambda: _tell(reference, line))
-            reference, timer.daemon = weakref.ref(self), True
-            self._waiting_lines[what] = timer
-            timer.start()
+                before.set()
+            followed = self._waiting_lines[what] = threading.Event()
+            SupervisedThread("ptynb line", _tell_unless, followed, weakref.ref(self), line).start()
 
     def _keep_look(self) -> None:
         """Remember what is chosen for the present quantity."""
@@ -391,6 +390,11 @@ def _array_line(name: str, values: Array) -> str:
     """Return the Python of what a picture shows and can be measured."""
     line = f"view.values[{name!r}]"
     return f"np.abs({line})" if np.iscomplexobj(values) else line
+
+
+def _tell_unless(followed: threading.Event, reference: weakref.ref[Compare], line: str) -> None:
+    if not followed.wait(TELL_SECONDS):
+        _tell(reference, line)
 
 
 def _tell(reference: weakref.ref[Compare], line: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.io.load import SUFFIXES
+from ptynb.text import Order, natural_order
 from ptynb.widgets.load.file_list import FileList, Item
 from ptynb.widgets.load.recent_files import recent_files
 from ptynb.widgets.shared_widgets import Whole, complaint, free, put
@@ -144,8 +145,8 @@ def _kind(entry: os.DirEntry[str]) -> str:
     return "scan" if suffix in SUFFIXES else "other"
 
 
-def _name(item: Item) -> str:
-    return item[2].lower()
+def _name(item: Item) -> Order:
+    return natural_order(item[2].lower())
 
 
 def _size_and_date(entry: os.DirEntry[str]) -> tuple[str, str]:
