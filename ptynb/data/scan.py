@@ -484,14 +484,14 @@ class Scan:
         Parameters
         ----------
         patterns : ndarray of int64
-            Indices (pattern,).
+            Indices (pattern,), ascending.
 
         Returns
         -------
         Scan
             The new scan.
         """
-        return self.with_frames(self.frames.part(int(patterns.min()), int(patterns.max()) + 1))
+        return self.with_frames(self.frames.part(patterns))
 
     def stop_listening(self) -> Arrivals:
         """End the reception of a scan that `ptynb.listen` has returned; what has come is kept.

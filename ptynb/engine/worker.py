@@ -164,8 +164,8 @@ class Worker:
         self._end_process = end_process
         self._readable = True
         """Whether the present state can be read after a failure."""
-        self._source: Scan | None = None
-        """The scan, as long as a stage follows, which may need its patterns again."""
+        self._source: Scan | None = scan
+        """The scan, until its patterns are in the loop, and as long as a stage follows, which needs them again."""
         self._between: RunRecord | None = None
         """The record between two stages, while the model of the next one is made."""
         self._notices: tuple[str, ...] = ()
@@ -210,7 +210,7 @@ class Worker:
         self._measure_every = 0
         self._threads = count()
         self._vitals = diagnostics.Vitals(membership.device, self._threads)
-        self._thread = threading.Thread(target=self._run, args=(scan, extensions), name="ptynb training", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="ptynb training", daemon=True)
         self._thread.start()
 
     # Called by the kernel
@@ -425,8 +425,10 @@ class Worker:
 
     # The thread
 
-    def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
+    def _run(self) -> None:
         group: Group | None = None
+        scan = self._source
+        assert scan is not None, "no loop has its patterns yet"
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             # On its first request a thread gets torch's number of that moment, which another thread may have lowered
@@ -445,7 +447,7 @@ class Worker:
             self._open_arrivals(scan, state)
             first = None if state is not None else self._first_patterns(scan, group)
             if self._state != "closed":
-                self._loop = self._begin(scan, group, state, extensions, first)
+                self._loop = self._begin(scan, group, state, first)
                 del state
                 if self._note is not None:
                     self._loop.note(*self._note)
@@ -513,11 +515,10 @@ class Worker:
         scan: Scan,
         group: Group,
         state: ReconstructionState | None,
-        extensions: Sequence[Any],
         first: Admission | None,
     ) -> Loop:
         if state is None or self._start is None:
-            return Loop(scan, self._settings, group, extensions, self._plan, first)
+            return Loop(scan, self._settings, group, self._extensions, self._plan, first)
         # A run that an earlier version began may continue with settings that have the present default.
         state = with_background_of(state, self._settings.background.parametrization)
         window = StagePlan.of(state.stages, state.stage).pattern_size
@@ -525,7 +526,7 @@ class Worker:
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
-        loop = Loop(scan, begun, group, extensions, plan, first)
+        loop = Loop(scan, begun, group, self._extensions, plan, first)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings

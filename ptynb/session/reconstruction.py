@@ -241,11 +241,12 @@ class Reconstruction:
             if cluster is None
             else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
         )
-        for number, one in enumerate(plan.settings_from(settings), plan.number):
+        stages = plan.settings_from(settings)
+        for number, one in enumerate(stages, plan.number):
             seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
             check_together(seen, one)
             check_shares(seen, one, engines)
-            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None), room)
+            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None, stages), room)
         _check_windows(plan, extensions)
         if cluster is not None:
             make_way(cluster, chosen)
