@@ -26,6 +26,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
 from ptynb.engine.progress_check import reason_to_stop
+from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
@@ -99,7 +100,7 @@ class Loop:
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
         first: of a scan that is being measured, the patterns to begin with, from whose mean the probe is guessed.
         """
-        self.settings, self.begun, self.group = settings, settings, group
+        self.begun, self.group = settings, group
         if group.device.type == "cuda":
             agree_on_triton(group)
         self.plan, self.pattern_size = plan, plan.pattern_size
@@ -113,7 +114,8 @@ class Loop:
         order = planned_order(scan, settings, group.world)
         self.order: Sampler = order if first is None else _begun(order, first)
         whole, scan = scan, scan if self.pattern_size is None else in_window(scan, self.pattern_size)
-        self._coarseness = max(a / b for a, b in zip(scan.pattern_shape, whole.pattern_shape, strict=True))
+        self._windows = whole.pattern_shape, scan.pattern_shape
+        self._set(settings)
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
         self.spans = scan.spans
@@ -148,7 +150,7 @@ class Loop:
             self.shard,
             self.order,
             group,
-            settings,
+            self._in_window,
             normaliser,
             self.order.count,
             imposed=tuple(self._custom_constraints),
@@ -216,11 +218,9 @@ class Loop:
             extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
-        if self.pattern_size is not None:
-            # The limit is that of whole patterns, in their smaller object pixels.
-            positions = model.parts["positions"]
-            assert isinstance(positions, Positions)
-            positions.limit *= self._coarseness
+        positions = model.parts["positions"]
+        assert isinstance(positions, Positions)
+        positions.limit = self._in_window.positions.max_shift
         for parameter in model.parameters():
             self.group.broadcast(parameter.data)
         return model
@@ -255,7 +255,7 @@ class Loop:
         for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
                 component.update_done()
-        for constraint in (*self.settings.constraints, *self._custom_constraints):
+        for constraint in (*self._in_window.constraints, *self._custom_constraints):
             if constraint.due(self.scheduled) and (epoch_ended or constraint.after == "update"):
                 if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
@@ -270,7 +270,7 @@ class Loop:
     def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch, or continue in one. table: its order of patterns, if it is known."""
         self._table = self.order.begin_epoch(self.epoch + 1) if table is None else table
-        self.problem.epoch, self.problem.settings = self.scheduled, self.settings
+        self.problem.epoch, self.problem.settings = self.scheduled, self._in_window
         self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
@@ -360,9 +360,14 @@ class Loop:
         """Append an entry to the record of changes, with the present epoch, update and time."""
         self.changes.append(Change(self.epoch, self.update, name, old, new, time.time()))
 
+    def _set(self, settings: Settings) -> None:
+        """Set the settings, and what they are in the pixels of the present window of the patterns."""
+        self.settings, self._in_window = settings, settings_in_window(settings, *self._windows)
+
     def _apply_settings(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
-        self.settings = self.problem.settings = settings
+        self._set(settings)
+        self.problem.settings = self._in_window
         if data_terms_changed:
             self.model.loss = _make_loss(settings, self.mean_count, self._sums)
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
