@@ -28,7 +28,7 @@ from ptynb.engine import thumbnails
 from ptynb.engine.progress_check import reason_to_stop
 from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
-from ptynb.exceptions import InvalidValueError, ReconstructionError
+from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
@@ -118,6 +118,8 @@ class Loop:
         self._set(settings)
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
+        self._margin = None if scan.object is not None else scan.margin(settings.margin)
+        """Margin of the object around the windows [object pixels]; None: the object is an initial guess."""
         self.spans = scan.spans
         """The patterns of each scan that this one is made of."""
         own = self.order.owned(group.rank, group.world)
@@ -349,8 +351,27 @@ class Loop:
         """Stop the clock until the next update, so that a pause does not count as time of the epoch."""
         self._clock = None
 
+    def why_not_live(self, settings: Settings) -> str:
+        """Return why this model cannot change to other settings, only live ones of which differ; empty if it can.
+
+        Beyond the margin, the window of a pattern would stay at the edge, and the probe be shifted in it periodically.
+        """
+        needed = settings_in_window(settings, *self._windows).margin
+        if self._margin is None or needed <= self._margin:
+            return ""
+        return (
+            f"Refined positions may move by {self._in_window.positions.max_shift:g} object pixels, which requires a "
+            f"margin of {needed} around the scanned area, and the object has {self._margin}; reconfigure(settings) "
+            "enlarges it and continues."
+        )
+
     def change(self, settings: Settings) -> None:
-        """Apply new settings before the next update, and record what changed."""
+        """Apply new settings before the next update, and record what changed.
+
+        Raises SettingsError for those of `why_not_live`.
+        """
+        if problem := self.why_not_live(settings):
+            raise SettingsError(problem, code="settings.not-live")
         for name, (old, new) in self.settings.differences(settings).items():
             self.note(name, old, new)
         self._apply_settings(settings)

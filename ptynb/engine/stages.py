@@ -40,7 +40,8 @@ def change_in_place(loop: Loop, plan: StagePlan) -> bool:
     stage = plan.stages[plan.number]
     settings = stage.applied_to(loop.settings)
     changed = loop.settings.differences(settings)
-    if stage.pattern_size != loop.pattern_size or not all(Settings.is_live(name) for name in changed):
+    live = all(Settings.is_live(name) for name in changed) and not loop.why_not_live(settings)
+    if stage.pattern_size != loop.pattern_size or not live:
         return False
     before = len(loop.changes)
     loop.change(settings)

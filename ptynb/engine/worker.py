@@ -302,6 +302,11 @@ class Worker:
             )
         )
 
+    def why_not_live(self, values: dict[str, Any]) -> str:
+        """Return why these live settings (plain values) require another model; empty if not, and while loading."""
+        loop = self._loop
+        return "" if loop is None else loop.why_not_live(loop.settings.replace(**values))
+
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""
         return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
@@ -777,11 +782,9 @@ class Worker:
     def _change(self, loop: Loop, values: dict[str, Any]) -> None:
         """Change settings, unless a stage has begun meanwhile with which they are not supported."""
         try:
-            settings = loop.settings.replace(**values)
+            loop.change(loop.settings.replace(**values))
         except SettingsError as error:
             self._notify(f"A change of settings was not made: {error}")
-        else:
-            loop.change(settings)
 
     def _annotate(self, loop: Loop, annotation: Annotation) -> None:
         """Set the user's title and comments, for the next checkpoint; if no run is under way, write one now."""

@@ -170,6 +170,21 @@ def test_after_a_stage_units_are_those_of_a_run_that_began_with_its_window() -> 
     assert powers[0] == pytest.approx(powers[1], rel=1e-12)
 
 
+def test_a_stage_that_refines_positions_enlarges_the_object() -> None:
+    """If there is room already, nothing but the settings changes."""
+    scan = dataclasses.replace(smooth_scan((48, 48)), object=None)
+    plan = StagePlan((Stage(epochs=1), Stage(epochs=1, settings={"positions": {"learning_rate": 0.1}})))
+    for padding, larger in ((4, 5), (9, 0)):
+        loop = Loop(scan, Settings(object=Object(padding=padding)), CPU, (), plan)
+        assert stages.change_in_place(loop, plan.following) is (larger == 0)
+        if larger:
+            state = stages.state_of_next(loop, plan.following, scan, 2)
+            assert isinstance(state, ReconstructionState)
+            following = stages.loop_of_next(state, stages.PreviousStage.of(loop), plan.following, scan, CPU, ())
+            assert following.frame.shape == tuple(side + 2 * larger for side in loop.frame.shape)
+            assert following.settings.positions.learning_rate == 0.1
+
+
 OF_PIXELS = re.compile("object pixel|fraction of the detector|Nyquist|pixel/slice")
 """Units of settings that are others in a window of the patterns."""
 ONLY_ROOM = {"object.padding"}
