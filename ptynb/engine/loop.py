@@ -37,7 +37,7 @@ from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.live_sampler import LiveSampler
-from ptynb.optimize.position_search import search_positions
+from ptynb.optimize.position_search import batches_of_search, search_positions
 from ptynb.optimize.sampler import BatchSampler, Sampler, planned_order
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
@@ -186,7 +186,7 @@ class Loop:
         self.shard.follow(self._upcoming_batches())
 
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
-        """Yield the indices of the patterns that this engine's updates will need, from the next update on."""
+        """Yield the batches that this engine will request from the patterns, from the next update on."""
         if self.order.open:
             for batch in self.order.upcoming():
                 yield from self.algorithm.asks(batch[:, None], 0)
@@ -195,6 +195,7 @@ class Loop:
             table = self.order.epoch(number)
             for update in range(done if number == first else 0, self.updates):
                 yield from self.algorithm.asks(table, update)
+            yield from batches_of_search(self.problem, number - self.live_epochs)
 
     def _make_model(
         self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
