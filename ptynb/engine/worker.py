@@ -923,7 +923,9 @@ def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | N
 def _code(error: Exception) -> str:
     if isinstance(error, FloatingPointError):
         return "reconstruction.not-finite"
-    return error.code if isinstance(error, PtynbError) else ""
+    if isinstance(error, PtynbError):
+        return error.code
+    return "memory.insufficient" if memory_advice(error) else ""
 
 
 def _lost_group(error: Exception) -> bool:
