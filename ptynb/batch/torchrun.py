@@ -110,9 +110,9 @@ class Rank:
             check_shares(scan, settings, self._place.world)
             seen = in_window(scan, stage.pattern_size)
             if self._place.one_host:
-                asked = Workload(settings, self._place.world, self._place.world > 1)
+                asked = Workload(settings, self._place.world, self._place.world > 1, stages=plan.recipe.stage_settings)
                 check_room(seen, asked, room_for(self._seat.kind != "CPU"))
-        self._open(scan, start)
+        scan = self._open(scan, start)
         status = self._settle()
         batch = batch_text(plan.settings, self._place.world, len(scan))
         engines = f"{counted(self._place.world, 'engine')} on {self._seat.kind}"
@@ -152,7 +152,7 @@ class Rank:
             if self._board.failed:
                 raise ElsewhereError
             time.sleep(LOOK_SECONDS)
-        self._open(scan, Path(found) if found else None)
+        scan = self._open(scan, Path(found) if found else None)
         told = False
         while self._look(NONE).state != "closed":
             if self._asked.leave and not told:
@@ -191,7 +191,8 @@ class Rank:
                 self._told.add(notice)
                 log(self._console, notice)
 
-    def _open(self, scan: Scan, start: Path | None) -> None:
+    def _open(self, scan: Scan, start: Path | None) -> Scan:
+        """Open the worker; return the scan with its patterns only, so that those in memory of others are freed."""
         place, seat, plan = self._place, self._seat, self._plan
         membership = Membership(
             rank=place.rank,
@@ -204,6 +205,7 @@ class Rank:
         stages, settings = StagePlan(plan.stages), plan.recipe.stage_settings
         part = scan.part(patterns_of(scan, settings, place.rank, place.world))
         self._worker = Worker(part, settings[0], membership, checkpointing=plan.checkpointing, start=start, plan=stages)
+        return part
 
     @property
     def _opened(self) -> Worker:

@@ -358,6 +358,23 @@ class Scan:
                 )
         return counts
 
+    def margin(self, padding: int) -> int:
+        """Return the margin around the windows of an object without a guess, for that of the settings.
+
+        Parameters
+        ----------
+        padding : int
+            Margin of the settings [object pixels].
+
+        Returns
+        -------
+        int
+            Margin [object pixels]; of a scan that is being measured at least an eighth of a window.
+        """
+        if self.acquisition is None:
+            return padding
+        return max(padding, math.ceil(ROOM_FOR_POSITIONS * max(self.pattern_shape)))
+
     def object_frame(
         self, padding: int, window: tuple[int, int] | None = None, shift: tuple[int, int] = (0, 0)
     ) -> ObjectFrame:
@@ -366,7 +383,7 @@ class Scan:
         Parameters
         ----------
         padding : int
-            Margin on each side [object pixels]; of a scan that is being measured at least an eighth of a window.
+            Margin on each side, as for `margin` [object pixels].
         window : (int, int), optional
             Size (y, x) of the probe; by default that of the patterns.
         shift : (int, int), default (0, 0)
@@ -379,8 +396,7 @@ class Scan:
         """
         if self.object is not None:
             return ObjectFrame((0, 0), (self.object.shape[-2], self.object.shape[-1]))
-        if self.acquisition is not None:
-            padding = max(padding, math.ceil(ROOM_FOR_POSITIONS * max(self.pattern_shape)))
+        padding = self.margin(padding)
         low = np.rint(self.positions.min(0)).astype(int) - padding - shift
         high = np.rint(self.positions.max(0)).astype(int) + (window or self.pattern_shape) + padding - shift
         return ObjectFrame((int(low[0]), int(low[1])), (int(high[0] - low[0]), int(high[1] - low[1])))
@@ -484,14 +500,14 @@ class Scan:
         Parameters
         ----------
         patterns : ndarray of int64
-            Indices (pattern,).
+            Indices (pattern,), ascending.
 
         Returns
         -------
         Scan
             The new scan.
         """
-        return self.with_frames(self.frames.part(int(patterns.min()), int(patterns.max()) + 1))
+        return self.with_frames(self.frames.part(patterns))
 
     def stop_listening(self) -> Arrivals:
         """End the reception of a scan that `ptynb.listen` has returned; what has come is kept.

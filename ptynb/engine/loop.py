@@ -26,8 +26,9 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine import thumbnails
 from ptynb.engine.progress_check import reason_to_stop
+from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
-from ptynb.exceptions import InvalidValueError, ReconstructionError
+from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
@@ -36,7 +37,7 @@ from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.live_sampler import LiveSampler
-from ptynb.optimize.position_search import search_positions
+from ptynb.optimize.position_search import batches_of_search, search_positions
 from ptynb.optimize.sampler import BatchSampler, Sampler, planned_order
 from ptynb.physics import triton_dispatch
 from ptynb.physics.components.builtin import Positions
@@ -99,7 +100,7 @@ class Loop:
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
         first: of a scan that is being measured, the patterns to begin with, from whose mean the probe is guessed.
         """
-        self.settings, self.begun, self.group = settings, settings, group
+        self.begun, self.group = settings, group
         if group.device.type == "cuda":
             agree_on_triton(group)
         self.plan, self.pattern_size = plan, plan.pattern_size
@@ -113,9 +114,12 @@ class Loop:
         order = planned_order(scan, settings, group.world)
         self.order: Sampler = order if first is None else _begun(order, first)
         whole, scan = scan, scan if self.pattern_size is None else in_window(scan, self.pattern_size)
-        self._coarseness = max(a / b for a, b in zip(scan.pattern_shape, whole.pattern_shape, strict=True))
+        self._windows = whole.pattern_shape, scan.pattern_shape
+        self._set(settings)
         self.pixel_size = scan.pixel_size
         self.frame = object_frame(scan, settings)
+        self._margin = None if scan.object is not None else scan.margin(settings.margin)
+        """Margin of the object around the windows [object pixels]; None: the object is an initial guess."""
         self.spans = scan.spans
         """The patterns of each scan that this one is made of."""
         own = self.order.owned(group.rank, group.world)
@@ -148,7 +152,7 @@ class Loop:
             self.shard,
             self.order,
             group,
-            settings,
+            self._in_window,
             normaliser,
             self.order.count,
             imposed=tuple(self._custom_constraints),
@@ -182,7 +186,7 @@ class Loop:
         self.shard.follow(self._upcoming_batches())
 
     def _upcoming_batches(self) -> Iterator[NDArray[np.int64]]:
-        """Yield the indices of the patterns that this engine's updates will need, from the next update on."""
+        """Yield the batches that this engine will request from the patterns, from the next update on."""
         if self.order.open:
             for batch in self.order.upcoming():
                 yield from self.algorithm.asks(batch[:, None], 0)
@@ -191,6 +195,7 @@ class Loop:
             table = self.order.epoch(number)
             for update in range(done if number == first else 0, self.updates):
                 yield from self.algorithm.asks(table, update)
+            yield from batches_of_search(self.problem, number - self.live_epochs)
 
     def _make_model(
         self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
@@ -216,11 +221,9 @@ class Loop:
             extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
-        if self.pattern_size is not None:
-            # The limit is that of whole patterns, in their smaller object pixels.
-            positions = model.parts["positions"]
-            assert isinstance(positions, Positions)
-            positions.limit *= self._coarseness
+        positions = model.parts["positions"]
+        assert isinstance(positions, Positions)
+        positions.limit = self._in_window.positions.max_shift
         for parameter in model.parameters():
             self.group.broadcast(parameter.data)
         return model
@@ -255,7 +258,7 @@ class Loop:
         for component, parameters in self._update_hooks:
             if any(parameter.requires_grad for parameter in parameters):
                 component.update_done()
-        for constraint in (*self.settings.constraints, *self._custom_constraints):
+        for constraint in (*self._in_window.constraints, *self._custom_constraints):
             if constraint.due(self.scheduled) and (epoch_ended or constraint.after == "update"):
                 if isinstance(constraint, CustomConstraint):
                     constraint.impose(self.model)
@@ -270,7 +273,7 @@ class Loop:
     def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch, or continue in one. table: its order of patterns, if it is known."""
         self._table = self.order.begin_epoch(self.epoch + 1) if table is None else table
-        self.problem.epoch, self.problem.settings = self.scheduled, self.settings
+        self.problem.epoch, self.problem.settings = self.scheduled, self._in_window
         self.algorithm.prepare()
 
     def _end_epoch(self, started: float) -> None:
@@ -349,8 +352,27 @@ class Loop:
         """Stop the clock until the next update, so that a pause does not count as time of the epoch."""
         self._clock = None
 
+    def why_not_live(self, settings: Settings) -> str:
+        """Return why this model cannot change to other settings, only live ones of which differ; empty if it can.
+
+        Beyond the margin, the window of a pattern would stay at the edge, and the probe be shifted in it periodically.
+        """
+        needed = settings_in_window(settings, *self._windows).margin
+        if self._margin is None or needed <= self._margin:
+            return ""
+        return (
+            f"Refined positions may move by {self._in_window.positions.max_shift:g} object pixels, which requires a "
+            f"margin of {needed} around the scanned area, and the object has {self._margin}; reconfigure(settings) "
+            "enlarges it and continues."
+        )
+
     def change(self, settings: Settings) -> None:
-        """Apply new settings before the next update, and record what changed."""
+        """Apply new settings before the next update, and record what changed.
+
+        Raises SettingsError for those of `why_not_live`.
+        """
+        if problem := self.why_not_live(settings):
+            raise SettingsError(problem, code="settings.not-live")
         for name, (old, new) in self.settings.differences(settings).items():
             self.note(name, old, new)
         self._apply_settings(settings)
@@ -360,9 +382,14 @@ class Loop:
         """Append an entry to the record of changes, with the present epoch, update and time."""
         self.changes.append(Change(self.epoch, self.update, name, old, new, time.time()))
 
+    def _set(self, settings: Settings) -> None:
+        """Set the settings, and what they are in the pixels of the present window of the patterns."""
+        self.settings, self._in_window = settings, settings_in_window(settings, *self._windows)
+
     def _apply_settings(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)
-        self.settings = self.problem.settings = settings
+        self._set(settings)
+        self.problem.settings = self._in_window
         if data_terms_changed:
             self.model.loss = _make_loss(settings, self.mean_count, self._sums)
             self.problem.normaliser = self.model.loss.normaliser(self._sums)

@@ -12,7 +12,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import restructured
-from ptynb.engine.resampled_state import resampled_state
+from ptynb.engine.resampled_state import Units, resampled_state
 from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.physics.constraints import Extension
@@ -26,13 +26,13 @@ class PreviousStage:
     """What the loop of a stage takes over from the previous one, besides the state."""
 
     pattern_size: tuple[int, int] | None
-    mean_count: float
+    units: Units
     agreed: int
 
     @classmethod
     def of(cls, loop: Loop) -> PreviousStage:
         """Return it for a loop."""
-        return cls(loop.pattern_size, loop.mean_count, loop.agreed)
+        return cls(loop.pattern_size, Units.of(loop.model), loop.agreed)
 
 
 def change_in_place(loop: Loop, plan: StagePlan) -> bool:
@@ -40,7 +40,8 @@ def change_in_place(loop: Loop, plan: StagePlan) -> bool:
     stage = plan.stages[plan.number]
     settings = stage.applied_to(loop.settings)
     changed = loop.settings.differences(settings)
-    if stage.pattern_size != loop.pattern_size or not all(Settings.is_live(name) for name in changed):
+    live = all(Settings.is_live(name) for name in changed) and not loop.why_not_live(settings)
+    if stage.pattern_size != loop.pattern_size or not live:
         return False
     before = len(loop.changes)
     loop.change(settings)
@@ -87,7 +88,7 @@ def loop_of_next(
     loop = Loop(scan, begun, group, extensions, plan, first)
     if loop.pattern_size != previous.pattern_size:
         windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)
-        state = resampled_state(state, windows, begun, (previous.mean_count, loop.mean_count))
+        state = resampled_state(state, windows, begun, (previous.units, Units.of(loop.model)))
     loop.restore(dataclasses.replace(state, scan=loop.scan))
     loop.agreed = previous.agreed
     return loop

@@ -166,8 +166,8 @@ class Worker:
         self._end_process = end_process
         self._readable = True
         """Whether the present state can be read after a failure."""
-        self._source: Scan | None = None
-        """The scan, as long as a stage follows, which may need its patterns again."""
+        self._source: Scan | None = scan
+        """The scan, until its patterns are in the loop, and as long as a stage follows, which needs them again."""
         self._between: RunRecord | None = None
         """The record between two stages, while the model of the next one is made."""
         self._notices: tuple[str, ...] = ()
@@ -212,7 +212,7 @@ class Worker:
         self._measure_every = 0
         self._threads = count()
         self._vitals = diagnostics.Vitals(membership.device, self._threads)
-        self._thread = SupervisedThread("ptynb training", self._run, scan, extensions)
+        self._thread = SupervisedThread("ptynb training", self._run)
         self._thread.start()
 
     # Called by the kernel
@@ -304,6 +304,11 @@ class Worker:
                 between.settings,
             )
         )
+
+    def why_not_live(self, values: dict[str, Any]) -> str:
+        """Return why these live settings (plain values) require another model; empty if not, and while loading."""
+        loop = self._loop
+        return "" if loop is None else loop.why_not_live(loop.settings.replace(**values))
 
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""
@@ -428,8 +433,10 @@ class Worker:
 
     # The thread
 
-    def _run(self, scan: Scan, extensions: Sequence[Any]) -> None:
+    def _run(self) -> None:
         group: Group | None = None
+        scan = self._source
+        assert scan is not None, "no loop has its patterns yet"
         try:
             # On its first request a thread gets torch's number of that moment, which another thread may have lowered
             # for itself: this thread requests it before it sets its own.
@@ -447,7 +454,7 @@ class Worker:
             self._open_arrivals(scan, state)
             first = None if state is not None else self._first_patterns(scan, group)
             if self._state != "closed":
-                self._loop = self._begin(scan, group, state, extensions, first)
+                self._loop = self._begin(scan, group, state, first)
                 del state
                 if self._note is not None:
                     self._loop.note(*self._note)
@@ -515,11 +522,10 @@ class Worker:
         scan: Scan,
         group: Group,
         state: ReconstructionState | None,
-        extensions: Sequence[Any],
         first: Admission | None,
     ) -> Loop:
         if state is None or self._start is None:
-            return Loop(scan, self._settings, group, extensions, self._plan, first)
+            return Loop(scan, self._settings, group, self._extensions, self._plan, first)
         # A run that an earlier version began may continue with settings that have the present default.
         state = with_background_of(state, self._settings.background.parametrization)
         window = StagePlan.of(state.stages, state.stage).pattern_size
@@ -527,7 +533,7 @@ class Worker:
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
-        loop = Loop(scan, begun, group, extensions, plan, first)
+        loop = Loop(scan, begun, group, self._extensions, plan, first)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings
@@ -782,11 +788,9 @@ class Worker:
     def _change(self, loop: Loop, values: dict[str, Any]) -> None:
         """Change settings, unless a stage has begun meanwhile with which they are not supported."""
         try:
-            settings = loop.settings.replace(**values)
+            loop.change(loop.settings.replace(**values))
         except SettingsError as error:
             self._notify(f"A change of settings was not made: {error}")
-        else:
-            loop.change(settings)
 
     def _annotate(self, loop: Loop, annotation: Annotation) -> None:
         """Set the user's title and comments, for the next checkpoint; if no run is under way, write one now."""
@@ -925,7 +929,9 @@ def _present_result(loop: Loop, r_factor: float, of_scans: tuple[float, ...] | N
 def _code(error: BaseException) -> str:
     if isinstance(error, FloatingPointError):
         return "reconstruction.not-finite"
-    return error.code if isinstance(error, PtynbError) else ""
+    if isinstance(error, PtynbError):
+        return error.code
+    return "memory.insufficient" if memory_advice(error) else ""
 
 
 def _lost_group(error: BaseException) -> bool:

@@ -77,7 +77,8 @@ class EnginePatterns:
         self._rows = None if in_order else torch.from_numpy(self._row_of).to(group.device)
         """Row of each pattern of the scan, on the device; None: its index."""
         self._last: tuple[NDArray[np.int64], Tensor] | None = None
-        self._reader = PatternReader(scan, dtype)
+        self._reader: PatternReader | None = PatternReader(scan, dtype)
+        """None once all patterns are stored: those that were sent to this engine are freed."""
         self._type = narrowest(scan.frames.dtype, dtype)
         pattern_bytes = scan.pattern_shape[0] * scan.pattern_shape[1] * self._type.itemsize
         self.place = choose_storage(
@@ -93,13 +94,15 @@ class EnginePatterns:
             self._held = self._allocate(len(self))
         self._total = np.zeros(scan.pattern_shape)
         self._read(self.present)
+        if self.place != "disk" and len(self.present) == len(patterns):
+            self._reader = None
         in_place = self.place == "device" or (self.place == "host" and group.device.type == "cpu")
         self._ring: BufferRing | None = None
         self._ahead = None if in_place else self._make_prefetch()
 
     def _make_prefetch(self) -> ThreadPrefetch | ParallelPrefetch:
-        if self.place == "disk" and ParallelPrefetch.possible(self._reader, self.group.device):
-            return ParallelPrefetch(self._reader, self._type)
+        if self.place == "disk" and ParallelPrefetch.possible(self._patterns_reader, self.group.device):
+            return ParallelPrefetch(self._patterns_reader, self._type)
         if self.group.device.type == "cpu":
             return ThreadPrefetch(self._begin)
         transfer = StreamTransfer(self.group.device)
@@ -109,6 +112,8 @@ class EnginePatterns:
     def admit(self, patterns: NDArray[np.int64]) -> None:
         """Read patterns that have come meanwhile: those of these (ascending) that are this engine's."""
         own = patterns[self._row_of[patterns] >= 0]
+        if not len(own):
+            return
         dtype = self._type
         self._read(own)
         self.present = np.sort(np.concatenate([self.present, own]))
@@ -116,12 +121,17 @@ class EnginePatterns:
             self._ahead.close()
             self._ahead = self._make_prefetch()
 
+    @property
+    def _patterns_reader(self) -> PatternReader:
+        assert self._reader is not None, "all patterns are stored"
+        return self._reader
+
     def _read(self, patterns: NDArray[np.int64]) -> None:
-        rows_of = self._row_of[patterns]
+        reader, rows_of = self._patterns_reader, self._row_of[patterns]
         consecutive = len(rows_of) == 0 or rows_of[-1] - rows_of[0] == len(rows_of) - 1
         scratch = torch.empty((0, *self.window), dtype=self._type)
-        for part, stored in self._reader.chunks(patterns):
-            wider = self._reader.wide_enough(self._type, stored)
+        for part, stored in reader.chunks(patterns):
+            wider = reader.wide_enough(self._type, stored)
             if wider != self._type:
                 self._widen(wider, part.start if len(patterns) == len(self) else len(self))
             in_place = self.place != "disk" and self._held.device.type == "cpu" and consecutive
@@ -129,7 +139,7 @@ class EnginePatterns:
                 scratch = torch.empty(stored.shape, dtype=self._type)
             rows = slice(int(rows_of[part.start]), int(rows_of[part.start]) + len(stored))
             counts = self._held[rows] if in_place else scratch[: len(stored)]
-            self._reader.arrange(stored, counts, self._total)
+            reader.arrange(stored, counts, self._total)
             if self.place == "disk" or in_place:
                 continue
             if consecutive:
@@ -276,7 +286,7 @@ class EnginePatterns:
     def _fill(self, patterns: NDArray[np.int64], counts: Tensor) -> None:
         """Write these patterns into `counts` (pattern, y, x), on the host."""
         if self.place == "disk":
-            self._reader.batch(patterns, counts)
+            self._patterns_reader.batch(patterns, counts)
         else:
             selected(self._held, torch.from_numpy(self._row_of[patterns]), counts)
 

@@ -125,6 +125,11 @@ class LeastSquares(Algorithm):
         rates = {name: self.problem.rate(name) for name in ("object", "probe", *self._parts)}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
+    def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the patterns of each probe in an update."""
+        for own in super().asks(table, update):
+            yield from self._by_probe(own)
+
     def prepare(self) -> None:
         """Activate the components that are optimised now."""
         rates = self.rates()

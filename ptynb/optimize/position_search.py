@@ -24,6 +24,8 @@ number of engines, nor on interruptions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -37,6 +39,13 @@ from ptynb.physics.components.component import Batch, copied_to
 
 SMALLEST = 1.0
 """Smallest radius of trials; the rest is left to gradients [object pixels]."""
+
+
+def batches_of_search(problem: Problem, epoch: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the batches that the search after an epoch (1 for the first) requests from the patterns, in order."""
+    if problem.settings.positions.searches(epoch):
+        share = problem.order.share(problem.group.world)
+        yield from problem.shard.portions(-(-share // problem.settings.gradient_accumulation))
 
 
 @torch.no_grad()
@@ -55,8 +64,7 @@ def search_positions(problem: Problem) -> None:
     found = torch.zeros_like(positions.moves)
     buffers.forget()  # the buffers of updates have another size
     with torch_alone(problem.model.compiled):
-        share = problem.order.share(problem.group.world)
-        for patterns in problem.shard.portions(-(-share // problem.settings.gradient_accumulation)):
+        for patterns in batches_of_search(problem, problem.epoch):
             batch = problem.shard.batch(patterns, problem.count)
             found[batch.patterns] = _best(problem, positions, patterns, batch, radii)
     # Each row is 0 on all engines but one, so that the sum is exact.

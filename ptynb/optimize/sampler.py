@@ -19,6 +19,7 @@ distributed over the strata, so again each engine holds as much of every batch a
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ class Sampler(ABC):
         """Number of updates in an epoch."""
 
     def share(self, world: int) -> int:
-        """Return the largest number of patterns of a batch on one engine (of some orders approximately)."""
+        """Return the largest number of patterns of a batch on one engine (while patterns come approximately)."""
         return -(-self.strata // world)
 
     def owned(self, rank: int, world: int) -> NDArray[np.int64]:
@@ -121,6 +122,17 @@ class BatchSampler(Sampler):
     def updates(self) -> int:
         """Number of updates in an epoch."""
         return -(-self.count // self.strata)
+
+    def share(self, world: int) -> int:
+        """Return the largest number of patterns of a batch on one engine; of random ones, what one of 10^6 exceeds.
+
+        Their number on an engine is hypergeometric: the mean and five standard deviations.
+        """
+        if self.kind != "random":
+            return super().share(world)
+        own = int(np.bincount(self.owner(world)).max()) / self.count
+        variance = self.strata * own * (1 - own) * (self.count - self.strata) / max(1, self.count - 1)
+        return min(self.strata, math.ceil(self.strata * own + 5 * math.sqrt(variance)))
 
     def epoch(self, number: int) -> NDArray[np.int64]:
         """Return the table (stratum, update) of an epoch: the pattern of a stratum in an update, or -1 for none.

@@ -19,12 +19,12 @@ test_update_peaks.py`); what CUDA, cuFFT, cuBLAS and NCCL take besides is not me
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from ptynb.cluster.accelerators import find_accelerators, usable
@@ -37,7 +37,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.loading.engine_patterns import Storage, free_on_host, storage_for
 from ptynb.loading.pattern_reader import PIECE_BYTES, narrowest
 from ptynb.loading.prefetch import AHEAD
-from ptynb.optimize.batching import can_share
+from ptynb.optimize.batching import can_share, patterns_of
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import planned_order
@@ -93,13 +93,15 @@ class Item:
 class Workload:
     """Settings on a number of engines of a cluster, or in this process (engines 1, cluster False).
 
-    keep: whether checkpoints are written, which rank 0 copies and encodes.
+    keep: whether checkpoints are written, which rank 0 copies and encodes. stages: settings of all stages, for whose
+    patterns engines are sent those in memory at the beginning; none: of this one.
     """
 
     settings: Settings
     engines: int
     cluster: bool = True
     keep: bool = True
+    stages: tuple[Settings, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,9 +195,7 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> UpdateA
         else _arrays_of_steps(settings, waves)
     )
     found = [
-        _in_steps(
-            dataclasses.replace(one, probes=one.probes + probes, patterns=one.patterns + patterns), settings, not plane
-        )
+        _in_steps(replace(one, probes=one.probes + probes, patterns=one.patterns + patterns), settings, not plane)
         for one in stages
     ]
     return max(found, key=lambda one: one.in_windows(settings))
@@ -267,9 +267,15 @@ def patterns_bytes(scan: Scan, settings: Settings, patterns: float) -> float:
     return patterns * scan.pattern_shape[0] * scan.pattern_shape[1] * narrowest(scan.frames.dtype, working).itemsize
 
 
-def own_patterns(scan: Scan, engines: int) -> int:
+def own_patterns(scan: Scan, settings: Settings, engines: int) -> int:
     """Return the largest number of patterns of one engine."""
-    return -(-len(scan) // engines)
+    return int(np.bincount(planned_order(scan, settings, engines).owner(engines)).max())
+
+
+def sent_bytes(scan: Scan, asked: Workload) -> int:
+    """Return the largest size of patterns in memory that are sent to one engine, before they are cropped [bytes]."""
+    stages = asked.stages or (asked.settings,)
+    return max(scan.frames.sent_bytes(patterns_of(scan, stages, rank, asked.engines)) for rank in range(asked.engines))
 
 
 def portion(scan: Scan, asked: Workload) -> int:
@@ -280,7 +286,7 @@ def portion(scan: Scan, asked: Workload) -> int:
 
 def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterator[Item]:
     settings, where = asked.settings, _where(on_gpu)
-    own, at_once = own_patterns(scan, asked.engines), portion(scan, asked)
+    own, at_once = own_patterns(scan, settings, asked.engines), portion(scan, asked)
     height, width = model_window(scan, settings)
     complex_bytes = 16 if settings.precision == "double" else 8
     window = float(complex_bytes * height * width)
@@ -289,7 +295,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     states = settings.object.modes
 
     if place == "disk" or (place == "host" and on_gpu):
-        coming = (1 + AHEAD) * patterns_bytes(scan, settings, at_once)
+        # The one in use, those ahead of it, and one that is begun before that in use is released.
+        coming = (2 + AHEAD) * patterns_bytes(scan, settings, at_once)
         yield Item("patterns on their way", where, coming)
         if on_gpu:
             # torch allocates powers of two of page-locked memory.
@@ -297,10 +304,9 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
             yield Item("buffers of patterns on their way", "host", (1 + AHEAD) * buffer)
     if place != "disk":
         yield Item("patterns", where if place == "device" else "host", patterns_bytes(scan, settings, own))
-    if asked.cluster and not scan.frames.in_file:
-        # Patterns of an array are sent to the engine, which frees the message once it has stored them.
-        sent = own * scan.pattern_shape[0] * scan.pattern_shape[1] * scan.frames.dtype.itemsize
-        yield Item("patterns as they were sent", "host", sent)
+    if asked.cluster:
+        # The engine frees the message once it has stored the patterns of the last stage.
+        yield Item("patterns as they were sent", "host", sent_bytes(scan, asked))
     yield Item("pieces in which patterns are read", "host", 2 * PIECE_BYTES)
     rows, columns = object_frame(scan, settings).shape
     object = float(complex_bytes * rows * columns * settings.slices.count * states)
@@ -407,9 +413,8 @@ def check_room(scan: Scan, asked: Workload, room: Room) -> None:
 
 def place_of_patterns(scan: Scan, asked: Workload, room: Room) -> Storage:
     """Return the storage of the patterns."""
-    own, everybody = (
-        patterns_bytes(scan, asked.settings, count) for count in (own_patterns(scan, asked.engines), len(scan))
-    )
+    counts = own_patterns(scan, asked.settings, asked.engines), len(scan)
+    own, everybody = (patterns_bytes(scan, asked.settings, count) for count in counts)
     return storage_for(asked.settings.pattern_storage, own, everybody, scan.frames.in_file, room.host, room.device)
 
 
@@ -449,11 +454,12 @@ def _remedy(scan: Scan, asked: Workload, room: Room) -> str:
             settings = asked.settings.replace(**changes)
         except SettingsError:  # the settings are incompatible with this change
             continue
-        if lacks(scan, Workload(settings, count, asked.cluster or count > 1), room) is None:
+        changed = replace(asked, settings=settings, engines=count, cluster=asked.cluster or count > 1)
+        if lacks(scan, changed, room) is None:
             return words
     for shared in range(room.engines_per_gpu - 1, 0, -1):
         count = max(1, asked.engines * shared // room.engines_per_gpu)
-        fewer = Workload(asked.settings, count, asked.cluster, asked.keep)
+        fewer = replace(asked, engines=count)
         if can_share(scan, asked.settings, count) and lacks(scan, fewer, room.shared_by(shared)) is None:
             return f"let fewer engines share a GPU: Cluster({count}, engines_per_gpu={shared})"
     return "crop or bin the patterns first (ptynb.preparation)"

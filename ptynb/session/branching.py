@@ -185,19 +185,29 @@ class BranchManager:
         if why is not None:
             return why
         workload = Workload(settings, engines, self._cluster is not None)
-        return refusal(self._scan, workload, self._room(spec.settings, workload))
+        return refusal(self._scan, workload, self._room(workload))
 
-    def _room(self, present: Settings, workload: Workload) -> Room:
+    def why_too_large(self, settings: Settings) -> str | None:
+        """Return why memory does not suffice for live settings that require more than the present ones, or None."""
+        workload = Workload(settings, self._client.engines.world, self._cluster is not None)
+        present = replace(workload, settings=self._client.spec.settings)
+        now, then = (totals(memory_of(self._scan, one, "host", self._on_gpu)) for one in (present, workload))
+        more = any(then[where] > now[where] for where in now)
+        return refusal(self._scan, workload, self._room(workload)) if more else None
+
+    @property
+    def _on_gpu(self) -> bool:
+        return "CPU" not in self._client.engines.description if self._cluster is None else self._cluster.plan.on_gpu
+
+    def _room(self, workload: Workload) -> Room:
         """Return the memory that is available once the present workers are closed."""
         if self._cluster is not None:
             reused = self._cluster.held_bytes() * workload.engines / len(self._cluster)  # only by the engines in use
-            plan = self._cluster.plan
-            return room_for(plan.on_gpu, reused, plan.engines_per_gpu)
-        on_gpu = "CPU" not in self._client.engines.description
-        room = room_for(on_gpu)
-        now = replace(workload, settings=present)
-        present_bytes = totals(memory_of(self._scan, now, place_of_patterns(self._scan, now, room), on_gpu))["host"]
-        return room_for(on_gpu, present_bytes)
+            return room_for(self._on_gpu, reused, self._cluster.plan.engines_per_gpu)
+        room = room_for(self._on_gpu)
+        now = replace(workload, settings=self._client.spec.settings)
+        place = place_of_patterns(self._scan, now, room)
+        return room_for(self._on_gpu, totals(memory_of(self._scan, now, place, self._on_gpu))["host"])
 
     def reconfigure(self, settings: Settings) -> None:
         """Continue with these settings, from the present state converted to them."""

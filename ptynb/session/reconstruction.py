@@ -245,11 +245,12 @@ class Reconstruction:
             if cluster is None
             else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
         )
-        for number, one in enumerate(plan.settings_from(settings), plan.number):
+        stages = plan.settings_from(settings)
+        for number, one in enumerate(stages, plan.number):
             seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
             check_together(seen, one)
             check_shares(seen, one, engines)
-            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None), room)
+            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None, stages), room)
         _check_windows(plan, extensions)
         if cluster is not None:
             make_way(cluster, chosen)
@@ -1058,6 +1059,8 @@ class Reconstruction:
         """The settings; assignment takes effect on every engine before the same update.
 
         Only live settings can be changed: `recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})`.
+        What requires a larger object or more memory than there is raises a SettingsError: positions that are refined
+        from now on need a margin around the scanned area, which `reconfigure` makes.
         """
         self._follow_stage()
         return self._settings
@@ -1088,7 +1091,13 @@ class Reconstruction:
     def _change(self, settings: Settings, names: Sequence[str]) -> None:
         self._check_usable()
         values = dict(flat(settings.model_dump(mode="json")))
-        self._client.order("settings", nested({name: values[name] for name in names}))
+        changed = nested({name: values[name] for name in names})
+        if any(name.endswith(".learning_rate") and values[name] > 0 for name in names):
+            if problem := self._client.call(0, "why_not_live", changed):
+                raise SettingsError(problem, code="settings.not-live")
+            if problem := self._branches.why_too_large(settings):
+                raise SettingsError(problem, code="memory.insufficient")
+        self._client.order("settings", changed)
         self._settings = settings
         self._client.spec = dataclasses.replace(self._client.spec, settings=settings)
 
@@ -1111,6 +1120,9 @@ class Reconstruction:
     def reconfigure(self, settings: Settings) -> None:
         """Continue with changes of settings that are not live: more modes or slices, another batch, optimiser, loss.
 
+        Also with positions that are refined from now on, if the object needs a larger margin for them. If an assignment
+        to `settings` suffices, nothing is interrupted.
+
         All engines pause before the same update, write a checkpoint, are reopened from the state converted to the new
         settings, and continue. New probe modes are weak and orthogonal to the present ones, the product of new slices
         is the previous object, and the optimiser's moments are preserved for unchanged parameters. `changes` records
@@ -1126,9 +1138,11 @@ class Reconstruction:
         ReconstructionError
             If `reconfigure_error` returns a message; the run continues as before.
         """
-        if all(Settings.is_live(name) for name in self.settings.differences(settings)):
+        try:
             self.settings = settings
-        else:
+        except SettingsError as error:
+            if error.code != "settings.not-live":
+                raise
             self._move(lambda: self._branches.reconfigure(settings))
 
     # Checkpoints and branches

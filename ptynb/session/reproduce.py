@@ -123,7 +123,9 @@ def reproduce(
         scan = with_recorded_arrivals(scan, first.admissions)
     check_same(scan, first, path)
     steps = steps_of(initial, first.changes)
-    reconfigured = any(not Settings.is_live(name) for step in steps for name in step.names)
+    live = all(Settings.is_live(name) for step in steps for name in step.names)
+    # Positions that were refined later needed a larger object.
+    reconfigured = not live or any(step.settings.margin > Settings(**initial).margin for step in steps)
     with _checkpoint_folder(reconfigured) as checkpointing:
         recipe = Recipe(settings=Settings(**initial), stages=first.stages)
         with Reconstruction(

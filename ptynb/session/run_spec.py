@@ -43,8 +43,8 @@ class RunSpec:
         return patterns_of(self.scan, self.plan.settings_from(self.settings), rank, world)
 
     def without_patterns(self) -> RunSpec:
-        """Return a copy for engines to store, without patterns that are not in a file."""
+        """Return a copy for engines to store, without patterns if some are in memory."""
         frames = self.scan.frames
-        if frames.in_file:
+        if not frames.sent_bytes(np.arange(frames.shape[0])):
             return self
         return dataclasses.replace(self, scan=self.scan.with_frames(AbsentFrames(frames.shape, frames.dtype.str)))

@@ -188,7 +188,8 @@ class Stage(SettingsModel):
     pattern_size: Annotated[tuple[PatternSize, PatternSize] | None, ONE_OR_TWO] = Field(
         default=None,
         description="Size (y, x), or one number for both, of the window about the zero frequency to which patterns are "
-        "cropped in this stage [pixels]; none: whole patterns",
+        "cropped in this stage [pixels]; none: whole patterns; settings in object pixels, or relative to the detector "
+        "or to the Nyquist frequency, remain those of whole patterns",
     )
     reason: str = Field(default="", description="Why, as text for reports")
 

@@ -29,7 +29,7 @@ import numpy as np
 from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
-from ptynb.exceptions import ReconstructionError, SettingsError
+from ptynb.exceptions import ClusterError, EnginesBusyError, PtynbError, ReconstructionError, SettingsError
 from ptynb.preparation import find_bad_pixels, mask_pixels, select
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import Reconstruction, make_way
@@ -39,8 +39,11 @@ from ptynb.settings.recipe import PrepareStep, Recipe, Stage
 from ptynb.table import duration
 from ptynb.tuning.effects import MARGIN, Candidate, Effect, Sizes, effects_of
 from ptynb.tuning.recommendation import Recommendation, RecommendationTrial, RecommendedSetting
+from ptynb.tuning.trial import cause_of
 from ptynb.tuning.trial_progress import TrialProgress
 
+DIVERGED = ("reconstruction.not-finite", "array.not-finite")
+"""Codes of the errors of trials whose learning rates are too high."""
 RATES = (0.01, 0.03, 0.1)
 """Learning rates of object and probe that are tried."""
 WARM_UP_EPOCHS, TRIAL_EPOCHS = 30, 20
@@ -78,13 +81,28 @@ LEAST_PROGRESS = 1e-3
 
 @dataclass(frozen=True)
 class _Outcome:
-    """epoch_seconds: median over the epochs after the first."""
+    """epoch_seconds: median over the epochs after the first. error: why there is no loss."""
 
     loss: float
     seconds: float
     scan: Scan | None = None
-    note: str = ""
     epoch_seconds: float = math.nan
+    error: PtynbError | None = None
+
+    @property
+    def note(self) -> str:
+        """The error in a table of trials."""
+        if self.error is None:
+            return ""
+        return "diverged" if self.error.code in DIVERGED else cause_of(self.error)
+
+    def check(self) -> None:
+        """Raise SettingsError if there is no loss, of a trial without which there is no recommendation."""
+        if self.error is not None:
+            raise SettingsError(
+                f"The scan cannot be reconstructed with the default settings: {cause_of(self.error)}",
+                code=self.error.code,
+            ) from self.error
 
 
 @dataclass
@@ -128,12 +146,12 @@ class _Engines:
                 result = recon.result if keep else None
             finally:
                 recon.close(result=False)
-        except SettingsError as error:
-            return _Outcome(math.inf, time.monotonic() - started, note=str(error))
-        except ReconstructionError as error:
-            if error.code not in ("reconstruction.not-finite", "array.not-finite"):
+        except (SettingsError, ReconstructionError, ClusterError) as error:
+            if error.code.startswith("engine.") and not isinstance(error, EnginesBusyError):
+                raise ReconstructionError(f"A trial has failed: {cause_of(error)}", code=error.code) from error
+            if not isinstance(error, SettingsError) and error.code not in (*DIVERGED, "memory.insufficient"):
                 raise
-            return _Outcome(math.inf, time.monotonic() - started, note="diverged")
+            return _Outcome(math.inf, time.monotonic() - started, error=error)
         if result is None:
             return _Outcome(loss, time.monotonic() - started, epoch_seconds=per_epoch)
         object = result.object if result.object.ndim < 4 else result.object[0]
@@ -189,11 +207,11 @@ def recommend(
     ------
     SettingsError
         If epochs or seconds is out of range (code "argument.invalid-value"), or the scan cannot be reconstructed with
-        the default settings.
+        the default settings (code and message of the cause).
     EnginesBusyError
         If the engines are running a reconstruction.
     ReconstructionError
-        If `cancelled` returned True ("tuning.cancelled").
+        If `cancelled` returned True ("tuning.cancelled"), or an engine has failed in a trial.
     ScanError
         If the scan is being measured ("scan.live").
     """
@@ -291,7 +309,9 @@ class _Search:
         part = self._middle(scan, max(LEAST_PATTERNS, len(scan) // 16)) if len(scan) > 16 * LEAST_PATTERNS else scan
         settings = Settings(**base)
         # The first epoch compiles and reads.
-        epoch = self._engines.run(part, [(settings, 6)])[0].epoch_seconds * len(scan) / len(part)
+        [timed] = self._engines.run(part, [(settings, 6)])
+        timed.check()
+        epoch = timed.epoch_seconds * len(scan) / len(part)
         # On a cluster as many trials run at once as an epoch of one trial takes longer on its one engine.
         fraction = self._seconds / (PLANNED_EPOCHS * epoch)
         wanted = max(LEAST_PATTERNS, round(len(scan) * fraction))
@@ -319,11 +339,7 @@ class _Search:
         self._report(f"Object and probe: {len(variants)} trials of {epochs} epochs")
         outcomes = self._engines.run(scan, [(_settings(one, epochs), epochs) for one in variants], keep=True)
         best = min(range(len(variants)), key=lambda index: outcomes[index].loss)
-        if not math.isfinite(outcomes[best].loss):
-            raise SettingsError(
-                f"The scan cannot be reconstructed with the default settings: {outcomes[best].note}",
-                code="argument.invalid-value",
-            )
+        outcomes[best].check()
         names = [
             "object and probe, before other effects" if full_steps else f"learning rates {rate:g} of object and probe"
             for rate in RATES[: len(variants)]
@@ -388,6 +404,7 @@ class _Search:
         candidates = [Candidate(effect, changes) for effect in effects_of(self._whole) for changes in effect.variants]
         self._report(f"Effects in the data: {len(candidates) + 1} trials of {epochs} epochs")
         control, *outcomes = self._try(scan, present, [{}, *(one.changes for one in candidates)], epochs)
+        control.check()
         self._trials.append(_trial("none of these effects", {}, control))
         loss, chosen = control.loss, list[tuple[Effect, dict[str, Any]]]()
         while True:

@@ -9,12 +9,14 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import ClusterPlan, Device, plan_for, usable_cores
 from ptynb.data.scaling_result import ScalingTest, ScalingTrial
 from ptynb.data.scan import Scan
-from ptynb.exceptions import SettingsError
+from ptynb.exceptions import PtynbError, SettingsError
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings, Stop
+from ptynb.text import counted
+from ptynb.tuning.trial import cause_of
 
 
 def scaling_test(
@@ -73,7 +75,11 @@ def scaling_test(
         check_room(scan, Workload(settings, len(plan.engines)), room_for(plan.on_gpu, 0, plan.engines_per_gpu))
     done = []
     for number, plan in itertools.product(range(1, trials + 1), plans):
-        done.append(_run(scan, settings, plan, number, epochs, device))
+        try:
+            done.append(_run(scan, settings, plan, number, epochs, device))
+        except PtynbError as error:
+            on = f"{counted(len(plan.engines), 'engine')} of {counted(plan.engines[0].threads, 'thread')} each"
+            raise type(error)(f"Trial {number} on {on} has failed: {cause_of(error)}", code=error.code) from error
         if report is not None:
             report(done[-1])
     return ScalingTest(

@@ -53,7 +53,7 @@ from ptynb.tuning.search_methods import (
     make_pruner,
     make_sampler,
 )
-from ptynb.tuning.trial import Task, run_trial
+from ptynb.tuning.trial import Task, cause_of, run_trial
 from ptynb.tuning.trial_score import Metric, check_metric, metric_name
 from ptynb.tuning.trial_storage import StudyFile
 
@@ -295,7 +295,8 @@ class Study:
         best = self.best
         if best is None:
             raise ReconstructionError(
-                "No trial is complete yet; wait() for one, or try other ranges.", code="tuning.no-complete-trial"
+                f"No trial is complete{self._last_reason()}; wait() for one, or try other ranges.",
+                code="tuning.no-complete-trial",
             )
         return best
 
@@ -360,10 +361,16 @@ class Study:
                         self._fail(error)
                     if self.failure is None and not self._stopping.is_set() and self.done < self.wanted:
                         self.failure = ClusterError(
-                            "No engines are left for the remaining trials; start a new cluster and call tune() again.",
+                            f"No engines are left for the remaining trials{self._last_reason()}; start a new cluster "
+                            "and call tune() again.",
                             code="tuning.no-engines-left",
                         )
                 self._changed.notify_all()
+
+    def _last_reason(self) -> str:
+        """Return why the last trial was not complete, in brackets; empty if none ended so."""
+        reasons = [trial.reason.splitlines()[0].rstrip(".") for trial in self._file.finished if trial.reason]
+        return f" (the last one was not: {reasons[-1]})" if reasons else ""
 
     def _next(self, ranks: tuple[int, ...]) -> optuna.Trial | None:
         with self._changed:
@@ -388,15 +395,15 @@ class Study:
         except Exception as error:  # noqa: BLE001 - the user's metric may raise anything; recorded with the trial
             stopped = self._task.cluster is not None and not self._task.cluster.running
             if stopped:
-                self._fail(
-                    ClusterStoppedError(
-                        "The cluster was stopped; call its start(), then that of the study.", code="cluster.stopped"
-                    )
+                failure = ClusterStoppedError(
+                    "The cluster was stopped; call its start(), then that of the study.", code="cluster.stopped"
                 )
+                failure.__cause__ = error
+                self._fail(failure)
             # Divergence depends on the values, so the sampler has to learn from it.
             diverged = isinstance(error, PtynbError) and error.code == "reconstruction.not-finite"
             state: TrialState = "stopped" if stopped else "pruned" if diverged else "failed"
-            record = dataclasses.replace(record, state=state, reason=str(error) or repr(error))
+            record = dataclasses.replace(record, state=state, reason=cause_of(error))
         seconds = time.monotonic() - started
         with self._changed:
             losses = self._running.pop(trial.number).losses

@@ -13,7 +13,7 @@ from ptynb.data import images
 from ptynb.data.engine_records import Picture, Result
 from ptynb.data.scan import Scan
 from ptynb.data.trial_record import TrialState
-from ptynb.exceptions import ClusterStoppedError, ReconstructionError
+from ptynb.exceptions import ClusterStoppedError, PtynbError, ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.settings.ranges import group_of
@@ -47,6 +47,12 @@ class Task:
     def scan_of(self, values: Mapping[str, Any]) -> Scan:
         """Return the scan of a trial with these values."""
         return variant(self.scan, values, self.scan_function)
+
+
+def cause_of(error: Exception) -> str:
+    """Return what ended a trial, to be told to the user: without advice for the reconstruction, which is closed."""
+    text = str(error).split("\n\n")[0]
+    return text if isinstance(error, PtynbError) else f"{type(error).__name__}: {text}"
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,6 @@ class MadeFrames(Frames):
             patterns[pattern, y : y + 4, middle - 2 : middle + 2] = 10 + index % 7
         return patterns
 
-    def part(self, start, stop):
-        return self
-
 
 def raster(count, step=2.0):
     side = int(np.ceil(np.sqrt(count)))

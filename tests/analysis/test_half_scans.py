@@ -86,9 +86,9 @@ def test_an_engine_gets_only_its_part_of_a_half():
     whole = half.frames.read(0, len(half))
     part = pickle.loads(pickle.dumps(half.part(np.array([5, 9, 13]))))
     assert len(part) == len(half)
-    np.testing.assert_array_equal(part.counts(5, 14), whole[5:14])
-    assert isinstance(part.frames, ArrayFrames)
-    assert len(part.frames.array) == 9
+    for pattern in (5, 9, 13):
+        np.testing.assert_array_equal(part.counts(pattern, pattern + 1), whole[pattern : pattern + 1])
+    assert len(part.frames.source.array) == 3
 
 
 @pytest.fixture
@@ -111,8 +111,9 @@ def test_selected_patterns_are_read_in_their_order(kind, file_frames):
     assert frames.dtype == np.uint16
     for start, stop in ((0, 9), (2, 6), (4, 4), (8, 9)):
         np.testing.assert_array_equal(frames.read(start, stop), expected[start:stop])
-        np.testing.assert_array_equal(frames.part(start, stop).read(start, stop), expected[start:stop])
-        assert frames.part(start, stop).shape == (9, *WINDOW)
+        part = frames.part(np.arange(start, stop))
+        np.testing.assert_array_equal(part.read(start, stop), expected[start:stop])
+        assert part.shape == (9, *WINDOW)
 
 
 @each("indices", [[-1, 2], [0, 60], [[1, 2]]])

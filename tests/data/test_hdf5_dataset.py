@@ -103,11 +103,11 @@ def several(tmp_path):
 
 def test_patterns_of_several_files_are_read_from_those_that_have_them(tmp_path):
     frames = several(tmp_path)
-    for one in (frames, frames.local(), pickle.loads(pickle.dumps(frames.part(4, 22)))):
+    for one in (frames, frames.local(), pickle.loads(pickle.dumps(frames.part(np.arange(4, 22))))):
         assert (one.shape, one.dtype, one.in_file) == (PATTERNS.shape, PATTERNS.dtype, True)
         np.testing.assert_array_equal(one.read(4, 22), PATTERNS[4:22])
         np.testing.assert_array_equal(taken(one, [21, 4, 5, 6, 4, 19]), PATTERNS[[21, 4, 5, 6, 4, 19]])
-    assert len(pickle.dumps(frames.part(0, 5))) < len(pickle.dumps(frames))
+    assert len(pickle.dumps(frames.part(np.arange(5)))) < len(pickle.dumps(frames)) - PATTERNS[20:].nbytes / 2
     (tmp_path / "1.h5").unlink()
     np.testing.assert_array_equal(taken(frames, [0, 8]), PATTERNS[[0, 8]])
     with raises("scan.patterns-unreadable", "Patterns 0 to 0", "1.h5"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,10 +27,27 @@ from ptynb.engine.reconfigure import (
 )
 from ptynb.exceptions import SettingsError
 from ptynb.physics.hotpath import exit_waves
-from ptynb.settings import OPR, Detector, FlyScan, Object, PatternIntensities, Positions, Probe, Settings, Slices, Tilt
+from ptynb.settings import (
+    OPR,
+    Descan,
+    Detector,
+    FlyScan,
+    Object,
+    PatternIntensities,
+    Positions,
+    Probe,
+    Schedule,
+    Settings,
+    Slices,
+    Tilt,
+    constraints,
+    regularizers,
+)
+from ptynb.settings.base_models import flat
 from tests.cases import THICK, a_scan
 from tests.engine import reconfigure_work
 from tests.engine.ranks import Ranks
+from tests.raising import raises
 
 RANDOM = torch.Generator().manual_seed(1)
 
@@ -172,6 +192,112 @@ def test_pieces_that_are_switched_on_take_part(ranks: Ranks, world: int) -> None
     wanted = settings.replace(pattern_intensities={"learning_rate": 0.01}, opr={"modes": 1})
     for moved in ranks.run(world, reconfigure_work.moved, a_scan(), restructured(state, wanted, a_scan()), 2):
         assert {"weights", "variations"} <= moved
+
+
+LIVE_VALUES: dict[str, Any] = {
+    "learning_rate": 0.05,
+    "amplitude_learning_rate": 0.03,
+    "start_epoch": 2,
+    "end_epoch": 1,
+    "positions.momentum": 0.5,
+    "positions.search_start_epoch": 1,
+    "positions.search_end_epoch": 2,
+    "regularizers": (regularizers.DataTerm(weight=0.1, loss="intensity"), regularizers.TotalVariation(weight=0.1)),
+    "constraints": (constraints.FixedProbePower(after="update"), constraints.GaussianBlur(sigma=1)),
+    "schedule.kind": "cosine",
+    "schedule.epochs": 3,
+    "schedule.end_factor": 0.3,
+    "gradient_sync": "dense",
+    "sync_every": 2,
+    "stop": None,
+}
+"""Values of live settings, by name, or by the last part of it; None: it acts on no update."""
+ROOM: dict[str, Any] = {"precision": "double", "batch": 8, "object": Object(padding=9)}
+RICH: dict[str, Any] = {
+    **ROOM,
+    "object": Object(padding=9, parametrization="amplitude_phase"),
+    "slices": THICK,
+    "opr": OPR(modes=1, learning_rate=0),
+    "descan": Descan(start="zero"),
+    "positions": Positions(search_trials=2, search_radius=1, search_start_epoch=2),
+    "schedule": Schedule(kind="exponential", epochs=4),
+}
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "adam": RICH,
+    "sgd": {**ROOM, "opr": OPR(modes=1, learning_rate=0)},
+    "rpie": ROOM,
+    "lsqml": {**ROOM, "opr": OPR(modes=1, learning_rate=0)},
+    "lbfgs": ROOM,
+    "dm": ROOM,
+}
+
+
+def live_settings(settings: Settings) -> Iterator[tuple[str, Settings]]:
+    """Each live setting, and settings that differ in it; those that are not supported together are left out."""
+    names = [name for name, _ in flat(settings.model_dump(mode="json")) if Settings.is_live(name)]
+    for name in names:
+        first, last = name.split(".")[0], name.split(".")[-1]
+        value = next(LIVE_VALUES[key] for key in (name, last, first) if key in LIVE_VALUES)
+        if value is None:
+            continue
+        with contextlib.suppress(SettingsError):
+            yield name, settings.with_values({name: value})
+
+
+@pytest.mark.parametrize("optimiser", ALGORITHMS)
+def test_a_live_change_gives_what_a_run_with_it_from_the_start_gives(optimiser: str) -> None:
+    """To the bit, if it is made before the first update: nothing is fixed by the value that a run begins with."""
+    scan, group = a_scan(17, 16), SingleGroup(torch.device("cpu"))
+    present, met = Settings(**ALGORITHMS[optimiser], optimiser=optimiser), 0
+    for name, wanted in live_settings(present):
+        loops = [Loop(scan, one, group) for one in (present, wanted)]
+        loops[0].change(wanted)
+        for loop in loops:
+            for _ in range(2 * loop.updates):
+                loop.step()
+            loop.disconnect()
+        assert [epoch.loss for epoch in loops[0].epochs] == [epoch.loss for epoch in loops[1].epochs], name
+        for key, values in loops[1].model.state_dict().items():
+            torch.testing.assert_close(loops[0].model.state_dict()[key], values, rtol=0, atol=0, msg=f"{name}: {key}")
+        met += 1
+    assert met >= 10
+
+
+def test_positions_that_are_refined_later_need_the_margin_of_those_from_the_start() -> None:
+    """Without it windows at the edge would stay there, and the probe be shifted in them periodically."""
+    scan, group = a_scan(), SingleGroup(torch.device("cpu"))
+    still = Settings(**START, optimiser="adam")
+    loop = Loop(scan, still, group)
+    moves = torch.full((len(scan), 2), -7.5, dtype=torch.float64)
+    for part in ("positions", "affine", "probe_offset"):
+        wanted = still.replace(**{part: {"learning_rate": 0.1}})
+        with raises("settings.not-live", "8 object pixels", "margin of 9", "has 4", "reconfigure(settings)"):
+            loop.change(wanted)
+        assert (loop.settings, loop.changes) == (still, [])
+        state = restructured(loop.state(loop.loss_sums()), wanted, scan)
+        found = list[torch.Tensor]()
+        for begun, restored in ((still, None), (Settings(**state.begun), state), (wanted, None)):
+            one = Loop(scan, begun, group)
+            if restored is not None:
+                one.restore(restored)
+            positions: Any = one.model.parts["positions"]
+            positions.active = True
+            places = [torch.arange(side) + first for side, first in zip(one.frame.shape, one.frame.origin, strict=True)]
+            with torch.no_grad():
+                positions.moves.copy_(moves)
+                phase = torch.sin(0.4 * places[0])[:, None] + torch.sin(0.5 * places[1])
+                one.model.object.set(torch.polar(torch.ones_like(phase), phase)[None, None])
+                found.append(one.model.intensities(one.shard.batch(np.arange(len(scan)), len(scan))))
+            one.disconnect()
+        torch.testing.assert_close(found[1], found[2], rtol=1e-12, atol=1e-12)
+        assert (found[0] - found[2]).abs().max() > 1e-3 * found[2].max(), "the reason"
+    loop.disconnect()
+    guess = dataclasses.replace(
+        scan, object=np.ones(loop.frame.shape, complex), positions=scan.positions - loop.frame.origin
+    )
+    given = Loop(guess, still, group)
+    assert given.why_not_live(wanted) == "", "an object that is given does not grow"
+    given.disconnect()
 
 
 def test_moments_stay_with_what_stays() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import re
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
+import ptynb as pt
 from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.distributed.group import SingleGroup
+from ptynb.engine import stages
 from ptynb.engine.loop import Loop
-from ptynb.engine.resampled_state import resampled_object, resampled_state
+from ptynb.engine.resampled_state import Units, resampled_object, resampled_state, settings_in_window
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.preparation.pattern_window import in_window
-from ptynb.settings import Background, Object, Positions, Settings, Slices, Tilt
+from ptynb.settings import PARTS, Background, Object, Positions, Settings, Slices, Tilt, constraints
+from ptynb.settings.constraints import AnyConstraint
 from ptynb.settings.recipe import Stage, StagePlan
 from tests.preparation.scans import smooth_scan
 from tests.raising import raises
@@ -59,7 +63,7 @@ def converted(loop: Loop, scan: Scan, size: tuple[int, int] | None) -> Loop:
     other = loop_of(scan, size, loop.settings)
     state: ReconstructionState = loop.state(loop.loss_sums())
     windows = in_window(scan, loop.pattern_size), in_window(scan, size)
-    state = resampled_state(state, windows, loop.settings, (loop.mean_count, other.mean_count))
+    state = resampled_state(state, windows, loop.settings, (Units.of(loop.model), Units.of(other.model)))
     other.restore(dataclasses.replace(state, scan=other.scan))
     return other
 
@@ -97,6 +101,143 @@ def test_a_state_in_another_window_has_the_same_patterns(size: tuple[int, int], 
     assert powers[0] == pytest.approx(powers[1], rel=1e-4)
     assert means[0] == pytest.approx(means[1], rel=1e-4)
     assert coarse.model.parts["positions"].limit == pytest.approx(3 * max(size) / 48)
+
+
+def numbers_of(loop: Loop) -> dict[str, Any]:
+    """All that steps, losses and constraints are relative to, or take from the window of the patterns."""
+    model, problem = loop.model, loop.problem
+    parts: Any = model.parts
+    assert model.slab is not None
+    assert problem.initial_object is not None
+    return {
+        "power of the probe": model.probe.power,
+        "unit of the probe": float(model.probe.scale),
+        "unit of its variations": float(parts["variations"].scale),
+        "unit of the background": parts["background"].mean_count,
+        "unit of the affine map": parts["affine"].radius,
+        "unit of tilts": model.slab.tilt.unit.numpy(),
+        "largest shift": parts["positions"].limit,
+        "motion": parts["fly_scan"].motion.numpy(),
+        "ramps of descan": [one.numpy() for one in parts["descan"]._coordinates],
+        "point spread": parts["point spread"].transfer.numpy(),
+        "mean count": loop.mean_count,
+        "sum of counts": loop.scan["counts"],
+        "divisor of the loss": problem.normaliser,
+        "scale of gradients": problem.scale,
+        "rates": [*loop.algorithm.rates().values()],
+        "radius of the search": problem.settings.positions.search_radius,
+        "object to restart from": [*problem.initial_object.shape],
+        "pixel": loop.pixel_size,
+        "object": [*loop.frame.origin, *loop.frame.shape],
+    }
+
+
+def test_after_a_stage_units_are_those_of_a_run_that_began_with_its_window() -> None:
+    """Also the power to which `FixedProbePower` scales the probe: counts outside the window of a stage belong to it."""
+    whole = dataclasses.replace(pt.simulate(patterns=16, window=48, seed=4), probe=None, ground_truth=None)
+    learned = {"learning_rate": 0.01}
+    settings = SETTINGS.replace(
+        slices=Slices(count=2, thickness=1e-5),
+        tilt=learned,
+        affine=learned,
+        probe_offset=learned,
+        pattern_intensities=learned,
+        opr={"modes": 2},
+        descan={"start": "zero", **learned},
+        fly_scan={"steps": 2},
+        detector={"psf_sigma": 1},
+        positions={"search_trials": 1, "search_radius": 2, "search_start_epoch": 50},
+        constraints=(constraints.FixedProbePower(),),
+    )
+    plan = StagePlan((Stage(epochs=1, pattern_size=28), Stage(epochs=1)))
+    coarse, began = Loop(whole, settings, CPU, (), plan), loop_of(whole, None, settings)
+    before, expected = numbers_of(coarse), numbers_of(began)
+    for _ in range(coarse.updates):
+        coarse.step()
+    state = stages.state_of_next(coarse, plan.following, whole, 2)
+    assert isinstance(state, ReconstructionState)
+    fine = stages.loop_of_next(state, stages.PreviousStage.of(coarse), plan.following, whole, CPU, ())
+    after = numbers_of(fine)
+    for name, value in expected.items():
+        np.testing.assert_allclose(after[name], value, rtol=1e-12, err_msg=name)
+        differs = np.shape(before[name]) != np.shape(value) or not np.allclose(before[name], value, rtol=1e-3)
+        assert differs, f"{name} is the same in both windows"
+    assert not fine.algorithm.state(), "gradients have another scale"
+    for loop in (fine, began):
+        for _ in range(loop.updates):
+            loop.step()
+    powers = [float(loop.model.probe.values.detach().abs().square().sum()) for loop in (fine, began)]
+    assert powers[0] == pytest.approx(powers[1], rel=1e-12)
+
+
+def test_a_stage_that_refines_positions_enlarges_the_object() -> None:
+    """If there is room already, nothing but the settings changes."""
+    scan = dataclasses.replace(smooth_scan((48, 48)), object=None)
+    plan = StagePlan((Stage(epochs=1), Stage(epochs=1, settings={"positions": {"learning_rate": 0.1}})))
+    for padding, larger in ((4, 5), (9, 0)):
+        loop = Loop(scan, Settings(object=Object(padding=padding)), CPU, (), plan)
+        assert stages.change_in_place(loop, plan.following) is (larger == 0)
+        if larger:
+            state = stages.state_of_next(loop, plan.following, scan, 2)
+            assert isinstance(state, ReconstructionState)
+            following = stages.loop_of_next(state, stages.PreviousStage.of(loop), plan.following, scan, CPU, ())
+            assert following.frame.shape == tuple(side + 2 * larger for side in loop.frame.shape)
+            assert following.settings.positions.learning_rate == 0.1
+
+
+OF_PIXELS = re.compile("object pixel|fraction of the detector|Nyquist|pixel/slice")
+"""Units of settings that are others in a window of the patterns."""
+ONLY_ROOM = {"object.padding"}
+
+
+def settings_with(constraint: Any = None) -> Settings:
+    """Settings in which each number is other than 0, with one constraint."""
+    moving = {name: {"learning_rate": 0.1} for name in ("positions", "affine", "probe_offset", "tilt")}
+    imposed = () if constraint is None else (constraint,)
+    return Settings(slices=Slices(count=2, thickness=1e-5), constraints=imposed, **moving)  # type: ignore[arg-type]
+
+
+def test_settings_in_object_pixels_are_those_of_whole_patterns() -> None:
+    whole, seen = settings_with(), set[str]()
+    found = settings_in_window(whole, (48, 48), (24, 24))
+    for name in PARTS:
+        fields = type(whole.part(name)).model_fields.items()
+        seen |= {f"{name}.{field}" for field, info in fields if OF_PIXELS.search(info.description or "")}
+    assert seen >= {"positions.max_shift", "tilt.learning_rate"}
+    assert set(whole.differences(found)) == seen - ONLY_ROOM
+    for kind in get_args(get_args(AnyConstraint)[0]):
+        required = {name: 0.25 for name, info in kind.model_fields.items() if info.is_required()}
+        given = kind(**required)
+        [imposed] = settings_in_window(settings_with(given), (48, 48), (24, 24)).constraints
+        fields = {name for name, info in kind.model_fields.items() if OF_PIXELS.search(info.description or "")}
+        factors = {name: getattr(imposed, name) / getattr(given, name) for name in fields if getattr(given, name)}
+        assert set(factors.values()) <= {0.5, 2.0}, kind
+        assert imposed == given.model_copy(update={name: getattr(imposed, name) for name in fields}), kind
+
+
+IMPOSED = {
+    "blur": constraints.GaussianBlur(sigma=3),
+    "low-pass": constraints.LowPass(cutoff=0.15, edge=0.1),
+    "aperture": constraints.ProbeAperture(radius=0.1, edge=0.1),
+    "support": constraints.ProbeSupport(radius=0.12, edge=0.2),
+    "grid": constraints.RemoveGridArtifacts(period_y=20, period_x=24, width=3),
+    "smoothing": constraints.Denoise(norm="l2", amount=0.5),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSED)
+def test_a_constraint_has_the_same_effect_in_a_window(name: str) -> None:
+    """It acts on the same lengths and frequencies of the sample and the detector, whose pixels are coarser."""
+    scan = smooth_scan((64, 64), object_sigma=4)
+    fine = loop_of(scan, None, SETTINGS.replace(constraints=(IMPOSED[name],)))
+    coarse, before = converted(fine, scan, (40, 40)), patterns_of(fine)
+    for loop in (fine, coarse):
+        loop.after_update(epoch_ended=True)
+    after = middle(patterns_of(fine), (40, 40))
+    effect = np.abs(after - middle(before, (40, 40))).max()
+    difference = np.abs(patterns_of(coarse) - after).max()
+    assert effect > 0.05 * before.max()
+    assert difference < 0.01 * effect
 
 
 def test_a_tilt_keeps_its_angle_in_another_window() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import h5py
 import numpy as np
@@ -24,7 +24,7 @@ from ptynb.loading import engine_patterns
 from ptynb.loading.engine_patterns import choose_storage
 from ptynb.loading.pattern_reader import PatternReader
 from ptynb.loading.prefetch import AHEAD, ParallelPrefetch, ThreadPrefetch
-from ptynb.settings import Settings
+from ptynb.settings import Optimiser, Settings
 from tests.cases import MODES, a_scan
 from tests.engine import work
 from tests.engine.ranks import Ranks
@@ -68,23 +68,34 @@ def test_frames_on_disk_give_the_same_bits(ranks: Ranks, tmp_path: Path, batches
         assert_equal(one, other)
 
 
+def several_probes(folder: Path) -> Scan:
+    """Two scans of one object in files, each with a probe of its own; batches have patterns of both."""
+    whole = pt.simulate(patterns=37, window=32, modes=2, photons=1e5, step=4, seed=3)
+    parts = (pt.preparation.select(whole, part) for part in (slice(22), slice(22, None)))
+    return pt.preparation.combine(
+        [pt.save_scan(part, folder / f"{number}.h5") for number, part in enumerate(parts)], share="object"
+    )
+
+
+@pytest.mark.parametrize("probes", [1, 2])
 @pytest.mark.parametrize(
     "choices",
     [
-        {"gradient_accumulation": 3},
-        {"optimiser": "rpie"},
+        *({"optimiser": name} for name in get_args(Optimiser)),
+        {"optimiser": "adam", "gradient_accumulation": 3},
         {"optimiser": "rpie", "gradient_accumulation": 2},
-        {"optimiser": "lsqml"},
-        {"optimiser": "lbfgs"},
-        {"optimiser": "raar"},
-        {"loss": "intensity"},
-        {"precision": "double"},
-        {"batch_sampling": "random", "batch": 50},
+        {"optimiser": "adam", "loss": "intensity"},
+        {"optimiser": "adam", "precision": "double"},
+        {"optimiser": "adam", "batch_sampling": "random", "batch": 50},
+        {"optimiser": "adam", "opr": {"modes": 1}},
+        {"optimiser": "lsqml", "opr": {"modes": 1}, "batch_sampling": "compact"},
+        {"optimiser": "lsqml", "batch_sampling": "interleaved"},
+        {"optimiser": "adam", "positions": {"search_trials": 2, "search_start_epoch": 1}, "gradient_accumulation": 2},
     ],
     ids=str,
 )
-def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict[str, Any]) -> None:
-    scan = in_file(tmp_path, a_scan(kind="masked"))
+def test_whatever_the_algorithm_all_was_read_ahead(tmp_path: Path, choices: dict[str, Any], probes: int) -> None:
+    scan = several_probes(tmp_path) if probes > 1 else in_file(tmp_path, a_scan(kind="masked"))
     results = []
     for frames in ("host", "disk"):
         settings = Settings(**{"probe": MODES, "batch": 8, **choices}, pattern_storage=frames)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import subprocess
 import sys
 import time
@@ -168,7 +169,10 @@ def test_one_engine_starts_without_loading_the_compiler_of_torch() -> None:
 def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
     scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also between two stages, whose windows differ: the memory is free before the next model is made."""
+    """Also between two stages, whose windows differ: the memory is free before the next model is made.
+
+    Patterns as they were sent are free once those of the last stage are stored.
+    """
     loops, alive, made = list[weakref.ref[Loop]](), list[int](), Loop.__init__
 
     def observed(loop: Loop, *arguments: Any) -> None:
@@ -185,13 +189,17 @@ def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
     monkeypatch.setattr(worker_module, "release_unused", released)
     membership = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
     stages = pt.Stage(epochs=1, pattern_size=32), pt.Stage(epochs=1)
-    worker = Worker(scan, pt.Settings(), membership, plan=StagePlan(stages))
+    received = pickle.loads(pickle.dumps(scan))
+    message = weakref.ref(received.frames.array)
+    worker = Worker(received, pt.Settings(), membership, plan=StagePlan(stages))
+    del received
     worker.command(Command("start", 2))
     until = time.monotonic() + 60
     while worker.status().epoch < 2:
         assert worker.status().failure is None
         assert time.monotonic() < until
         time.sleep(0.01)
+    assert message() is None
     worker.close()
     before = worker.status()
     worker.release()

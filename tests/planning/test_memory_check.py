@@ -84,7 +84,7 @@ def test_where_portions_are_not_known_batches_become_smaller():
 
 
 def test_gpus_without_room_for_the_patterns_leave_them_on_the_host():
-    scan, settings = scan_of(400, 128, 4), Settings(pattern_storage="device", batch=2)
+    scan, settings = scan_of(400, 128, 4), Settings(pattern_storage="device", batch=4)
     room = Room(1e12, just_enough(scan, Workload(settings, 4), gpu=True).device)
     assert "store the patterns elsewhere: pattern_storage='host'" in sentence(scan, Workload(settings, 2), room)
 

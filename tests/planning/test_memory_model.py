@@ -1,14 +1,25 @@
 """What is counted of memory, by hand and against the peak of a real run."""
 
 import dataclasses
+import itertools
+import pickle
 import subprocess
 import sys
+from typing import get_args
 
+import h5py
 import numpy as np
 import pytest
+import torch
 
+import ptynb as pt
+from ptynb.data.patterns import HDF5Frames
 from ptynb.data.scan import Scan
+from ptynb.distributed.group import SingleGroup
+from ptynb.loading import engine_patterns
+from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.loading.pattern_reader import PIECE_BYTES
+from ptynb.optimize.sampler import planned_order
 from ptynb.planning.memory import (
     HEAP,
     MESSAGES,
@@ -23,7 +34,10 @@ from ptynb.planning.memory import (
     totals,
 )
 from ptynb.preparation.combination import combine
+from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
+from tests.loading.test_transfer import LateStream
+from tests.planning.live_storages import LiveStorages
 from tests.planning.peak import scan_of
 from tests.preparation.test_tilted import GEOMETRY
 
@@ -206,7 +220,7 @@ def test_on_a_gpu_arrays_take_what_they_are_and_patterns_may_come_from_the_host(
     patterns = 100 * 64 * 64 * 2
     buffers = 3 * 16 * 64 * 64 * 2
     assert totals(here)["host"] == totals(there)["host"] - patterns - buffers
-    on_their_way = 3 * 16 * 64 * 64 * 2
+    on_their_way = 4 * 16 * 64 * 64 * 2
     found = {item.name: item.bytes for item in here}
     recorded = found["recorded updates"]  # as a CUDA graph, of patterns that are on the GPU
     assert recorded == found["waves of a batch"]
@@ -227,11 +241,89 @@ def test_updates_that_a_gpu_does_not_record_take_no_memory_twice():
         assert ("recorded updates" in amounts(scan, settings, place="device", on_gpu=True)) is recorded
 
 
-def test_patterns_that_stay_in_the_file_are_read_ahead():
-    scan = scan_of(100, 64, 8)
-    found = amounts(scan, Settings(batch=4), place="disk")
-    assert found["patterns on their way"] == 3 * 4 * 64 * 64 * 2
-    assert "patterns" not in found
+def sources(folder):
+    """Scans of 101 patterns whose patterns are in memory, in a file, and in both."""
+    scan = scan_of(101, 32, 4)
+    stored = pt.save_scan(scan, folder / "scan.h5")
+    with h5py.File(folder / "packed.h5", "w") as file:
+        counts = scan.frames.read(0, len(scan))
+        packed = HDF5Frames.of(file.create_dataset("patterns", data=counts, chunks=(1, 32, 32), compression="gzip"))
+    return {
+        "array": scan,
+        "cropped array": pt.preparation.crop(scan, 16),
+        "selected array": pt.preparation.select(scan, np.arange(101)[::-2]),
+        "two arrays": combine([scan, scan], share="probe"),
+        "file": stored,
+        "packed file": dataclasses.replace(scan, frames=packed),
+        "array and file": combine([scan, stored], share="object"),
+    }
+
+
+@pytest.fixture
+def unlimited(monkeypatch):
+    """A GPU with memory for everything: torch's device "meta"."""
+    monkeypatch.setattr(engine_patterns, "StreamTransfer", LateStream)
+    monkeypatch.setattr(engine_patterns, "free_on_device", lambda device, engines: 10**12)
+
+
+@pytest.mark.parametrize("kind", get_args(Settings.model_fields["batch_sampling"].annotation))
+def test_engines_get_and_hold_what_was_counted(unlimited, tmp_path, kind):
+    """About N-th of the patterns each, wherever they come from and are stored; compared with real bytes."""
+    world, places = 3, [("cpu", "host"), ("cpu", "disk"), ("meta", "device"), ("meta", "host"), ("meta", "disk")]
+    for (name, scan), (device, place) in itertools.product(sources(tmp_path).items(), places):
+        if place == "disk" and not scan.frames.in_file:
+            continue
+        settings, case = Settings(batch=16, batch_sampling=kind, pattern_storage=place), f"{name}, {place} of {device}"
+        order = planned_order(scan, settings, world)
+        found = [engine_bytes(scan, order, rank, world, device, place) for rank in range(world)]
+        sent, held, coming, buffers = (max(of_rank) for of_rank in zip(*found, strict=True))
+        foreseen = amounts(scan, settings, world, cluster=True, place=place, on_gpu=device == "meta")
+        index = 16 * len(scan) + 2000  # of patterns, twice, and other small things
+        remembered = RunSpec(scan, settings, b"", None, 60, "pause", 0).without_patterns()
+        assert len(pickle.dumps(remembered.scan.frames)) < index, "what engines keep for attach"
+        assert sent - index <= foreseen.get("patterns as they were sent", 0) <= sent, case
+        assert foreseen.get("patterns", 0) == held, case
+        whole = scan.frames.nbytes / scan.frames.shape[0] * len(scan)
+        assert held <= 1.2 * whole / world, case
+        assert coming <= foreseen.get("patterns on their way", 0), case
+        assert buffers <= foreseen.get("buffers of patterns on their way", 0), case
+    share = order.share(world)
+    largest = max(len(part) for number in range(20) for part in parts(order, number, world))
+    assert largest <= share <= (2 if kind == "random" else 1.2) * largest
+
+
+def parts(order, number, world):
+    """Yield the patterns of each update of an epoch on each engine."""
+    table = order.epoch(number)
+    for update, rank in itertools.product(range(order.updates), range(world)):
+        yield order.part(table, update, rank, world)
+
+
+def engine_bytes(scan, order, rank, world, device, place):
+    """Return real sizes: of the message, of the stored patterns, of batches on their way, and of the ring's buffers."""
+    own = order.owned(rank, world)
+    message = pickle.dumps(scan.part(own).frames, protocol=5)
+    received = dataclasses.replace(scan, frames=pickle.loads(message))
+    with LiveStorages() as memory:
+        shard = EnginePatterns(received, own, SingleGroup(torch.device(device)), torch.float32, place)
+        before = memory.peak = memory.live
+        batches = [part for part in parts(order, 1, world) if np.isin(part, own).all()]
+        shard.follow(iter(batches))
+        for patterns in batches:
+            shard._frames(patterns)
+        coming = memory.peak - before if place == "disk" else 0
+    buffers = [] if shard._ring is None else [len(one) for one in shard._ring._buffers]
+    shard.close()
+    return len(message), shard._held.nbytes, coming, sum(buffers)
+
+
+def test_later_stages_may_need_other_patterns_of_an_array():
+    scan, stages = scan_of(100, 32, 4), (Settings(batch=16), Settings(batch=16, batch_sampling="compact"))
+    sent = len(np.unique(np.concatenate([planned_order(scan, one, 4).owned(0, 4) for one in stages])))
+    asked = Workload(stages[0], 4, stages=stages)
+    found = {item.name: item.bytes for item in memory_of(scan, asked, "host", on_gpu=False)}
+    assert found["patterns"] == 25 * 32 * 32 * 2
+    assert found["patterns as they were sent"] >= sent * 32 * 32 * 2 > found["patterns"]
 
 
 @pytest.mark.parametrize(("dtype", "kept"), [("uint8", 1), ("uint16", 2), ("int64", 2), ("float32", 4), ("float64", 4)])

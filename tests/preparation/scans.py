@@ -143,8 +143,8 @@ class WatchedFrames(Frames):
         self.reads.append((start, stop))
         return self.source.read(start, stop)
 
-    def part(self, start, stop):
-        return WatchedFrames(self.source.part(start, stop))
+    def part(self, patterns):
+        return WatchedFrames(self.source.part(patterns))
 
 
 def watched(scan):

@@ -55,8 +55,8 @@ def test_an_engine_reads_the_same_patterns_from_its_part(name):
     made = LAZY[name](smooth_scan(WINDOW, bad=True))
     whole = made.counts(0, len(made))
     sent = pickle.loads(pickle.dumps(made.part(np.array([1, 3]))))
-    np.testing.assert_array_equal(sent.counts(1, 4), whole[1:4])
-    np.testing.assert_array_equal(sent.counts(2, 3), whole[2:3])
+    for pattern in (1, 3):
+        np.testing.assert_array_equal(sent.counts(pattern, pattern + 1), whole[pattern : pattern + 1])
     assert sent.counts(2, 2).shape == (0, *made.pattern_shape)
     assert whole.dtype == made.frames.dtype
     assert len(sent) == len(made)

@@ -27,6 +27,8 @@ from ptynb.engine.worker import IDLE_SECONDS
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.physics import triton_dispatch
 from ptynb.planning import memory as rooms
+from ptynb.planning.memory import Room
+from ptynb.session import branching
 from tests.cluster.test_error_messages import file_of
 from tests.planning.peak import scan_of
 from tests.raising import raises
@@ -577,12 +579,17 @@ def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -
     recon.wait(60)
     given = recon.result.positions
     assert "weights/weights" not in recon.result.parameters
-    recon.settings = recon.settings.replace(
-        positions={"learning_rate": 0.1}, pattern_intensities={"learning_rate": 0.01}
-    )
+    wanted = recon.settings.replace(positions={"learning_rate": 0.1}, pattern_intensities={"learning_rate": 0.01})
+    before, shape = recon.settings, recon.result.object.shape
+    with raises("settings.not-live", "margin of 9", "has 4", "reconfigure(settings)"):
+        recon.settings = wanted
+    assert (recon.settings, recon.changes) == (before, ())
+    recon.reconfigure(wanted)
+    assert recon.settings == wanted
     recon.start(2)
     recon.wait(60)
     moved = recon.result
+    assert moved.object.shape == tuple(side + 2 * 5 for side in shape)
     assert np.abs(moved.positions - given).max() > 0.01
     assert np.ptp(moved.parameters["weights/weights"]) > 0
     assert {change.name for change in recon.changes} == {"positions.learning_rate", "pattern_intensities.learning_rate"}
@@ -590,6 +597,21 @@ def test_parts_freed_while_it_runs_move_from_then_on(recon: pt.Reconstruction) -
     recon.start(1)
     recon.wait(60)
     np.testing.assert_array_equal(recon.result.positions, moved.positions)
+
+
+def test_what_takes_more_memory_than_there_is_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU a thickness that is refined leaves the compiled steps; other changes are not looked at."""
+    scan = pt.simulate(patterns=16, window=32, seed=2)
+    settings = pt.Settings(batch=4, slices=pt.Slices(count=2, thickness=1e-6))
+    with pt.Reconstruction(scan, settings, device="cpu") as recon:
+        recon.step()
+        monkeypatch.setattr(branching, "room_for", lambda *arguments: Room(1.0))
+        with raises("memory.insufficient", "The memory does not suffice"):
+            recon.settings = settings.replace(slices={"learning_rate": 0.01})
+        assert recon.settings == settings
+        recon.settings = settings.replace(slices={"learning_rate": 0}, probe={"learning_rate": 0.02})
+        recon.step()
+        assert [change.name for change in recon.changes] == ["probe.learning_rate"]
 
 
 def test_the_effective_batch_is_shown_and_recorded(cluster: pt.Cluster, scan: Scan) -> None:

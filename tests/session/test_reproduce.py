@@ -81,6 +81,20 @@ def test_a_run_with_changes_is_repeated_to_the_bit(alone: Path) -> None:
     assert second.initial_settings == SETTINGS.model_dump(mode="json")
 
 
+def test_a_run_whose_object_grew_for_refined_positions_is_repeated_to_the_bit(scan: Scan, tmp_path: Path) -> None:
+    """All of its changes are live ones, and need checkpoints nevertheless."""
+    kept = pt.Checkpointing(folder=tmp_path / "kept")
+    with pt.Reconstruction(scan, pt.Settings(batch=12), device="cpu", checkpointing=kept) as recon:
+        recon.run_until(1, 1)
+        recon.wait()
+        recon.reconfigure(recon.settings.replace(positions={"learning_rate": 0.1}))
+        recon.run_until(2)
+        recon.wait()
+        path = recon.save(tmp_path / "result.h5")
+    repeat = pt.reproduce(path, device="cpu")
+    assert (repeat.equal, repeat.notes) == (True, ())
+
+
 def test_a_run_on_two_engines_is_repeated_to_the_bit(scan: Scan, cluster: pt.Cluster, tmp_path: Path) -> None:
     path = restless(scan, cluster, tmp_path / "result.h5")
     repeat = pt.reproduce(path, cluster=cluster)

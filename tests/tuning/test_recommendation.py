@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 import ptynb as pt
 from ptynb.cli.main import main
 from ptynb.data.scan import Scan
+from ptynb.engine.loop import Loop
+from ptynb.planning.memory import Room
+from ptynb.session import reconstruction as session
 from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
 from ptynb.tuning.recommend import LEAST_PATTERNS, _Engines
@@ -94,6 +102,61 @@ def test_a_trial_that_diverges_loses_against_all_others() -> None:
     engines = _Engines(None, "cpu", TrialProgress(None, None))
     outcomes = engines.run(SCANS["far field"](), [(diverging, 10), (pt.Settings(), 1)])
     assert [(outcome.note, np.isfinite(outcome.loss)) for outcome in outcomes] == [("diverged", False), ("", True)]
+
+
+def out_of_memory(loop: Loop) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def broken(loop: Loop) -> None:
+    raise RuntimeError("the detector has three sides")
+
+
+@pytest.mark.parametrize(
+    ("step", "room", "code", "cause"),
+    [
+        (None, 1.0, "memory.insufficient", "The memory does not suffice: the engine needs"),
+        (out_of_memory, None, "memory.insufficient", "Tried to allocate 2.00 GiB. Out of memory: use more engines"),
+        (broken, None, "engine.failed", "RuntimeError: the detector has three sides"),
+    ],
+    ids=["refused", "out of memory", "broken"],
+)
+def test_the_error_of_a_first_trial_is_told(
+    monkeypatch: pytest.MonkeyPatch, step: Any, room: float | None, code: str, cause: str
+) -> None:
+    if step is not None:
+        monkeypatch.setattr(Loop, "step", step)
+    if room is not None:
+        monkeypatch.setattr(session, "room_for", lambda *arguments: Room(room))
+    with raises(code, cause):
+        pt.recommend(SCANS["far field"](), device="cpu", seconds=5)
+
+
+def test_an_effect_for_which_memory_does_not_suffice_is_left_out_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are tried."""
+    step = Loop.step
+
+    def stepping(loop: Loop) -> None:
+        out_of_memory(loop) if loop.settings.slices.count > 1 else step(loop)
+
+    monkeypatch.setattr(Loop, "step", stepping)
+    found = pt.recommend(SCANS["far field"](), device="cpu", epochs=20, seconds=2)
+    notes = {trial.effect: trial.note for trial in found.trials if trial.note}
+    assert notes.keys() == {"several slices"}
+    assert "Tried to allocate 2.00 GiB" in notes["several slices"]
+
+
+def test_an_engine_that_dies_in_a_trial_is_told() -> None:
+    with pt.Cluster(2, device="cpu") as cluster:
+        process = cluster.call(1, os.getpid)
+
+        def kill(line: str) -> None:
+            if line.startswith("Object and probe"):
+                threading.Timer(0.5, os.kill, (process, signal.SIGKILL)).start()
+
+        with raises("engine.lost", "A trial has failed", "rank 1") as caught:
+            pt.recommend(pt.simulate(patterns=64, window=64, seed=1), cluster, seconds=10, report=kill)
+    assert "recover()" not in str(caught.value), "there is nothing to recover"
 
 
 def test_epochs_and_seconds_out_of_range_are_refused() -> None:

@@ -1,6 +1,9 @@
 """Scaling tests on real clusters, and the command."""
 
 import json
+import os
+import signal
+import threading
 
 import pytest
 
@@ -44,6 +47,18 @@ def test_trials_go_by_turns(scan, monkeypatch):
     test = pt.scaling_test(scan, settings, [2, 1, 2], trials=2, device="cpu")
     assert [(trial.engines, trial.number) for trial in test.trials] == [(1, 1), (2, 1), (1, 2), (2, 2)]
     assert {(len(trial.epochs), trial.batch) for trial in test.trials} == {(6, 20)}
+
+
+def test_an_engine_that_dies_in_a_trial_is_told_with_the_trial(scan, monkeypatch):
+    class Killing(Cluster):
+        def __enter__(self):
+            threading.Timer(1.0, os.kill, (self.call(1, os.getpid), signal.SIGKILL)).start()
+            return super().__enter__()
+
+    monkeypatch.setattr(scaling_test, "Cluster", Killing)
+    with raises("engine.lost", "Trial 1 on 2 engines of 1 thread each has failed", "rank 1") as caught:
+        pt.scaling_test(scan, pt.Settings(batch=10), [2], trials=1, threads=[1], epochs=100_000, device="cpu")
+    assert "recover()" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

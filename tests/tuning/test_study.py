@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ptynb as pt
 from ptynb.analysis import split_scan
 from ptynb.data.scan import Scan
+from ptynb.engine.loop import Loop
 from ptynb.planning.memory import Room, Workload, memory_of, totals
+from ptynb.session import reconstruction as session
 from ptynb.tuning import trial as trial_module
 from ptynb.tuning.study import Study
 from ptynb.tuning.trial import Task
@@ -284,6 +287,29 @@ def test_a_study_whose_trials_all_fail_ends_with_their_reason(small: Scan, tmp_p
         study.wait()
     assert study.done == 5
     assert "failed, 5 of 50" in repr(study)
+
+
+def test_a_study_of_few_trials_that_all_fail_tells_why(
+    small: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of memory, and refused, as when trials of a study that ended with neither are asked for the best."""
+
+    def step(loop: Loop) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "step", step)
+        study = tune(small, tmp_path, trials=2)
+        study.wait()
+    for trial in study.trials:
+        assert (trial.state, "Tried to allocate 2.00 GiB. Out of memory" in trial.reason) == ("failed", True)
+    with raises("tuning.no-complete-trial", "Tried to allocate 2.00 GiB"):
+        _ = study.best_settings
+    monkeypatch.setattr(session, "room_for", lambda *arguments: Room(1.0))
+    study.start(1)
+    study.wait()
+    with raises("tuning.no-complete-trial", "The memory does not suffice"):
+        _ = study.best_scan
 
 
 def test_a_full_disk_ends_the_study_and_is_told(small: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

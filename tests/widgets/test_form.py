@@ -52,7 +52,7 @@ class Steered:
     @settings.setter
     def settings(self, settings: Settings) -> None:
         if self.refuse:
-            raise SettingsError(self.refuse)
+            raise SettingsError(self.refuse, code="settings.not-live" if "reconfigure" in self.refuse else "")
         self.assigned.append(settings)
         self._settings = settings
 
@@ -773,6 +773,22 @@ def test_what_engines_have_to_be_held_for_waits_for_apply(form):
     one.settle()
     assert one.row("batch").input.value == "16"
     assert recon.settings.batch == 16
+    assert one.waiting.layout.display == "none"
+
+
+def test_a_live_change_for_which_the_object_has_to_be_enlarged_waits_for_apply(form):
+    recon = Restructured()
+    recon.refuse = "the object has a margin of 4 pixels; reconfigure(settings) enlarges it."
+    one = form(live=True, recon=recon)
+    one.row("positions.learning_rate").input.value = "0.1"
+    one.settle()
+    assert recon.settings == Settings()
+    assert one.row("positions.learning_rate").input.value == "0.1"
+    assert one.waiting.layout.display is None
+    assert not one.waiting.apply.disabled
+    one.waiting.apply.click()
+    one.settle()
+    assert recon.settings == Settings(positions={"learning_rate": 0.1})
     assert one.waiting.layout.display == "none"
 
 

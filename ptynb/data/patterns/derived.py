@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.arrivals import FRAME, SCAN_NAME, Acquisition
 from ptynb.data.patterns.frames import Frames
-from ptynb.data.patterns.in_memory import ArrayFrames
 from ptynb.exceptions import InvalidValueError, ScanError
 
 
@@ -39,6 +38,16 @@ class DerivedFrames(Frames):
     @property
     def stored_bytes(self) -> int | None:
         return self.source.stored_bytes
+
+    def part(self, patterns: NDArray[np.int64]) -> Self:
+        return dataclasses.replace(self, source=self.source.part(self._of_source(patterns)))
+
+    def sent_bytes(self, patterns: NDArray[np.int64]) -> int:
+        return self.source.sent_bytes(self._of_source(patterns))
+
+    def _of_source(self, patterns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the patterns of the source that these are read from, ascending."""
+        return patterns
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +88,6 @@ class TransformedFrames(DerivedFrames):
     def stored_together(self) -> int:
         return self.source.stored_together
 
-    def part(self, start: int, stop: int) -> TransformedFrames:
-        return dataclasses.replace(self, source=self.source.part(start, stop))
-
     def local(self) -> TransformedFrames:
         return dataclasses.replace(self, source=self.source.local())
 
@@ -119,14 +125,8 @@ class SelectedFrames(DerivedFrames):
     def local(self) -> SelectedFrames:
         return SelectedFrames(self.source.local(), self.indices)
 
-    def part(self, start: int, stop: int) -> Frames:
-        if isinstance(self.source, ArrayFrames):
-            # Only the selected patterns are sent to an engine, not those in between.
-            return ArrayFrames(self.read(start, stop), len(self.indices), start)
-        wanted = self.indices[start:stop]
-        if not len(wanted):
-            return self
-        return SelectedFrames(self.source.part(int(wanted.min()), int(wanted.max()) + 1), self.indices)
+    def _of_source(self, patterns: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.unique(self.indices[patterns])
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +146,6 @@ class ArrivingFrames(DerivedFrames):
     def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
         self._check(indices)
         self.source.take(indices, out)
-
-    def part(self, start: int, stop: int) -> ArrivingFrames:
-        return self
 
     def local(self) -> Frames:
         return self.source.local()
@@ -236,14 +233,17 @@ class StackedFrames(Frames):
                 self.parts[number].take(wanted, patterns)
                 out[rows] = patterns
 
-    def part(self, start: int, stop: int) -> StackedFrames:
-        needed = list(self.parts)
-        for number, source in enumerate(self.parts):
-            first, count = int(self.starts[number]), source.shape[0]
-            low, high = max(0, start - first), min(count, stop - first)
-            if low < high:
-                needed[number] = source.part(low, high)
-        return StackedFrames(tuple(needed))
+    def part(self, patterns: NDArray[np.int64]) -> StackedFrames:
+        return StackedFrames(tuple(part.part(own) for part, own in self._by_part(patterns)))
+
+    def sent_bytes(self, patterns: NDArray[np.int64]) -> int:
+        return sum(part.sent_bytes(own) for part, own in self._by_part(patterns))
+
+    def _by_part(self, patterns: NDArray[np.int64]) -> Iterator[tuple[Frames, NDArray[np.int64]]]:
+        """Yield each part, and those of these patterns (ascending) that it has, by its indices."""
+        own = np.split(patterns, np.searchsorted(patterns, self.starts[1:-1]))
+        for part, indices, first in zip(self.parts, own, self.starts[:-1], strict=True):
+            yield part, indices - first
 
     def local(self) -> StackedFrames:
         return StackedFrames(tuple(part.local() for part in self.parts))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import h5py
 import numpy as np
@@ -40,9 +40,16 @@ class Frames(ABC):
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return patterns start to stop - 1 (pattern, y, x) in the stored type."""
 
-    @abstractmethod
-    def part(self, start: int, stop: int) -> Frames:
-        """Return what an engine needs to read patterns start to stop - 1, with the same indices."""
+    def part(self, patterns: NDArray[np.int64]) -> Frames:
+        """Return what an engine needs to read these patterns (indices, ascending), which keep their indices.
+
+        Frames in memory, or derived from such, hold no others then; those in files are the same for all engines.
+        """
+        return self
+
+    def sent_bytes(self, patterns: NDArray[np.int64]) -> int:
+        """Size of what the `part` with these patterns holds in memory, which is sent to an engine [bytes]."""
+        return 0
 
     @property
     def nbytes(self) -> int:
@@ -123,9 +130,6 @@ class FileFrames(Frames):
     def in_file(self) -> bool:
         return True
 
-    def part(self, start: int, stop: int) -> Self:
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class PlacedFrames(Frames):
@@ -183,9 +187,6 @@ class PlacedFrames(Frames):
                         raise OSError("the file is too short")
                     done += got
                 begin = end
-
-    def part(self, start: int, stop: int) -> PlacedFrames:
-        return self
 
 
 FILTERS = {

@@ -15,11 +15,14 @@ from ptynb.exceptions import InvalidValueError
 
 @dataclass(frozen=True, eq=False)
 class ArrayFrames(Frames):
-    """Patterns in memory; `first` is the index of the first one."""
+    """Patterns in memory: all, or those of an engine.
+
+    array: (held pattern, y, x). count: number of all patterns. held: indices of those in `array`, ascending; None: all.
+    """
 
     array: NDArray[Any]
     count: int
-    first: int = 0
+    held: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> ArrayFrames:
@@ -35,16 +38,29 @@ class ArrayFrames(Frames):
         return self.array.dtype
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        assert self.first <= start <= stop <= self.first + len(self.array), "patterns of another engine's part"
-        return self.array[start - self.first : stop - self.first]
+        return self._ascending(np.arange(start, stop))
 
     def take(self, indices: NDArray[np.int64], out: NDArray[Any]) -> None:
-        rows = indices - self.first
-        assert not len(rows) or 0 <= rows.min() <= rows.max() < len(self.array), "patterns of another engine's part"
-        np.take(self.array, rows, axis=0, out=out, mode="clip")
+        np.take(self.array, self._rows(indices), axis=0, out=out, mode="clip")
 
-    def part(self, start: int, stop: int) -> ArrayFrames:
-        return ArrayFrames(np.ascontiguousarray(self.read(start, stop)), self.count, start)
+    def part(self, patterns: NDArray[np.int64]) -> ArrayFrames:
+        return ArrayFrames(np.ascontiguousarray(self._ascending(patterns)), self.count, patterns)
+
+    def sent_bytes(self, patterns: NDArray[np.int64]) -> int:
+        return len(patterns) * self.array[:1].nbytes
+
+    def _ascending(self, patterns: NDArray[np.int64]) -> NDArray[Any]:
+        """Return ascending patterns, copied only where others lie between them."""
+        rows = self._rows(patterns)
+        first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        return self.array[first:end] if end - first == len(rows) else self.array[rows]
+
+    def _rows(self, patterns: NDArray[np.int64]) -> NDArray[np.int64]:
+        rows = patterns if self.held is None else np.searchsorted(self.held, patterns)
+        there = not len(rows) or 0 <= rows.min() <= rows.max() < len(self.array)
+        own = there and (self.held is None or np.array_equal(self.held[rows], patterns))
+        assert own, "patterns of another engine's part"
+        return rows
 
 
 @dataclass(frozen=True)
@@ -68,9 +84,6 @@ class AbsentFrames(Frames):
             "ptynb.resume(checkpoint, scan).",
             code="scan.patterns-lost",
         )
-
-    def part(self, start: int, stop: int) -> Frames:
-        return self
 
 
 def frames_of(array: NDArray[Any]) -> Frames:

@@ -159,7 +159,7 @@ class OpenedFrames(Frames):
                 at = end
         return patterns
 
-    def part(self, start: int, stop: int) -> Frames:
+    def part(self, patterns: NDArray[np.int64]) -> Frames:
         """Return the closed file, which can be sent to other processes."""
         return self.closed
 

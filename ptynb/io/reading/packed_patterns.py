@@ -69,9 +69,9 @@ class PackedFrames(Frames):
         """Return patterns start to stop - 1; all of them are unpacked first."""
         return self.unpacked().read(start, stop)
 
-    def part(self, start: int, stop: int) -> Frames:
+    def part(self, patterns: NDArray[np.int64]) -> Frames:
         """Return the patterns in memory."""
-        return self.unpacked().part(start, stop)
+        return self.unpacked().part(patterns)
 
     def check(self) -> None:
         """Raise FileError if the patterns do not fit into memory."""

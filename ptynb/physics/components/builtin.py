@@ -396,11 +396,11 @@ class PointSpread(ModelComponent):
         super().__init__()
         # Two matrix products with positive numbers: a dark pixel beside bright ones keeps its relative precision, which
         # a transform of the pattern would not leave it.
-        self.rows, self.columns = (_spread(side, sigma, dtype, device) for side in window)
+        self.along_y, self.along_x = (_spread(side, sigma, dtype, device) for side in window)
 
     def detect(self, intensity: Tensor, batch: Batch) -> Tensor:
         """Return M convolved with the point spread function."""
-        return self.rows @ (intensity @ self.columns)
+        return self.along_y @ (intensity @ self.along_x)
 
 
 def _spread(side: int, sigma: float, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -430,9 +430,14 @@ class SettingsForm(Whole):
             return
         try:
             self._recon.settings = now = self._recon.settings.replace(**nested(changes))
-        except Exception:
+        except Exception as error:
             with self._lock:
                 self._applied = self._recon.settings
+                if isinstance(error, SettingsError) and error.code == "settings.not-live":
+                    # Such as positions for which the object has to be enlarged.
+                    self._waiting |= changes
+                    self._show_waiting()
+                    return
                 self._discard()
             raise
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
