@@ -119,7 +119,7 @@ def numbers_of(loop: Loop) -> dict[str, Any]:
         "largest shift": parts["positions"].limit,
         "motion": parts["fly_scan"].motion.numpy(),
         "ramps of descan": [one.numpy() for one in parts["descan"]._coordinates],
-        "point spread": parts["point spread"].transfer.numpy(),
+        "point spread": parts["point spread"].along_y.numpy(),
         "mean count": loop.mean_count,
         "sum of counts": loop.scan["counts"],
         "divisor of the loss": problem.normaliser,
