@@ -23,8 +23,8 @@ from ptynb.data.pattern_r_factors import RFactorRecord
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
 from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
-from ptynb.distributed.group import Group
-from ptynb.engine import thumbnails
+from ptynb.distributed.group import Group, SingleGroup
+from ptynb.engine import initial_probe, thumbnails
 from ptynb.engine.progress_check import reason_to_stop
 from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
@@ -94,11 +94,15 @@ class Loop:
         extensions: Sequence[Extension] = (),
         plan: StagePlan = WITHOUT_STAGES,
         first: Admission | None = None,
+        *,
+        trial: bool = True,
     ) -> None:
         """Read this rank's patterns and create the model; rank 0 broadcasts the initial guess to the others.
 
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
-        first: of a scan that is being measured, the patterns to begin with, from whose mean the probe is guessed.
+        first: of a scan that is being measured, the patterns to begin with, from which the probe is guessed.
+        trial: whether the probe of a scan without one is found by a trial (`initial_probe`); a run that is restored does
+        not need it.
         """
         self.begun, self.group = settings, group
         if group.device.type == "cuda":
@@ -134,7 +138,7 @@ class Loop:
         loss = _make_loss(settings, self.mean_count, self._sums)
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
-        self.model = self._make_model(scan, mean_pattern, loss, dtype, components)
+        self.model = self._make_model(scan, mean_pattern, loss, dtype, components, trial=trial)
         self._corner_shift = corner_shift(scan, settings)
         if first is not None:
             self.scan["mean_count"] = self.mean_count
@@ -198,13 +202,21 @@ class Loop:
             yield from batches_of_search(self.problem, number - self.live_epochs)
 
     def _make_model(
-        self, scan: Scan, mean_pattern: Tensor, loss: Loss, dtype: torch.dtype, components: Sequence[ModelComponent]
+        self,
+        scan: Scan,
+        mean_pattern: Tensor,
+        loss: Loss,
+        dtype: torch.dtype,
+        components: Sequence[ModelComponent],
+        *,
+        trial: bool,
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         if scan.probe_of_pattern is not None:
             mean_pattern = self.shard.mean_patterns(scan.probe_of_pattern)
-        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype)
         mask, descan = detector_mask(scan, dtype), None
+        probes = self._found_probes(scan, mask) if trial else {}
+        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, probes)
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
@@ -227,6 +239,38 @@ class Loop:
         for parameter in model.parameters():
             self.group.broadcast(parameter.data)
         return model
+
+    def _found_probes(self, scan: Scan, mask: Tensor | None) -> dict[int, NDArray[Any]]:
+        """Return the probes (mode, y, x) of those of `scan.probe_scans` for which a trial finds one; on rank 0 only."""
+        found = {}
+        there = np.concatenate([one.patterns for one in self._admitted]) if self._admitted else np.arange(len(scan))
+        size = initial_probe.cropped_size(scan)
+        for number in initial_probe.scans_without_probe(scan):
+            members = np.sort(there)
+            if scan.probe_of_pattern is not None:
+                members = members[scan.probe_of_pattern[members] == number]
+            if len(members) < initial_probe.FEWEST_PATTERNS:
+                continue
+            sample = self.shard.gathered(initial_probe.spread(members, initial_probe.PATTERNS))
+            radius = initial_probe.disc_radius(initial_probe.cropped(sample, size))
+            reach = initial_probe.REACH * radius * np.array(scan.pattern_shape)
+            patterns = initial_probe.neighbours(scan.positions, members, reach)
+            counts = initial_probe.cropped(self.shard.gathered(patterns), size)
+            if self.group.rank == 0:
+                bad = None if mask is None else initial_probe.cropped(mask, size)
+                trial = initial_probe.trial_scan(scan, patterns, counts, bad, radius)
+                found[number] = self._tried_probe(trial, scan.pattern_shape)
+        return found
+
+    def _tried_probe(self, scan: Scan, window: tuple[int, int]) -> NDArray[Any]:
+        """Return the probe (mode, y, x) of a short reconstruction, with the pixels of patterns of this size."""
+        loop = Loop(scan, initial_probe.trial_settings(self.settings), SingleGroup(self.group.device))
+        try:
+            for _ in range(initial_probe.EPOCHS * loop.updates):
+                loop.step()
+            return initial_probe.in_whole_window(loop.model.probe.values.detach(), window).numpy()
+        finally:
+            loop.disconnect()
 
     @property
     def updates(self) -> int:

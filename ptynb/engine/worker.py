@@ -533,7 +533,7 @@ class Worker:
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
-        loop = Loop(scan, begun, group, self._extensions, plan, first)
+        loop = Loop(scan, begun, group, self._extensions, plan, first, trial=False)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings

@@ -218,6 +218,17 @@ class EnginePatterns:
             centres: NDArray[np.float64] = sums[:, :2] / sums[:, 2:]
         return centres
 
+    def gathered(self, patterns: NDArray[np.int64]) -> Tensor:
+        """Return the counts (pattern, y, x) of these patterns of all engines, in the pixel order of the model."""
+        counts = torch.zeros((len(patterns), *self.window), dtype=self.dtype, device=self.group.device)
+        places = np.flatnonzero(np.isin(patterns, self.present))
+        portions = [places[first : first + 16] for first in range(0, len(places), 16)]
+        self.follow(iter([patterns[portion] for portion in portions]))
+        for portion in portions:
+            counts[torch.from_numpy(portion).to(counts.device)] = self._frames(patterns[portion]).to(counts)
+        gathered: Tensor = self.group.sum(counts)
+        return gathered
+
     def portions(self, size: int) -> Iterator[NDArray[np.int64]]:
         """Yield this engine's patterns that are there, `size` at a time."""
         for first in range(0, len(self.present), size):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -183,10 +184,17 @@ def window_positions(scan: Scan, settings: Settings) -> NDArray[np.float64]:
     return scan.positions - np.array(object_frame(scan, settings).origin) - np.array(corner_shift(scan, settings))
 
 
-def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def initial_arrays(
+    scan: Scan,
+    settings: Settings,
+    mean_pattern: Tensor,
+    dtype: torch.dtype,
+    found: Mapping[int, NDArray[np.complexfloating[Any, Any]]] = MappingProxyType({}),
+) -> tuple[Tensor, Tensor]:
     """Return the initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
 
-    mean_pattern: (y, x) [counts], in the pixel order of `Batch`; of scans with a probe each also (scan, y, x).
+    mean_pattern: (y, x) [counts], in the pixel order of `Batch`; of scans with a probe each also (scan, y, x). found:
+    probes (mode, y, x) of those of `scan.probe_scans` that have none; without one it is guessed from the mean pattern.
     """
     if scan.object is not None:
         array = torch.from_numpy(scan.object).to(dtype)
@@ -197,8 +205,8 @@ def initial_arrays(scan: Scan, settings: Settings, mean_pattern: Tensor, dtype: 
     object = object_states(slices, settings.object.modes, settings.seed)
     means = mean_pattern.expand(len(scan.probe_scans), *scan.pattern_shape)
     probes = [
-        _initial_probe(scan, one.probe if scan.probe is None else scan.probe, settings, mean, dtype)
-        for one, mean in zip(scan.probe_scans, means, strict=True)
+        _initial_probe(scan, found.get(number, one.probe if scan.probe is None else scan.probe), settings, mean, dtype)
+        for number, (one, mean) in enumerate(zip(scan.probe_scans, means, strict=True))
     ]
     return object, torch.cat(probes)
 
