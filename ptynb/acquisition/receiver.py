@@ -307,4 +307,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    os.umask(os.umask(0o022) | 0o022)  # where others can enter the folder of the spool, they cannot write to its files
     sys.exit(main())

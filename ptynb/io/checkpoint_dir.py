@@ -9,6 +9,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from ptynb.private_folder import private_folder
+
 DAYS = 14
 """Age since the last change after which checkpoints are removed."""
 MOST_BYTES = 10 * 2**30
@@ -38,8 +40,7 @@ def new_folder(scan: str) -> Path:
 
 def create_and_prune(present: Path, remove: bool = True) -> None:
     """Create ptynb's folder, private to the user, and remove old or excess checkpoints, never `present`."""
-    base = present.parent
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    base = private_folder(present.parent)
     if not remove:
         return
     found = []

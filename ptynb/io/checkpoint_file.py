@@ -54,6 +54,7 @@ from ptynb.io.hdf5_file import dataset, open_for_reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.io.scan_identity import plain_combination
+from ptynb.private_folder import private_folder
 from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
 from ptynb.settings.settings import Settings
 
@@ -222,10 +223,11 @@ def _write(file: h5py.File, name: str, values: Array) -> None:
 
 def put(path: Path, data: memoryview) -> None:
     """Write bytes to a temporary file and rename it to `path` once it is on the disk; create the folder if needed."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with beside.open("wb", buffering=0) as file:
+        # Where others can enter the folder they may read the file, and not write to it.
+        with open(beside, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
             done = 0
             while done < len(data):
                 done += file.write(data[done : done + 2**24])

@@ -34,6 +34,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from ptynb.data.engine_records import Picture
 from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import FileError
+from ptynb.private_folder import make_folder
 from ptynb.settings.ranges import Between, Range, is_whole
 
 NAME = "ptynb tuning"
@@ -150,7 +151,7 @@ def _quiet() -> Iterator[None]:
 
 def _lock(path: Path) -> int:
     """Lock the file for this study while the returned file descriptor is open."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
