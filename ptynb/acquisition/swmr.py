@@ -32,7 +32,7 @@ from ptynb.acquisition.messages import (
     positive,
 )
 from ptynb.exceptions import AcquisitionError, FileError
-from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
+from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, opened_checked, reason
 from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
 
 PAUSES = 0.002, 0.02
@@ -169,9 +169,8 @@ class GrowingFile(LiveSource):
         return [started]
 
     def _opened(self, path: Path) -> h5py.File:
-        heap = damaged_heap(path)
-        if heap is not None:
-            raise AcquisitionError(f"{path} is damaged at byte {heap}.", code="acquisition.failed")
+        with opened_checked(path) as file:
+            check_texts(file)
         # Without a lock, which would keep the writer from opening it.
         return h5py.File(path, "r", libver="latest", swmr=is_being_written(path), locking=False)
 

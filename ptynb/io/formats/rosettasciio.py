@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import LinkPolicy, check_chunks, has, inside, open_for_reading
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.optional_dependency import require, sentences
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
@@ -301,6 +301,7 @@ def _check_datasets(path: Path) -> None:
         return beyond.format(name) if size(item.shape or (), item.dtype) > most else None
 
     with open_for_reading(path) as file:
+        check_texts(file)  # RosettaSciIO opens the file itself
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
         sentence = elsewhere.format(leads) if leads else file.visititems(problem)
     if sentence:
