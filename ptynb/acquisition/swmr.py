@@ -32,7 +32,7 @@ from ptynb.acquisition.messages import (
     positive,
 )
 from ptynb.exceptions import AcquisitionError, FileError
-from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, opened_checked, reason
+from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, names_of, opened_checked, reason
 from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
 
 PAUSES = 0.002, 0.02
@@ -364,6 +364,6 @@ def _links(group: h5py.Group) -> list[str]:
     """Return the names of links to data files in a group of a master file."""
     return [
         name
-        for name in group
+        for name in names_of(group)
         if DATA_FILE.fullmatch(name) and isinstance(group.get(name, getlink=True), h5py.ExternalLink)
     ]

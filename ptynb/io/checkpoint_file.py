@@ -48,9 +48,10 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames
 from ptynb.data.record import RunRecord, at, seconds_of, utc
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError, SettingsError
+from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_dir import default_folder as default_folder
-from ptynb.io.hdf5_file import dataset, open_for_reading
+from ptynb.io.hdf5_file import dataset, in_one_line, open_for_reading
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.io.scan_identity import plain_combination
@@ -361,14 +362,11 @@ def _newest_valid_before(path: Path) -> Path | None:
 
 def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
     record, arrays, version = _read(path, without)
-    try:
-        return _with_current_names(unpacked(record, arrays), version - 1)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise FileError(
-            f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
-        ) from None
-    except SettingsError as error:
-        raise FileError(f"{path} is damaged ({error}) and cannot be used.", code="file.damaged") from None
+    with reading(path):
+        try:
+            return _with_current_names(unpacked(record, arrays), version - 1)
+        except KeyError as error:
+            raise FileError(f"{path} is not a whole state: {error} is missing.", code="file.incomplete") from None
 
 
 def _load(path: Path) -> ReconstructionState:
@@ -396,35 +394,36 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
 
 def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array], int]:
     """Return the record, the arrays and the version of one file. without: beginnings of names that are not read."""
-    with open_for_reading(path) as file:
-        try:
-            kind, version = str(file.attrs.get("format")), file.attrs.get("version")
-            if kind != FORMAT:
-                raise FileError(
-                    f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
-                )
-            if version not in range(1, VERSION + 1):
-                raise FileError(
-                    f"{path} is a checkpoint of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
-                    code="file.unsupported-version",
-                )
-            arrays: dict[str, Array] = {}
-            checked = Checked(file, path)
-
-            def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
-                if isinstance(item, h5py.Dataset) and not name.startswith(without):
-                    stored = checked.dataset(name)
-                    arrays[name] = checked.read(name, stored).reshape(stored.attrs["shape"])
-
-            dataset(file, "record", path)
-            file.visititems(take)
-            return json.loads(arrays.pop("record").tobytes()), arrays, int(version)
-        except FileError:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+    with reading(path), open_for_reading(path) as file:
+        kind, version = str(file.attrs.get("format")), file.attrs.get("version")
+        if kind != FORMAT:
             raise FileError(
-                f"{path} is damaged ({' '.join(str(error).split())}) and cannot be used.", code="file.damaged"
-            ) from None
+                f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
+            )
+        if version not in range(1, VERSION + 1):
+            raise FileError(
+                f"{path} is a checkpoint of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
+                code="file.unsupported-version",
+            )
+        arrays: dict[str, Array] = {}
+        checked = Checked(file, path)
+
+        def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
+            if isinstance(item, h5py.Dataset) and not name.startswith(without):
+                stored = checked.dataset(name)
+                values, shape = checked.read(name, stored), checked.attribute(stored, "shape")
+                try:
+                    arrays[name] = values.reshape(shape)
+                except (TypeError, ValueError):
+                    raise FileError(
+                        f"{path} is damaged: it has {values.size} values of {name}; expected the shape "
+                        f"{in_one_line(shape)}.",
+                        code="file.damaged",
+                    ) from None
+
+        dataset(file, "record", path)
+        file.visititems(take)
+        return json.loads(arrays.pop("record").tobytes()), arrays, int(version)
 
 
 def _with_current_names(state: ReconstructionState, known: int) -> ReconstructionState:

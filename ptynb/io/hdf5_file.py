@@ -29,8 +29,10 @@ from typing import Any, Self, TypeAlias
 import h5py
 from numpy.typing import NDArray
 
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.new_files import replacing_file
+from ptynb.io.reading.reading_errors import library_of, unreadable
+from ptynb.io.reading.reading_errors import reason as reason
 from ptynb.table import gigabytes
 from ptynb.text import in_one_line as in_one_line
 
@@ -58,11 +60,6 @@ FOLDER, ANYWHERE = "folder", "anywhere"
 Item: TypeAlias = h5py.Group | h5py.Dataset
 External: TypeAlias = Callable[[h5py.Group, str, h5py.ExternalLink], h5py.Group]
 """Return the root of the file that a link leads to, or raise an error."""
-
-
-def reason(error: BaseException) -> str:
-    """Return the message of another library's error in one line; its type if it has none."""
-    return in_one_line(error) or type(error).__name__
 
 
 def is_being_written(path: Path) -> bool:
@@ -202,6 +199,13 @@ def _opened_both(path: Path) -> Iterator[tuple[h5py.File, h5py.File]]:
                 "readable.",
                 code="file.being-written",
             ) from None
+        if isinstance(error, BlockingIOError):
+            raise FileError(
+                f"{path} is locked by another program, which has it open for writing; load it when that has closed it.",
+                code="file.being-written",
+            ) from None
+        if isinstance(error, PermissionError):
+            raise unreadable(path, error) from None
         raise FileError(
             f"{path} is not a readable HDF5 file ({reason(error)}); expected a whole one; "
             "copy it again from where it was made.",
@@ -210,16 +214,11 @@ def _opened_both(path: Path) -> Iterator[tuple[h5py.File, h5py.File]]:
     with stack, _keep_interrupts():
         try:
             yield file, own
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            # h5py raises all these types for damaged files; errors of ptynb pass.
-            origin = error.__traceback__
-            while origin is not None and origin.tb_next is not None:
-                origin = origin.tb_next
-            if origin is None or "h5py" not in Path(origin.tb_frame.f_code.co_filename).parts:
+        except Exception as error:
+            # Its errors have many types for damaged files; those of others pass.
+            if isinstance(error, PtynbError) or library_of(error) != "h5py":
                 raise
-            raise FileError(
-                f"{path} is damaged ({reason(error)}); copy it again from where it was made.", code="file.damaged"
-            ) from None
+            raise unreadable(path, error) from None
 
 
 @contextmanager
@@ -272,14 +271,18 @@ def values_text(values: NDArray[Any]) -> str:
 
 
 def read_all(dataset: h5py.Dataset) -> Any:
-    """Return all values of a dataset. Raise OSError if the columns of its type overlap.
+    """Return all values of a dataset. Raise FileError if the columns of its type overlap.
 
     They overlap where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
     HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
     """
     columns = (dataset.dtype.fields or {}).values()
     if columns and sum(kind.itemsize for kind, *_ in columns) > dataset.dtype.itemsize:
-        raise OSError(f"the columns of its type overlap: {dataset.dtype}")
+        raise FileError(
+            f"{dataset.file.filename} is damaged at {dataset.name}, whose columns overlap "
+            f"({in_one_line(dataset.dtype)}); copy it again from where it was made.",
+            code="file.damaged",
+        )
     return dataset[()]
 
 
@@ -551,7 +554,7 @@ class Linked:
 
     def children(self, group: h5py.Group) -> Iterator[tuple[str, Item]]:
         """Yield (name, group or dataset) of everything in a group; errors of links are collected in `left_out`."""
-        for name in group:
+        for name in names_of(group):
             try:
                 found = self.get(name, group) if "/" not in name else None
             except FileError as error:
@@ -624,7 +627,7 @@ class Linked:
 
 def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
     """Yield (name, group or dataset) of what is in a group itself, without what is in other files."""
-    for name in file:
+    for name in names_of(file):
         try:
             item = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
         except (KeyError, TypeError, RuntimeError, OSError, ValueError):
@@ -633,6 +636,11 @@ def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
             continue
         if isinstance(item, h5py.Group | h5py.Dataset):
             yield name, item
+
+
+def names_of(group: h5py.Group) -> list[str]:
+    """Return the names in a group that are texts; h5py returns others, which are in no UTF-8, as bytes."""
+    return [name for name in group if isinstance(name, str)]
 
 
 def identity(item: Item) -> tuple[int, int]:

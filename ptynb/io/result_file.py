@@ -14,8 +14,9 @@ from ptynb.data.record import Change
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_result import checkpoint_result, is_checkpoint
-from ptynb.io.hdf5_file import open_for_reading, reason, replacing
+from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.nxdata_plots import write_plots
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import read_field, read_record, write_record, write_text
 from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
@@ -113,13 +114,8 @@ def load_result(path: str | Path) -> Result:
     path = Path(path).expanduser()
     if is_checkpoint(path):
         return checkpoint_result(path)
-    with open_for_reading(path) as file:
-        try:
-            return _read(Checked(file, path))
-        except FileError:
-            raise
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileError(f"{path} is damaged ({reason(error)}) and cannot be read.", code="file.damaged") from None
+    with reading(path), open_for_reading(path) as file:
+        return _read(Checked(file, path))
 
 
 def _read(source: Checked) -> Result:

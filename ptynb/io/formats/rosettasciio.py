@@ -30,8 +30,9 @@ from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.optional_dependency import require, sentences
+from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions
@@ -115,7 +116,7 @@ class RosettaFrames(FileFrames):
 
     def local(self) -> Frames:
         """Return frames that have the file open in this process."""
-        with sentences(self.path, PACKAGE):
+        with reading(self.path):
             data = _signals(self.path, self.module, self.policy, self.grid)[self.number]["data"].transpose(self.order)
         return OpenedFrames(self, data)
 
@@ -146,7 +147,7 @@ class OpenedFrames(Frames):
         """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         columns, at = self.closed.grid[-1], start
-        with sentences(self.closed.path, PACKAGE):
+        with reading(self.closed.path):
             while at < stop:
                 row, column = divmod(at, columns)
                 end = min(stop, at + columns - column)
@@ -168,7 +169,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     policy = LinkPolicy.around(path, options.links)
     path = path.resolve()  # companion files are searched in the same folder as by engines
     kind, start = _kind(path)
-    with sentences(path, PACKAGE):
+    with reading(path):
         _check_size(path, kind.module, start)
         signals = _signals(path, kind.module, policy)
         number = _chosen(signals, path)

@@ -260,7 +260,7 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
 
 def _natural_order(name: str) -> list[int | str]:
     """Return a sort key with numbers in numerical order: "f2" before "f10"."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def _allowed(folder: Path, name: str, policy: LinkPolicy) -> Path:

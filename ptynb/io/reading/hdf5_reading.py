@@ -17,7 +17,8 @@ from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, read_all, reason
+from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, names_of, read_all
+from ptynb.io.reading.reading_errors import unreadable
 
 UnitNames = dict[float, tuple[str, ...]]
 LENGTHS: UnitNames = {
@@ -141,13 +142,11 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
             code="file.too-large",
         )
     check_chunks(dataset, path)
+    require_filters(dataset)
     try:
-        require_filters(dataset)
         return np.asarray(read_all(dataset))
-    except (OSError, RuntimeError, ValueError, TypeError) as error:
-        raise FileError(
-            f"{path} has {what} at {where(dataset)} that can't be read ({reason(error)}).", code="file.damaged"
-        ) from None
+    except Exception as error:
+        raise unreadable(path, error) from error
 
 
 def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
@@ -216,7 +215,7 @@ MOST_PIXELS = 2**28
 """Maximum number of pixels of one pattern; a larger one, or a larger chunk, means a damaged header."""
 MOST_CHUNK = 2**30
 """Maximum size of a chunk that is decompressed to read one pattern [bytes]."""
-NUMBERED = re.compile(r"data_?\d+")
+NUMBERED = re.compile(r"data_?\d{1,9}")
 """Names of consecutive datasets of one scan, as detectors write them."""
 
 
@@ -288,7 +287,7 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
 
 def numbered(group: h5py.Group) -> tuple[str, ...]:
     """Return names like data_000001 in a group, in the order of their numbers; no dataset is opened."""
-    names = [name for name in group if NUMBERED.fullmatch(name)]
+    names = [name for name in names_of(group) if NUMBERED.fullmatch(name)]
     return tuple(sorted(names, key=lambda name: int(re.sub(r"\D", "", name))))
 
 
