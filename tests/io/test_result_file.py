@@ -390,7 +390,7 @@ BROKEN = {
     "no number of updates": (lambda file, folder: file["epochs"].attrs.pop("update"), "has no attribute update"),
     "a window of one": (put("scan/window", [3]), "scan/window as int64 of shape (1,); expected whole numbers"),
     "words as counts": (put("scan/counts", "many"), "expected one number"),
-    "no number as counts": (put("scan/counts", np.nan), "scan/counts that is not finite"),
+    "no number as a size": (put("scan/size", np.nan), "scan/size that is not finite"),
     "no scan": (lambda file, folder: file.pop("scan"), "has no group scan"),
     "a moment without a number": (
         lambda file, folder: file.move("moments/000001", "moments/x"),
