@@ -17,7 +17,7 @@ MOST_BYTES = 10 * 2**30
 """Total size above which the oldest are removed."""
 FOLDER = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}")
 OURS = re.compile(
-    r"\.?state-.*\.(h5|part)|(status|branch)\.json|tuning\.journal|(amplitude|phase|probe)\.jpg|\..*\.part"
+    r"\.?state-.*\.(h5|part)|(status|branch)\.json|tuning\.journal(\.open)?|(amplitude|phase|probe)\.jpg|\..*\.part"
 )
 """Files that ptynb writes in such a folder; any other file stays, and its folder with it."""
 

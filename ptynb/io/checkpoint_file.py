@@ -56,8 +56,8 @@ from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.io.scan_identity import plain_combination
 from ptynb.private_folder import private_folder
-from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
-from ptynb.settings.settings import Settings
+from ptynb.settings.recorded_settings import recorded_run
+from ptynb.settings.renamed import TABLES
 
 FORMAT = "ptynb state"
 VERSION = 1 + len(TABLES)
@@ -364,7 +364,7 @@ def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
     record, arrays, version = _read(path, without)
     with reading(path):
         try:
-            return _with_current_names(unpacked(record, arrays), version - 1)
+            return recorded_run(unpacked(record, arrays), version - 1)
         except KeyError as error:
             raise FileError(f"{path} is not a whole state: {error} is missing.", code="file.incomplete") from None
 
@@ -424,13 +424,3 @@ def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], di
         dataset(file, "record", path)
         file.visititems(take)
         return json.loads(arrays.pop("record").tobytes()), arrays, int(version)
-
-
-def _with_current_names(state: ReconstructionState, known: int) -> ReconstructionState:
-    """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
-    return dataclasses.replace(
-        state,
-        settings=recorded(state.settings, Settings, known),
-        begun=recorded(state.begun, Settings, known),
-        changes=tuple(change_with_present_names(change, Settings, known) for change in state.changes),
-    )
