@@ -39,7 +39,7 @@ def recorded_settings(values: Mapping[Any, Any], since: int) -> dict[Any, Any]:
     present = translated(values, Settings, since)
     for name, earlier in EARLIER_DEFAULTS.items():
         if isinstance(present.get(name), Mapping):
-            present[name] = {**earlier, **present[name]}
+            present[name] = {**present[name], **{one: earlier[one] for one in earlier if one not in present[name]}}
     return present
 
 
