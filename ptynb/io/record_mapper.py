@@ -324,7 +324,10 @@ def from_json(kind: type[Record], plain: dict[str, Any], arrays: dict[str, Any])
     """Return the record of `to_json`. Raise KeyError or TypeError if something is missing or unknown."""
     known = {field.checkpoint: field for field in fields(kind)}
     if unknown := {*plain} - {*known}:
-        raise InvalidTypeError(f"unknown field {sorted(unknown)[0]!r:.40}", code="file.damaged")
+        raise InvalidTypeError(
+            f"its record has a field {sorted(unknown)[0]!r:.40}, which no version of ptynb writes; use another file.",
+            code="file.damaged",
+        )
     values: dict[str, Any] = {}
     for name, field in known.items():
         if is_array(field.kind):
