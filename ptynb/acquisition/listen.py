@@ -26,6 +26,7 @@ from ptynb.data.scan import Scan
 from ptynb.data.source_address import Address, pattern_address, position_address, position_datasets
 from ptynb.exceptions import AcquisitionError, FileError, InvalidTypeError, PtynbWarning
 from ptynb.io.scan_file import as_planned
+from ptynb.private_folder import private_folder
 from ptynb.supervised_thread import SupervisedThread
 from ptynb.text import quoted
 
@@ -91,7 +92,7 @@ def listen(
     InvalidValueError, InvalidTypeError
         If an argument is invalid.
     FileError
-        If the folder has a scan already.
+        If the folder has a scan already, or others can write to it.
     ScanError
         If plan and patterns do not fit together.
 
@@ -167,13 +168,16 @@ def _positions(
 
 
 def _prepared(folder: Path) -> bool:
-    """Create the folder; return whether it was not there. Raise FileError if it has a scan, or cannot be made."""
+    """Create the folder; return whether it was not there.
+
+    Raise FileError if it has a scan, cannot be made, or others can write to it.
+    """
     there = [name for name in (SCAN_NAME, INDEX_NAME) if (folder / name).exists()]
     if there:
         raise FileError(f"{folder} has {there[0]} of another scan; choose another folder=.", code="file.not-writable")
     try:
         made = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as error:
         raise FileError(f"{folder} cannot be created ({error.strerror}).", code="file.not-writable") from None
     return made

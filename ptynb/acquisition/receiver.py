@@ -294,6 +294,7 @@ def _answer(content: dict[str, Any]) -> None:
 
 def main() -> int:
     """Receive one scan; return the exit status."""
+    os.umask(os.umask(0o022) | 0o022)  # where others can enter the folder of the spool, they cannot write to its files
     order = Order.from_json(sys.stdin.readline())
     try:
         Receiver(order).run()

@@ -32,7 +32,7 @@ from ptynb.acquisition.messages import (
     positive,
 )
 from ptynb.exceptions import AcquisitionError, FileError
-from ptynb.io.hdf5_file import LinkPolicy, damaged_heap, has, inside, is_being_written, reason
+from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, names_of, opened_checked, reason
 from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
 from ptynb.text import natural_order
 
@@ -170,9 +170,8 @@ class GrowingFile(LiveSource):
         return [started]
 
     def _opened(self, path: Path) -> h5py.File:
-        heap = damaged_heap(path)
-        if heap is not None:
-            raise AcquisitionError(f"{path} is damaged at byte {heap}.", code="acquisition.failed")
+        with opened_checked(path) as file:
+            check_texts(file)
         # Without a lock, which would keep the writer from opening it.
         return h5py.File(path, "r", libver="latest", swmr=is_being_written(path), locking=False)
 
@@ -366,6 +365,6 @@ def _links(group: h5py.Group) -> list[str]:
     """Return the names of links to data files in a group of a master file."""
     return [
         name
-        for name in group
+        for name in names_of(group)
         if DATA_FILE.fullmatch(name) and isinstance(group.get(name, getlink=True), h5py.ExternalLink)
     ]

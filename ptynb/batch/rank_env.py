@@ -75,7 +75,7 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
     text = environment.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not text.isdigit():
+    if text is None or not text.isdecimal():
         raise ClusterError(
             f"RANK is set and {name} is {text!r}; expected a number: start with torchrun.",
             code="environment.invalid",
@@ -171,4 +171,4 @@ def _threads_set(environment: Mapping[str, str]) -> int | None:
     """Return OMP_NUM_THREADS if a user set it: torchrun sets 1 for several ranks otherwise."""
     text = environment.get("OMP_NUM_THREADS", "")
     by_torchrun = text == "1" and "TORCHELASTIC_RUN_ID" in environment
-    return int(text) if text.isdigit() and int(text) > 0 and not by_torchrun else None
+    return int(text) if text.isdecimal() and int(text) > 0 and not by_torchrun else None

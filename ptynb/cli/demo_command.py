@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ptynb.cli.cluster_arguments import add_cluster_options
+from ptynb.private_folder import make_folder
 from ptynb.progress import follow, follow_live
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _demo(chosen: argparse.Namespace) -> int:
             code="argument.invalid-value",
         )
     folder: Path = chosen.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     scan = pt.simulate(patterns=529, window=96, modes=2, seed=1)
     _say(console, f"Scan:    {scan!r}")
     settings = pt.Settings(probe=pt.Probe(modes=2))

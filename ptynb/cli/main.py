@@ -32,6 +32,7 @@ from ptynb.cli.cluster_arguments import add_cluster_options
 from ptynb.cli.load_arguments import add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
+from ptynb.private_folder import make_folder
 
 if TYPE_CHECKING:
     from ptynb.settings import Settings
@@ -140,7 +141,7 @@ def notebooks_folder() -> Path:
 
 def _lab(chosen: argparse.Namespace) -> int:
     folder: Path = chosen.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     copied, existing = [], []
     for notebook in sorted(notebooks_folder().glob("*.ipynb")):
         target = folder / notebook.name

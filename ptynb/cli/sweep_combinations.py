@@ -190,7 +190,7 @@ def combinations(values: Mapping[str, tuple[Any, ...]], folder: Path, source: st
 def _there(folder: Path, source: str) -> Iterator[tuple[str, tuple[int, Path]]]:
     for path in sorted(folder.glob(f"*/{RECORD}")):
         record = _record(path)
-        if record is None or not path.parent.name[:3].isdigit():
+        if record is None or not path.parent.name[:3].isdecimal():
             continue
         if record["notebook"] != source:
             raise InvalidValueError(

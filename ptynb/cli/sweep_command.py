@@ -22,6 +22,7 @@ from ptynb.cli.sweep_combinations import (
     parse,
 )
 from ptynb.exceptions import InvalidValueError
+from ptynb.private_folder import make_folder
 
 if TYPE_CHECKING:
     from ptynb.data.result import Result
@@ -93,7 +94,7 @@ def _run(one: Combination, notebook: Path, source: str, console: Console, with_r
     if done is not None:
         _say(console, f"{one.number:03d} {label}: done before.")
         return done
-    one.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(one.folder)
     _say(console, f"{one.number:03d} {label}: runs ...")
     started = time.perf_counter()
     error = _execute(one, notebook)

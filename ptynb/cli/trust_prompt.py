@@ -20,6 +20,7 @@ from jupyter_core.paths import jupyter_data_dir
 from pydantic import BaseModel
 
 from ptynb.exceptions import SettingsError
+from ptynb.private_folder import only_own, private_folder
 from ptynb.settings.base_models import ADDRESS, TRUST
 from ptynb.settings.run_files.run_file import RunFile
 from ptynb.text import quoted
@@ -129,7 +130,7 @@ def known() -> set[str]:
 
 def _remember(fingerprints: Sequence[str]) -> None:
     path = trusted_file()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     with os.fdopen(handle, "wb") as file:
         _check_own(handle, path)
@@ -138,7 +139,7 @@ def _remember(fingerprints: Sequence[str]) -> None:
 
 def _check_own(handle: int, path: Path) -> None:
     status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    if not (stat.S_ISREG(status.st_mode) and only_own(status)):
         raise SettingsError(
             f"{path} is not a file that only you can write; remove it, and confirm run files again.",
             code="file.not-private",

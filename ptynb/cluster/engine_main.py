@@ -141,6 +141,7 @@ def main(source: str) -> None:
     # In the cluster's folder, if there is one: it is removed with the folder, however this process ends.
     place = None if source == "-" else source
     with tempfile.TemporaryDirectory(prefix="ptynb-engine-", dir=place, ignore_cleanup_errors=True) as own:
+        os.environ["IPYTHONDIR"] = own  # otherwise its shell makes one in the user's home, as the umask allows
         try:
             Engine.launch_instance(
                 argv=[f"--profile-dir={own}", f"--Session.digest_history_size={REMEMBERED_SIGNATURES}"],

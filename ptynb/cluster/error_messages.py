@@ -11,6 +11,9 @@ from pathlib import Path
 
 from jupyter_core.paths import jupyter_runtime_dir
 
+from ptynb.exceptions import FileError
+from ptynb.private_folder import private_folder
+
 MOST_LINES = 7
 """Largest number of lines of a cause. With the path of the file and the remedy, a message has ten lines."""
 LAST_LINES = 4
@@ -36,7 +39,7 @@ def summarize(first: str, details: str = "", logs: Iterable[Path] = ()) -> str:
             parts.append(f"--- {log.name}\n{file.read().decode(errors='replace')}")
     try:
         written = _write("\n".join(filter(None, parts)), first + details)
-    except OSError as error:
+    except (OSError, FileError) as error:
         return "\n".join([*lines[:MOST_LINES], f"(Its tracebacks and logs could not be written to a file: {error}.)"])
     return "\n".join([*lines[:MOST_LINES], f"Tracebacks and logs: {written}"])
 
@@ -53,8 +56,7 @@ def log_end(logs: Iterable[Path]) -> str:
 
 def _write(text: str, failure: str) -> Path:
     """Write a file that only this user can read, one per failure; remove old ones."""
-    folder = Path(jupyter_runtime_dir()) / "ptynb_failures"
-    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    folder = private_folder(Path(jupyter_runtime_dir()) / "ptynb_failures")
     path = folder / f"{hashlib.sha256(failure.encode(errors='replace')).hexdigest()[:12]}.txt"
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="replace") as file:

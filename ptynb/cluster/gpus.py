@@ -142,7 +142,7 @@ def parse_processes(listing: str) -> dict[int, int]:
     held: dict[int, int] = {}
     for line in listing.splitlines():
         pid, _, memory = (cell.strip() for cell in line.partition(","))
-        if pid.isdigit() and (used := _number(memory)) is not None:
+        if pid.isdecimal() and (used := _number(memory)) is not None:
             held[int(pid)] = held.get(int(pid), 0) + used
     return held
 
@@ -152,7 +152,7 @@ def parse_gpus(listing: str) -> tuple[GPU, ...]:
     gpus = []
     for line in listing.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(FIELDS) and cells[0].isdigit() and not LOST.match(line):
+        if len(cells) == len(FIELDS) and cells[0].isdecimal() and not LOST.match(line):
             index, uuid, name, total, used, free, load, mode, mig = cells
             gpus.append(
                 GPU(
@@ -177,7 +177,7 @@ def parse_gpus(listing: str) -> tuple[GPU, ...]:
 
 def _number(cell: str) -> int | None:
     """Return a number, or None for '[N/A]', '[Not Supported]', '[Insufficient Permissions]' and similar."""
-    return int(cell) if cell.isdigit() else None
+    return int(cell) if cell.isdecimal() else None
 
 
 def lost_gpus(listing: str) -> list[str]:
@@ -218,7 +218,7 @@ def _cuda_order(gpus: tuple[GPU, ...], chosen: str | None) -> Mapping[str, int]:
     "CUDA Environment Variables"). Only CUDA itself knows which it considers the fastest.
     """
     listed = {gpu.uuid: gpu.index for gpu in gpus}
-    numbers = any(entry.strip().isdigit() for entry in (chosen or "").split(","))
+    numbers = any(entry.strip().isdecimal() for entry in (chosen or "").split(","))
     different = len({gpu.name for gpu in gpus}) > 1 and not any(gpu.part_of or gpu.mig for gpu in gpus)
     if not numbers or not different or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
         return listed

@@ -33,7 +33,9 @@ class Caller:
     """
 
     def __init__(self, connection: Path, timeout: float, lost: Callable[[int], str]) -> None:
-        self._client = ipyparallel.Client(str(connection), timeout=int(timeout) or 1)
+        # Without them the client makes a folder of IPython in the user's home, with the umask's permissions.
+        folders = {"ipython_dir": str(connection.parent), "profile_dir": str(connection.parent.parent)}
+        self._client = ipyparallel.Client(str(connection), timeout=int(timeout) or 1, **folders)
         self._client.session.digest_history_size = REMEMBERED_SIGNATURES
         self._lost = lost
         self._engine_of: dict[int, int] = {}

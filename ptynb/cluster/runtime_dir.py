@@ -11,15 +11,14 @@ log/            logs of the processes
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
 from jupyter_core.paths import jupyter_runtime_dir
 
 from ptynb.cluster.lifetime.watchdog import record, recorded
+from ptynb.private_folder import is_private, private_folder
 
 PREFIX = "ptynb-"
 NAME = re.compile(r"ptynb-[0-9a-f]{8}")
@@ -31,32 +30,23 @@ def folder_of(name: str) -> Path:
 
 
 def make_folder(name: str) -> Path:
-    """Create the folder of a cluster, for this user only."""
-    folder = folder_of(name)
-    folder.mkdir(parents=True, mode=0o700)
-    folder.chmod(0o700)
-    return folder
+    """Create the folder of a cluster, for this user only. Raises FileError if others can replace it."""
+    return private_folder(folder_of(name), closed=True)
 
 
 def known_clusters() -> list[Path]:
-    """Return the folders of all clusters of this user, on all machines that share the home folder."""
+    """Return the folders of all clusters of this user, on all machines that share the home folder.
+
+    Those that others can write to are passed over: `ptynb stop` runs commands in their files.
+    """
     found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
-    return sorted(path for path in found if _is_own(path) and (path / "cluster.json").exists())
+    return sorted(path for path in found if is_private(path) and (path / "cluster.json").exists())
 
 
 def all_folders() -> list[Path]:
     """Return the same, and the folders of clusters that ended while they started."""
     found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
-    return sorted(path for path in found if NAME.fullmatch(path.name) and _is_own(path))
-
-
-def _is_own(path: Path) -> bool:
-    """Whether only this user can write in a folder: `ptynb stop` runs commands in its files."""
-    try:
-        found = path.lstat()
-    except OSError:  # removed meanwhile
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    return sorted(path for path in found if NAME.fullmatch(path.name) and is_private(path))
 
 
 def write(folder: Path, name: str, content: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ from ptynb.distributed.shared_memory import SharedMemory, place_of_process
 from ptynb.distributed.sockets import Connections
 from ptynb.distributed.timeouts import ABORT_SECONDS, CollectiveTimeout
 from ptynb.exceptions import ClusterError
+from ptynb.private_folder import keep_code_private
 from ptynb.supervised_thread import SupervisedThread
 
 KEPT_TENSORS = 16
@@ -275,6 +276,7 @@ class TorchGroup(Group):
         return int(self.sum(torch.tensor([answer], dtype=torch.int64))) == self.world
 
     def wrap(self, module: nn.Module, hook: Hook) -> nn.Module:
+        keep_code_private("TORCHINDUCTOR_CACHE_DIR")  # the wrapper makes the folder, and nothing else is in it
         with self._timeout.waiting():
             wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True, bucket_cap_mb=BUCKET_MEBIBYTES)
         wrapped.register_comm_hook(None, hook)

@@ -27,6 +27,7 @@ from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.io.status_file import status_text
+from ptynb.private_folder import require_private
 from ptynb.serial_executor import SerialExecutor
 from ptynb.settings import Checkpointing
 
@@ -63,7 +64,8 @@ class CheckpointWriter:
     def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
         """Choose the run id and the folder. start: the checkpoint that the reconstruction continues from.
 
-        Raises InvalidValueError if the folder has checkpoints of another run, or `transfer` cannot be imported.
+        Raises InvalidValueError if the folder has checkpoints of another run, or `transfer` cannot be imported, and
+        FileError if others can write to the folder.
         """
         self._keep, self._rank, self._world, self._scan = keep, rank, world, scan
         self._transfer = None if keep.transfer is None else _imported(keep.transfer)
@@ -105,7 +107,9 @@ class CheckpointWriter:
                 and checkpoint_branches.root_of(start_folder).parent == own_folder.default_folder()
             )
             self._folder = start_folder if in_default_folder else None
+            require_private(self._folder or own_folder.default_folder())
             return
+        require_private(self._folder)
         for path in files.states(self._folder):
             header = _header(path)
             if header is not None and header.run != self._run:

@@ -157,7 +157,7 @@ def read_vitals(line: str) -> tuple[float | None, float | None]:
     None for values that nvidia-smi does not report, as for a MIG slice.
     """
     load, _, temperature = (cell.strip() for cell in line.partition(","))
-    return (float(load) / 100 if load.isdigit() else None), (float(temperature) if temperature.isdigit() else None)
+    return (float(load) / 100 if load.isdecimal() else None), (float(temperature) if temperature.isdecimal() else None)
 
 
 def health(rank: int, device: str, state: str, loop: Loop | None, vitals: Vitals) -> Health:

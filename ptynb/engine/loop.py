@@ -101,8 +101,7 @@ class Loop:
 
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
         first: of a scan that is being measured, the patterns to begin with, from which the probe is guessed.
-        trial: whether the probe of a scan without one is found by a trial (`initial_probe`); a run that is restored does
-        not need it.
+        trial: whether a trial finds the probe of a scan without one (`initial_probe`); not for a run that is restored.
         """
         self.begun, self.group = settings, group
         if group.device.type == "cuda":

@@ -28,6 +28,7 @@ from ptynb.exceptions import FileError, InvalidTypeError, InvalidValueError
 from ptynb.io.checkpoint_file import header_of, newest_state, newest_written, precedes, put, states
 from ptynb.io.hdf5_file import open_for_reading, reason
 from ptynb.io.reading.safe_reading import Checked
+from ptynb.private_folder import private_folder
 from ptynb.text import natural_order
 
 MAIN = "main"
@@ -177,7 +178,7 @@ def parts_of(path: Path) -> list[Path]:
 
 def copy_into(path: Path, folder: Path) -> Path:
     """Copy a checkpoint into another branch's folder; a hard link if the file system supports it. Raise OSError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     for part in reversed(parts_of(path)):  # the main file last: it makes the checkpoint valid
         target = folder / part.name
         beside = folder / f".{part.name}.part"
@@ -216,7 +217,8 @@ def set_aside(later: list[Path], name: str, epoch: int) -> Path:
     """Move checkpoints of a branch, those after `epoch`, to a new branch; return its folder. Raise OSError."""
     source = later[0].parent
     folder = folder_of(root_of(source), name)
-    folder.mkdir(mode=0o700, parents=True)
+    private_folder(folder.parent)
+    folder.mkdir(mode=0o700)
     note, names = read_note(source), {path.name for path in later}
     stays = tuple(one for one in note.stays if one in names)
     write_note(folder, Note(stays=stays, origin=name_of(source), epoch=epoch))

@@ -9,13 +9,15 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from ptynb.private_folder import private_folder
+
 DAYS = 14
 """Age since the last change after which checkpoints are removed."""
 MOST_BYTES = 10 * 2**30
 """Total size above which the oldest are removed."""
 FOLDER = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}")
 OURS = re.compile(
-    r"\.?state-.*\.(h5|part)|(status|branch)\.json|tuning\.journal|(amplitude|phase|probe)\.jpg|\..*\.part"
+    r"\.?state-.*\.(h5|part)|(status|branch)\.json|tuning\.journal(\.open)?|(amplitude|phase|probe)\.jpg|\..*\.part"
 )
 """Files that ptynb writes in such a folder; any other file stays, and its folder with it."""
 
@@ -38,8 +40,7 @@ def new_folder(scan: str) -> Path:
 
 def create_and_prune(present: Path, remove: bool = True) -> None:
     """Create ptynb's folder, private to the user, and remove old or excess checkpoints, never `present`."""
-    base = present.parent
-    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    base = private_folder(present.parent)
     if not remove:
         return
     found = []

@@ -48,14 +48,16 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames
 from ptynb.data.record import RunRecord, at, seconds_of, utc
 from ptynb.data.scan import Scan
-from ptynb.exceptions import FileError, SettingsError
+from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_dir import default_folder as default_folder
-from ptynb.io.hdf5_file import dataset, open_for_reading
+from ptynb.io.hdf5_file import dataset, in_one_line, open_for_reading
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.io.scan_identity import plain_combination
-from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
-from ptynb.settings.settings import Settings
+from ptynb.private_folder import private_folder
+from ptynb.settings.recorded_settings import recorded_run
+from ptynb.settings.renamed import TABLES
 
 FORMAT = "ptynb state"
 VERSION = 1 + len(TABLES)
@@ -223,10 +225,11 @@ def _write(file: h5py.File, name: str, values: Array) -> None:
 
 def put(path: Path, data: memoryview) -> None:
     """Write bytes to a temporary file and rename it to `path` once it is on the disk; create the folder if needed."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with beside.open("wb", buffering=0) as file:
+        # Where others can enter the folder they may read the file, and not write to it.
+        with open(beside, "xb", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
             done = 0
             while done < len(data):
                 done += file.write(data[done : done + 2**24])
@@ -371,14 +374,11 @@ def _newest_valid_before(path: Path) -> Path | None:
 
 def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
     record, arrays, version = _read(path, without)
-    try:
-        return _with_current_names(unpacked(record, arrays), version - 1)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise FileError(
-            f"{path} is not a whole state: {error} is missing or of another type.", code="file.damaged"
-        ) from None
-    except SettingsError as error:
-        raise FileError(f"{path} is damaged ({error}) and cannot be used.", code="file.damaged") from None
+    with reading(path):
+        try:
+            return recorded_run(unpacked(record, arrays), version - 1)
+        except KeyError as error:
+            raise FileError(f"{path} is not a whole state: {error} is missing.", code="file.incomplete") from None
 
 
 def _load(path: Path) -> ReconstructionState:
@@ -406,42 +406,33 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
 
 def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array], int]:
     """Return the record, the arrays and the version of one file. without: beginnings of names that are not read."""
-    with open_for_reading(path) as file:
-        try:
-            kind, version = str(file.attrs.get("format")), file.attrs.get("version")
-            if kind != FORMAT:
-                raise FileError(
-                    f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
-                )
-            if version not in range(1, VERSION + 1):
-                raise FileError(
-                    f"{path} is a checkpoint of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
-                    code="file.unsupported-version",
-                )
-            arrays: dict[str, Array] = {}
-            checked = Checked(file, path)
-
-            def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
-                if isinstance(item, h5py.Dataset) and not name.startswith(without):
-                    stored = checked.dataset(name)
-                    arrays[name] = checked.read(name, stored).reshape(stored.attrs["shape"])
-
-            dataset(file, "record", path)
-            file.visititems(take)
-            return json.loads(arrays.pop("record").tobytes()), arrays, int(version)
-        except FileError:
-            raise
-        except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+    with reading(path), open_for_reading(path) as file:
+        kind, version = str(file.attrs.get("format")), file.attrs.get("version")
+        if kind != FORMAT:
             raise FileError(
-                f"{path} is damaged ({' '.join(str(error).split())}) and cannot be used.", code="file.damaged"
-            ) from None
+                f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
+            )
+        if version not in range(1, VERSION + 1):
+            raise FileError(
+                f"{path} is a checkpoint of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
+                code="file.unsupported-version",
+            )
+        arrays: dict[str, Array] = {}
+        checked = Checked(file, path)
 
+        def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
+            if isinstance(item, h5py.Dataset) and not name.startswith(without):
+                stored = checked.dataset(name)
+                values, shape = checked.read(name, stored), checked.attribute(stored, "shape")
+                try:
+                    arrays[name] = values.reshape(shape)
+                except (TypeError, ValueError):
+                    raise FileError(
+                        f"{path} is damaged: it has {values.size} values of {name}; expected the shape "
+                        f"{in_one_line(shape)}.",
+                        code="file.damaged",
+                    ) from None
 
-def _with_current_names(state: ReconstructionState, known: int) -> ReconstructionState:
-    """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
-    return dataclasses.replace(
-        state,
-        settings=recorded(state.settings, Settings, known),
-        begun=recorded(state.begun, Settings, known),
-        changes=tuple(change_with_present_names(change, Settings, known) for change in state.changes),
-    )
+        dataset(file, "record", path)
+        file.visititems(take)
+        return json.loads(arrays.pop("record").tobytes()), arrays, int(version)

@@ -14,6 +14,7 @@ from ptynb.data.result import Result, squeezed
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_branches import name_of
 from ptynb.io.checkpoint_file import ReconstructionState, header_of, load_model_state
+from ptynb.io.reading.reading_errors import reading
 from ptynb.settings.change_replay import settings_before
 
 
@@ -50,12 +51,13 @@ def checkpoint_result(path: Path) -> Result:
             f"recon = pt.resume({str(path)!r}, scan); recon.save_checkpoint().",
             code="checkpoint.no-positions",
         )
-    try:
-        return _result(path, state)
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FileError(
-            f"{path} is damaged ({error} is missing or of another type) and cannot be used.", code="file.damaged"
-        ) from None
+    with reading(path):
+        try:
+            return _result(path, state)
+        except KeyError as error:
+            raise FileError(
+                f"{path} lacks {error}, which every checkpoint has; use another one.", code="file.incomplete"
+            ) from None
 
 
 def _result(path: Path, state: ReconstructionState) -> Result:

@@ -6,17 +6,17 @@
   of TIFF files, by a name in its metadata. What is read is shown, saved and sent on as patterns, so an
   untrusted file must not choose it: `LinkPolicy` is the rule for all formats.
 - libhdf5 2.0 hangs, out of reach of Ctrl-C, in a damaged global heap ("GCOL": HDF5 File Format Specification 3.0,
-  section III.E), in which texts of variable length are stored: heaps are checked before a file is opened.
+  section III.E), in which texts of variable length and the sources of virtual datasets are stored. `_Source` checks
+  each heap when HDF5 reads it, so that nothing has to be searched for.
 - A chunk whose packed size is damaged is unpacked to any size: `check_chunks`.
 """
 
 from __future__ import annotations
 
-import functools
+import atexit
 import math
 import os
 import signal
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,8 +29,10 @@ from typing import Any, Self, TypeAlias
 import h5py
 from numpy.typing import NDArray
 
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, PtynbError
 from ptynb.io.new_files import replacing_file
+from ptynb.io.reading.reading_errors import library_of, unreadable
+from ptynb.io.reading.reading_errors import reason as reason
 from ptynb.table import gigabytes
 from ptynb.text import in_one_line as in_one_line
 
@@ -44,14 +46,11 @@ DEEPEST = 8
 """Maximum nesting of virtual datasets."""
 COUNTED = "%b"
 """In the name of a source of a virtual dataset: the number of the block."""
-HEAP_SIGNATURE = b"GCOL\x01\0\0\0"
-HEAP_HEADER = 16
-"""Bytes before the first object of a heap, and before the data of an object, if lengths have 8 bytes (as usual)."""
-CHECKED_BYTES = 2**26
-"""Size of the part at each end of a file that is searched for heaps; longer files have patterns in the middle."""
-PIECE = 2**20
-LONGEST_HEAP = 2**20
-"""Maximum number of bytes of one heap that are checked."""
+HEAP_SIGNATURE = b"GCOL"
+MOST_IN_HEAP = 2**16
+"""Maximum number of objects of a heap: their numbers have two bytes."""
+MOST_TEXTS = 10**6
+"""Maximum number of texts of a dataset that `check_texts` reads."""
 SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
 CONSISTENCY_FLAGS = 11
 """Place of the byte of a superblock of version 3 whose first bit says that the file is open for writing."""
@@ -61,11 +60,6 @@ FOLDER, ANYWHERE = "folder", "anywhere"
 Item: TypeAlias = h5py.Group | h5py.Dataset
 External: TypeAlias = Callable[[h5py.Group, str, h5py.ExternalLink], h5py.Group]
 """Return the root of the file that a link leads to, or raise an error."""
-
-
-def reason(error: BaseException) -> str:
-    """Return the message of another library's error in one line; its type if it has none."""
-    return in_one_line(error) or type(error).__name__
 
 
 def is_being_written(path: Path) -> bool:
@@ -78,25 +72,126 @@ def is_being_written(path: Path) -> bool:
     return block.startswith(SUPERBLOCK) and len(block) > CONSISTENCY_FLAGS and block[8] == 3 and block[-1] & 1 == 1
 
 
+class _Source(FileIO):
+    """A file as h5py's driver for Python's files reads it, which checks a global heap before HDF5 decodes it."""
+
+    length_bytes = 8
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer, beyond the end of the file with zeros. Raise FileError for a damaged heap."""
+        place, wanted, done = self.tell(), memoryview(buffer), 0
+        while done < len(wanted) and (count := super().readinto(wanted[done:])):
+            done += count
+        wanted[done:] = bytes(len(wanted) - done)
+        if wanted[: len(HEAP_SIGNATURE)] == HEAP_SIGNATURE and not self._is_sound(place):
+            raise FileError(
+                f"{os.fsdecode(self.name)} is damaged (the texts at byte {place} have wrong lengths); copy it again "
+                "from where it was made.",
+                code="file.damaged",
+            )
+        return len(wanted)
+
+    def _number(self, count: int, place: int) -> int:
+        self.seek(place)
+        return int.from_bytes(self.read(count), "little")
+
+    def _is_sound(self, place: int) -> bool:
+        """Return whether the objects of this heap follow each other up to its end."""
+        at = header = -(-(8 + self.length_bytes) // 8) * 8  # of the heap, and of each object
+        size = self._number(self.length_bytes, place + 8)
+        for _ in range(MOST_IN_HEAP):
+            if at + header > size:  # what is shorter than an object's header is free space
+                return True
+            length = self._number(self.length_bytes, place + at + 8)
+            # Object 0 is free space, whose length includes its header.
+            needed = header + -(-length // 8) * 8 if self._number(2, place + at) else length
+            if needed < header or at + needed > size:
+                return False
+            at += needed
+        return False
+
+
+_checked: dict[int, h5py.File] = {}
+
+
+@atexit.register
+def _close_checked() -> None:
+    """Close what is still open: after Python's end HDF5 would do it, and crash, as the driver is Python's."""
+    for file in [*_checked.values()]:
+        file.close()
+
+
+@contextmanager
+def opened_checked(path: Path) -> Iterator[h5py.File]:
+    """Yield the file opened so that heaps are checked; HDF5 reads no other files through it, but zeros for them."""
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fclose_degree(h5py.h5f.CLOSE_STRONG)
+    with _Source(path) as source:
+        access.set_fileobj_driver(h5py.h5fd.fileobj_driver, source)
+        with h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY, access)) as file:
+            source.length_bytes = file.id.get_create_plist().get_sizes()[1]
+            _checked[id(file)] = file
+            try:
+                yield file
+            finally:
+                del _checked[id(file)]
+
+
+def _check_attributes(item: Item) -> None:
+    """Raise FileError if texts among the attributes are damaged."""
+    for name in item.attrs:
+        try:
+            item.attrs[name]
+        except FileError:
+            raise
+        except (KeyError, TypeError, RuntimeError, OSError, ValueError):
+            continue  # h5py refuses its type or content
+
+
+def check_texts(file: h5py.File) -> None:
+    """Raise FileError if texts of a file are damaged, which is opened next by something else, and would hang it."""
+
+    def check(_: str, item: Item) -> None:
+        _check_attributes(item)
+        if isinstance(item, h5py.Dataset) and item.dtype.hasobject and not item.is_virtual:
+            if (item.size or 0) > MOST_TEXTS:
+                raise FileError(
+                    f"{file.filename} claims {item.size} texts for {item.name}; expected {MOST_TEXTS} at most. It is "
+                    "damaged, copy it again.",
+                    code="file.damaged",
+                )
+            item[()]
+
+    _check_attributes(file)
+    file.visititems(check)
+
+
 @contextmanager
 def open_for_reading(path: Path) -> Iterator[h5py.File]:
-    """Yield the open file. Raise FileError if it is no readable HDF5 file."""
+    """Yield the open file. Raise FileError if it is no readable HDF5 file.
+
+    HDF5 does not find the sources of a virtual dataset of this file (it reads zeros), but of the ones that `Linked`
+    returns.
+    """
+    with _opened_both(path) as (file, _):
+        yield file
+
+
+@contextmanager
+def _opened_both(path: Path) -> Iterator[tuple[h5py.File, h5py.File]]:
+    """Yield the open file as `open_for_reading` does, and as HDF5 opens it itself."""
     if not path.exists():
         raise FileError(f"There is no file {path}. Working folder: {Path.cwd()}.", code="file.not-found")
     if not path.is_file():
         raise FileError(
             f"{path} is a folder, so it is not a readable HDF5 file; name the file in it.", code="file.not-found"
         )
+    stack = ExitStack()
     try:
-        heap = damaged_heap(path)
-        if heap is not None:
-            raise FileError(
-                f"{path} is damaged (the texts at byte {heap} have wrong lengths); copy it again from where it was "
-                "made.",
-                code="file.damaged",
-            )
-        file = h5py.File(path, "r")
+        own = stack.enter_context(h5py.File(path, "r"))
+        file = stack.enter_context(opened_checked(path))
     except OSError as error:
+        stack.close()
         if is_being_written(path):
             raise FileError(
                 f"{path} is still being written, or was when its writer ended. While it is written, ptynb.listen "
@@ -104,24 +199,26 @@ def open_for_reading(path: Path) -> Iterator[h5py.File]:
                 "readable.",
                 code="file.being-written",
             ) from None
+        if isinstance(error, BlockingIOError):
+            raise FileError(
+                f"{path} is locked by another program, which has it open for writing; load it when that has closed it.",
+                code="file.being-written",
+            ) from None
+        if isinstance(error, PermissionError):
+            raise unreadable(path, error) from None
         raise FileError(
             f"{path} is not a readable HDF5 file ({reason(error)}); expected a whole one; "
             "copy it again from where it was made.",
             code="file.damaged",
         ) from None
-    with file, _keep_interrupts():
+    with stack, _keep_interrupts():
         try:
-            yield file
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            # h5py raises all these types for damaged files; errors of ptynb pass.
-            origin = error.__traceback__
-            while origin is not None and origin.tb_next is not None:
-                origin = origin.tb_next
-            if origin is None or "h5py" not in Path(origin.tb_frame.f_code.co_filename).parts:
+            yield file, own
+        except Exception as error:
+            # Its errors have many types for damaged files; those of others pass.
+            if isinstance(error, PtynbError) or library_of(error) != "h5py":
                 raise
-            raise FileError(
-                f"{path} is damaged ({reason(error)}); copy it again from where it was made.", code="file.damaged"
-            ) from None
+            raise unreadable(path, error) from None
 
 
 @contextmanager
@@ -174,14 +271,18 @@ def values_text(values: NDArray[Any]) -> str:
 
 
 def read_all(dataset: h5py.Dataset) -> Any:
-    """Return all values of a dataset. Raise OSError if the columns of its type overlap.
+    """Return all values of a dataset. Raise FileError if the columns of its type overlap.
 
     They overlap where the description of a number in a compound type is damaged: h5py takes it for a longer number, and
     HDF5 then writes beyond the array's memory (seen with h5py 3.16 and HDF5 2.0; the process aborts when it ends).
     """
     columns = (dataset.dtype.fields or {}).values()
     if columns and sum(kind.itemsize for kind, *_ in columns) > dataset.dtype.itemsize:
-        raise OSError(f"the columns of its type overlap: {dataset.dtype}")
+        raise FileError(
+            f"{dataset.file.filename} is damaged at {dataset.name}, whose columns overlap "
+            f"({in_one_line(dataset.dtype)}); copy it again from where it was made.",
+            code="file.damaged",
+        )
     return dataset[()]
 
 
@@ -350,10 +451,11 @@ class Linked:
         self.path = path.resolve()
         self.left_out: list[FileError] = []
         self._stack = ExitStack()
-        self._files: dict[Path, h5py.File] = {}
+        self._files: dict[Path, tuple[h5py.File, h5py.File]] = {}
+        """As `open_for_reading` opens them, and as HDF5 itself does, which finds the sources of virtual datasets."""
 
     def __enter__(self) -> Self:
-        self._files[self.path] = self._stack.enter_context(open_for_reading(self.path))
+        self._file(self.path)
         return self
 
     def __exit__(self, *raised: Any) -> None:
@@ -363,15 +465,25 @@ class Linked:
     @property
     def root(self) -> h5py.Group:
         """The root group of the file itself."""
-        return self._files[self.path]["/"]
+        return self._file(self.path)["/"]
 
     def get(self, name: str, start: h5py.Group | None = None) -> Item | None:
         """Return the group or dataset of this name, from `start` (the root); None if there is none.
 
         The data of a dataset may still be in other files: see `check_sources`. Raise FileError for a link that leads
-        out of the folder, to a missing file, or in a circle.
+        out of the folder, to a missing file, or in a circle, and for a virtual dataset of texts.
         """
-        return followed(self.root if start is None else start, name, self.path, self._external)
+        found = followed(self.root if start is None else start, name, self.path, self._external)
+        if not isinstance(found, h5py.Dataset) or not found.is_virtual:
+            return found
+        if found.dtype.hasobject:
+            raise FileError(
+                f"{self.path} has texts in a virtual dataset, {found.name}; expected numbers. Write them into the file "
+                "itself.",
+                code="file.unsupported-content",
+            )
+        _check_attributes(found)
+        return self._files[Path(found.file.filename)][1][found.name]
 
     def dataset(self, name: str, start: h5py.Group | None = None) -> h5py.Dataset | None:
         """Return the dataset of this name, safe to be read as a whole; None if there is none."""
@@ -442,7 +554,7 @@ class Linked:
 
     def children(self, group: h5py.Group) -> Iterator[tuple[str, Item]]:
         """Yield (name, group or dataset) of everything in a group; errors of links are collected in `left_out`."""
-        for name in group:
+        for name in names_of(group):
             try:
                 found = self.get(name, group) if "/" not in name else None
             except FileError as error:
@@ -505,8 +617,8 @@ class Linked:
                     "expected fewer. Name the dataset itself: patterns='entry/data/data'.",
                     code="file.too-many-links",
                 )
-            self._files[path] = self._stack.enter_context(open_for_reading(path))
-        return self._files[path]
+            self._files[path] = self._stack.enter_context(_opened_both(path))
+        return self._files[path][0]
 
     def _external(self, here: h5py.Group, part: str, link: h5py.ExternalLink) -> h5py.Group:
         what = f"{self.path} stores {here.name.rstrip('/')}/{part}"
@@ -515,7 +627,7 @@ class Linked:
 
 def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
     """Yield (name, group or dataset) of what is in a group itself, without what is in other files."""
-    for name in file:
+    for name in names_of(file):
         try:
             item = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
         except (KeyError, TypeError, RuntimeError, OSError, ValueError):
@@ -524,6 +636,11 @@ def own(file: h5py.Group) -> Iterator[tuple[str, Item]]:
             continue
         if isinstance(item, h5py.Group | h5py.Dataset):
             yield name, item
+
+
+def names_of(group: h5py.Group) -> list[str]:
+    """Return the names in a group that are texts; h5py returns others, which are in no UTF-8, as bytes."""
+    return [name for name in group if isinstance(name, str)]
 
 
 def identity(item: Item) -> tuple[int, int]:
@@ -539,65 +656,3 @@ def is_counted(name: str) -> bool:
 
 def _numbered(name: str, number: int) -> str:
     return "%".join(part.replace(COUNTED, str(number)) for part in name.split("%%")) if is_counted(name) else name
-
-
-def damaged_heap(path: Path) -> int | None:
-    """Return the offset of the first unreadable global heap; None if there is none, or no file to read."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return _damaged_heap(path, status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=256)  # a file is opened several times until its format is known
-def _damaged_heap(path: Path, _inode: int, size: int, _modified: int) -> int | None:
-    with path.open("rb", buffering=0) as file:
-        if not _has_long_lengths(file, size):
-            return None
-        return next((place for place in _heaps(file, size) if not _is_sound(file, place)), None)
-
-
-def _bytes(file: FileIO, count: int, place: int) -> bytes:
-    file.seek(place)
-    return file.read(count)
-
-
-def _has_long_lengths(file: FileIO, size: int) -> bool:
-    """Return whether this is an HDF5 file with lengths of 8 bytes."""
-    place = 0
-    while place < size:
-        block = _bytes(file, HEAP_HEADER, place)
-        if block.startswith(SUPERBLOCK) and len(block) == HEAP_HEADER:
-            return block[14 if block[8] < 2 else 10] == 8
-        place = 2 * place or 512
-    return False
-
-
-def _heaps(file: FileIO, size: int) -> Iterator[int]:
-    """Yield offsets of heaps, in the parts of the file that are searched."""
-    ends = [(0, size)] if size <= 2 * CHECKED_BYTES else [(0, CHECKED_BYTES), (size - CHECKED_BYTES, size)]
-    for start, stop in ends:
-        for place in range(start, stop, PIECE):
-            piece = _bytes(file, PIECE + len(HEAP_SIGNATURE) - 1, place)
-            at = piece.find(HEAP_SIGNATURE)
-            while at >= 0:
-                yield place + at
-                at = piece.find(HEAP_SIGNATURE, at + 1)
-
-
-def _is_sound(file: FileIO, place: int) -> bool:
-    """Return whether the objects of this heap follow each other up to its end."""
-    head = _bytes(file, HEAP_HEADER, place)
-    if len(head) < HEAP_HEADER:
-        return True  # cut short: libhdf5 raises an error itself
-    (size,) = struct.unpack_from("<Q", head, 8)
-    heap = _bytes(file, min(size, LONGEST_HEAP), place)
-    at = HEAP_HEADER
-    while at + HEAP_HEADER <= len(heap):  # what is shorter than an object's header is free space
-        number, length = struct.unpack_from("<H6xQ", heap, at)
-        needed = HEAP_HEADER + -(-length // 8) * 8 if number else length
-        if needed < HEAP_HEADER or at + needed > size:
-            return False
-        at += needed
-    return True

@@ -26,10 +26,11 @@ from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbWarning
 from ptynb.io.array_file import read_array, real_numbers
 from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
-from ptynb.io.hdf5_file import Linked, open_for_reading, reason
+from ptynb.io.hdf5_file import Linked, open_for_reading
 from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head, Missing
+from ptynb.io.reading.reading_errors import unreadable
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan
 from ptynb.settings.load_options import LoadOptions, takes_load_options
@@ -53,8 +54,6 @@ FORMATS: tuple[Format, ...] = (
 """Readable formats; the first that recognises a file reads it."""
 SUFFIXES = frozenset(suffix for format in FORMATS for suffix in format.suffixes)
 """Usual ends of the names of scans, in small letters."""
-DAMAGED = (OSError, RuntimeError, KeyError, ValueError)
-"""Exceptions that h5py raises for damaged files."""
 FIRST_BYTES = 4096
 """Number of first bytes by which formats other than HDF5 are recognised."""
 GIVES_GEOMETRY = (
@@ -152,19 +151,14 @@ def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
             return chosen.read(path, options)
     except FileError:
         raise
-    except DAMAGED as error:
-        raise damaged(path, error) from None
+    except Exception as error:
+        raise unreadable(path, error) from error
     if options.names:
         raise FileError(
             f"{path} is a scan file of ptynb, which contains all metadata; leave out {', '.join(options.names)}.",
             code="argument.conflict",
         )
     return read_scan(path)
-
-
-def damaged(path: Path, error: Exception) -> FileError:
-    """Return the error for a file in which a library found invalid data."""
-    return FileError(f"{path} is damaged ({reason(error)}); copy it again from where it was made.", code="file.damaged")
 
 
 @contextmanager
@@ -183,8 +177,8 @@ def opened(path: Path) -> Iterator[Head]:
                 yield Head(path, start, file)
             except FileError:
                 raise
-            except DAMAGED as error:
-                raise damaged(path, error) from None
+            except Exception as error:
+                raise unreadable(path, error) from error
     else:
         yield Head(path, start, None)
 

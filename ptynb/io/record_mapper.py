@@ -24,6 +24,7 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError, InvalidTypeError
+from ptynb.io.hdf5_file import names_of
 from ptynb.io.reading.safe_reading import Checked
 
 TEXT = h5py.string_dtype()
@@ -220,7 +221,14 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
     if field.item is str:
         return tuple(_text(one) for one in source.texts(path))
     if field.kind in TYPES:
-        return field.kind(source.number(path))
+        number = source.number(path)
+        try:
+            return field.kind(number)
+        except (ValueError, OverflowError):
+            raise FileError(
+                f"{source.path} has a {path} that is not finite; expected a whole number.",
+                code="file.unexpected-content",
+            ) from None
     if field.item in TYPES:
         count = _count(field)
         return tuple(source.array(path, KINDS[field.item], 1, last=count).tolist())
@@ -254,8 +262,8 @@ def _read_groups(source: Checked, field: StoredField, path: str) -> tuple[Any, .
     """Return records with arrays, in the order of their first field, which names their groups."""
     key = fields(field.item)[0].name
     found = []
-    for name in source.group(path):
-        if not name.isdigit():
+    for name in names_of(source.group(path)):
+        if not name.isdecimal() or len(name) > 9:
             raise FileError(
                 f"{source.path} has a group {name!r:.40} in {path}; expected the number of an {key} as its name.",
                 code="file.damaged",
@@ -316,7 +324,10 @@ def from_json(kind: type[Record], plain: dict[str, Any], arrays: dict[str, Any])
     """Return the record of `to_json`. Raise KeyError or TypeError if something is missing or unknown."""
     known = {field.checkpoint: field for field in fields(kind)}
     if unknown := {*plain} - {*known}:
-        raise InvalidTypeError(f"unknown field {sorted(unknown)[0]!r:.40}", code="file.damaged")
+        raise InvalidTypeError(
+            f"its record has a field {sorted(unknown)[0]!r:.40}, which no version of ptynb writes; use another file.",
+            code="file.damaged",
+        )
     values: dict[str, Any] = {}
     for name, field in known.items():
         if is_array(field.kind):

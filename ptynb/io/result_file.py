@@ -14,12 +14,13 @@ from ptynb.data.record import Change
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_result import checkpoint_result, is_checkpoint
-from ptynb.io.hdf5_file import open_for_reading, reason, replacing
+from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.nxdata_plots import write_plots
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import read_field, read_record, write_record, write_text
-from ptynb.settings.renamed import TABLES, change_with_present_names, recorded
-from ptynb.settings.settings import Settings
+from ptynb.settings.recorded_settings import recorded_run
+from ptynb.settings.renamed import TABLES
 
 FORMAT = "ptynb result"
 UNNAMED = 2
@@ -113,13 +114,8 @@ def load_result(path: str | Path) -> Result:
     path = Path(path).expanduser()
     if is_checkpoint(path):
         return checkpoint_result(path)
-    with open_for_reading(path) as file:
-        try:
-            return _read(Checked(file, path))
-        except FileError:
-            raise
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FileError(f"{path} is damaged ({reason(error)}) and cannot be read.", code="file.damaged") from None
+    with reading(path), open_for_reading(path) as file:
+        return _read(Checked(file, path))
 
 
 def _read(source: Checked) -> Result:
@@ -127,9 +123,9 @@ def _read(source: Checked) -> Result:
         raise FileError(f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format")
     version = source.file.attrs.get("version")
     if version == 1:
-        result = _with_current_names(Result(**_arrays(source), **_first_record(source)), 0)
+        result = recorded_run(Result(**_arrays(source), **_first_record(source)), 0)
     elif version in range(UNNAMED, VERSION + 1):
-        result = _with_current_names(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
+        result = recorded_run(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
     else:
         raise FileError(
             f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
@@ -175,16 +171,6 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
 
     source.group("optimised").visititems(take)
     return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
-
-
-def _with_current_names(result: Result, known: int) -> Result:
-    """Rename settings, and those in the record of changes, to current names. known: number of tables the writer had."""
-    return replace(
-        result,
-        settings=recorded(result.settings, Settings, known),
-        initial_settings=recorded(result.initial_settings, Settings, known),
-        changes=tuple(change_with_present_names(change, Settings, known) for change in result.changes),
-    )
 
 
 def _with_centred_background(source: Checked, result: Result) -> Result:

@@ -18,10 +18,14 @@ import filelock
 import numba
 from llvmlite.binding import get_host_cpu_name
 from numba._dynfunc import make_function
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache, UserWideCacheLocator
+from numba.core.ccallback import CFunc
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
+from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NativeLowering
+
+from ptynb.private_folder import code_folder, private_folder
 
 REORDER = {"reassoc", "contract", "nsz"}
 """Fast-math flags that allow vectorised sums and products; NaN is still detected."""
@@ -29,19 +33,20 @@ LOCK_SECONDS = 120.0
 """Longest time for which another process may compile one function [s]; then both do."""
 _SOURCES = sorted(Path(__file__).parent.glob("*.py"))
 _VERSION = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()[:12]
-
+"""Part of the name of each function with code in the cache: numba compiles it again if its own file changes, but not if
+files with the loops that it calls do."""
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
 
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a loop that releases Python's global lock (GIL); cached on disk if a folder is writable."""
-    lock = _lock_of(function)
-    dispatcher = numba.njit(**_OPTIONS, cache=lock is not None)(function)
+    function.__qualname__ += f"_{_VERSION}"
+    dispatcher = numba.njit(**_OPTIONS)(function)
     compile_for = dispatcher.compile
 
     def compile_once(signature: Any) -> Any:
-        with _compiling(lock):
+        with _compiling(function) as dispatcher._cache:
             return compile_for(signature)
 
     dispatcher.compile = compile_once
@@ -55,10 +60,11 @@ def inner(function: Callable[..., Any]) -> Any:
 
 def callback(signature: Any, function: Callable[..., Any]) -> int:
     """Return the address of a function, compiled so that loops can call it; cached on disk like loops."""
-    lock = _lock_of(function)
-    with _compiling(lock):
-        compiled_function: Any = numba.cfunc(signature, cache=lock is not None)(function)
-        return int(compiled_function.address)
+    function.__qualname__ += f"_{_VERSION}"
+    compiled_function: Any = CFunc(function, normalize_signature(signature), locals={}, options={})
+    with _compiling(function) as compiled_function._cache:
+        compiled_function.compile()
+    return int(compiled_function.address)
 
 
 def usual_loops_marker() -> Path | None:
@@ -66,42 +72,55 @@ def usual_loops_marker() -> Path | None:
 
     None: no folder for the cache is writable.
     """
-    try:
-        folder = FunctionCache(usual_loops_marker).cache_path
-    except RuntimeError:
-        return None
-    return Path(folder) / f"usual-loops-{_VERSION}-{get_host_cpu_name()}"
+    folder = _cache_of(usual_loops_marker).cache_path
+    return None if folder is None else Path(folder) / f"usual-loops-{_VERSION}-{get_host_cpu_name()}"
 
 
-def _lock_of(function: Callable[..., Any]) -> filelock.BaseFileLock | None:
-    """Return the lock of the function's code in the cache; None if no folder for the cache is writable."""
-    # numba recompiles a loop if its own file changes, but not if files with the loops that it calls change: the name in
-    # the cache contains a hash of all of them.
-    function.__qualname__ += f"_{_VERSION}"
+class _PrivateLocator(UserWideCacheLocator):
+    """Finds the folder of numba's cache, whose files are pickles: who can write to them runs code as this user."""
+
+    def ensure_cache_path(self) -> None:
+        self._cache_path = str(private_folder(code_folder("NUMBA_CACHE_DIR") / Path(self._cache_path).name))
+        super().ensure_cache_path()
+
+
+class _PrivateCacheImpl(CompileResultCacheImpl):
+    _locator_classes: list[Any] = [_PrivateLocator]  # noqa: RUF012
+
+
+class _PrivateCache(FunctionCache):
+    _impl_class = _PrivateCacheImpl
+
+
+def _cache_of(function: Callable[..., Any]) -> Any:
+    """Return numba's cache of a function's code; one that keeps nothing if no folder is writable."""
     try:
-        cache = FunctionCache(function)
+        return _PrivateCache(function)
     except RuntimeError:
-        return None
-    return filelock.FileLock(Path(cache.cache_path) / f"{cache._impl.filename_base}.lock")
+        return NullCache()
 
 
 @contextlib.contextmanager
-def _compiling(lock: filelock.BaseFileLock | None) -> Iterator[None]:
+def _compiling(function: Callable[..., Any]) -> Iterator[Any]:
     """Load code from the cache or compile it, while no other process compiles the same function.
 
     Otherwise each rank on a host would compile all loops at the same time; and if two write to the cache at the same
     time, the code for one type may be stored under the name of another. Without the garbage collector: numba creates
     many objects, and each collection would pass over all that torch keeps, an eighth of the time for all loops of an
     update.
+
+    Yields the cache. Raises FileError if others can write to its folder.
     """
+    cache = _cache_of(function)
     collecting = gc.isenabled()
     gc.disable()
     try:
         with contextlib.ExitStack() as held:
-            if lock is not None:
+            if cache.cache_path is not None:
+                lock = filelock.FileLock(Path(cache.cache_path) / f"{cache._impl.filename_base}.lock")
                 with contextlib.suppress(OSError, NotImplementedError):  # no locks on this file system, or a timeout
                     held.enter_context(lock.acquire(timeout=LOCK_SECONDS))
-            yield
+            yield cache
     finally:
         if collecting:
             gc.enable()

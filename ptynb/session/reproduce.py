@@ -23,6 +23,7 @@ from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
 from ptynb.io.scan_file import as_planned
 from ptynb.preparation.combination import combine
+from ptynb.private_folder import private_folder
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
@@ -334,8 +335,7 @@ def _checkpoint_folder(needed: bool) -> Iterator[Checkpointing | None]:
     from ptynb.io.checkpoint_dir import new_folder
 
     folder = new_folder("again")
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=private_folder(folder.parent)))
     try:
         yield Checkpointing(folder=temporary, epochs=None, seconds=None)
     finally:

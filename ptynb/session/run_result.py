@@ -125,7 +125,7 @@ def _completed(
 
 def _machines(state: ReconstructionState, extensions: bytes) -> Machines:
     about = state.metadata
-    engines, threads = (int(about[name]) if about.get(name, "").isdigit() else 0 for name in ("engines", "threads"))
+    engines, threads = (int(about[name]) if about.get(name, "").isdecimal() else 0 for name in ("engines", "threads"))
     return Machines(
         engines=engines,
         threads=threads,

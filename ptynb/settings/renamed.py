@@ -9,12 +9,10 @@ the present one is not given.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 
-from ptynb.data.record import Change
 from ptynb.exceptions import SettingsError
 from ptynb.settings.field_docs import models_in
 
@@ -93,38 +91,16 @@ def translated(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0
     return result
 
 
-EARLIER_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "background": {"parametrization": "intensity"},
-    "tilt": {"parametrization": "angle"},
-}
-"""Fields that came later, with the value that describes what earlier versions did, where it is not the default."""
-
-
-def recorded(values: Mapping[Any, Any], model: type[BaseModel], since: int = 0) -> dict[Any, Any]:
-    """Return the settings of a recorded run with present names, and with `EARLIER_DEFAULTS` where they lack a field.
-
-    A record of this version has all fields. Raises SettingsError as `translated`.
-    """
-    present = translated(values, model, since)
-    for name, earlier in EARLIER_DEFAULTS.items():
-        if isinstance(present.get(name), Mapping):
-            present[name] = dict(present[name])
-            for field, value in earlier.items():
-                present[name].setdefault(field, value)
-    return present
-
-
-def change_with_present_names(change: Change, model: type[BaseModel], since: int = 0) -> Change:
-    """Return a recorded change with the present names of this model; one of anything else does not change."""
+def renamed(name: str, value: Any, model: type[BaseModel], since: int = 0) -> tuple[str, Any]:
+    """Return the present dotted name and value of a field of a model; those of anything else do not change."""
     models = [model]
     names: list[str] = []
-    *parts, last = change.name.split(".")
+    *parts, last = name.split(".")
     for part in parts:
         names.append(_renamed(part, None, models, since)[0])
         models = _models_of(names[-1], models)
-    name, old = _renamed(last, change.old, models, since)
-    _, new = _renamed(last, change.new, models, since)
-    return replace(change, name=".".join((*names, name)), old=old, new=new)
+    name, value = _renamed(last, value, models, since)
+    return ".".join((*names, name)), value
 
 
 def _renamed(name: Any, value: Any, models: list[type[BaseModel]], since: int, below: str = "") -> tuple[Any, Any]:

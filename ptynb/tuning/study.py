@@ -34,7 +34,6 @@ from ptynb.planning.memory import Workload, refusal, room_for
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import make_way
 from ptynb.settings import Settings
-from ptynb.settings.base_models import flat
 from ptynb.settings.ranges import Range, checked_ranges, group_of, value_of
 from ptynb.supervised_thread import SupervisedThread
 from ptynb.table import Table, duration
@@ -447,14 +446,11 @@ class Study:
         present = {name: value_of(self.settings, name) for name in self.ranges if group_of(name) is None}
         present |= present_values(self._task.scan, self.ranges)
         fits = self._sampler != "grid" and all(value in self.ranges[name] for name, value in present.items())
-        rest = dict(flat(self.settings.model_dump(mode="json")))
         about = {
             "scan": self._task.scan.name,
             "number of patterns": len(self._task.scan),
             "metric": self.metric,
             "number of epochs": self.epochs,
-            **{f"range of {name}": repr(range) for name, range in self.ranges.items()},
-            **{name: value for name, value in rest.items() if name not in self.ranges},
             **self._about_scan(),
         }
         startup = max(4, min(10, self.wanted // 3))
@@ -462,7 +458,7 @@ class Study:
         def sampler(known: int) -> BaseSampler:
             return make_sampler(self._sampler, self.ranges, self._seed, known, startup)
 
-        return StudyFile(self.path, about, self.ranges, present if fits else {}, self._pruner, sampler)
+        return StudyFile(self.path, about, self.settings, self.ranges, present if fits else {}, self._pruner, sampler)
 
     def _about_scan(self) -> dict[str, Any]:
         """Return what the scans of trials are made of, if the study varies them."""

@@ -1,23 +1,25 @@
 """File with the trials of a study: a journal of Optuna, lines of JSON that are only appended.
 
 An incomplete last line, left by a kernel that ended, is removed when the file is opened again; the trials that were
-running then are tried again. A file is open in one study at a time.
+running then are tried again. A file is open in one study at a time: the lock is a file beside it.
+
+Settings have the names of the version that wrote them. They are translated when lines are read, and none is changed.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import dataclasses
-import fcntl
 import json
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import filelock
 import optuna
 from optuna.distributions import (
     BaseDistribution,
@@ -28,13 +30,17 @@ from optuna.distributions import (
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from ptynb.data.engine_records import Picture
 from ptynb.data.trial_record import TunedTrial
-from ptynb.exceptions import FileError
+from ptynb.exceptions import FileError, SettingsError
+from ptynb.private_folder import make_folder
+from ptynb.settings import Settings, renamed
+from ptynb.settings.base_models import flat, nested
 from ptynb.settings.ranges import Between, Range, is_whole
+from ptynb.settings.recorded_settings import recorded_settings, recorded_value
 
 NAME = "ptynb tuning"
 RECORD = "ptynb"
@@ -48,15 +54,16 @@ INTERRUPTED = "The trial was running when the kernel ended."
 class StudyFile:
     """Trials of a study and the sampler that suggests the next one; not thread-safe, except for `close`.
 
-    about: everything that scores depend on, as plain values; a file with other values raises FileError. first: values
-    of the first trial; those that are missing are suggested. make_sampler: returns the sampler, for the number of
-    trials in the file.
+    about: what scores depend on besides settings and ranges, as plain values; a file with others raises FileError.
+    first: values of the first trial; those that are missing are suggested. make_sampler: returns the sampler, for the
+    number of trials in the file.
     """
 
     def __init__(
         self,
         path: Path,
         about: dict[str, Any],
+        settings: Settings,
         ranges: Mapping[str, Range],
         first: Mapping[str, Any],
         pruner: BasePruner,
@@ -65,15 +72,15 @@ class StudyFile:
         self.path = path
         self.finished: list[TunedTrial] = []
         self._distributions = {name: _distribution(name, range) for name, range in ranges.items()}
-        self._lock: int | None = _lock(path)
+        self._lock = _lock(path)
         try:
-            _remove_incomplete_line(path, self._lock)
+            _remove_incomplete_line(path)
             with _quiet():
                 self._study = _opened(path)
                 self._study.pruner = pruner
                 known = [trial for trial in self._study.trials if trial.state != TrialState.WAITING]
                 self._study.sampler = make_sampler(len(known))
-            self._check(about)
+            self._check(about, settings, ranges)
             if not self._study.trials and first:
                 self._study.enqueue_trial(dict(first))
             self._take_over(known)
@@ -81,19 +88,44 @@ class StudyFile:
             self.close()
             raise
 
-    def _check(self, about: dict[str, Any]) -> None:
-        about = json.loads(json.dumps(about))  # as read from the file
+    def _check(self, about: dict[str, Any], settings: Settings, ranges: Mapping[str, Range]) -> None:
+        record = {
+            "tables": len(renamed.TABLES),
+            "about": about,
+            "settings": settings.model_dump(mode="json"),
+            "ranges": {name: range if isinstance(range, tuple) else repr(range) for name, range in ranges.items()},
+        }
+        record = json.loads(json.dumps(record))  # as read from the file
         before = self._study.user_attrs.get(RECORD)
-        if before is None:
-            self._study.set_user_attr(RECORD, about)
-            return
-        for name in (*before, *about):
-            if about.get(name) != before.get(name):
-                raise FileError(
-                    f"{self.path} contains a study whose {name} is {before.get(name)!s:.200}, and here it "
-                    f"is {about.get(name)!s:.200}; scores are not comparable. Give another file, or the same values.",
-                    code="tuning.different-study",
-                )
+        if before is not None:
+            then = self._compared(before if "tables" in before else _of_earlier_layout(before))
+            now = self._compared(record)
+            for name in (*then, *now):
+                if now.get(name) != then.get(name):
+                    raise FileError(
+                        f"{self.path} contains a study whose {name} is {then.get(name)!s:.200}, and here it "
+                        f"is {now.get(name)!s:.200}; scores are not comparable. Give another file, or the same values.",
+                        code="tuning.different-study",
+                    )
+        if before != record:
+            self._study.set_user_attr(RECORD, record)
+
+    def _compared(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what has to be equal in two records, by name: all but the settings that are varied."""
+        since = int(record["tables"])
+        ranges = dict(_range_with_present_names(name, range, since) for name, range in record["ranges"].items())
+        try:
+            settings = Settings(**recorded_settings(record["settings"], since)).model_dump(mode="json")
+        except SettingsError as error:
+            raise FileError(
+                f"{self.path} contains a study with settings that do not exist any more ({error}); give another file.",
+                code="tuning.different-study",
+            ) from None
+        return {
+            **record["about"],
+            **{f"range of {name}": range for name, range in ranges.items()},
+            **{name: value for name, value in flat(settings) if name not in ranges},
+        }
 
     def _take_over(self, known: list[FrozenTrial]) -> None:
         for trial in known:
@@ -127,9 +159,7 @@ class StudyFile:
 
     def close(self) -> None:
         """Release the file."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
+        self._lock.release()
 
 
 _opening = threading.Lock()
@@ -148,31 +178,32 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _lock(path: Path) -> int:
-    """Lock the file for this study while the returned file descriptor is open."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _lock(path: Path) -> filelock.BaseFileLock:
+    """Create the file if it is missing, and lock it for this study."""
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        make_folder(path.parent)
+        path.touch(mode=0o600)
+        path.open("r+b").close()
     except OSError as error:
         raise FileError(
             f"{path} cannot be written: {error.strerror}; give a file in another folder.", code="file.not-writable"
         ) from None
+    lock = filelock.FileLock(f"{path}.open", timeout=0, mode=0o600, thread_local=False)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+        lock.acquire()
+    except filelock.Timeout:
         raise FileError(
             f"{path} is open in another study; stop that one (or end its kernel), or give another file.",
             code="tuning.file-in-use",
         ) from None
-    except OSError:  # a file system without locks
+    except (OSError, NotImplementedError):  # a file system without locks
         pass
     return lock
 
 
-def _remove_incomplete_line(path: Path, file: int) -> None:
+def _remove_incomplete_line(path: Path) -> None:
     """Remove an incomplete last line. Raises FileError, without any change, for a file of another format."""
-    content = os.pread(file, os.fstat(file).st_size, 0)
+    content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     if content and not content.startswith(FIRST_BYTES):
         raise FileError(
@@ -180,13 +211,66 @@ def _remove_incomplete_line(path: Path, file: int) -> None:
             code="file.unknown-format",
         )
     if whole < len(content):
-        os.truncate(file, whole)
+        with path.open("r+b") as file:
+            file.truncate(whole)
+
+
+def _of_earlier_layout(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a study from when facts, settings and ranges were together; only settings have no spaces."""
+    about, ranges, settings = {}, {}, {}
+    for name, value in record.items():
+        if name.startswith("range of "):
+            choices = value.startswith("(")
+            ranges[name.removeprefix("range of ")] = list(ast.literal_eval(value)) if choices else value
+        elif " " in name or name in ("scan", "metric"):
+            about[name] = value
+        else:
+            settings[name] = value
+    return {"tables": 0, "about": about, "settings": nested(settings), "ranges": ranges}
+
+
+class _Journal(JournalFileBackend):
+    """The journal, whose lines are read with the present names of settings."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), JournalFileOpenLock(str(path)))
+        self._since = 0
+        """Number of tables of renamed settings that the writer of the next lines had."""
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        for line in super().read_logs(log_number_from):
+            if isinstance(record := line.get("user_attr", {}).get(RECORD), dict) and "tables" in record:
+                self._since = int(record["tables"])
+            yield _with_present_names(line, self._since)
+
+
+def _with_present_names(line: dict[str, Any], since: int) -> dict[str, Any]:
+    """Return an entry of the journal; those about values of trials have names, and choices, of settings."""
+    if "param_name" in line:
+        kind = json.loads(line["distribution"])
+        name, choices = _range_with_present_names(line["param_name"], kind["attributes"].get("choices"), since)
+        if choices is not None:
+            kind["attributes"]["choices"] = choices
+        return {**line, "param_name": name, "distribution": json.dumps(kind)}
+    fixed = line.get("system_attrs", {}).get("fixed_params")
+    if fixed is None:
+        return line
+    values = dict(recorded_value(name, value, since) for name, value in fixed.items())
+    return {**line, "system_attrs": {**line["system_attrs"], "fixed_params": values}}
+
+
+def _range_with_present_names(name: str, range: Any, since: int) -> tuple[str, Any]:
+    """Return the present name of a value, and its range: choices, or what describes an interval."""
+    if isinstance(range, list):
+        range = tuple(recorded_value(name, choice, since)[1] for choice in range)
+    return recorded_value(name, None, since)[0], range
 
 
 def _opened(path: Path) -> optuna.Study:
     try:
-        storage = JournalStorage(JournalFileBackend(str(path)))
-        return optuna.create_study(storage=storage, study_name=NAME, direction="minimize", load_if_exists=True)
+        return optuna.create_study(
+            storage=JournalStorage(_Journal(path)), study_name=NAME, direction="minimize", load_if_exists=True
+        )
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
         raise FileError(
             f"{path} is damaged, or from another version of Optuna ({error}); give another file.", code="file.damaged"

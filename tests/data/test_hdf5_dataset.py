@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ptynb.data.patterns import ArrayFrames, HDF5Frames, PlacedFrames, StackedFrames
-from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import PtynbWarning
 from ptynb.io.load import load
+from ptynb.io.reading.hdf5_reading import array
 from tests.raising import raises
 
 GRID, WINDOW = (5, 7), (6, 8)
@@ -135,10 +135,10 @@ def test_a_filter_that_is_not_there_is_named_with_what_to_install(tmp_path, monk
         frames = HDF5Frames.of(file.create_dataset("frames", data=PATTERNS, **hdf5plugin.Bitshuffle()))
     monkeypatch.setattr(h5py.h5z, "filter_avail", lambda number: False)
     monkeypatch.setitem(sys.modules, "hdf5plugin", None)
-    with raises("scan.patterns-unreadable", "bitshuffle", 32008, "pip install hdf5plugin"):
+    with raises("package.not-installed", "packed.h5", "bitshuffle", 32008, "pip install hdf5plugin"):
         frames.read(0, 1)
-    with h5py.File(tmp_path / "packed.h5", "r") as file, pytest.raises(OSError, match="pip install hdf5plugin"):
-        require_filters(file["frames"])
+    with h5py.File(tmp_path / "packed.h5", "r") as file, raises("package.not-installed", "pip install hdf5plugin"):
+        array(file["frames"], "positions")
 
 
 def test_a_scan_larger_than_memory_is_opened_by_two_patterns(tmp_path, monkeypatch):

@@ -72,6 +72,8 @@ def answer(reader: str, path: Path, given: dict[str, Any]) -> str:
             warnings.simplefilter("ignore", UserWarning)
             READERS[reader](path, given)
     except PtynbError as error:
+        if error.code == "file.reader-failed":
+            return traceback.format_exc()
         words = str(error)
         if "\n" in words or len(words) > LONGEST or not words.strip():
             return f"not an error of one line: {words!r}"

@@ -127,7 +127,7 @@ def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -
         file.attrs.update(format="ptynb state", version=1)
         file["record"] = np.frombuffer(b'{"epoch": 3}', dtype=np.uint8)
         file["record"].attrs["shape"] = (12,)
-    with raises("file.damaged", "settings"):
+    with raises("file.incomplete", "settings"):
         load_state(foreign)
 
 

@@ -78,12 +78,12 @@ def test_one_without_positions_is_written_anew_as_the_message_says(tmp_path: Pat
 @pytest.mark.parametrize(
     ("place", "gone"), [("model", "probe.parts"), ("model", "object.parts"), ("placement", "origin")]
 )
-def test_one_that_lacks_something_is_damaged(tmp_path: Path, place: str, gone: str) -> None:
+def test_one_that_lacks_something_is_incomplete(tmp_path: Path, place: str, gone: str) -> None:
     path = written(tmp_path)
     state = load_state(path)
     left = {name: values for name, values in getattr(state, place).items() if name != gone}
     save_state(dataclasses.replace(state, **{place: left}), path)
-    with raises("file.damaged", str(path)):
+    with raises("file.incomplete", str(path)):
         pt.load_result(path)
 
 

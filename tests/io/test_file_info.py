@@ -1,4 +1,6 @@
+import errno
 import json
+from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -8,8 +10,10 @@ import ptynb
 from ptynb.cli import main
 from ptynb.data.engine_records import Result
 from ptynb.io.file_info import info
+from ptynb.io.formats.cxi import _number
 from ptynb.io.load import load
 from ptynb.io.mask_file import save_mask
+from ptynb.io.reading.reader_interface import Format
 from ptynb.io.result_file import save_result
 from ptynb.io.scan_file import save_scan
 from ptynb.settings.load_options import LoadOptions
@@ -145,15 +149,42 @@ def test_the_options_reach_whatever_opens_a_scan(tmp_path, simulated, capsys):
     assert main.main(["estimate", str(path), "--device", "cpu", *options]) == 0
 
 
-def test_damage_that_hdf5_meets_on_the_way_is_one_sentence(tmp_path, simulated, monkeypatch):
+def test_only_hdf5_says_that_a_file_is_damaged(tmp_path, simulated, monkeypatch):
     path = layouts.plain(tmp_path / "scan.h5", simulated)
 
-    def fails(*_):
-        raise RuntimeError("Unable to check link existence\n(bad symbol table node signature)")
+    def by_hdf5(file):
+        return h5py.h5g.open(file.id, b"absent")
 
-    monkeypatch.setattr("ptynb.io.file_info.own", fails)
-    with raises("file.damaged", path, "(bad symbol table node signature)"):
-        info(path)
+    def by_ptynb(file):
+        return file.visititems(lambda name, item: _number(name))  # called by h5py
+
+    def by_the_system(file):
+        raise PermissionError(errno.EACCES, "in another language")
+
+    for fails, code, facts in (
+        (by_hdf5, "file.damaged", ("HDF5: ", "absent", "copy it again")),
+        (by_ptynb, "file.reader-failed", ("ValueError: invalid literal", "may be valid", "report")),
+        (by_the_system, "file.not-readable", ("Permission denied",)),
+    ):
+        for place, read in (("ptynb.io.file_info.own", info), ("ptynb.io.load.FORMATS", load)):
+            broken = fails if read is info else (Format("any", lambda head: fails(head.file), None, ()),)  # noqa: B023
+            with monkeypatch.context() as patched:
+                patched.setattr(place, broken)
+                with raises(code, path, *facts) as caught:
+                    read(path)
+            assert code != "file.reader-failed" or isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_file_that_may_not_be_read_or_is_locked_is_not_damaged(tmp_path, simulated, monkeypatch):
+    path = layouts.plain(tmp_path / "scan.h5", simulated)
+    for error, code, fact in (
+        (PermissionError(errno.EACCES, "no"), "file.not-readable", "Permission denied"),
+        (BlockingIOError(errno.EAGAIN, "unable to lock file"), "file.being-written", "locked"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(h5py, "File", Mock(side_effect=error))
+            with raises(code, path, fact):
+                load(path)
 
 
 def test_a_definition_that_is_a_type_and_no_text_is_none(tmp_path, simulated):

@@ -372,7 +372,7 @@ BROKEN = {
     "texts as positions": (put("positions", "here"), "expected real numbers"),
     "epochs without columns": (put("epochs", np.ones(3)), "expected rows with number, loss"),
     "epochs of texts": (put("epochs", np.zeros(2, [("number", "i8"), ("loss", "S3")])), "expected rows with number"),
-    "epochs whose columns overlap": (overlapping_columns, "epochs can't be read (the columns of its type overlap"),
+    "epochs whose columns overlap": (overlapping_columns, "at /epochs, whose columns overlap"),
     "changes of version 1": (put("changes", "[]"), "changes as object of shape (); expected rows"),
     "settings that are no JSON": (put("settings/at_end", "{batch"), "settings/at_end, which is no JSON"),
     "settings that are a list": (put("settings/at_end", "[]"), "settings/at_end as a list; expected a dict"),
@@ -390,6 +390,7 @@ BROKEN = {
     "no number of updates": (lambda file, folder: file["epochs"].attrs.pop("update"), "has no attribute update"),
     "a window of one": (put("scan/window", [3]), "scan/window as int64 of shape (1,); expected whole numbers"),
     "words as counts": (put("scan/counts", "many"), "expected one number"),
+    "no number as a size": (put("scan/size", np.nan), "scan/size that is not finite"),
     "no scan": (lambda file, folder: file.pop("scan"), "has no group scan"),
     "a moment without a number": (
         lambda file, folder: file.move("moments/000001", "moments/x"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import filelock
 import pytest
-from numba.core import config, event
+from numba.core import event
 
 from ptynb.kernels.compiler import compiled
 
@@ -19,7 +19,7 @@ def double(value: Any) -> Any:
 
 
 def test_a_loop_is_compiled_while_no_other_process_compiles_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     loop = compiled(double)
     assert loop(2) == 4
     (path,) = tmp_path.rglob("*.lock")
@@ -34,7 +34,7 @@ def test_a_loop_is_compiled_while_no_other_process_compiles_it(tmp_path: Path, m
 
 
 def test_garbage_is_not_collected_while_a_loop_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     during: list[bool] = []
 
     class Listener(event.Listener):

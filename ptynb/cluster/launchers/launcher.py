@@ -14,6 +14,7 @@ import psutil
 
 from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.lifetime.watchdog import MARK
+from ptynb.private_folder import private_folder
 
 
 class Launcher(ABC):
@@ -134,7 +135,7 @@ def begin(
     command: Sequence[str], name: str, log: Path, environment: Mapping[str, str] | None = None, stdin: int | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a process of the cluster `name`: in a new session, marked, with its output in a file."""
-    log.parent.mkdir(mode=0o700, exist_ok=True)
+    private_folder(log.parent)
     with log.open("ab") as output:
         return subprocess.Popen(
             command,

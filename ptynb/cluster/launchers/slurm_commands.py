@@ -156,7 +156,7 @@ def own_gpu(environment: Mapping[str, str]) -> str:
         return ""
     local = int(environment.get("PTYNB_LOCALID") or environment.get("SLURM_LOCALID", "0"))
     shared = environment.get("SLURM_GPUS_ON_NODE", "")
-    alone = len(listed) == 1 and shared.isdigit() and int(shared) > 1
+    alone = len(listed) == 1 and shared.isdecimal() and int(shared) > 1
     if alone:
         return listed[0]
     if local >= len(listed):
@@ -339,7 +339,7 @@ def submit(text: str) -> str:
     """Submit a job and return its number. Raises ClusterError."""
     answer = ask("sbatch", "--parsable", text=text).strip().split("\n")[-1]
     job = answer.split(";")[0]
-    if not job.isdigit():
+    if not job.isdecimal():
         raise ClusterError(f"sbatch returned {answer!r}; expected the number of a job.", code="slurm.command-failed")
     return job
 
@@ -426,7 +426,7 @@ def offered(listing: str, environment: Mapping[str, str]) -> Allocation:
             code="slurm.unequal-nodes",
         )
     tasks = environment.get("SLURM_NTASKS_PER_NODE", "")
-    engines = 0 if max(gpus) else int(tasks) if tasks.isdigit() else 1
+    engines = 0 if max(gpus) else int(tasks) if tasks.isdecimal() else 1
     cores = min(number for _, number, _ in shares)
     return Allocation(
         nodes=int(_field(listing, "NumNodes") or len(shares)),

@@ -21,6 +21,7 @@ from ptynb.cluster.launchers.slurm_commands import Allocation, JobState
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.exceptions import ClusterError
+from ptynb.private_folder import private_folder
 
 STOP_SECONDS = 60.0
 """Time limit of the end of a job [s]: Slurm's default time between TERM and KILL is 30 s."""
@@ -100,7 +101,7 @@ class SlurmLauncher(Launcher):
     def _start_all(self) -> None:
         if self._job and self._own_job:
             self.stop()
-        self.log.parent.mkdir(mode=0o700, exist_ok=True)
+        private_folder(self.log.parent)
         self._lost, self._later, self._read = set(), set(), self.log.stat().st_size if self.log.exists() else 0
         self._state, self._asked = None, 0.0
         one = self._allocation

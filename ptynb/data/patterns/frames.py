@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import FileError, InvalidValueError
 
 
 class Frames(ABC):
@@ -202,7 +202,7 @@ FILTERS = {
 
 
 def require_filters(dataset: h5py.Dataset) -> None:
-    """Load the filters of a dataset. Raises OSError with the package to install.
+    """Load the filters of a dataset. Raises FileError with the package to install.
 
     hdf5plugin contains the filters; it is imported for the first dataset that needs it.
     """
@@ -215,9 +215,10 @@ def require_filters(dataset: h5py.Dataset) -> None:
             importlib.import_module("hdf5plugin")
         if not h5py.h5z.filter_avail(number):
             name = FILTERS.get(number) or label.decode("utf-8", "replace").split(";")[0].strip() or "an unknown filter"
-            raise OSError(
-                f"{dataset.name} is compressed with {name} (HDF5 filter {number}), which is not installed; "
-                "pip install hdf5plugin, or write the data without it"
+            raise FileError(
+                f"{dataset.file.filename} has {dataset.name} compressed with {name} (HDF5 filter {number}), which is "
+                "not installed; pip install hdf5plugin, or write the data without it.",
+                code="package.not-installed",
             )
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import Linked, identity, own, values_text
+from ptynb.io.hdf5_file import Linked, identity, names_of, own, values_text
 from ptynb.io.reading.hdf5_reading import (
     Notes,
     PatternSource,
@@ -53,13 +53,13 @@ UPRIGHT = np.array([[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
 """Directions (xyz, row/column) of a detector that faces the beam: rows run down (-y), columns towards -x."""
 LEAST_JOULES, MOST_JOULES = 1e-20, 1e-12
 """Photon energies from 0.06 eV to 6 MeV; other numbers are not in joules."""
-ENTRY = re.compile(r"entry_\d+")
+ENTRY = re.compile(r"entry_\d{1,9}")
 NEXUS_DEFINITIONS = "NXcxi_ptycho", "NXptycho"
 
 
 def recognises(head: Head) -> bool:
     """Return whether top-level names are those of CXI, and no group is an entry that the reader `nexus` accepts."""
-    if head.file is None or not any(name == "cxi_version" or ENTRY.fullmatch(name) for name in head.file):
+    if head.file is None or not any(name == "cxi_version" or ENTRY.fullmatch(name) for name in names_of(head.file)):
         return False
     return not has_entry(head.file)
 
@@ -69,7 +69,7 @@ def has_entry(file: h5py.File) -> bool:
 
     In a file that is also CXI, its definition has to be one for ptychography.
     """
-    is_cxi = "cxi_version" in set(file)
+    is_cxi = "cxi_version" in names_of(file)
     for _, item in own(file):
         if isinstance(item, h5py.Group) and nx_class(item) == "NXentry":
             definition = dict(own(item)).get("definition")
@@ -112,7 +112,7 @@ def _entry(linked: Linked, path: Path, options: LoadOptions, notes: Notes) -> tu
     if options.patterns is not None:
         first = options.patterns.strip("/").split("/")[0]
         return (first if ENTRY.fullmatch(first) else "entry_1"), options.patterns
-    entries = sorted((name for name in linked.root if ENTRY.fullmatch(name)), key=_number) or ["entry_1"]
+    entries = sorted((name for name in names_of(linked.root) if ENTRY.fullmatch(name)), key=_number) or ["entry_1"]
     found: dict[tuple[int, int], tuple[str, str]] = {}
     for entry in entries:
         for place in _places(linked, entry):
@@ -148,7 +148,10 @@ def _numbered(linked: Linked, parent: str, kind: str) -> list[str]:
     group = linked.group(parent)
     if group is None:
         return []
-    return [f"{parent}/{name}" for name in sorted((n for n in group if re.fullmatch(rf"{kind}_\d+", n)), key=_number)]
+    return [
+        f"{parent}/{name}"
+        for name in sorted((n for n in names_of(group) if re.fullmatch(rf"{kind}_\d{{1,9}}", n)), key=_number)
+    ]
 
 
 def _number(name: str) -> int:
@@ -262,9 +265,9 @@ def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
     """Return names under which the translations of these patterns may be stored."""
     beside = patterns.strip("/").rpartition("/")[0]
     names = [f"{beside}/translation", f"{entry}/data_1/translation", f"{entry}/image_1/translation"]
-    names += [
-        f"{entry}/sample_{n}/geometry_{n}/translation" for n in (_number(beside) if beside[-1:].isdigit() else 1, 1)
-    ]
+    number = re.search(r"\d{1,9}$", beside)  # of the group with the patterns: data_2, or another program's detector2
+    numbers = (int(number[0]) if number else 1, 1)
+    names += [f"{entry}/sample_{n}/geometry_{n}/translation" for n in numbers]
     return tuple(dict.fromkeys([*names, f"{detector}/translation"]))
 
 

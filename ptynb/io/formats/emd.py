@@ -30,7 +30,6 @@ from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, check_chunks, own
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.hdf5_reading import patterns_at
-from ptynb.io.reading.optional_dependency import sentences
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
 from ptynb.settings.load_options import LoadOptions
@@ -42,15 +41,12 @@ MOST = 4096
 
 def recognises(head: Head) -> bool:
     """Return whether a group has the attributes of EMD."""
-    try:
-        return head.file is not None and any(True for _ in _cubes(head.file))
-    except (OSError, RuntimeError, KeyError, ValueError):
-        return False  # damaged: another reader raises the error
+    return head.file is not None and any(True for _ in _cubes(head.file))
 
 
 def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the datacube and its calibration."""
-    with sentences(path, "HDF5"), Linked(path, options.links) as linked:
+    with Linked(path, options.links) as linked:
         cube = _cube(linked.root.file, options, path)
         data = cube["data"]
         stacked(data.shape, path, data.name)

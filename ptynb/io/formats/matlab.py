@@ -33,7 +33,6 @@ from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all, reason
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
-from ptynb.io.reading.optional_dependency import sentences
 from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import size
@@ -59,8 +58,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the variables."""
     if not h5py.is_hdf5(path):
         return found_in(FORMAT.name, _with_standard_names(_version_5(path), path), options, path)
-    with sentences(path, "HDF5"):
-        return found_in(FORMAT.name, _with_standard_names(_version_73(path, options), path), options, path)
+    return found_in(FORMAT.name, _with_standard_names(_version_73(path, options), path), options, path)
 
 
 FORMAT = Format("MATLAB", recognises, read, (".mat",))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import StackedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import Linked, check_chunks
+from ptynb.io.hdf5_file import Linked, check_chunks, names_of
 from ptynb.io.reading.hdf5_reading import (
     MOST_BYTES,
     Notes,
@@ -44,7 +44,7 @@ LOOKED_AT = 64
 
 def recognises(head: Head) -> bool:
     """Return whether the file has the groups that ptypy writes: chunks, and meta or info."""
-    names = set() if head.file is None else set(head.file)
+    names = set() if head.file is None else set(names_of(head.file))
     return "chunks" in names and bool(names & {"meta", "info"})
 
 
@@ -52,7 +52,9 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of a .ptyd file."""
     with Linked(path, options.links) as linked:
         notes = Notes()
-        names = sorted((name for name in linked.group("chunks") or () if name.isdigit()), key=int)
+        chunks = linked.group("chunks")
+        known = () if chunks is None else names_of(chunks)
+        names = sorted((name for name in known if name.isdecimal() and len(name) < 10), key=int)
         if not names:
             raise FileError(
                 f"{path} has no chunks of data; expected chunks/0/data. Was its preparation completed?",
@@ -114,6 +116,13 @@ def _positions(
             )
         found.append(values)
     if found:
+        axes = {values.shape[1] for values in found}
+        if len(axes) > 1:
+            raise FileError(
+                f"{linked.path} has positions of {' and '.join(map(str, sorted(axes)))} coordinates in its chunks; "
+                "expected 2 (y, x). Prepare the data again, or give positions=array (pattern, yx) [m].",
+                code="file.unexpected-content",
+            )
         notes.at("positions", "chunks/*/positions")
         return np.concatenate(found)
     whole = _stored(linked, ("info/positions_scan", "info/positions_theory", "common/positions_scan"))

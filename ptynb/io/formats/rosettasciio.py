@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import LinkPolicy, check_chunks, has, inside, open_for_reading
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.optional_dependency import require, sentences
+from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.process_state import ProcessState
@@ -117,7 +118,7 @@ class RosettaFrames(FileFrames):
 
     def local(self) -> Frames:
         """Return frames that have the file open in this process."""
-        with sentences(self.path, PACKAGE):
+        with reading(self.path):
             data = _signals(self.path, self.module, self.policy, self.grid)[self.number]["data"].transpose(self.order)
         return OpenedFrames(self, data)
 
@@ -148,7 +149,7 @@ class OpenedFrames(Frames):
         """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         columns, at = self.closed.grid[-1], start
-        with sentences(self.closed.path, PACKAGE):
+        with reading(self.closed.path):
             while at < stop:
                 row, column = divmod(at, columns)
                 end = min(stop, at + columns - column)
@@ -170,7 +171,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     policy = LinkPolicy.around(path, options.links)
     path = path.resolve()  # companion files are searched in the same folder as by engines
     kind, start = _kind(path)
-    with sentences(path, PACKAGE):
+    with reading(path):
         _check_size(path, kind.module, start)
         signals = _signals(path, kind.module, policy)
         number = _chosen(signals, path)
@@ -309,6 +310,7 @@ def _check_datasets(path: Path) -> None:
         return beyond.format(name) if size(item.shape or (), item.dtype) > most else None
 
     with open_for_reading(path) as file:
+        check_texts(file)  # RosettaSciIO opens the file itself
         leads = file.visititems_links(lambda name, link: name if isinstance(link, h5py.ExternalLink) else None)
         sentence = elsewhere.format(leads) if leads else file.visititems(problem)
     if sentence:

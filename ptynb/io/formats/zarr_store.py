@@ -30,8 +30,9 @@ from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, packed_at_most, reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
-from ptynb.io.reading.optional_dependency import require, sentences
+from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import check_packing, check_room, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions
@@ -228,7 +229,7 @@ class ArrayLocation:
 @contextmanager
 def _opened(location: ArrayLocation) -> Iterator[Any]:
     """Yield the open zarr array, whose files are checked when they are read."""
-    with sentences(location.path, PACKAGE):
+    with reading(location.path):
         array = importlib.import_module(FILES).open_array(location)
         try:
             yield array

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import has
+from ptynb.io.hdf5_file import has, names_of
 from ptynb.io.initial_guess.imported_guess import ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult, as_complex
 
@@ -76,11 +76,11 @@ def read(source: ForeignResult) -> ImportedGuess:
 def _reconstructions(file: h5py.File) -> list[str]:
     """Return names of groups on the second level (root/name) that contain an object, a probe and their metadata."""
     found = []
-    for root in file:
+    for root in names_of(file):
         group = file.get(root) if isinstance(file.get(root, getlink=True), h5py.HardLink) else None
         if not isinstance(group, h5py.Group):
             continue
-        for name in group:
+        for name in names_of(group):
             one = group.get(name) if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
             if isinstance(one, h5py.Group) and has(one, OBJECT, PROBE, PREPROCESS):
                 found.append(f"{root}/{name}")

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import check_chunks, dataset, has, inside, read_all, reason
+from ptynb.io.hdf5_file import check_chunks, dataset, has, inside, read_all
+from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import ELSEWHERE, check_room
 
 Array = NDArray[Any]
@@ -35,7 +36,7 @@ class ForeignResult:
     def array(self, name: str, *dimensions: int) -> Array:
         """Return the numbers of a dataset in this file, which has one of these numbers of dimensions."""
         path = self.path
-        try:
+        with reading(path):
             found = dataset(self.file, name, path)
             shape = found.shape
             if shape is None or 0 in shape:
@@ -58,12 +59,6 @@ class ForeignResult:
             check_room(memory, name, path, ELSEWHERE)
             check_chunks(found, path)
             return as_numbers(np.asarray(read_all(found)), name, path)
-        except FileError:
-            raise
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-            raise FileError(
-                f"{path} has a dataset {name} that can't be read ({reason(error)}); copy it again.", code="file.damaged"
-            ) from None
 
     def reals(self, name: str, *shapes: tuple[int | str, ...]) -> NDArray[np.float64]:
         """Return finite real numbers of one of these shapes; see `as_reals`."""

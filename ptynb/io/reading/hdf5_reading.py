@@ -17,7 +17,8 @@ from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, read_all, reason
+from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, names_of, read_all
+from ptynb.io.reading.reading_errors import unreadable
 from ptynb.text import natural_order
 
 UnitNames = dict[float, tuple[str, ...]]
@@ -142,13 +143,11 @@ def array(dataset: h5py.Dataset, what: str) -> NDArray[Any]:
             code="file.too-large",
         )
     check_chunks(dataset, path)
+    require_filters(dataset)
     try:
-        require_filters(dataset)
         return np.asarray(read_all(dataset))
-    except (OSError, RuntimeError, ValueError, TypeError) as error:
-        raise FileError(
-            f"{path} has {what} at {where(dataset)} that can't be read ({reason(error)}).", code="file.damaged"
-        ) from None
+    except Exception as error:
+        raise unreadable(path, error) from error
 
 
 def real(dataset: h5py.Dataset, what: str) -> NDArray[np.float64]:
@@ -217,7 +216,7 @@ MOST_PIXELS = 2**28
 """Maximum number of pixels of one pattern; a larger one, or a larger chunk, means a damaged header."""
 MOST_CHUNK = 2**30
 """Maximum size of a chunk that is decompressed to read one pattern [bytes]."""
-NUMBERED = re.compile(r"data_?\d+")
+NUMBERED = re.compile(r"data_?\d{1,9}")
 """Names of consecutive datasets of one scan, as detectors write them."""
 
 
@@ -289,7 +288,7 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
 
 def numbered(group: h5py.Group) -> tuple[str, ...]:
     """Return names like data_000001 in a group, in the order of their numbers; no dataset is opened."""
-    return tuple(sorted((name for name in group if NUMBERED.fullmatch(name)), key=natural_order))
+    return tuple(sorted((name for name in names_of(group) if NUMBERED.fullmatch(name)), key=natural_order))
 
 
 def _stack(linked: Linked, name: str, names: Sequence[str]) -> PatternSource:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from jupyter_core.paths import jupyter_data_dir
 
+from ptynb.private_folder import make_folder
+
 MOST = 12
 
 
@@ -31,7 +33,7 @@ def remember(path: Path) -> None:
     store, first = _store(), path.absolute()
     paths = [first, *(other for other in recent_files() if other != first)][:MOST]
     try:
-        store.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(store.parent)
         with tempfile.NamedTemporaryFile("w", dir=store.parent, delete=False, encoding="utf-8") as written:
             json.dump([str(one) for one in paths], written)
         os.replace(written.name, store)  # another notebook may read it now

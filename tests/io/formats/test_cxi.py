@@ -169,6 +169,18 @@ def test_patterns_are_found_at_the_detector(cxi, simulated):
     agrees(load(change(cxi, ["entry_1/data_1/data", "cxi_version"])), simulated)
 
 
+def test_names_of_other_programs_are_no_numbers_of_groups(tmp_path, simulated):
+    """A digit at the end of a group's name, one that Python does not read, and thousands of digits in other names."""
+    for name in ("entry_1/detector1/frames", "entry_1/run²/frames", "frames"):
+        with of_case(name, tmp_path) as home:
+            path = write(home / "scan.cxi", simulated)
+            with h5py.File(path, "r+") as file:
+                file[name] = h5py.SoftLink("/entry_1/data_1/data")
+                file["entry_" + "8" * 5000 + "/data_1/data"] = np.ones((3, 8, 8))
+                file["entry_1/instrument_1/detector_" + "8" * 5000 + "/data"] = np.ones((3, 8, 8))
+            agrees(load(path, patterns=name), simulated)
+
+
 def test_no_mask_is_no_mask(cxi):
     assert load(change(cxi, [f"{DETECTOR}/mask"])).mask is None
 

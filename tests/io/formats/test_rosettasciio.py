@@ -250,7 +250,7 @@ BROKEN = {
     "DM4, half": ("DM4", half, "file.damaged"),
     "DM4, start": ("DM4", start, "file.damaged"),
     "DM4, endless tags": ("DM4", says(18, struct.pack(">Q", 2**62)), "file.damaged"),
-    "DM4, 2**62": ("DM4", dm4_sides(2**31 - 1), "file.damaged"),
+    "DM4, 2**62": ("DM4", dm4_sides(2**31 - 1), "file.too-large"),
     "DM4, no pixels": ("DM4", dm4_sides(0), "file.unexpected-content"),
     "Velox, half": ("EMD of Velox", half, "file.damaged", "HDF5"),
 }
