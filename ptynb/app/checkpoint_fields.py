@@ -70,7 +70,9 @@ class CheckpointFields(Whole):
             asked.layout.width = "320px"
         super().__init__([self.wanted, self._asked["folder"], numbers, self._line, about], layout=free())
         for widget in (self.wanted, *self.fields.values()):
-            widget.observe(lambda _: actions.put(self._follow, instead_of="checkpointing"), "value")
+            widget.observe(
+                lambda _: actions.put(self._follow, instead_of="checkpointing", lane="checkpointing"), "value"
+            )
         self._follow()
 
     def checkpointing(self) -> Checkpointing | None:

@@ -11,7 +11,7 @@ import ipywidgets
 
 from ptynb.app.listen_panel import ListenPanel
 from ptynb.app.receiving_row import STOP_LINE, ReceivingRow
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import SCAN, Desk
 from ptynb.data.arrivals import SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
@@ -142,14 +142,14 @@ class ScanTab(Whole):
             self._put_load()
 
     def _put_load(self) -> None:
-        self._actions.put(self._open)
+        self._actions.put(self._open, lane=SCAN)
 
     def _put_describe(self, again: bool = False) -> None:
         """Queue the description of the file; again: also if nothing was changed since the last one."""
         if self._path.value.strip():
-            self._actions.put(lambda: self._describe(again), instead_of=DESCRIBE)
+            self._actions.put(lambda: self._describe(again), instead_of=DESCRIBE, lane=SCAN)
         elif again:
-            self._actions.put(self._chosen)
+            self._actions.put(self._chosen, lane=SCAN)
 
     def _chosen(self) -> tuple[str, dict[str, Any]]:
         """Return the path and the options of `load`."""

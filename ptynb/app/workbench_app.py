@@ -11,7 +11,7 @@ from ptynb.app.compare_tab import CompareTab
 from ptynb.app.resume_offer import Offer
 from ptynb.app.run_tab import RunTab
 from ptynb.app.scan_tab import ScanTab
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import COMPARISON, RUN, Desk
 from ptynb.app.settings_form import settings_form
 from ptynb.app.tuner_app import tuner
 from ptynb.cluster.cluster import Cluster
@@ -128,7 +128,7 @@ class Workbench(Whole):
             self._compare_tab.show_checkpoints(checkpoints, with_now)
             self._tabs.selected_index = TABS.index("Compare")
 
-        self._actions.put(show)
+        self._actions.put(show, lane=COMPARISON, after=(RUN,))
 
     def _listen(self, form: SettingsForm) -> None:
         form.on_change(lambda settings: self._take_settings(settings, form))

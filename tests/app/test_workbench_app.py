@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,68 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert "see the message" in tab._options.fields["focus_to_sample"]._about.value
     finally:
         bench.close()
+
+
+class SlowEngines:
+    """A cluster whose engines wait in a queue until they are released."""
+
+    asked, released = threading.Event(), threading.Event()
+    plan = types.SimpleNamespace(engines=[types.SimpleNamespace(kind="CPU")])
+    running = True
+
+    def __init__(self, engines: int, device: str) -> None:
+        self.asked.set()
+        assert self.released.wait(60)
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_while_engines_start_files_are_described_and_loaded_and_results_compared(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+
+    def refuse(scan: pt.Scan, *_: Any, **more: Any) -> None:
+        begun.append(scan)
+        raise pt.ReconstructionError("No engine is left.", code="reconstruction.failed")
+
+    monkeypatch.setattr("ptynb.app.run_tab.Cluster", SlowEngines)
+    monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", refuse)
+    before = bench.scan
+    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
+    field(bench, "Run", "Engines").value = 1
+    button(bench, "Run", "New run").click()
+    assert SlowEngines.asked.wait(10)
+    tab, started = bench._scan_tab, time.monotonic()
+    field(bench, "Scan", "File").value = "some.h5"
+    until(lambda: "a scan of ptynb" in tab._facts.value)
+    assert time.monotonic() - started < 1
+    button(bench, "Scan", "Load").click()
+    until(lambda: bench.scan is not before)
+    button(bench, "Compare", "Add").click()
+    until(lambda: "No file is named" in bench._message.value)
+    assert not begun, "engines are still starting"
+    SlowEngines.released.set()
+    bench._actions.settle()
+    assert begun == [before], "the scan that was open when the run was asked for"
+    assert "No engine is left" in bench._message.value
+
+
+def test_a_run_that_is_asked_for_while_a_file_is_loaded_is_of_that_scan(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, held = list[Any](), threading.Event()
+    scan = pt.simulate(patterns=25, window=32, seed=7)
+    monkeypatch.setattr("ptynb.app.scan_tab.load", lambda path, **options: (held.wait(30), scan)[1])
+    monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", lambda scan, *_, **more: begun.append(scan))
+    field(bench, "Run", "Engines").value = 0
+    field(bench, "Scan", "File").value = "some.h5"
+    button(bench, "Scan", "Load").click()
+    button(bench, "Run", "New run").click()
+    held.set()
+    bench._actions.settle()
+    assert begun == [scan]
 
 
 def test_checkpoints_are_followed_while_their_page_is_shown(bench: Workbench) -> None:
