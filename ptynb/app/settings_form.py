@@ -81,7 +81,7 @@ class SetUp(Whole):
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220, share=0.4)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
-        self._actions = Actions("ptynb set up", self._complain)
+        self._actions = Actions("ptynb set up", self._complain, lanes=("", ENGINES))
         self._memory.layout.flex = "1 1 400px"
         line = ipywidgets.HBox(
             [self.advise, self.look, self.measure, self._memory],

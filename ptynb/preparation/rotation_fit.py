@@ -236,8 +236,10 @@ def rotation_if_known(scan: Scan, patterns: int) -> ScanRotation | None:
 
 def nearest_to_centre(positions: Array, count: int) -> NDArray[np.int64]:
     """Return the sorted indices of so many positions (point, yx) that are nearest to their median."""
-    away = np.linalg.norm(positions - np.median(positions, 0), axis=1) if len(positions) else np.zeros(0)
-    return np.sort(np.argsort(away, kind="stable")[:count])
+    if count >= len(positions):
+        return np.arange(len(positions))
+    away = ((positions - np.median(positions, 0)) ** 2).sum(1)
+    return np.sort(np.argpartition(away, count)[:count])
 
 
 def rotation_of_field(places: Array, field: Array, pairs: Pairs | None = None) -> ScanRotation:

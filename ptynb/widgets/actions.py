@@ -39,10 +39,14 @@ class Actions:
         complain: Callable[[Exception | None], None],
         done: Callable[[], None] | None = None,
         say: Callable[[str], None] | None = None,
+        lanes: Collection[str] = ("",),
     ) -> None:
-        self._queue, self._name = _Queue(), name
+        self._queue, self._lanes = _Queue(), frozenset(lanes)
         methods = (None if method is None else weakref.WeakMethod(method) for method in (complain, done, say))
-        self._told = _Told(*methods)
+        told = _Told(*methods)
+        for lane in lanes:
+            thread = f"{name}: {lane}" if lane else name
+            threading.Thread(target=_carry_out, args=(self._queue, lane, told), name=thread, daemon=True).start()
         weakref.finalize(self, self._queue.end)
 
     def put(
@@ -59,9 +63,8 @@ class Actions:
         action with the same key is replaced. line: the equivalent line of Python. after: other lanes, whose actions
         that are queued already are done first.
         """
-        if self._queue.put(action, instead_of, line, lane, after):
-            name = f"{self._name}: {lane}" if lane else self._name
-            threading.Thread(target=_carry_out, args=(self._queue, lane, self._told), name=name, daemon=True).start()
+        assert {lane, *after} <= self._lanes, f"{lane!r} or one of {after} is no lane of {self._lanes}"
+        self._queue.put(action, instead_of, line, lane, after)
 
     def settle(self, seconds: float = 30.0) -> None:
         """Wait until no action is waiting or being carried out. Raises TimeoutError."""
@@ -92,25 +95,21 @@ class _Queue:
         self._changed = threading.Condition()
         self._waiting: list[_Entry] = []
         self._current: dict[str, _Entry] = {}
-        self._lanes, self._ended, self.count = set[str](), False, 0
+        self._ended, self.count = False, 0
 
     @property
     def busy(self) -> bool:
         return bool(self._waiting or self._current)
 
-    def put(self, action: Action, key: str | None, line: str | None, lane: str, after: Collection[str]) -> bool:
-        """Queue an action; return whether it is the first one of its lane."""
+    def put(self, action: Action, key: str | None, line: str | None, lane: str, after: Collection[str]) -> None:
         with self._changed:
             if self._ended:
-                return False
+                return
             if key is not None:
                 self._waiting = [other for other in self._waiting if other.key != key]
             self.count += 1
             self._waiting.append(_Entry(action, key, line, lane, frozenset({lane, *after}), self.count))
             self._changed.notify_all()
-            known = lane in self._lanes
-            self._lanes.add(lane)
-            return not known
 
     def take(self, lane: str) -> _Entry | None:
         """End the current action of a lane, wait for its next one and return it; None at the end."""

@@ -14,7 +14,8 @@ from ptynb.widgets.actions import Actions
 class Widget:
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.actions = Actions("a test's actions", self.complain, self.done, self.say)
+        lanes = ("", "scan", "run", "comparison")
+        self.actions = Actions("a test's actions", self.complain, self.done, self.say, lanes)
 
     def complain(self, error: Exception | None) -> None:
         self.seen.append("clear" if error is None else str(error))
@@ -125,9 +126,7 @@ def test_settling_has_an_end() -> None:
 def test_the_thread_ends_with_its_widget(how: str) -> None:
     before = threads()
     widget = Widget()
-    for lane in ("", "another"):
-        widget.actions.put(lambda: None, lane=lane)
-    assert threads() == before + 2
+    assert threads() == before + 4
     if how == "close":
         widget.actions.close()
     del widget
