@@ -1,7 +1,8 @@
 """Errors and warnings of ptynb.
 
 Each error has a `code`, "subject.problem", which stays the same when its message is improved: programs and tests
-compare the code and show the message. `CODES` lists all of them.
+compare the code and show the message. `CODES` lists all of them. Errors about options or settings have their names in
+`fields`: a form marks these fields, and shows the message as it is.
 """
 
 from __future__ import annotations
@@ -206,9 +207,12 @@ class PtynbError(Exception):
         Text with the actual value, the expected one, and a remedy.
     code : str
         Kind of problem, one of `ptynb.exceptions.CODES`.
+    fields : tuple of str
+        Dotted names of the options or settings that the message is about, such as "probe.modes".
     """
 
     code = ""
+    fields: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         """Add a section Parameters to the docstring of a class that has none."""
@@ -216,9 +220,9 @@ class PtynbError(Exception):
         if cls.__init__ is PtynbError.__init__ and own and base:
             cls.__doc__ = own + base[base.index("\n") :]
 
-    def __init__(self, message: str = "", *, code: str = "") -> None:
+    def __init__(self, message: str = "", *, code: str = "", fields: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.fields = code, fields
 
 
 class InvalidValueError(PtynbError, ValueError):
@@ -248,10 +252,19 @@ class SettingsError(PtynbError, ValueError):
         Entry of pydantic for each invalid field.
     code : str
         Kind of the first problem, one of `ptynb.exceptions.CODES`.
+    fields : tuple of str
+        Dotted names of the settings that the message is about, such as "probe.modes".
     """
 
-    def __init__(self, message: str = "", problems: tuple[ErrorDetails, ...] = (), *, code: str = "") -> None:
-        super().__init__(message, code=code)
+    def __init__(
+        self,
+        message: str = "",
+        problems: tuple[ErrorDetails, ...] = (),
+        *,
+        code: str = "",
+        fields: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, code=code, fields=fields)
         self.problems = problems
 
 

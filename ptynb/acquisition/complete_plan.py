@@ -64,6 +64,7 @@ def completed(plan: Plan, started: SeriesStarted, shape: tuple[int, int], *, mea
             f"The header of series {started.series} does not say how many patterns will come; give it: "
             "Plan(..., count=1024).",
             code="acquisition.no-count",
+            fields=("count",),
         )
     window, crop = _crop(plan, shape)
     geometry = plan.geometry
@@ -78,6 +79,7 @@ def completed(plan: Plan, started: SeriesStarted, shape: tuple[int, int], *, mea
             "Positions are in metres, and the detector's header lacks energy, distance or pixel size; give "
             "Plan(..., geometry=Geometry(wavelength=..., distance=..., detector_pixel=...)), or units='pixels'.",
             code="scan.no-geometry",
+            fields=("geometry",),
         )
     pixel = (1.0, 1.0)
     if plan.units == "metres" and geometry is not None:
@@ -115,6 +117,7 @@ def _crop(plan: Plan, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[sl
             f"A window of {window[0]} x {window[1]} pixels around pixel {centre} is not inside the detector's "
             f"patterns of {shape[0]} x {shape[1]}; choose a smaller window=, or another centre=.",
             code="argument.invalid-value",
+            fields=("window", "centre"),
         )
     return window, (slice(first[0], last[0]), slice(first[1], last[1]))
 
@@ -131,6 +134,7 @@ def _mask(
         raise ScanError(
             f"The mask has shape {mask.shape}; expected that of the detector, {shape}, or of the window, {window}.",
             code="array.shape-mismatch",
+            fields=("mask",),
         )
     return cropped
 
@@ -142,6 +146,7 @@ def _working(series: str, bad_pixels: Packed, shape: tuple[int, int]) -> NDArray
             f"The header of series {series} has a mask of shape {bad_pixels.shape}; expected that of the patterns, "
             f"{shape}. Give another: Plan(..., mask=...).",
             code="array.shape-mismatch",
+            fields=("mask",),
         )
     try:
         return bad_pixels.counts() == 0
@@ -149,6 +154,7 @@ def _working(series: str, bad_pixels: Packed, shape: tuple[int, int]) -> NDArray
         raise AcquisitionError(
             f"The mask in the header of series {series} cannot be read: {error} Give another: Plan(..., mask=...).",
             code=error.code,
+            fields=("mask",),
         ) from None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ptynb.acquisition.messages import LiveSource
 from ptynb.data.source_address import Address
+from ptynb.exceptions import PtynbError
 
 
 def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> LiveSource:
@@ -32,10 +33,14 @@ def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> 
 
 def open_positions(address: Address) -> LiveSource:
     """Connect to a source of positions."""
-    if address.kind == "panda":
-        from ptynb.acquisition.panda import Panda
+    try:
+        if address.kind == "panda":
+            from ptynb.acquisition.panda import Panda
 
-        return Panda(address.place, address.port, address.options)
-    from ptynb.acquisition.json_positions import JsonPositions
+            return Panda(address.place, address.port, address.options)
+        from ptynb.acquisition.json_positions import JsonPositions
 
-    return JsonPositions(address.place, address.port, subscribe=address.options.get("pattern") == "sub")
+        return JsonPositions(address.place, address.port, subscribe=address.options.get("pattern") == "sub")
+    except PtynbError as error:
+        error.fields = ("positions",)
+        raise

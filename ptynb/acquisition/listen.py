@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -174,12 +174,18 @@ def _prepared(folder: Path) -> bool:
     """
     there = [name for name in (SCAN_NAME, INDEX_NAME) if (folder / name).exists()]
     if there:
-        raise FileError(f"{folder} has {there[0]} of another scan; choose another folder=.", code="file.not-writable")
+        raise FileError(
+            f"{folder} has {there[0]} of another scan; choose another folder=.",
+            code="file.not-writable",
+            fields=("folder",),
+        )
     try:
         made = not folder.exists()
         private_folder(folder)
     except OSError as error:
-        raise FileError(f"{folder} cannot be created ({error.strerror}).", code="file.not-writable") from None
+        raise FileError(
+            f"{folder} cannot be created ({error.strerror}).", code="file.not-writable", fields=("folder",)
+        ) from None
     return made
 
 
@@ -221,7 +227,7 @@ def _start(
     finally:
         process.stdout.close()
     _end(process)
-    raise AcquisitionError(str(answer["message"]), code=str(answer["code"]))
+    raise AcquisitionError(str(answer["message"]), code=str(answer["code"]), fields=tuple(answer.get("fields", ())))
 
 
 def _answer(
@@ -229,7 +235,7 @@ def _answer(
     timeout: float | None,
     cancelled: Callable[[], bool] | None,
     tell: Callable[[str], None],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return what the receiver says when the scan has begun, or cannot be received; tell what it says before."""
     assert process.stdout is not None
     until = None if timeout is None else time.monotonic() + timeout
@@ -241,7 +247,7 @@ def _answer(
             return {"code": "acquisition.failed", "message": f"The receiver ended with status {process.wait(GRACE)}."}
         *lines, text = text.split(b"\n")
         for line in lines:
-            found: dict[str, object] = json.loads(line)
+            found: dict[str, Any] = json.loads(line)
             if "notice" not in found:
                 return found
             told = str(found["notice"])

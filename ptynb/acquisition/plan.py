@@ -99,6 +99,7 @@ class Plan:
                 "A plan needs either positions=array (pattern, yx), or extent=((y0, y1), (x0, x1)) where they are not "
                 f"known before; it has {'neither' if self.positions is None else 'both'}.",
                 code="argument.missing" if self.positions is None else "argument.conflict",
+                fields=("positions", "extent"),
             )
         if self.positions is not None:
             planned = np.asarray(self.positions)
@@ -107,11 +108,13 @@ class Plan:
                     f"The planned positions have shape {planned.shape} and type {planned.dtype}; expected numbers "
                     "(pattern, yx).",
                     code="array.shape-mismatch",
+                    fields=("positions",),
                 )
             if not np.isfinite(planned).all():
                 raise ScanError(
                     f"Planned position {int(np.argwhere(~np.isfinite(planned))[0, 0])} is not finite.",
                     code="array.not-finite",
+                    fields=("positions",),
                 )
             if self.count not in (None, len(planned)):
                 raise _invalid("count", self.count, f"the number of planned positions, {len(planned)}")
@@ -142,4 +145,6 @@ def _is_extent(extent: Any) -> bool:
 
 
 def _invalid(name: str, value: Any, expected: str) -> InvalidValueError:
-    return InvalidValueError(f"{name} is {value!r:.100}; expected {expected}.", code="argument.invalid-value")
+    return InvalidValueError(
+        f"{name} is {value!r:.100}; expected {expected}.", code="argument.invalid-value", fields=(name,)
+    )

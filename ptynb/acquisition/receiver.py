@@ -299,7 +299,7 @@ def main() -> int:
     try:
         Receiver(order).run()
     except PtynbError as error:
-        _answer({"code": error.code, "message": str(error)})
+        _answer({"code": error.code, "message": str(error), "fields": error.fields})
         return 1
     except Exception as error:  # told to whoever waits
         _answer({"code": "acquisition.failed", "message": f"The receiver failed ({sentence(error)}); see {LOG_NAME}."})

@@ -1,4 +1,4 @@
-"""Analysis of scans and reconstructions: survey, bad pixels, rotation, resolution, probes, comparisons, measurements.
+"""Analysis of scans and reconstructions: survey, bad pixels, resolution, probes, comparisons, measurements.
 
 No function changes a scan; `with_mask` and `leave_out` return a new one, as functions of `ptynb.preparation` do.
 """
@@ -39,8 +39,6 @@ from ptynb.analysis.result_comparison import settings_that_differ as settings_th
 from ptynb.analysis.ring_correlation import RingCorrelation as RingCorrelation
 from ptynb.analysis.ring_correlation import fourier_ring_correlation as fourier_ring_correlation
 from ptynb.analysis.ring_correlation import spectral_snr as spectral_snr
-from ptynb.analysis.rotation_check import ScanRotation as ScanRotation
-from ptynb.analysis.rotation_check import scan_rotation as scan_rotation
 from ptynb.analysis.scan_survey import Survey as Survey
 from ptynb.analysis.scan_survey import bright_radius as bright_radius
 from ptynb.analysis.scan_survey import survey as survey

@@ -11,6 +11,7 @@ from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation.pixel_mask import Statistics, judged
+from ptynb.preparation.rotation_fit import check_survey
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,14 +83,3 @@ def find_bad_pixels(scan: Scan, seen: Survey | None = None, *, factor: float = 3
     found = judged(scan, Statistics(seen.patterns, seen.finite, seen.mean, seen.variance), factor=factor, sigmas=sigmas)
     lost = ~seen.finite if scan.mask is None else ~seen.finite & scan.mask
     return BadPixels(found.hot, found.dead, found.stuck & ~found.hot & ~found.dead, lost)
-
-
-def check_survey(scan: Scan, seen: Survey) -> None:
-    """Raise InvalidValueError if the shape of a survey is not that of the scan."""
-    if (len(seen.covered), *seen.mean.shape) != scan.frames.shape:
-        height, width = seen.mean.shape
-        raise InvalidValueError(
-            f"The survey has {len(seen.covered)} patterns of {height} x {width} and the scan has {len(scan)} of "
-            f"{scan.pattern_shape[0]} x {scan.pattern_shape[1]}; expected a survey of this scan.",
-            code="scan.wrong-survey",
-        )

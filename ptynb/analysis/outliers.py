@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from ptynb.analysis.bad_pixels import check_survey
 from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
+from ptynb.preparation.rotation_fit import check_survey
 from ptynb.preparation.selection import select
 
 Indices = NDArray[np.int64]

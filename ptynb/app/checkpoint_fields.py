@@ -9,6 +9,7 @@ from typing import Any
 import ipywidgets
 
 from ptynb.app.plan_fields import Asked
+from ptynb.app.session_state import FIELDS
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import states
@@ -70,7 +71,7 @@ class CheckpointFields(Whole):
             asked.layout.width = "320px"
         super().__init__([self.wanted, self._asked["folder"], numbers, self._line, about], layout=free())
         for widget in (self.wanted, *self.fields.values()):
-            widget.observe(lambda _: actions.put(self._follow, instead_of="checkpointing"), "value")
+            widget.observe(lambda _: actions.put(self._follow, instead_of="checkpointing", lane=FIELDS), "value")
         self._follow()
 
     def checkpointing(self) -> Checkpointing | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ipywidgets
 
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import COMPARISON, RUN, Desk
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint
@@ -38,7 +38,7 @@ class CompareTab(Whole):
         branches = ipywidgets.Button(
             description="Add branches", icon="code-fork", tooltip="Adds the state of each branch"
         )
-        branches.on_click(lambda _: self._actions.put(self._add_branches))
+        branches.on_click(lambda _: self._actions.put(self._add_branches, lane=COMPARISON, after=(RUN,)))
         show = ipywidgets.Button(
             description="Compare", icon="columns", tooltip="Shows the selected results side by side"
         )
@@ -65,7 +65,7 @@ class CompareTab(Whole):
 
     def _put_add(self) -> None:
         path = self._path.value.strip()
-        self._actions.put(lambda: self._add(path))
+        self._actions.put(lambda: self._add(path), lane=COMPARISON)
 
     def _add(self, path: str) -> None:
         if not path:
@@ -104,7 +104,7 @@ class CompareTab(Whole):
     def _put(self, action: Callable[[list[str]], None]) -> None:
         """Queue an action on the currently selected results."""
         names = [name for name in self._desk.results if name in self._names.chosen]
-        self._actions.put(lambda: action(names))
+        self._actions.put(lambda: action(names), lane=COMPARISON)
 
     def _report(self, names: list[str]) -> None:
         put(self._status, "")

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import ipywidgets
 
 from ptynb.acquisition.listen import receive_scan
-from ptynb.app.plan_fields import PlanFields
+from ptynb.app.plan_fields import ASKED_OF, PlanFields
 from ptynb.app.session_state import Desk
 from ptynb.data.scan import Scan
-from ptynb.exceptions import AcquisitionError, FileError, PtynbError
+from ptynb.exceptions import PtynbError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 
@@ -21,14 +21,6 @@ LINE = "line"
 """Key of the actions that show the line of Python: only the newest is needed."""
 CANCEL_SECONDS = 10.0
 """Time in which a receiver ends whose scan has not begun, when the panel is closed [s]."""
-FIELD_OF_CODE = {"acquisition.no-count": "count", "scan.no-geometry": "options", "array.shape-mismatch": "options"}
-"""Fields of errors that a receiver finds when the scan begins; others are of the source."""
-IN_WORDS = {
-    "acquisition.no-count": "The header of the series does not say how many patterns will come; enter the number.",
-    "scan.no-geometry": "The detector's header lacks energy, distance or pixel size; enter them, or choose positions "
-    "in pixels.",
-}
-"""Errors in the words of the fields."""
 
 
 class ListenPanel(Whole):
@@ -126,23 +118,11 @@ class ListenPanel(Whole):
                 put(self.status, '<span role="status">Cancelled; nothing was received.</span>')
                 return
             put(self.status, "")
-            text = IN_WORDS.get(error.code)
-            told = error if text is None else type(error)(text, code=error.code)
-            with self.fields.at(self._field_of(error, given.positions)):
-                raise told from error
+            with self.fields.at(_asked_of(error)):
+                raise
         put(self.status, "")
         self._desk.tell(given.line)
         self._heard(scan)
-
-    def _field_of(self, error: PtynbError, positions: str) -> str:
-        if isinstance(error, FileError) and error.code == "file.not-writable":
-            return "folder"
-        if error.code == "argument.invalid-value" and "window" in str(error):
-            return "window"
-        at = positions.partition("://")[2].partition("?")[0]
-        if isinstance(error, AcquisitionError) and at and at in str(error):
-            return "positions"
-        return FIELD_OF_CODE.get(error.code, "source")
 
     def _waited(self) -> bool:
         """Show for how long the scan has been waited for; return whether to end the wait."""
@@ -164,3 +144,8 @@ class ListenPanel(Whole):
         """Show an error, unless a field shows it."""
         if error is not None and error is not self.fields.told:
             put(self.status, complaint(error))
+
+
+def _asked_of(error: PtynbError) -> str:
+    """Return the field of an error that the receiver raised."""
+    return next((ASKED_OF[name] for name in error.fields if name in ASKED_OF), "source")

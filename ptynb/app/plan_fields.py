@@ -38,8 +38,11 @@ OPTIONS = (
     "units", "mask", "clip_negative",
 )  # fmt: skip
 """Options of `load` that a plan has, too."""
-FIELD_OF_ARGUMENT = {"count": "count", "extent": "extent", "window": "window", "centre": "window"}
-"""Fields of the arguments of `Plan` with which its errors begin."""
+ASKED_OF = {
+    "count": "count", "extent": "extent", "window": "window", "centre": "window", "geometry": "options",
+    "mask": "options", "positions": "positions", "folder": "folder",
+}  # fmt: skip
+"""Where the arguments of `ptynb.listen` and `Plan` are entered that errors name in their `fields`."""
 FORMS = """\
 <div style="font-size:90%;line-height:1.5;margin:4px 0">Addresses: <code>stream2://host:31001</code>,
 <code>simplon://host:9999</code> (Dectris), <code>pva://PREFIX:Pva1:Image</code> (EPICS); or an HDF5 file in writing:
@@ -278,10 +281,8 @@ class PlanFields(Whole):
         try:
             plan = Plan(**values)
         except PtynbError as error:
-            about = str(error).partition(" ")[0]
-            with self.at(
-                {"count": "count", "extent": "extent", "window": "window", "centre": "window"}.get(about, "planned")
-            ):
+            planned = {"positions": "planned"}
+            with self.at((ASKED_OF | planned).get(next(iter(error.fields), ""), "planned")):
                 raise
         return plan, ", ".join(f"{name}={text}" for name, text in texts.items())
 

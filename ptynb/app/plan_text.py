@@ -7,8 +7,7 @@ import math
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.settings.load_options import LoadOptions
-from ptynb.widgets.load.load_panel import SEPARATORS
-from ptynb.widgets.load.panel_words import title_of
+from ptynb.widgets.load.load_panel import SEPARATORS, title_of
 
 
 def whole_numbers(text: str, count: int, title: str) -> tuple[int, ...]:

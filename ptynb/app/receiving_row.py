@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import ipywidgets
 
+from ptynb.app.session_state import SCAN
 from ptynb.data.arrivals import Acquisition
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.shared_widgets import free, put
@@ -23,14 +24,14 @@ class ReceivingRow(ipywidgets.VBox):
     def __init__(self, actions: Actions, stop: Callable[[], None], open_received: Callable[[], None]) -> None:
         self._acquisition: Acquisition | None = None
         self.stop = _button("Stop listening", "stop", "Ends the reception, after a question; what has come is kept")
-        self.stop.on_click(lambda _: actions.put(self._ask))
+        self.stop.on_click(lambda _: actions.put(self._ask, lane=SCAN))
         self.received = _button("Open received scan", "folder-open", "Opens the file with what came, to prepare it")
-        self.received.on_click(lambda _: actions.put(open_received))
+        self.received.on_click(lambda _: actions.put(open_received, lane=SCAN))
         self.end = _button("End the scan", "stop", STOP_LINE)
         self.end.button_style = "danger"
-        self.end.on_click(lambda _: actions.put(lambda: self._answered(stop)))
+        self.end.on_click(lambda _: actions.put(lambda: self._answered(stop), lane=SCAN))
         self.keep = _button("Keep listening", "rss", "Nothing is ended")
-        self.keep.on_click(lambda _: actions.put(self._hide_question))
+        self.keep.on_click(lambda _: actions.put(self._hide_question, lane=SCAN))
         self._about = ipywidgets.HTML(layout=ipywidgets.Layout(width="auto", margin="0 6px"))
         wrap = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center", display="none")
         self.question = ipywidgets.HBox([self.end, self.keep, self._about], layout=wrap)

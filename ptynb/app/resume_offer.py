@@ -9,6 +9,7 @@ from functools import partial
 
 import ipywidgets
 
+from ptynb.app.session_state import RUN
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError
 from ptynb.session.resume import any_held_elsewhere, going_on
@@ -58,14 +59,14 @@ class Offer(Whole):
         def fail(offer: Offer, error: Exception | None) -> None:
             offer._ended.set()
             if error is not None:
-                offer._actions.put(partial(_raise, error))  # which shows the error
+                offer._actions.put(partial(_raise, error), lane=RUN)  # which shows the error
 
         repeat(self, "ptynb resume offer", 1.0, search, fail).set()
 
     def found(self, runs: dict[str, str], by_itself: bool) -> None:
         """Offer runs: name and description of each."""
         if by_itself and len(runs) == 1:
-            self._actions.put(partial(self._take, *runs))
+            self._actions.put(partial(self._take, *runs), lane=RUN)
         else:
             self.children = [self._line(name, text) for name, text in runs.items()]
 
@@ -85,7 +86,7 @@ class Offer(Whole):
             description="Attach", icon="plug", tooltip=f"pt.attach({name!r})",
             layout=ipywidgets.Layout(width="auto"),
         )  # fmt: skip
-        button.on_click(lambda _: self._actions.put(partial(self._take, name)))
+        button.on_click(lambda _: self._actions.put(partial(self._take, name), lane=RUN))
         label = ipywidgets.HTML(f'<span role="status">A run continues without a notebook: {html.escape(text)}.</span>')
         layout = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
         return ipywidgets.HBox([button, label], layout=layout)

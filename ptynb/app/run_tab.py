@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import ipywidgets
 
 from ptynb.app.checkpoint_fields import CheckpointFields
 from ptynb.app.film_panel import FilmPanel
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import RUN, SCAN, Desk
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import plan_for
 from ptynb.data.engine_records import Checkpoint
@@ -78,7 +78,9 @@ class RunTab(Whole):
         self._saved = ipywidgets.HTML()
         first = (
             self._engines, self._device, self._epochs,
-            self._button("New run", "play", self._begin, "Starts a reconstruction of the scan with the settings"),
+            self._button(
+                "New run", "play", self._begin, "Starts a reconstruction of the scan with the settings", after=(SCAN,)
+            ),
         )  # fmt: skip
         cluster = [
             self._button("Attach", "plug", self.attach, "Attaches to a run that continues without its notebook"),
@@ -109,15 +111,17 @@ class RunTab(Whole):
         super().__init__([self._bar, self._engines_text, self._run], layout=free())
         self.add_class("ptynb-run")
 
-    def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
+    def _button(
+        self, text: str, icon: str, action: Callable[[], None], tooltip: str, after: Collection[str] = ()
+    ) -> ipywidgets.Button:
         layout = ipywidgets.Layout(width="auto")
         button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
-        button.on_click(lambda _: self._actions.put(action))
+        button.on_click(lambda _: self._actions.put(action, lane=RUN, after=after))
         return button
 
     def _begin(self) -> None:
-        desk = self._desk
-        if desk.scan is None:
+        desk, scan = self._desk, self._desk.scan  # another one may be loaded while engines start
+        if scan is None:
             raise ScanError("There is no scan; load one in the tab Scan first.", code="workbench.no-scan")
         before = desk.recon
         if before is not None and _is_active(before):
@@ -138,7 +142,7 @@ class RunTab(Whole):
         self._clear()
         put(self._engines_text, "starting the run …")
         try:
-            recon = Reconstruction(desk.scan, recipe, desk.cluster, checkpointing=checkpointing)
+            recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
             chosen = "settings"
             if recipe.stages:
                 chosen = "recipe"

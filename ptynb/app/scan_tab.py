@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import ipywidgets
 
 from ptynb.app.listen_panel import ListenPanel
 from ptynb.app.receiving_row import STOP_LINE, ReceivingRow
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import SCAN, Desk
 from ptynb.data.arrivals import SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
@@ -23,7 +23,6 @@ from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.file_facts import facts_of, remarks_of
 from ptynb.widgets.load.load_panel import LoadPanel
-from ptynb.widgets.load.panel_words import fields_in, in_panel_words, lacking
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
 from ptynb.widgets.shared_widgets import Whole, close_all, free, note, put
@@ -76,7 +75,6 @@ class ScanTab(Whole):
         )
         self._suggestion.on_click(lambda _: self._options.fill(self._suggested))
         self._suggested: dict[str, Any] = {}
-        self._lacking = ""
         self._inspect: Inspect | None = None
         self._kind = Segments("Scan from", [FILE, LIVE], ["file-o", "rss"])
         self._kind.observe(lambda _: self._show_kind(), "chosen")
@@ -144,14 +142,14 @@ class ScanTab(Whole):
             self._put_load()
 
     def _put_load(self) -> None:
-        self._actions.put(self._open)
+        self._actions.put(self._open, lane=SCAN)
 
     def _put_describe(self, again: bool = False) -> None:
         """Queue the description of the file; again: also if nothing was changed since the last one."""
         if self._path.value.strip():
-            self._actions.put(lambda: self._describe(again), instead_of=DESCRIBE)
+            self._actions.put(lambda: self._describe(again), instead_of=DESCRIBE, lane=SCAN)
         elif again:
-            self._actions.put(self._chosen)
+            self._actions.put(self._chosen, lane=SCAN)
 
     def _chosen(self) -> tuple[str, dict[str, Any]]:
         """Return the path and the options of `load`."""
@@ -161,24 +159,21 @@ class ScanTab(Whole):
                 "No file is named; click one in the list, or type the path of a scan, such as scan.cxi.",
                 code="argument.missing",
             )
-        try:
+        with self._marking():
             return path, self._options.arguments
-        except PtynbError as error:
-            raise self._in_panel_words(error) from error
 
     def _describe(self, again: bool) -> None:
         path, options = self._chosen()
         if not again and self._described == (path, options):
             return
-        try:
-            found = info(path, **options)
-        except PtynbError as error:
-            self._show_facts(None)
-            self._follow.layout.display = None if error.code == "file.being-written" else "none"
-            raise self._in_panel_words(error) from error
-        except Exception:
-            self._show_facts(None)
-            raise
+        with self._marking():
+            try:
+                found = info(path, **options)
+            except Exception as error:
+                self._show_facts(None)
+                if isinstance(error, PtynbError) and error.code == "file.being-written":
+                    self._follow.layout.display = None
+                raise
         if found.suggested and any(fact.name == "geometry" for fact in found.facts):  # the file itself says it
             self._options.fill(found.suggested)
             options = self._options.arguments
@@ -199,7 +194,6 @@ class ScanTab(Whole):
         self._suggestion.description = f"Use near field{about}"
         self._options.show(found)
         self._follow.layout.display = "none"
-        self._lacking = "" if found is None else lacking(found.missing)
         put(self._remarks, "" if found is None else remarks_of(found))
         put(self._facts, "" if found is None else facts_of(found))
 
@@ -211,7 +205,9 @@ class ScanTab(Whole):
             self._browse.value = True  # most errors are of values that the fields replace
             with contextlib.suppress(PtynbError):  # of the same cause
                 self._describe(False)
-            raise self._in_panel_words(error) from error
+            if isinstance(error, PtynbError):
+                self._options.mark(error.fields)
+            raise
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
         remember(Path(path).expanduser())
         self.show(scan)
@@ -245,15 +241,14 @@ class ScanTab(Whole):
             self.show(received)
             self._desk.scan = received
 
-    def _in_panel_words(self, error: Exception) -> Exception:
-        """Return the error with the names of fields, and put the cursor into the first of them."""
-        if not isinstance(error, PtynbError):
-            return error
-        if error.code == "scan.missing-metadata" and self._lacking:
-            self._options.point_to(self._options.lacking)
-            return type(error)(self._lacking, code=error.code)
-        self._options.point_to(fields_in(str(error)))
-        return type(error)(in_panel_words(str(error)), code=error.code)
+    @contextlib.contextmanager
+    def _marking(self) -> Iterator[None]:
+        """Mark the fields that an error is about."""
+        try:
+            yield
+        except PtynbError as error:
+            self._options.mark(error.fields)
+            raise
 
     def show(self, scan: Scan) -> None:
         """Show the inspection of a scan."""

@@ -12,6 +12,8 @@ from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.settings.schema import as_python
 
+LANES = SCAN, RUN, COMPARISON, FIELDS = "scan", "run", "comparison", "fields"
+"""Lanes of the actions of the workbench, one for each of the objects that they change, and the check of fields."""
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}
 """Imports that lines of Python may need."""
@@ -32,7 +34,7 @@ class Desk:
         self.results: dict[str, Result] = {}
         self.lines: list[str] = [FIRST_LINE]
         self._callbacks: list[Callable[[str], None]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # actions are carried out in several threads
         if scan is not None:
             self.lines.append(f"# scan: {scan.name}, from the line that opened this workbench")
         if cluster is not None:
@@ -45,10 +47,10 @@ class Desk:
 
     def tell(self, line: str) -> None:
         """Add a line of Python."""
-        with self._lock:  # called in several threads
+        with self._lock:
             needed = [imported for word, imported in IMPORTS.items() if word in line and imported not in self.lines]
             self.lines = [*needed, *self.lines, line]
-        self._changed("lines")
+            self._changed("lines")
 
     @property
     def scan(self) -> Scan | None:
@@ -94,13 +96,14 @@ class Desk:
     def add_result(self, name: str, result: Result, source: str) -> str:
         """Add a result to the comparison and return its unique name; source: the Python expression of it."""
         unique, number = name, 2
-        while unique in self.results:
-            unique, number = f"{name} ({number})", number + 1
-        if not self.results:
-            self.tell("kept = {}")
-        self.results[unique] = result
-        self.tell(f"kept[{unique!r}] = {source}")
-        self._changed("results")
+        with self._lock:
+            while unique in self.results:
+                unique, number = f"{name} ({number})", number + 1
+            if not self.results:
+                self.tell("kept = {}")
+            self.results[unique] = result
+            self.tell(f"kept[{unique!r}] = {source}")
+            self._changed("results")
         return unique
 
     def _changed(self, what: str) -> None:

@@ -27,6 +27,9 @@ from ptynb.widgets.form.settings_sources import Source
 from ptynb.widgets.shared_widgets import Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
+ENGINES = "engines"
+"""Lane of the actions that measure or try something on engines; estimates and previews do not wait for them."""
+
 
 class SetUp(Whole):
     """The form of the settings; with a scan also memory, time, advice and a preview of the initial state.
@@ -49,10 +52,18 @@ class SetUp(Whole):
         self.last_recommendation: Recommendation | None = None
         self._memory, self._time, self._recommended, self._message = (ipywidgets.HTML() for _ in range(4))
         self.measure = self._button(
-            "Time and advice", "clock-o", "Measures a few updates on engines, which takes some seconds", self._measure
+            "Time and advice",
+            "clock-o",
+            "Measures a few updates on engines, which takes some seconds",
+            self._measure,
+            ENGINES,
         )
         self.advise = self._button(
-            "Recommend", "magic", "Finds settings for this scan by short trials on the engines", self._recommend
+            "Recommend",
+            "magic",
+            "Finds settings for this scan by short trials on the engines",
+            self._recommend,
+            ENGINES,
         )
         self.cancel = ipywidgets.Button(
             description="Cancel",
@@ -70,7 +81,7 @@ class SetUp(Whole):
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220, share=0.4)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
-        self._actions = Actions("ptynb set up", self._complain)
+        self._actions = Actions("ptynb set up", self._complain, lanes=("", ENGINES))
         self._memory.layout.flex = "1 1 400px"
         line = ipywidgets.HBox(
             [self.advise, self.look, self.measure, self._memory],
@@ -130,9 +141,9 @@ class SetUp(Whole):
         self._actions.close()
         super().close()
 
-    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> ipywidgets.Button:
+    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None], lane: str = "") -> ipywidgets.Button:
         button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="auto"))
-        button.on_click(lambda _: self._actions.put(action, instead_of=text))
+        button.on_click(lambda _: self._actions.put(action, instead_of=text, lane=lane))
         return button
 
     def _changed(self, settings: Settings) -> None:

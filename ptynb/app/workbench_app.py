@@ -11,7 +11,7 @@ from ptynb.app.compare_tab import CompareTab
 from ptynb.app.resume_offer import Offer
 from ptynb.app.run_tab import RunTab
 from ptynb.app.scan_tab import ScanTab
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import COMPARISON, LANES, RUN, Desk
 from ptynb.app.settings_form import settings_form
 from ptynb.app.tuner_app import tuner
 from ptynb.cluster.cluster import Cluster
@@ -44,7 +44,7 @@ class Workbench(Whole):
         if recon is not None:
             scan, settings, cluster = scan or recon.scan, settings or recon.settings, cluster or recon.cluster
         self._desk = Desk(scan, settings, cluster)
-        self._actions = Actions("ptynb workbench", self._complain)
+        self._actions = Actions("ptynb workbench", self._complain, lanes=LANES)
         self._facts, self._message = ipywidgets.HTML(), ipywidgets.HTML()
         self._offer = Offer(self._actions, self.come_back)
         self._code = CodeView(self._desk.lines)
@@ -128,7 +128,7 @@ class Workbench(Whole):
             self._compare_tab.show_checkpoints(checkpoints, with_now)
             self._tabs.selected_index = TABS.index("Compare")
 
-        self._actions.put(show)
+        self._actions.put(show, lane=COMPARISON, after=(RUN,))
 
     def _listen(self, form: SettingsForm) -> None:
         form.on_change(lambda settings: self._take_settings(settings, form))

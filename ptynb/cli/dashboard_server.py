@@ -26,7 +26,10 @@ LOOK_SECONDS = 0.1
 OPTIONS = (
     "--KernelManager.autorestart=False",  # a new kernel has no widgets of an old page
     "--MappingKernelManager.buffer_offline_messages=False",  # otherwise pictures accumulate while no page is open
+    "--VoilaExecutor.startup_timeout=600",
+    "--VoilaExecutor.iopub_timeout=600",  # after 4 s the output, whose widgets are still being sent, would be left out
 )
+OWN_SOURCES = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' ws: wss: data: blob:"
 
 
 class OnePageServer(Voila):
@@ -95,6 +98,11 @@ class PageHandler(TornadoVoilaHandler):
         """kept: the same one for all requests."""
         self._kept = kept
         super().initialize(**others)
+
+    @property
+    def content_security_policy(self) -> str:
+        """Nothing is loaded from elsewhere: the page would wait for Voila's style sheets of a CDN, for minutes."""
+        return f"frame-ancestors 'self'; {OWN_SOURCES}"
 
     async def get_generator(self, path: str | None = None) -> Pieces:
         """Return the page's pieces; for another path, the response of Voila."""

@@ -215,11 +215,13 @@ class ArrivalIndex:
             os.link(unnamed, path)
         except FileExistsError:
             raise FileError(
-                f"{path} exists already, of an earlier scan; choose another folder.", code="file.not-writable"
+                f"{path} exists already, of an earlier scan; choose another folder.",
+                code="file.not-writable",
+                fields=("folder",),
             ) from None
         except OSError as error:
             raise FileError(
-                f"{path} cannot be written ({error.strerror or error}).", code="file.not-writable"
+                f"{path} cannot be written ({error.strerror or error}).", code="file.not-writable", fields=("folder",)
             ) from None
         finally:
             unnamed.unlink(missing_ok=True)

@@ -117,4 +117,5 @@ def _check(voltage: float) -> None:
         raise InvalidValueError(
             f"voltage is {voltage!r} V; expected a positive, finite number.",
             code="argument.invalid-value",
+            fields=("voltage",),
         )

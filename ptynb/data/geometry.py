@@ -18,12 +18,12 @@ PLANCK_CONSTANT_TIMES_LIGHT_SPEED = 6.62607015e-34 * 299792458.0 / ELECTRON_VOLT
 
 def wavelength_from_energy(energy: float) -> float:
     """Return the wavelength [m] of a photon of this energy [eV]: λ = h c / E."""
-    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(energy, "photon energy", "eV")
+    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(energy, "photon energy", "eV", "energy")
 
 
 def energy_from_wavelength(wavelength: float) -> float:
     """Return the energy [eV] of a photon of this wavelength [m]: E = h c / λ."""
-    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(wavelength, "wavelength", "m")
+    return PLANCK_CONSTANT_TIMES_LIGHT_SPEED / _positive(wavelength, "wavelength", "m", "wavelength")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,10 @@ class Geometry:
     detector_pixel: tuple[float, float]
 
     def __post_init__(self) -> None:
-        _positive(self.wavelength, "wavelength", "m")
-        _positive(self.distance, "distance", "m")
+        _positive(self.wavelength, "wavelength", "m", "wavelength")
+        _positive(self.distance, "distance", "m", "distance")
         for size in self.detector_pixel:
-            _positive(size, "detector pixel size", "m")
+            _positive(size, "detector pixel size", "m", "detector_pixel")
 
     def object_pixel(self, window: tuple[int, int]) -> tuple[float, float]:
         """Return the size of an object pixel, λ z / (n p) for n detector pixels of size p at distance z.
@@ -101,16 +101,17 @@ class NearField:
     detector_pixel: tuple[float, float]
 
     def __post_init__(self) -> None:
-        _positive(self.wavelength, "wavelength", "m")
+        _positive(self.wavelength, "wavelength", "m", "wavelength")
         if not self.focus_to_sample > 0:
             raise InvalidValueError(
                 f"focus_to_sample is {self.focus_to_sample!r} m; expected a positive distance, or math.inf for a "
                 "parallel beam.",
                 code="argument.invalid-value",
+                fields=("focus_to_sample",),
             )
-        _positive(self.sample_to_detector, "distance from sample to detector", "m")
+        _positive(self.sample_to_detector, "distance from sample to detector", "m", "distance")
         for size in self.detector_pixel:
-            _positive(size, "detector pixel size", "m")
+            _positive(size, "detector pixel size", "m", "detector_pixel")
 
     @property
     def magnification(self) -> float:
@@ -180,9 +181,11 @@ def illuminated_area(positions: NDArray[np.float64], window: tuple[int, int]) ->
     return slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1]))
 
 
-def _positive(value: float, name: str, unit: str) -> float:
+def _positive(value: float, name: str, unit: str, field: str) -> float:
     if not (math.isfinite(value) and value > 0):
         raise InvalidValueError(
-            f"The {name} is {value!r} {unit}; it has to be a positive, finite number.", code="argument.invalid-value"
+            f"The {name} is {value!r} {unit}; it has to be a positive, finite number.",
+            code="argument.invalid-value",
+            fields=(field,),
         )
     return value

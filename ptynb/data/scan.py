@@ -230,7 +230,9 @@ class Scan:
             the geometry is missing ("scan.no-geometry").
         """
         if units not in ("pixels", "metres"):
-            raise ScanError(f"units is {units!r}; expected 'pixels' or 'metres'.", code="argument.invalid-value")
+            raise ScanError(
+                f"units is {units!r}; expected 'pixels' or 'metres'.", code="argument.invalid-value", fields=("units",)
+            )
         if order not in ("centred", "fft"):
             raise ScanError(f"order is {order!r}; expected 'centred' or 'fft'.", code="argument.invalid-value")
         array = np.asarray(patterns)
@@ -251,6 +253,7 @@ class Scan:
                     "The positions are in metres; give geometry=Geometry(wavelength=..., distance=..., "
                     "detector_pixel=...) to convert them to pixels.",
                     code="scan.no-geometry",
+                    fields=("geometry",),
                 )
             way = None if way is None else metres_to_pixels(way, geometry.object_pixel(array.shape[1:]))
             if isinstance(geometry, TiltedGeometry) and corners.ndim == 2 and corners.shape[1] == 3:
@@ -355,6 +358,7 @@ class Scan:
                     "expected counts of at least 0. Give a mask that is False at bad pixels, or clip_negative=True "
                     "if a background was subtracted.",
                     code="scan.invalid-count",
+                    fields=("mask", "clip_negative"),
                 )
         return counts
 
@@ -617,6 +621,7 @@ def _check_mask(mask: NDArray[np.bool_], window: tuple[int, int]) -> None:
         raise ScanError(
             "The mask is False everywhere; expected True where the detector works. Is it inverted?",
             code="scan.mask-empty",
+            fields=("mask",),
         )
 
 

@@ -62,6 +62,7 @@ def position_datasets(text: str, patterns: Address) -> tuple[str, ...]:
             f"positions is {quoted(text)}; expected 'planned', an address such as panda://host:8889, or, of a file as "
             "source, one dataset (pattern, yx) or two: 'entry/y,entry/x'.",
             code="argument.invalid-value",
+            fields=("positions",),
         )
     return names
 

@@ -26,11 +26,14 @@ from ptynb.io.reading.shadow_motion import shadow_motion
 from ptynb.io.result_file import FORMAT as RESULT
 from ptynb.io.scan_file import FORMAT as SCAN
 from ptynb.io.scan_file import read_scan
+from ptynb.preparation.rotation_fit import FEWEST_PATTERNS, ScanRotation, nearest_to_centre, rotation_if_known
 from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import Table, Tabular
 
 QUICK = 2**26
 """Limit of the bytes of patterns that are unpacked to check them; more would take too long for `info`."""
+GLANCE = 2**24
+"""Limit of the bytes of patterns that are read to find their orientation: 128 patterns of 256 x 256 and 16 bits."""
 PARALLEL = 0.03
 """Deviation of a measured magnification from 1 that a parallel beam may have."""
 PTYNB_OWN = {
@@ -149,12 +152,14 @@ def info(path: str | Path, options: LoadOptions) -> FileInfo:
             return _of_mask(path, array.shape)
     if kind == SCAN:
         scan = read_scan(path)
-        remarks, problem = tuple[str, ...](), None
+        remarks, problem, found = tuple[str, ...](), None, None
         try:
             remarks = check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
+            found = _orientation(scan)
         except ValueError as error:
             problem = str(error)
-        return FileInfo(str(path), "a scan of ptynb", tuple(_of_scan(scan)), (), remarks, problem, _line(path, {}, ()))
+        facts, remarks = (*_of_scan(scan), *_fact_of(found)), (*remarks, *_remark_on(found))
+        return FileInfo(str(path), "a scan of ptynb", facts, (), remarks, problem, _line(path, {}, ()))
     record = find(path, options)
     assert isinstance(record, FileRecord)
     return _of_record(path, record, options)
@@ -178,6 +183,8 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
             scan = assemble(record, options, path, unpack)
             facts += tuple(_derived(scan))
             remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
+            found = _orientation(scan) if unpack else None
+            facts, remarks = (*facts, *_fact_of(found)), (*remarks, *_remark_on(found))
         elif record.frames is not None:
             remarks += check_patterns(record.frames, record.frames.read)
     except ValueError as error:
@@ -211,6 +218,29 @@ def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[tupl
         f"are, give {words}, with the distance that was measured."
     )
     return (remark,), suggested
+
+
+def _orientation(scan: Scan) -> ScanRotation | None:
+    """Return the rotation between scan and detector if a few patterns at the centre show it."""
+    frames = scan.frames
+    for count in (4096, 2048, 1024, 512, 256, 128, FEWEST_PATTERNS):
+        chunks = np.unique(nearest_to_centre(scan.positions, count) // frames.stored_together)
+        if len(chunks) * frames.stored_together * (frames.nbytes // len(scan)) <= GLANCE:
+            return rotation_if_known(scan, count)
+    return None
+
+
+def _fact_of(found: ScanRotation | None) -> Iterator[Fact]:
+    if found is not None:
+        yield Fact("orientation", str(found) if found.needed else "positions agree with the detector", "", "computed")
+
+
+def _remark_on(found: ScanRotation | None) -> Iterator[str]:
+    if found is not None and found.needed:
+        yield (
+            f"The centres of mass of the patterns fit the positions if {found} (probability of a false alarm "
+            f"{found.false_alarm:.0e}): {'; '.join(found.lines)}. A further 180° fits equally, with the opposite phase."
+        )
 
 
 def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:

@@ -343,6 +343,7 @@ class LinkPolicy:
             f"{what} in {named}{link}, outside {' and '.join(map(str, self.folders))}; a file elsewhere is read only "
             "where you allow it: load(..., links='anywhere'), or copy it into the folder.",
             code="file.link-not-allowed",
+            fields=("links",),
         )
 
 
@@ -381,6 +382,7 @@ def followed(start: h5py.Group, name: str, path: Path, external: External) -> It
                 f"{path} has {name}, which goes through more than {MOST_HOPS} links; they form a circle, "
                 "or the file is damaged. Name the dataset itself: patterns='entry/data/data'.",
                 code="file.too-many-links",
+                fields=("patterns",),
             )
         if isinstance(link, h5py.ExternalLink):
             here = external(here, part, link)
@@ -616,6 +618,7 @@ class Linked:
                     f"{self.path} leads to more than {MOST_FILES} other files by links on the way to one dataset; "
                     "expected fewer. Name the dataset itself: patterns='entry/data/data'.",
                     code="file.too-many-links",
+                    fields=("patterns",),
                 )
             self._files[path] = self._stack.enter_context(_opened_both(path))
         return self._files[path][0]

@@ -23,7 +23,7 @@ from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField, energy_from_wavelength, metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
-from ptynb.exceptions import FileError, PtynbWarning
+from ptynb.exceptions import FileError, PtynbError, PtynbWarning
 from ptynb.io.array_file import read_array, real_numbers
 from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
 from ptynb.io.hdf5_file import Linked, open_for_reading
@@ -204,9 +204,11 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
     lacks = missing(record, options)
     if lacks:
         names, ways = ", ".join(lack.name for lack in lacks), ", ".join(lack.give for lack in lacks)
+        fields = tuple(dict.fromkeys(name for lack in lacks for name in lack.options))
         raise FileError(
             f"{path} ({record.format}) does not contain {names}; give it: load(..., {ways}).",
             code="scan.missing-metadata",
+            fields=fields,
         )
     assert record.frames is not None
     if record.near_field and not options.is_near_field:
@@ -214,13 +216,14 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
             f"{path} contains patterns of the near field (at {record.near_field}), and is opened as far field; give "
             "geometry='near field'.",
             code="scan.near-field",
+            fields=("geometry",),
         )
     try:
         geometry = _geometry(record, options)
     except FileError:
         raise
-    except ValueError as error:
-        raise FileError(f"{path}: {error}", code="scan.implausible-metadata") from None
+    except PtynbError as error:
+        raise FileError(f"{path}: {error}", code="scan.implausible-metadata", fields=error.fields) from None
     window = record.frames.shape[1:]
     if isinstance(geometry, Geometry | NearField) and record.geometry is None:
         _check_geometry(record, options, geometry, window, path)
@@ -250,31 +253,33 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
     """Return what a scan needs and neither the file nor the options contain."""
     lacks: list[Missing] = []
     if record.frames is None:
-        lacks.append(Missing("the patterns", "patterns='entry/data/data' (the name of their dataset)"))
+        lacks.append(Missing("the patterns", "patterns='entry/data/data' (the name of their dataset)", ("patterns",)))
     in_pixels = positions_in_pixels(record, options)
     if options.positions is None and record.positions is None and record.pixel_positions is None:
         step = "step=(20e-9, 20e-9) (y, x) [m]"
         if options.raster is None and record.raster is None:
-            lacks.append(
-                Missing("the positions", f"positions=array (pattern, yx) [m], or raster=(rows, columns) and {step}")
-            )
+            ways = f"positions=array (pattern, yx) [m], or raster=(rows, columns) and {step}"
+            lacks.append(Missing("the positions", ways, ("positions", "raster", "step")))
         elif options.step is None and record.step is None:
-            lacks.append(Missing("the scan's step", step))
+            lacks.append(Missing("the scan's step", step, ("step",)))
     if record.geometry is not None or (in_pixels and not options.is_near_field):
         return tuple(lacks)
     if options.beam is None and record.wavelength is None:
-        lacks.append(
-            Missing("the wavelength", "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]")
-        )
+        ways = "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]"
+        lacks.append(Missing("the wavelength", ways, ("wavelength", "energy", "voltage")))
     angle = options.angular_pixel
     if angle is None and not (options.is_near_field or options.detector_pixel or options.distance):
         angle = record.angular_pixel
     if angle is None:
         if options.distance is None and record.distance is None:
-            lacks.append(Missing("the distance to the detector", "distance=2.0 [m]"))
+            lacks.append(Missing("the distance to the detector", "distance=2.0 [m]", ("distance",)))
         if options.detector_pixel is None and record.detector_pixel is None:
-            either = "" if options.is_near_field else ", or angular_pixel [rad]"
-            lacks.append(Missing("the detector's pixel size", f"detector_pixel=(55e-6, 55e-6) (y, x) [m]{either}"))
+            ways = "detector_pixel=(55e-6, 55e-6) (y, x) [m]"
+            if options.is_near_field:
+                lacks.append(Missing("the detector's pixel size", ways, ("detector_pixel",)))
+            else:
+                either = f"{ways}, or angular_pixel [rad]"
+                lacks.append(Missing("the detector's pixel size", either, ("detector_pixel", "angular_pixel")))
     return tuple(lacks)
 
 
@@ -288,7 +293,9 @@ def _geometry(record: FileRecord, options: LoadOptions) -> AnyGeometry | None:
         extra = [name for name in GIVES_GEOMETRY if name in options.names]
         if extra:
             raise FileError(
-                f"The file contains a complete geometry; leave out {', '.join(extra)}.", code="argument.conflict"
+                f"The file contains a complete geometry; leave out {', '.join(extra)}.",
+                code="argument.conflict",
+                fields=tuple(extra),
             )
         return record.geometry
     wavelength = record.wavelength if options.beam is None else options.beam
@@ -351,6 +358,7 @@ def _rotation(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[n
         raise FileError(
             f"{path} has a scan rotation of {angle} rad; expected a finite angle: give rotation= [rad].",
             code="scan.implausible-metadata",
+            fields=("rotation",),
         )
     return np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]) if angle else None
 
@@ -382,11 +390,13 @@ def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.
             f"{path} has {count} patterns, and the raster has {raster[0]} x {raster[1]} positions; expected as many. "
             f"Give raster=(rows, columns) with a product of {count}.",
             code="scan.raster-mismatch",
+            fields=("raster",),
         )
     if not all(math.isfinite(size) and size != 0 for size in step):
         raise FileError(
             f"The scan's step is {step} m; expected two finite numbers that are not 0: step=(20e-9, 20e-9).",
             code="scan.implausible-metadata",
+            fields=("step",),
         )
     rows, columns = np.indices(raster).reshape(2, -1)
     return np.column_stack([rows * step[0], columns * step[1]])
@@ -396,6 +406,16 @@ def _array(
     value: str | Path | ArrayLike, path: Path, name: str, record: FileRecord, options: LoadOptions
 ) -> NDArray[Any]:
     """Return an array option: an array, the name of a dataset in the file at `path`, or the path of another file."""
+    try:
+        return _named_array(value, path, name, record, options)
+    except PtynbError as error:
+        error.fields = error.fields or (name,)
+        raise
+
+
+def _named_array(
+    value: str | Path | ArrayLike, path: Path, name: str, record: FileRecord, options: LoadOptions
+) -> NDArray[Any]:
     if not isinstance(value, str | Path):
         return real_numbers(np.asarray(value), name, "what was given")
     if isinstance(value, str) and path.is_file() and h5py.is_hdf5(path):
@@ -438,6 +458,7 @@ def _check_geometry(
                 f"{path} has {description} of {value:.6g} m{_at(record, name)}{_likely_unit(value, limits)}; expected "
                 f"{limits[0]:g} to {limits[1]:g} m: give {give}.",
                 code="scan.implausible-metadata",
+                fields=(name,),
             )
     width = max(side * size for side, size in zip(window, geometry.detector_pixel, strict=True))
     # A parallel beam may reach a detector of any width close behind the sample.
@@ -447,6 +468,7 @@ def _check_geometry(
             f"{_at(record, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
             "another unit: give distance= [m] or detector_pixel=(y, x) [m].",
             code="scan.implausible-metadata",
+            fields=("distance", "detector_pixel"),
         )
 
 
@@ -458,6 +480,7 @@ def _check_beam(record: FileRecord, wavelength: float, path: Path) -> None:
             f"{path} has a wavelength of {wavelength:.6g} m{place}{_likely_unit(wavelength, WAVELENGTHS)}; expected "
             f"{low:g} to {high:g} m: give wavelength= [m] or energy= [eV].",
             code="scan.implausible-metadata",
+            fields=("wavelength", "energy"),
         )
     if NO_SOURCE[0] < wavelength < NO_SOURCE[1]:
         energy = energy_from_wavelength(wavelength)
@@ -465,6 +488,7 @@ def _check_beam(record: FileRecord, wavelength: float, path: Path) -> None:
             f"{path} has a photon energy of {energy:.6g} eV{place}, which looks like {energy:.6g} keV taken as eV; "
             f"give energy={energy * 1e3:.6g} [eV], or energy={energy:.6g} if it is correct.",
             code="scan.implausible-metadata",
+            fields=("energy",),
         )
 
 
@@ -494,6 +518,7 @@ def _check_positions(
         f"pixel is {length_text(pixel[0])}{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they "
         "are pixels), or check wavelength, distance and pixel size.",
         code="scan.implausible-metadata",
+        fields=("positions", "units"),
     )
 
 

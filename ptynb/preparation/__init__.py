@@ -26,6 +26,7 @@ from ptynb.preparation.orientation import transpose as transpose
 from ptynb.preparation.pixel_mask import find_bad_pixels as find_bad_pixels
 from ptynb.preparation.pixel_mask import mask_bad_pixels as mask_bad_pixels
 from ptynb.preparation.pixel_mask import mask_pixels as mask_pixels
+from ptynb.preparation.rotation_fit import ScanRotation as ScanRotation
 from ptynb.preparation.rotation_fit import estimate_rotation as estimate_rotation
 from ptynb.preparation.scan_positions import affine_matrix as affine_matrix
 from ptynb.preparation.scan_positions import affine_positions as affine_positions

@@ -56,16 +56,34 @@ def centre_of_mass(scan: Scan) -> NDArray[np.float64]:
         Centres of mass (pattern, yx) [detector pixels from index n // 2], with bad pixels taken as 0; NaN for patterns
         without counts.
     """
-    scan = as_centred(scan)
+    return pattern_moments(scan).moments
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PatternMoments:
+    """Sum (pattern,), centre of mass (pattern, yx), NaN without counts, and mean (y, x) of the patterns of a scan.
+
+    Bad pixels are taken as 0. The mean has the order of the patterns.
+    """
+
+    sums: NDArray[np.float64]
+    moments: NDArray[np.float64]
+    mean: NDArray[np.float64]
+
+
+def pattern_moments(scan: Scan) -> PatternMoments:
+    """Return sums, centres of mass as `centre_of_mass` does, and the mean. Reads all patterns once."""
+    centred = as_centred(scan)
     y, x = (np.arange(side) - float(side // 2) for side in scan.pattern_shape)
-    centres = np.full((len(scan), 2), np.nan)
-    for part, counts in pieces(scan):
+    sums, centres, mean = np.zeros(len(scan)), np.full((len(scan), 2), np.nan), np.zeros(scan.pattern_shape)
+    for part, counts in pieces(centred):
+        mean += counts.sum(0, dtype=np.float64) / len(scan)
         rows, columns = counts.sum(2, dtype=np.float64), counts.sum(1, dtype=np.float64)
-        total = rows.sum(1)
+        sums[part] = total = rows.sum(1)
         nonempty = total > 0
         moments = np.stack([rows @ y, columns @ x], axis=1)
         centres[part][nonempty] = moments[nonempty] / total[nonempty, None]
-    return centres
+    return PatternMoments(sums, centres, mean if centred is scan else np.fft.ifftshift(mean))
 
 
 @recorded

@@ -70,7 +70,9 @@ class SettingsModel(BaseModel):
         if problems:
             # An unknown name comes first: it may be a misspelt one that is missing.
             problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-            raise SettingsError(_sentences(problems, type(self)), tuple(problems), code=code_of(problems)) from None
+            raise SettingsError(
+                _sentences(problems, type(self)), tuple(problems), code=code_of(problems), fields=fields_of(*problems)
+            ) from None
 
 
 def code_of(problems: Sequence[ErrorDetails]) -> str:
@@ -79,6 +81,16 @@ def code_of(problems: Sequence[ErrorDetails]) -> str:
     if isinstance(inner, PtynbError) and inner.code:
         return inner.code
     return "settings.unknown-name" if problems[0]["type"] == "extra_forbidden" else "settings.invalid-value"
+
+
+def fields_of(*problems: ErrorDetails) -> tuple[str, ...]:
+    """Return the dotted names of the fields that problems are about; a validator of several names them by itself."""
+    found = []
+    for problem in problems:
+        inner, place = problem.get("ctx", {}).get("error"), problem["loc"]
+        own = inner.fields if isinstance(inner, PtynbError) else ()
+        found += [dotted((*place, name)) for name in own] or ([dotted(place)] if place else [])
+    return tuple(dict.fromkeys(found))
 
 
 def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[ErrorDetails]:
@@ -112,7 +124,7 @@ def _is_switch(value: Any) -> bool:
 def _wrong_with_switch(model: type[BaseModel], name: str) -> str:
     kinds = [*kinds_in(model.model_fields[name].annotation)]
     numeric = any(kind is int or kind is float for kind in kinds) and not any(kind is bool for kind in kinds)
-    return "Input should be a number, not true or false" if numeric else ""
+    return "expected a number, not true or false" if numeric else ""
 
 
 def _wrong_with_text(value: Any) -> str:
@@ -120,9 +132,9 @@ def _wrong_with_text(value: Any) -> str:
         return ""
     text = str(value)
     if len(text) > MOST_LETTERS:
-        return f"Input should be text of at most {MOST_LETTERS} characters, not of {len(text)}"
+        return f"expected text of at most {MOST_LETTERS} characters, not of {len(text)}"
     if has_control_characters(text):
-        return "Input should be text without control characters"
+        return "expected text without control characters"
     return ""
 
 
@@ -175,6 +187,7 @@ def check_span(start_epoch: int, end_epoch: int | None, prefix: str = "") -> Non
             f"its {prefix}end_epoch is {end_epoch} and its {prefix}start_epoch {start_epoch}; give an "
             f"{prefix}end_epoch that is not earlier",
             code="settings.wrong-order",
+            fields=(f"{prefix}start_epoch", f"{prefix}end_epoch"),
         )
 
 
@@ -277,11 +290,12 @@ def dotted(location: Iterable[int | str]) -> str:
 
 
 def message_of(problem: ErrorDetails) -> str:
-    """Return the message of pydantic without a full stop."""
+    """Return the message of a problem without a full stop."""
     if problem["type"] == "union_tag_invalid":  # the message of pydantic repeats the input, however long
         context = problem["ctx"]
-        return f"Input should be an entry whose {context['discriminator']} is one of {context['expected_tags']}"
-    return problem["msg"].removeprefix("Value error, ").rstrip(".")
+        return f"expected an entry whose {context['discriminator']} is one of {context['expected_tags']}"
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
+    return message.rstrip(".")
 
 
 def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

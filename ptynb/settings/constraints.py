@@ -168,6 +168,7 @@ class AmplitudeLimits(Constraint):
             raise InvalidValueError(
                 f"low is {self.low:g} and high is {self.high:g}; exchange them",
                 code="settings.wrong-order",
+                fields=("low", "high"),
             )
         return self
 

@@ -143,28 +143,33 @@ class LoadOptions(SettingsModel):
 
     @model_validator(mode="after")
     def _without_conflicts(self) -> Self:
-        beams = [f"{name}={getattr(self, name)}" for name in ("wavelength", "energy", "voltage") if name in self.names]
+        beams = tuple(name for name in ("wavelength", "energy", "voltage") if name in self.names)
         if len(beams) > 1:
+            given = " and ".join(f"{name}={getattr(self, name)}" for name in beams)
             raise InvalidValueError(
-                f"{' and '.join(beams)} were given, and each of them defines the wavelength; give one of them",
+                f"{given} were given, and each of them defines the wavelength; give one of them",
                 code="argument.conflict",
+                fields=beams,
             )
         if self.angular_pixel is not None and (self.distance is not None or self.detector_pixel is not None):
             raise InvalidValueError(
                 "angular_pixel was given beside distance or detector_pixel; give the angle, or both lengths",
                 code="argument.conflict",
+                fields=("angular_pixel", "distance", "detector_pixel"),
             )
         if self.is_near_field and self.angular_pixel is not None:
             raise InvalidValueError(
                 f"angular_pixel={self.angular_pixel} was given and geometry is 'near field', in which an object pixel "
                 "is a detector pixel divided by the magnification; give detector_pixel=(y, x) [m] instead",
                 code="argument.conflict",
+                fields=("angular_pixel", "geometry", "detector_pixel"),
             )
         if not self.is_near_field and self.focus_to_sample is not None:
             raise InvalidValueError(
                 f"focus_to_sample={self.focus_to_sample} was given and geometry is 'far field', which does not depend "
                 "on it; give geometry='near field' too, or leave it out",
                 code="argument.conflict",
+                fields=("focus_to_sample", "geometry"),
             )
         return self
 
@@ -184,7 +189,8 @@ class LoadOptions(SettingsModel):
         except SettingsError as error:
             causes = [problem.get("ctx", {}).get("error") for problem in error.problems]
             codes = [cause.code for cause in causes if isinstance(cause, PtynbError)]
-            raise InvalidValueError(str(error), code=codes[0] if codes else "argument.invalid-value") from None
+            code = codes[0] if codes else "argument.invalid-value"
+            raise InvalidValueError(str(error), code=code, fields=error.fields) from None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -233,6 +239,7 @@ def without_arrays(options: LoadOptions) -> LoadOptions:
             raise InvalidValueError(
                 f"{name} is {quoted(getattr(options, name))}; expected the name of a dataset or a file",
                 code="argument.invalid-type",
+                fields=(name,),
             )
     return options
 

@@ -303,7 +303,7 @@ class Settings(SettingsModel):
     def _fits_together(self) -> Self:
         problem = next(_contradictions(self), None)
         if problem is not None:
-            raise InvalidValueError(problem, code="settings.unsupported-combination")
+            raise problem
         return self
 
     @property
@@ -548,137 +548,175 @@ def changed_defaults(before: Any, after: Any) -> dict[str, float]:
     return {name: value for name, value in _defaults_of(after).items() if value != earlier[name]}
 
 
-def _contradictions(settings: Settings) -> Iterator[str]:
-    """Yield messages about settings that are not supported together."""
+def _conflict(message: str, fields: tuple[str, ...]) -> InvalidValueError:
+    return InvalidValueError(message, code="settings.unsupported-combination", fields=fields)
+
+
+def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
+    """Yield errors about settings that are not supported together."""
     if settings.object.learning_rate == 0 and settings.probe.learning_rate == 0:
-        yield (
+        yield _conflict(
             "object.learning_rate and probe.learning_rate are both 0, so that nothing is optimised; "
-            "set at least one of them to a positive value"
+            "set at least one of them to a positive value",
+            ("object.learning_rate", "probe.learning_rate"),
         )
     yield from _thickness(settings)
     if settings.descan.learning_rate > 0 and settings.descan.start == "none":
-        yield (
+        yield _conflict(
             f"descan.learning_rate is {settings.descan.learning_rate:g} and descan.start is 'none', so that patterns "
-            "are not shifted; set descan.start to 'plane' or 'zero', or descan.learning_rate to 0"
+            "are not shifted; set descan.start to 'plane' or 'zero', or descan.learning_rate to 0",
+            ("descan.learning_rate", "descan.start"),
         )
     yield from _search(settings)
     yield from _optimisers(settings)
     yield from _by_exit_waves(settings)
     yield from _synchronisation(settings)
     if settings.gradient_accumulation > settings.batch:
-        yield (
+        yield _conflict(
             f"gradient_accumulation is {settings.gradient_accumulation} and batch is {settings.batch}; "
-            "set gradient_accumulation to at most batch"
+            "set gradient_accumulation to at most batch",
+            ("gradient_accumulation", "batch"),
         )
     if any(isinstance(term, Similarity) for term in settings.regularizers) and settings.object.modes < 2:
-        yield (
+        yield _conflict(
             "the regularizer 'similarity' compares object modes and object.modes is 1; "
-            "remove it or set object.modes to at least 2"
+            "remove it or set object.modes to at least 2",
+            ("regularizers", "object.modes"),
         )
     if any(isinstance(term, PACBED) for term in settings.regularizers) and settings.gradient_accumulation > 1:
-        yield (
+        yield _conflict(
             f"the regularizer 'pacbed' requires a whole batch at once and gradient_accumulation is "
-            f"{settings.gradient_accumulation}; remove it or set gradient_accumulation=1"
+            f"{settings.gradient_accumulation}; remove it or set gradient_accumulation=1",
+            ("regularizers", "gradient_accumulation"),
         )
 
 
-def _thickness(settings: Settings) -> Iterator[str]:
+def _thickness(settings: Settings) -> Iterator[InvalidValueError]:
     slices = settings.slices
     if slices.count > 1 and slices.thickness is None:
-        yield f"slices.count is {slices.count} and slices.thickness is missing; give the distance of two slices [m]"
+        yield _conflict(
+            f"slices.count is {slices.count} and slices.thickness is missing; give the distance of two slices [m]",
+            ("slices.count", "slices.thickness"),
+        )
     if slices.count > 1:
         return
     if slices.learning_rate > 0 or settings.tilt.learning_rate > 0:
         name = "slices.learning_rate" if slices.learning_rate > 0 else "tilt.learning_rate"
-        yield f"{name} is above 0 and slices.count is 1; set slices.count to at least 2 or {name} to 0"
+        yield _conflict(
+            f"{name} is above 0 and slices.count is 1; set slices.count to at least 2 or {name} to 0",
+            (name, "slices.count"),
+        )
     for constraint in settings.constraints:
         if isinstance(constraint, DepthBlur | MissingWedge | RecenterDepth):
-            yield f"the constraint '{constraint.kind}' acts along depth and slices.count is 1; remove it"
+            yield _conflict(
+                f"the constraint '{constraint.kind}' acts along depth and slices.count is 1; remove it",
+                ("constraints", "slices.count"),
+            )
 
 
-def _search(settings: Settings) -> Iterator[str]:
+def _search(settings: Settings) -> Iterator[InvalidValueError]:
     positions = settings.positions
     if positions.search_trials == 0:
         return
     if positions.search_radius > positions.max_shift:
-        yield (
+        yield _conflict(
             f"positions.search_radius is {positions.search_radius:g} and positions.max_shift is "
             f"{positions.max_shift:g}, beyond which no position moves; set max_shift to at least "
-            f"{positions.search_radius:g} or lower search_radius"
+            f"{positions.search_radius:g} or lower search_radius",
+            ("positions.search_radius", "positions.max_shift"),
         )
     if settings.optimiser in WHOLE_PASSES:
-        yield (
+        yield _conflict(
             f"positions.search_trials is {positions.search_trials} and optimiser is '{settings.optimiser}', whose "
-            "memory of earlier updates would be wrong at other positions; use 'adam' or set search_trials=0"
+            "memory of earlier updates would be wrong at other positions; use 'adam' or set search_trials=0",
+            ("positions.search_trials", "optimiser"),
         )
 
 
-def _optimisers(settings: Settings) -> Iterator[str]:
+def _optimisers(settings: Settings) -> Iterator[InvalidValueError]:
     name = settings.optimiser
     if settings.momentum > 0 and name not in WITH_MOMENTUM:
-        yield (
+        yield _conflict(
             f"momentum is {settings.momentum:g} and optimiser is '{name}'; set momentum=0 or use 'sgd', 'rpie' or "
-            "'lsqml'"
+            "'lsqml'",
+            ("momentum", "optimiser"),
         )
     if name == "rpie" and settings.object.parametrization == "amplitude_phase":
-        yield (
+        yield _conflict(
             "object.parametrization is 'amplitude_phase' and optimiser is 'rpie', which supports complex values only; "
-            "use 'complex'"
+            "use 'complex'",
+            ("object.parametrization", "optimiser"),
         )
     if name == "rpie" and settings.loss != "amplitude":
-        yield f"loss is '{settings.loss}' and optimiser is 'rpie', which supports amplitudes only; use 'amplitude'"
+        yield _conflict(
+            f"loss is '{settings.loss}' and optimiser is 'rpie', which supports amplitudes only; use 'amplitude'",
+            ("loss", "optimiser"),
+        )
     if name in WHOLE_PASSES and settings.gradient_accumulation > 1:
-        yield (
+        yield _conflict(
             f"gradient_accumulation is {settings.gradient_accumulation} and optimiser is '{name}', whose "
-            "updates use all patterns; set gradient_accumulation=1"
+            "updates use all patterns; set gradient_accumulation=1",
+            ("gradient_accumulation", "optimiser"),
         )
     if name in WHOLE_PASSES and any(isinstance(term, PACBED) for term in settings.regularizers):
-        yield f"the regularizer 'pacbed' requires batches and optimiser is '{name}'; remove it or use 'adam'"
+        yield _conflict(
+            f"the regularizer 'pacbed' requires batches and optimiser is '{name}'; remove it or use 'adam'",
+            ("regularizers", "optimiser"),
+        )
 
 
-def _synchronisation(settings: Settings) -> Iterator[str]:
-    """Yield messages about settings not supported with sync_every > 1, where each engine computes its own steps."""
+def _synchronisation(settings: Settings) -> Iterator[InvalidValueError]:
+    """Yield errors about settings not supported with sync_every > 1, where each engine computes its own steps."""
     every, name = settings.sync_every, settings.optimiser
     if every == 1:
         return
     if name in GLOBAL_STEPS:
-        yield (
+        yield _conflict(
             f"sync_every is {every} and optimiser is '{name}', whose steps require sums over all engines; "
-            "use 'adam' or set sync_every=1"
+            "use 'adam' or set sync_every=1",
+            ("sync_every", "optimiser"),
         )
     if any(isinstance(term, PACBED) for term in settings.regularizers):
-        yield (
+        yield _conflict(
             f"sync_every is {every} and the regularizer 'pacbed' requires the patterns of all engines; "
-            "remove it or set sync_every=1"
+            "remove it or set sync_every=1",
+            ("sync_every", "regularizers"),
         )
 
 
-def _by_exit_waves(settings: Settings) -> Iterator[str]:
-    """Yield messages for LSQML, DM and RAAR, which support the amplitude loss and few parts."""
+def _by_exit_waves(settings: Settings) -> Iterator[InvalidValueError]:
+    """Yield errors for LSQML, DM and RAAR, which support the amplitude loss and few parts."""
     name = settings.optimiser
     if name not in BY_EXIT_WAVES:
         return
-    unsupported = {
-        "object.modes above 1": settings.object.modes > 1,
-        f"descan.start '{settings.descan.start}'": settings.descan.start != "none",
-        "fly_scan.steps above 1": settings.fly_scan.steps > 1,
-        "settings of the detector": settings.detector != Detector(),
-        "regularizers": bool(settings.regularizers),
-        "object.parametrization 'amplitude_phase'": settings.object.parametrization == "amplitude_phase",
-        f"the loss '{settings.loss}'": settings.loss != "amplitude",
-        "gradient_accumulation above 1": settings.gradient_accumulation > 1,
-    }
+    unsupported = [
+        ("object.modes", "object.modes above 1", settings.object.modes > 1),
+        ("descan.start", f"descan.start '{settings.descan.start}'", settings.descan.start != "none"),
+        ("fly_scan.steps", "fly_scan.steps above 1", settings.fly_scan.steps > 1),
+        ("detector", "settings of the detector", settings.detector != Detector()),
+        ("regularizers", "regularizers", bool(settings.regularizers)),
+        (
+            "object.parametrization",
+            "object.parametrization 'amplitude_phase'",
+            settings.object.parametrization == "amplitude_phase",
+        ),
+        ("loss", f"the loss '{settings.loss}'", settings.loss != "amplitude"),
+        ("gradient_accumulation", "gradient_accumulation above 1", settings.gradient_accumulation > 1),
+    ]
     if name in PROJECTIONS:
-        unsupported |= {
-            "slices.count above 1": settings.slices.count > 1,
-            "opr.modes above 0": settings.opr.modes > 0,
-        }
+        unsupported += [
+            ("slices.count", "slices.count above 1", settings.slices.count > 1),
+            ("opr.modes", "opr.modes above 0", settings.opr.modes > 0),
+        ]
     supported = LSQML_PARTS if name == "lsqml" else ("object", "probe")
-    unsupported |= {
-        f"{part}.learning_rate above 0": settings.part(part).learning_rate > 0
+    unsupported += [
+        (f"{part}.learning_rate", f"{part}.learning_rate above 0", settings.part(part).learning_rate > 0)
         for part in PARTS
         if part not in (*supported, "opr")
-    }
-    for setting, present in unsupported.items():
+    ]
+    for field, setting, present in unsupported:
         if present:
-            yield f"optimiser is '{name}', which does not support {setting}; use 'adam' or leave it out"
+            yield _conflict(
+                f"optimiser is '{name}', which does not support {setting}; use 'adam' or leave it out",
+                ("optimiser", field),
+            )

@@ -1,6 +1,7 @@
 """`recommend`: settings for a scan, from statistics of its patterns and from short trials, as a recipe with reasons.
 
-1. Statistics of the patterns decide what needs no trial: bad pixels, the batch, the loss for few counts.
+1. Statistics of the patterns decide what needs no trial: bad pixels, a transposed or rotated detector, the batch, the
+   loss for few counts.
 2. Trials of object and probe alone, at several learning rates, end with the best fit, from which all later trials
    begin.
 3. One trial for each effect that may be in the data (wrong positions, a beam of varying intensity or shape, background,
@@ -32,6 +33,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError, EnginesBusyError, PtynbError, ReconstructionError, SettingsError
 from ptynb.preparation import find_bad_pixels, mask_pixels, select
 from ptynb.preparation.recorded_steps import check_measured
+from ptynb.preparation.rotation_fit import rotation_if_known
 from ptynb.session.reconstruction import Reconstruction, make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, merge
@@ -59,6 +61,8 @@ SIGNIFICANCE = 3.0
 """Factor between the gain of an effect in χ² and that of as many parameters without meaning."""
 FEW_COUNTS = 2.0
 """Counts per pixel below which the likelihood of counts is used."""
+ORIENTING = 4096
+"""Largest number of patterns from which the rotation between scan and detector is found."""
 UPDATES = 12
 """Smallest number of updates in an epoch."""
 FIRST_STAGE = 0.1
@@ -245,7 +249,7 @@ class _Search:
         """Return the recommendation."""
         self._report("Reading patterns")
         seen = survey(self._whole, 256)
-        scan = self._without_bad_pixels(self._whole, seen)
+        scan = self._oriented(self._without_bad_pixels(self._whole, seen))
         base = self._from_statistics(scan, seen)
         scan, epoch_seconds = self._reduced(scan, base)
         shorter = min(1.0, self._seconds / max(1e-9, PLANNED_EPOCHS * epoch_seconds))
@@ -281,6 +285,19 @@ class _Search:
                 )
                 return mask_pixels(scan, good)
         return scan
+
+    def _oriented(self, scan: Scan) -> Scan:
+        found = rotation_if_known(scan, ORIENTING)
+        if found is None or not found.needed:
+            return scan
+        self._prepare += found.steps
+        self._choose(
+            "prepare",
+            ", ".join(step.function for step in found.steps),
+            f"{found}: the centres of mass of the patterns fit the positions only then (probability of a false alarm "
+            f"{found.false_alarm:.0e}); a further 180° fits equally, with the opposite phase",
+        )
+        return found.apply(scan)
 
     def _from_statistics(self, scan: Scan, seen: Survey) -> dict[str, Any]:
         """Return settings that need no trial."""

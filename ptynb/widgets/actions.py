@@ -6,12 +6,12 @@ same wherever the notebook runs callbacks, and its error is shown in the widget.
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ptynb.supervised_thread import SupervisedThread
@@ -24,12 +24,15 @@ SHORTEST_PAUSE = 0.02
 
 
 class Actions:
-    """A queue of actions and the thread that executes them.
+    """Lanes of actions and the threads that execute them.
 
-    complain: called with the exception of an action, and with None before each action, which removes the message.
-    done: called after each action. say: called with the line of Python of an action that succeeded.
-    All three are methods of the widget, stored as weak references: the thread ends when the widget is deleted or by
-    `close`.
+    Actions of one lane are executed in order; lanes do not wait for each other, but for those named in `after`. A lane
+    is what its actions are about, such as the scan or the run.
+
+    complain: called with the exception of an action, and with None before each action, which removes the message; or
+    with an exception of another lane that was not shown yet when the action was put. done: called after each action.
+    say: called with the line of Python of an action that succeeded. All three are methods of the widget, stored as weak
+    references: the threads end when the widget is deleted or by `close`.
     """
 
     def __init__(
@@ -38,22 +41,35 @@ class Actions:
         complain: Callable[[Exception | None], None],
         done: Callable[[], None] | None = None,
         say: Callable[[str], None] | None = None,
+        lanes: Collection[str] = ("",),
     ) -> None:
-        self._queue = _Queue()
-        methods = [None if method is None else weakref.WeakMethod(method) for method in (complain, done, say)]
-        SupervisedThread(name, _carry_out, self._queue, *methods, restarts=True).start()
+        self._queue, self._lanes = _Queue(), frozenset(lanes)
+        methods = (None if method is None else weakref.WeakMethod(method) for method in (complain, done, say))
+        told = _Told(*methods)
+        for lane in lanes:
+            thread = f"{name}: {lane}" if lane else name
+            SupervisedThread(thread, _carry_out, self._queue, lane, told, restarts=True).start()
         weakref.finalize(self, self._queue.end)
 
-    def put(self, action: Action, instead_of: str | None = None, line: str | None = None) -> None:
+    def put(
+        self,
+        action: Action,
+        instead_of: str | None = None,
+        line: str | None = None,
+        lane: str = "",
+        after: Collection[str] = (),
+    ) -> None:
         """Queue an action and return.
 
         instead_of: a key of actions of which only the newest is needed, such as the moves of a slider; a waiting
-        action with the same key is replaced. line: the equivalent line of Python.
+        action with the same key is replaced. line: the equivalent line of Python. after: other lanes, whose actions
+        that are queued already are done first.
         """
-        self._queue.put((instead_of, action, line))
+        assert {lane, *after} <= self._lanes, f"{lane!r} or one of {after} is no lane of {self._lanes}"
+        self._queue.put(action, instead_of, line, lane, after)
 
     def settle(self, seconds: float = 30.0) -> None:
-        """Wait until the queue is empty and the last action is done. Raises TimeoutError."""
+        """Wait until no action is waiting or being carried out. Raises TimeoutError."""
         self._queue.settle(seconds)
 
     @property
@@ -62,33 +78,60 @@ class Actions:
         return self._queue.busy
 
     def close(self) -> None:
-        """End the thread after the current action; waiting actions are dropped."""
+        """End the threads after their current actions; waiting actions are dropped."""
         self._queue.end()
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    action: Action
+    key: str | None
+    line: str | None
+    lane: str
+    after: frozenset[str]
+    number: int
 
 
 class _Queue:
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: collections.deque[tuple[str | None, Action, str | None]] = collections.deque()
-        self._ended = self.busy = False
+        self._waiting: list[_Entry] = []
+        self._current: dict[str, _Entry] = {}
+        self._ended, self.count = False, 0
 
-    def put(self, entry: tuple[str | None, Action, str | None]) -> None:
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting or self._current)
+
+    def put(self, action: Action, key: str | None, line: str | None, lane: str, after: Collection[str]) -> None:
         with self._changed:
             if self._ended:
                 return
-            if entry[0] is not None:
-                self._waiting = collections.deque(other for other in self._waiting if other[0] != entry[0])
-            self._waiting.append(entry)
-            self.busy = True
+            if key is not None:
+                self._waiting = [other for other in self._waiting if other.key != key]
+            self.count += 1
+            self._waiting.append(_Entry(action, key, line, lane, frozenset({lane, *after}), self.count))
             self._changed.notify_all()
 
-    def take(self) -> tuple[Action, str | None] | None:
-        """Wait for the next action and return it; None at the end."""
+    def take(self, lane: str) -> _Entry | None:
+        """End the current action of a lane, wait for its next one and return it; None at the end."""
         with self._changed:
-            self.busy = bool(self._waiting)
+            self._current.pop(lane, None)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting or self._ended)
-            return None if self._ended else self._waiting.popleft()[1:]
+            self._changed.wait_for(lambda: self._ended or self._next(lane) is not None)
+            entry = None if self._ended else self._next(lane)
+            if entry is not None:
+                self._waiting.remove(entry)
+                self._current[lane] = entry
+            return entry
+
+    def _next(self, lane: str) -> _Entry | None:
+        """Return the first action of a lane if nothing that it follows is to be done before."""
+        entry = next((one for one in self._waiting if one.lane == lane), None)
+        if entry is None:
+            return None
+        others = (*self._waiting, *self._current.values())
+        return None if any(one.lane in entry.after and one.number < entry.number for one in others) else entry
 
     def settle(self, seconds: float) -> None:
         with self._changed:
@@ -97,38 +140,67 @@ class _Queue:
 
     def end(self) -> None:
         with self._changed:
-            self._ended, self.busy = True, False
+            self._ended = True
             self._waiting.clear()
+            self._current.clear()
             self._changed.notify_all()
 
 
 Method = weakref.WeakMethod[Callable[..., None]]
 
 
-def _carry_out(queue: _Queue, complain: Method, done: Method | None, say: Method | None) -> None:
-    def call(reference: Method | None, *arguments: Any) -> None:
-        if reference is not None and (method := reference()) is not None:
-            method(*arguments)
+class _Told:
+    """What the widget is told. An exception is shown until an action begins that was put after it, or of its lane."""
 
+    def __init__(self, complain: Method | None, done: Method | None, say: Method | None) -> None:
+        self._complain, self._done, self._say = complain, done, say
+        self._lock, self._errors = threading.Lock(), dict[str, tuple[BaseException, int]]()
+
+    def begin(self, entry: _Entry) -> None:
+        with self._lock:
+            for lane, (_, number) in [*self._errors.items()]:
+                if lane == entry.lane or number < entry.number:
+                    del self._errors[lane]
+            _call(self._complain, next((error for error, _ in reversed(self._errors.values())), None))
+
+    def complain(self, lane: str, error: BaseException, number: int) -> None:
+        """Show an exception; number: of the newest action."""
+        with self._lock:
+            self._errors[lane] = error, number
+            _call(self._complain, error)
+
+    def done(self) -> None:
+        _call(self._done)
+
+    def say(self, line: str) -> None:
+        _call(self._say, line)
+
+
+def _call(reference: Method | None, *arguments: Any) -> None:
+    if reference is not None and (method := reference()) is not None:
+        method(*arguments)
+
+
+def _carry_out(queue: _Queue, lane: str, told: _Told) -> None:
     def guarded(step: Action) -> None:
         try:
             step()
         except BaseException as error:  # noqa: BLE001 - shown to the user; the next action is still executed
             try:
-                call(complain, error)
+                told.complain(lane, error, queue.count)
             except Exception:  # as in a widget that is being closed
                 logger.exception("%s could not be shown", type(error).__name__)
 
-    while (entry := queue.take()) is not None:
+    while (entry := queue.take(lane)) is not None:
 
-        def act(entry: tuple[Action, str | None] = entry) -> None:
-            call(complain, None)
-            entry[0]()
-            if entry[1] is not None:
-                call(say, entry[1])
+        def act(entry: _Entry = entry) -> None:
+            told.begin(entry)
+            entry.action()
+            if entry.line is not None:
+                told.say(entry.line)
 
         guarded(act)
-        guarded(lambda: call(done))
+        guarded(told.done)
         del entry, act
 
 

@@ -16,6 +16,7 @@ from tests.analysis.test_registration import blobs
 from tests.analysis.test_result_comparison import result
 from tests.preparation.scans import FAR
 from tests.preparation.test_bright_field_disc import disc_scan
+from tests.preparation.test_rotation_fit import phase_scan
 from tests.remedy_cases import Case, follow
 from tests.report.test_figure import RESULT, TRUTH
 
@@ -27,6 +28,7 @@ DARK = np.zeros((40, 40), complex)
 DARK[:, 20:] = 1
 GUESSED = dataclasses.replace(disc_scan(), geometry=FAR, object=np.ones((70, 70), complex))
 SCAN = pt.simulate(patterns=36, window=32, seed=5)
+TURNED = phase_scan(None, 0.4, False)[0]
 
 
 def together(**given: Any) -> analysis.Together:
@@ -86,9 +88,12 @@ CASES = {
         lambda *_: together(here=result(), too=result(origin=(4, -3))),
     ),
     "a survey that has begun": Case(
-        lambda _: analysis.scan_rotation(SCAN, surveyed(6)),
+        lambda _: preparation.estimate_rotation(SCAN, surveyed(6)),
         "Wait for the survey, or leave it out",
-        lambda *_: (analysis.scan_rotation(SCAN, analysis.survey(SCAN)), analysis.scan_rotation(SCAN)),
+        lambda *_: (
+            preparation.estimate_rotation(TURNED, analysis.survey(TURNED)),
+            preparation.estimate_rotation(TURNED),
+        ),
     ),
     "a disc without a wavelength": Case(
         lambda _: preparation.calibrate_from_disc(disc_scan(), 0.02),

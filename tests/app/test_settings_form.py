@@ -217,6 +217,11 @@ def test_a_recommendation_shows_how_far_it_is_and_is_cancelled(set_up):
     assert one._trials.layout.display is None
     assert one.advise.disabled
     assert "trials of" in one._recommended.value
+    one.look.click()
+    while one.last_preview is None:
+        assert time.monotonic() < until, "a preview waits for the trials"
+        time.sleep(0.01)
+    assert one._trials.layout.display is None
     clicked = time.monotonic()
     one.cancel.click()
     one.settle()
@@ -226,4 +231,4 @@ def test_a_recommendation_shows_how_far_it_is_and_is_cancelled(set_up):
     assert "Cancelled" in one._recommended.value
     assert one._message.value == ""
     assert (one._trials.layout.display, one.advise.disabled) == ("none", False)
-    assert (one.settings, one.last_recommendation, lines) == (before, None, [])
+    assert (one.settings, one.last_recommendation, lines) == (before, None, ["pt.preview(scan, settings)"])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ def test_where_checkpoints_are_kept_is_entered_refused_at_its_field_and_told_as_
 
     assert "default" in place.children[-1].value
     enter(epochs="0", seconds="soon", max_to_keep="")
-    assert {name: "Input should be" in problem for name, problem in place.problems.items()} == {
+    assert {name: "expected" in problem for name, problem in place.problems.items()} == {
         "epochs": True, "seconds": True, "max_to_keep": True,
     }  # fmt: skip
     assert "One every [s]" in place.problems["seconds"]
@@ -249,9 +250,7 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert ways in tab._remarks.value
         assert "25 of 32 × 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
-        assert lacks in bench._message.value
-        assert ways in bench._message.value
-        assert "load(" not in bench._message.value
+        assert "does not contain the positions, the wavelength" in bench._message.value
         assert pointed == ["Photon energy"], "the first one on the page"
         assert tab._open_file.layout.display is None, "the fields are shown"
         for name, value in {
@@ -265,7 +264,7 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         }.items():
             field(bench, "Scan", name).value = value
         bench._actions.settle()
-        assert "Detector distance is &#x27;99 cm&#x27;" in bench._message.value
+        assert "distance is &#x27;99 cm&#x27;" in bench._message.value
         assert pointed[-1] == "Detector distance"
         field(bench, "Scan", "Detector distance").value = "990 mm"
         bench._actions.settle()
@@ -284,15 +283,78 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert tab._open_file.layout.display == "none", "folded once it is open"
         field(bench, "Scan", "Photon energy").value = "12 kilos"
         click(bench, "Scan", "Load")
-        assert "Photon energy is &#x27;12 kilos&#x27;" in bench._message.value
+        assert "energy is &#x27;12 kilos&#x27;" in bench._message.value
+        assert "see the message" in tab._options.fields["energy"]._about.value
         assert tab._open_file.layout.display is None
         field(bench, "Scan", "Photon energy").value = "12 keV"
         field(bench, "Scan", "Geometry").value = "far field"
         click(bench, "Scan", "Load")
-        assert "Focus to sample 10 mm was given and Geometry is &#x27;far field&#x27;" in bench._message.value
-        assert "enter Geometry “near field” too" in bench._message.value
+        assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
+        assert "see the message" in tab._options.fields["focus_to_sample"]._about.value
     finally:
         bench.close()
+
+
+class SlowEngines:
+    """A cluster whose engines wait in a queue until they are released."""
+
+    asked, released = threading.Event(), threading.Event()
+    plan = types.SimpleNamespace(engines=[types.SimpleNamespace(kind="CPU")])
+    running = True
+
+    def __init__(self, engines: int, device: str) -> None:
+        self.asked.set()
+        assert self.released.wait(60)
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_while_engines_start_files_are_described_and_loaded_and_results_compared(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+
+    def refuse(scan: pt.Scan, *_: Any, **more: Any) -> None:
+        begun.append(scan)
+        raise pt.ReconstructionError("No engine is left.", code="reconstruction.failed")
+
+    monkeypatch.setattr("ptynb.app.run_tab.Cluster", SlowEngines)
+    monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", refuse)
+    before = bench.scan
+    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
+    field(bench, "Run", "Engines").value = 1
+    button(bench, "Run", "New run").click()
+    assert SlowEngines.asked.wait(10)
+    tab, started = bench._scan_tab, time.monotonic()
+    field(bench, "Scan", "File").value = "some.h5"
+    until(lambda: "a scan of ptynb" in tab._facts.value)
+    assert time.monotonic() - started < 1
+    button(bench, "Scan", "Load").click()
+    until(lambda: bench.scan is not before)
+    button(bench, "Compare", "Add").click()
+    until(lambda: "No file is named" in bench._message.value)
+    assert not begun, "engines are still starting"
+    SlowEngines.released.set()
+    bench._actions.settle()
+    assert begun == [before], "the scan that was open when the run was asked for"
+    assert "No engine is left" in bench._message.value
+
+
+def test_a_run_that_is_asked_for_while_a_file_is_loaded_is_of_that_scan(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, held = list[Any](), threading.Event()
+    scan = pt.simulate(patterns=25, window=32, seed=7)
+    monkeypatch.setattr("ptynb.app.scan_tab.load", lambda path, **options: (held.wait(30), scan)[1])
+    monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", lambda scan, *_, **more: begun.append(scan))
+    field(bench, "Run", "Engines").value = 0
+    field(bench, "Scan", "File").value = "some.h5"
+    button(bench, "Scan", "Load").click()
+    button(bench, "Run", "New run").click()
+    held.set()
+    bench._actions.settle()
+    assert begun == [scan]
 
 
 def test_checkpoints_are_followed_while_their_page_is_shown(bench: Workbench) -> None:
@@ -509,6 +571,11 @@ def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
     panel.settle()
     assert list(problems(fields)) == ["folder"]
     fields.source.value, fields.folder.value = "never.h5", "night"
+    fields.kind.value, fields.positions.value = FROM_ADDRESS, "panda://127.0.0.1:1?y=A.B&x=C.D"  # nobody is there
+    panel.listen.click()
+    panel.settle()
+    assert list(problems(fields)) == ["positions"]
+    fields.kind.value = "planned"
     panel.listen.click()
     until(lambda: shown(panel.cancel))
     empty_bench.close()

@@ -19,6 +19,7 @@ from ptynb.io.scan_file import save_scan
 from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
+from tests.preparation.test_rotation_fit import electron_scan
 from tests.raising import raises
 
 
@@ -121,6 +122,26 @@ def test_files_of_ptynb_are_named_with_the_line_that_opens_them(tmp_path, simula
     with h5py.File(tmp_path / "state.h5", "w") as file:
         file.attrs["format"] = "ptynb state"
     assert info(tmp_path / "state.h5").open == f"recon = ptynb.resume({str(tmp_path / 'state.h5')!r})"
+
+
+def test_a_rotated_detector_is_told_with_the_lines_that_correct_it(tmp_path, monkeypatch):
+    turned = electron_scan(-40.0, transposed=True, counts=1e4)
+    save_scan(turned, tmp_path / "ours.h5")
+    for path in (layouts.plain(tmp_path / "turned.h5", turned), tmp_path / "ours.h5"):
+        found = info(path)
+        remark = next(remark for remark in found.notes if "transpose_positions" in remark)
+        fact = next(fact for fact in found.facts if fact.name == "orientation")
+        assert "y and x of the positions are exchanged" in fact.value
+        assert fact.value in remark
+        namespace = {"pt": ptynb, "scan": load(path)}
+        exec("\n".join(remark.split("): ")[1].split(". A further")[0].split("; ")), namespace)
+        assert not ptynb.preparation.estimate_rotation(namespace["scan"]).needed
+        assert ptynb.preparation.estimate_rotation(load(path)).needed
+    right = info(layouts.plain(tmp_path / "right.h5", electron_scan(counts=1e4)))
+    assert "positions agree with the detector" in {fact.value for fact in right.facts}
+    assert not any("rotate_positions" in remark for remark in right.notes)
+    monkeypatch.setattr("ptynb.io.file_info.GLANCE", 90 * 32 * 32 * 4)
+    assert all(fact.name != "orientation" for fact in info(path).facts), "96 patterns would be needed"
 
 
 def test_a_file_that_is_none_is_refused(tmp_path):

@@ -1,13 +1,16 @@
 """One list of the options of `load`: signature, documentation, run files and the command line follow from it."""
 
 import argparse
+import ast
 import inspect
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+import ptynb
 from ptynb.cli import main
 from ptynb.cli.load_arguments import add_load_options, load_options_as_text, load_options_of
 from ptynb.io.file_info import info
@@ -136,5 +139,25 @@ def test_invalid_options_are_errors():
         ),
         ("argument.conflict", {"focus_to_sample": 0.01}, "focus_to_sample=0.01", "give geometry='near field' too"),
     ]:
-        with raises(code, *facts):
+        with raises(code, *facts) as caught:
             LoadOptions.from_arguments(arguments)
+        assert code == "argument.unknown" or caught.value.fields[0] in arguments
+
+
+def test_errors_that_name_an_option_have_it_in_their_fields():
+    """All errors of files whose text has an option as in Python, such as "give energy=8e3"."""
+    named = re.compile(rf"\b({'|'.join(FIELDS)})=")
+    root, found = Path(ptynb.__file__).parent, 0
+    for path in [*(root / "io").rglob("*.py"), *(root / "data").rglob("*.py")]:
+        text = path.read_text()
+        for call in ast.walk(ast.parse(text)):
+            if not (isinstance(call, ast.Call) and getattr(call.func, "id", "").endswith("Error") and call.args):
+                continue
+            names = {match[1] for match in named.finditer(ast.get_source_segment(text, call.args[0]) or "")}
+            fields = [word.value for word in call.keywords if word.arg == "fields"]
+            if names:
+                found += 1
+                given = {one.value for one in ast.walk(ast.Module(fields, [])) if isinstance(one, ast.Constant)}
+                assert fields, f"{path}:{call.lineno} names {names}"
+                assert names & given or not given, f"{path}:{call.lineno} names {names} and has {given}"
+    assert found > 20

@@ -1,4 +1,5 @@
 import json
+import pickle
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -12,6 +13,7 @@ from ptynb.settings.base_models import flat
 from ptynb.settings.field_docs import kinds_in
 from ptynb.settings.recipe import Stage
 from ptynb.settings.run_files.run_file import RunFile
+from ptynb.settings.schema import structure
 from tests.raising import raises
 
 UNUSUAL = Settings(
@@ -159,6 +161,22 @@ def test_unsupported_combinations_name_the_settings_and_a_remedy(case):
         Settings(**values)
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
+    assert caught.value.fields
+    for name in caught.value.fields:
+        assert structure().has(name) or name in Settings.model_fields
+        assert name.removesuffix("s") in str(caught.value)
+
+
+def test_errors_name_their_fields_whole_and_once():
+    with raises("settings.wrong-order") as caught:
+        Settings(positions={"start_epoch": 5, "end_epoch": 4}, constraints=[{"kind": "gaussian_blur", "sigma": -1}])
+    found = caught.value.fields
+    assert found == ("positions.start_epoch", "positions.end_epoch", "constraints.0.gaussian_blur.sigma")
+    with raises("settings.unknown-name") as caught:
+        Settings(probe={"model": 2, "modes": 0})
+    assert caught.value.fields == ("probe.model", "probe.modes")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.fields, again.code) == (caught.value.fields, caught.value.code)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
 from ptynb.tuning.recommend import LEAST_PATTERNS, _Engines
 from ptynb.tuning.trial_progress import TrialProgress
+from tests.preparation.test_rotation_fit import electron_scan
 from tests.raising import raises
 from tests.tuning.recommend_scans import SCANS, error
 
@@ -70,6 +71,18 @@ def test_nothing_is_found_where_nothing_is_wrong_and_bad_pixels_are_masked() -> 
     assert [step.function for step in found.recipe.prepare] == ["mask_bad_pixels"]
     before, after = errors(scan, found)
     assert after < before / 2
+
+
+def test_a_transposed_and_rotated_detector_is_put_right_first() -> None:
+    scan = electron_scan(30.05, transposed=True, counts=1e4, grid=(16, 18))
+    found = pt.recommend(scan, device="cpu", epochs=10, seconds=0.1)
+    assert [step.function for step in found.recipe.prepare] == ["transpose_positions", "rotate_positions"]
+    assert np.degrees(found.recipe.prepare[1].arguments["angle"]) == pytest.approx(30.05, abs=3)
+    [reason] = [choice.reason for choice in found.choices if choice.name == "prepare"]
+    assert "opposite phase" in reason
+    assert not pt.preparation.estimate_rotation(pt.prepare(scan, found.recipe.prepare)).needed
+    right = pt.recommend(electron_scan(counts=1e4, grid=(16, 18)), device="cpu", epochs=10, seconds=0.1)
+    assert not right.recipe.prepare
 
 
 def test_of_a_large_scan_the_middle_is_tried_if_time_is_short() -> None:

@@ -14,7 +14,8 @@ from ptynb.widgets.actions import Actions
 class Widget:
     def __init__(self) -> None:
         self.seen: list[str] = []
-        self.actions = Actions("a test's actions", self.complain, self.done, self.say)
+        lanes = ("", "scan", "run", "comparison")
+        self.actions = Actions("a test's actions", self.complain, self.done, self.say, lanes)
 
     def complain(self, error: Exception | None) -> None:
         self.seen.append("clear" if error is None else str(error))
@@ -27,7 +28,7 @@ class Widget:
 
 
 def threads() -> int:
-    return sum(thread.name == "a test's actions" for thread in threading.enumerate())
+    return sum(thread.name.startswith("a test's actions") for thread in threading.enumerate())
 
 
 def test_actions_are_carried_out_in_order_and_complaints_are_shown() -> None:
@@ -74,6 +75,44 @@ def test_a_widget_that_can_not_say_how_it_went_still_carries_out_the_next_action
     widget.actions.close()
 
 
+def test_lanes_wait_for_nothing_but_what_they_follow() -> None:
+    widget, held, seen = Widget(), threading.Event(), list[str]()
+    widget.actions.put(lambda: (held.wait(), seen.append("slow")), lane="run")
+    widget.actions.put(lambda: seen.append("slow, second"), lane="run")
+    quick = threading.Event()
+    widget.actions.put(lambda: (seen.append("quick"), quick.set()), lane="scan")
+    widget.actions.put(lambda: seen.append("follows"), lane="comparison", after=("run",))
+    widget.actions.put(lambda: seen.append("follows, second"), lane="comparison")
+    assert quick.wait(10)
+    with pytest.raises(TimeoutError):
+        widget.actions.settle(0.2)
+    assert seen == ["quick"]
+    assert widget.actions.busy
+    held.set()
+    widget.actions.settle()
+    assert seen[1] == "slow"
+    assert seen.index("follows") > seen.index("slow, second")
+    assert seen.index("follows, second") > seen.index("follows")
+    widget.actions.close()
+
+
+def test_a_complaint_is_removed_by_what_is_clicked_after_it_only() -> None:
+    widget, held, begun = Widget(), threading.Event(), threading.Event()
+    widget.actions.put(lambda: (begun.set(), held.wait()), lane="scan")
+    widget.actions.put(lambda: None, lane="scan")  # clicked before the next complaint, and carried out after it
+    assert begun.wait(10)
+    widget.actions.put(lambda: {}["engines"], lane="run")
+    while "done" not in widget.seen:
+        time.sleep(0.01)
+    held.set()
+    widget.actions.settle()
+    assert widget.seen == ["clear", "clear", "'engines'", "done", "done", "'engines'", "done"]
+    widget.actions.put(lambda: None, lane="scan")
+    widget.actions.settle()
+    assert widget.seen[-2:] == ["clear", "done"]
+    widget.actions.close()
+
+
 def test_settling_has_an_end() -> None:
     widget, held = Widget(), threading.Event()
     widget.actions.put(held.wait)
@@ -87,7 +126,7 @@ def test_settling_has_an_end() -> None:
 def test_the_thread_ends_with_its_widget(how: str) -> None:
     before = threads()
     widget = Widget()
-    assert threads() == before + 1
+    assert threads() == before + 4
     if how == "close":
         widget.actions.close()
     del widget

@@ -291,14 +291,16 @@ def test_a_wrong_value_is_told_at_its_field_and_the_settings_stay(form):
 def test_an_error_in_another_unit_names_the_settings_own(form):
     one = form()
     one.row("tilt.y").input.value = "90 °"
-    assert "expected less than 1.5 rad" in one.row("tilt.y").about.value
+    assert "expected less than 1.5 [rad]" in one.row("tilt.y").about.value
 
 
 def test_what_can_not_go_together_is_told_at_the_top(form):
     one = form()
     one.row("slices.count").input.value = "4"
-    assert "“Slice distance” is missing; give the distance" in one._message.value
+    assert "slices.thickness is missing; give the distance of two slices [m]" in one._message.value
+    assert "Slice distance. slices.count is 4" in one._message.value
     assert "a value is needed" in one.row("slices.thickness").about.value
+    assert "see the message above" in one.row("slices.count").about.value
     assert 'role="alert"' in one._message.value
     assert one.settings == Settings()
     one.row("slices.thickness").input.value = "2"
@@ -701,7 +703,7 @@ def test_a_range_stays_what_it_is_in_another_unit(form):
         ("probe.modes", "0", "4", "greater than or equal to 1"),
         ("probe.modes", "4", "2", "lowest value is 4 and the highest 2"),
         ("probe.modes", "few", "2", "not a number"),
-        ("slices.count", "1", "4", "“Slice distance” is missing"),
+        ("slices.count", "1", "4", "slices.thickness is missing"),
     ],
 )
 def test_a_range_that_can_not_be_used_is_told_at_its_field(form, name, low, high, words):

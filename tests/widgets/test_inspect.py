@@ -1,5 +1,6 @@
 import dataclasses
 import io
+import math
 import re
 import threading
 import time
@@ -387,9 +388,9 @@ def test_a_mask_that_leaves_nothing_is_refused_in_the_widget(shown, tmp_path):
 
 
 def turned_scan():
-    from tests.analysis.test_rotation_check import turned_scan
+    from tests.preparation.test_rotation_fit import phase_scan
 
-    return turned_scan(25.0)
+    return phase_scan(None, math.radians(25.0), False)[0]
 
 
 def test_the_rotation_is_found_and_applied(shown):
@@ -399,7 +400,7 @@ def test_the_rotation_is_found_and_applied(shown):
     assert re.search(r"<b>2[45]\.\d\d°</b>", words(look))
     press(look, "Rotate positions")
     look.settle()
-    assert abs(analysis.scan_rotation(look.scan).degrees) < 0.2
+    assert abs(preparation.estimate_rotation(look.scan).degrees) < 0.5
     same(look.scan, done_by(look.lines, scan)["scan"])
     assert look.state.survey.complete
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ import ptynb as pt
 from ptynb.io.load import FORMATS, SUFFIXES
 from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
+from ptynb.widgets.load.file_facts import remarks_of
 from ptynb.widgets.load.file_list import FileList
 from ptynb.widgets.load.load_panel import LoadPanel
-from ptynb.widgets.load.panel_words import fields_in, in_panel_words
 from ptynb.widgets.load.quantities import UNITS, number_and_unit, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
 from tests.raising import raises
@@ -205,7 +206,13 @@ def test_options_are_entered_with_units(panel: LoadPanel) -> None:
     panel.fields["energy"].input.value = "bright"
     with raises("argument.invalid-value", "energy", "bright"):
         panel.arguments  # noqa: B018 - raises
+    panel.mark(("energy", "rotation"))
+    assert [name for name, one in panel.fields.items() if "see the message" in one._about.value] == [
+        "rotation",
+        "energy",
+    ]
     panel.clear()
+    assert "see the message" not in panel.fields["energy"]._about.value
     assert panel.arguments == {}
     panel.fill(found)
     assert panel.arguments == found
@@ -339,27 +346,16 @@ def test_the_list_of_files_is_readable_for_all(files: FileList, page: Page, name
     assert found.violations_count == 0, found.generate_report()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected", "fields"),
-    [
-        (
-            "it is keV, give energy=12400 [eV], or energy=12.4 if it is correct.",
-            "it is keV, enter Photon energy 12.4 keV, or Photon energy 12.4 eV if it is correct.",
-            ("energy",),
-        ),
-        (
-            "The distance is far: give distance= [m] or detector_pixel=(y, x) [m].",
-            "The distance is far: enter Detector distance or Detector pixel size.",
-            ("distance", "detector_pixel"),
-        ),
-        (
-            "Give positions=array (pattern, yx) [m] (units='pixels' where they are pixels)",
-            "Enter Positions from (Positions are in “pixels” where they are pixels)",
-            ("positions", "units"),
-        ),
-        ("open it with load(..., patterns='a/b').", "open it with Dataset of the patterns.", ("patterns",)),
-        ("The step is large; give me more of it.", "The step is large; give me more of it.", ()),
-    ],
-)
-def test_messages_name_fields_in_place_of_arguments(text: str, expected: str, fields: tuple[str, ...]) -> None:
-    assert (in_panel_words(text), fields_in(text)) == (expected, fields)
+def test_a_message_is_shown_as_it_is_whatever_is_in_the_path(tmp_path: Path) -> None:
+    folder = tmp_path / "give" / "energy=8.0"
+    folder.mkdir(parents=True)
+    with h5py.File(folder / "scan.h5", "w") as file:
+        file["patterns"] = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
+        file["positions"] = np.indices((5, 5)).reshape(2, -1).T * 1e-6
+        for name, value in (("energy", 12.4e3), ("distance", 2e9), ("x_pixel_size", 50e-6), ("y_pixel_size", 50e-6)):
+            file[name] = value
+    found = pt.info(folder / "scan.h5")
+    assert found.problem is not None
+    assert f"{folder}/scan.h5 has a distance to the detector of 2e+09 m" in found.problem
+    assert "give distance= [m]" in found.problem
+    assert html.escape(found.problem) in remarks_of(found)

@@ -231,6 +231,7 @@ def _basis(
             raise FileError(
                 f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.",
                 code="file.unexpected-content",
+                fields=("detector_pixel",),
             )
     return UPRIGHT * np.asarray(detector_pixel)
 

@@ -63,6 +63,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         raise FileError(
             f"{path} has the QR_rotation {str(rotation)[:40]}; expected a finite angle: give rotation=... [rad].",
             code="file.unexpected-content",
+            fields=("rotation",),
         )
     frames = stored.frames
     if calibration.get("QR_flip"):
@@ -114,6 +115,7 @@ def _cube(file: h5py.File, options: LoadOptions, path: Path) -> h5py.Group:
         raise FileError(
             f"{path} has {names}; select the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
             code="file.several-choices",
+            fields=("patterns",),
         )
     return chosen[0]
 

@@ -294,6 +294,7 @@ def _check_lengths(found: dict[str, h5py.Dataset], patterns: PatternSource, link
                 f"{linked.path} has {item.size} values of type {item.dtype} at {where(item)} and {count} patterns; "
                 "expected equal numbers. Give positions=array (pattern, yx) [m].",
                 code="file.count-mismatch",
+                fields=("positions",),
             )
 
 

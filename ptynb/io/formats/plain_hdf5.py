@@ -157,4 +157,5 @@ def nothing_found(linked: Linked) -> FileError:
         f"{', '.join(sorted(linked.root)) or 'nothing'}); name it: patterns='entry/data/data', or read the arrays with "
         "h5py and use Scan.from_arrays.",
         code="file.incomplete",
+        fields=("patterns",),
     )

@@ -113,6 +113,7 @@ def _positions(
                 f"{linked.path} has {len(values)} positions and {part.frames.shape[0]} patterns in chunks/{name}; "
                 "expected equal numbers. Prepare the data again, or give positions=array (pattern, yx) [m].",
                 code="file.count-mismatch",
+                fields=("positions",),
             )
         found.append(values)
     if found:

@@ -173,6 +173,7 @@ def _padded(places: NDArray[np.float64], object: Array, scan: Scan) -> dict[str,
             f"The positions range from {corners.min(0).tolist()} to {ends.tolist()} pixels, and the object has "
             f"{_sides(object.shape[-2:])}; they do not belong together. positions=False uses the scan's own.",
             code="guess.positions-outside-object",
+            fields=("positions",),
         )
     widths = [(0, 0)] * (object.ndim - 2) + [(int(a), int(b)) for a, b in zip(near, far, strict=True)]
     places = places + near

@@ -302,6 +302,7 @@ def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tup
             f"{path} has {len(near)} datasets that may be the patterns ({listed}); name one: "
             f"load(..., patterns='{near[0].strip('/')}').",
             code="file.several-choices",
+            fields=("patterns",),
         )
     name = ordered[0].strip("/")
     rest = ", ".join(other.strip("/") for other in ordered[1:4])

@@ -249,6 +249,7 @@ def patterns_at(linked: Linked, name: str) -> PatternSource:
         raise FileError(
             f"{linked.path} has no patterns at {name}, which {what}; name a dataset: patterns='entry/data/data'.",
             code="file.incomplete",
+            fields=("patterns",),
         )
     return _of(linked, found, name.strip("/"), 0)
 

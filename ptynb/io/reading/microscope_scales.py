@@ -59,5 +59,6 @@ def volts(number: float, where: str) -> float:
             f"{where} has an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
             "voltage=300e3 [V].",
             code="scan.implausible-metadata",
+            fields=("voltage",),
         )
     return found

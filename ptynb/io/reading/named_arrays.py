@@ -126,6 +126,7 @@ class _Reading:
                     f"{self.path} has no array {self.options.patterns!r}; it has {self._names(stacks or self.arrays)}: "
                     "name one with patterns=...",
                     code="file.incomplete",
+                    fields=("patterns",),
                 )
             return self._record_place("patterns", self.options.patterns)
         for alias in PATTERNS:
@@ -143,6 +144,7 @@ class _Reading:
             raise FileError(
                 f"{self.path} has {self._names(left)}; name the patterns: patterns={left[0]!r}.",
                 code="file.several-choices",
+                fields=("patterns",),
             )
         return self._record_place("patterns", left[0]) if left else None
 
@@ -176,6 +178,7 @@ class _Reading:
                 f"{self.path} has positions in {name} with an extent of {reach:.4g}, which can't be metres; give "
                 f"units='pixels' if they are object pixels, or positions=array [m].",
                 code="scan.implausible-metadata",
+                fields=("units", "positions"),
             )
         return positions, None
 
@@ -256,6 +259,7 @@ class _Reading:
                     f"{self.path} has an energy of {energy:g} eV in {self.places['energy']}, which is below X-rays; if "
                     f"it is keV, give energy={energy * 1e3:g} [eV].",
                     code="scan.implausible-metadata",
+                    fields=("energy",),
                 )
             return wavelength_from_energy(energy)
         name = self._first(VOLTAGES)
@@ -296,6 +300,7 @@ class _Reading:
                         f"{self.path} has {', '.join(f'{number:g}' for number in values)} for {what} in {name}, which "
                         f"can't be in SI units; give {what}=... as `load` describes it.",
                         code="scan.implausible-metadata",
+                        fields=(what,),
                     )
                 return values
         return None

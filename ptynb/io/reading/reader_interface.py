@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,12 +83,8 @@ class Format:
 
 @dataclass(frozen=True)
 class Missing:
-    """Metadata that a file lacks: name, and options of `ptynb.load` that supply it, with their unit."""
+    """Metadata that a file lacks: name, how to give it, with units, and the options of `ptynb.load` that supply it."""
 
     name: str
     give: str
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Names of the options that supply it."""
-        return tuple(name for name in re.findall(r"\b(\w+)(?:=| \[)", self.give) if name in LoadOptions.model_fields)
+    options: tuple[str, ...]

@@ -233,6 +233,7 @@ class RunFile(SettingsModel):
                 raise InvalidValueError(
                     f"the options of {quoted(str(one.file))} do not fit those of all scans: {str(error).rstrip('.')}",
                     code=error.code,
+                    fields=error.fields,
                 ) from None
         return self
 
@@ -272,7 +273,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     try:
         values = _with_present_names(values)
     except SettingsError as error:
-        raise SettingsError(f"{path}: {error}", code=error.code) from None
+        raise SettingsError(f"{path}: {error}", code=error.code, fields=error.fields) from None
     for name in ("result", "start"):
         if name in options:
             options[name] = expanded(Path(options[name])).absolute()
@@ -289,13 +290,14 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:
-            raise SettingsError(f"{path}: {error}", code=error.code) from None
+            raise SettingsError(f"{path}: {error}", code=error.code, fields=error.fields) from None
         # An unknown name comes first: it may be a misspelt one that is missing.
         problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
         sentences = [_sentence(problem) for problem in problems[:MOST_PROBLEMS]]
         if len(problems) > MOST_PROBLEMS:
             sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are invalid")
-        raise SettingsError(f"{path}: {'; '.join(sentences)}.", error.problems, code=code_of(problems)) from None
+        text = f"{path}: {'; '.join(sentences)}."
+        raise SettingsError(text, error.problems, code=code_of(problems), fields=error.fields) from None
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
@@ -335,7 +337,7 @@ def _sentence(problem: ErrorDetails) -> str:
     # The kind of the cluster is the second part of the location, and not a name in the file.
     shown = ("cluster", *location[2:]) if location[:1] == ("cluster",) else location
     name = dotted(shown)
-    message = message_of(problem).replace("Input should be", "expected")
+    message = message_of(problem)
     if problem["type"] == "extra_forbidden":
         return _unknown(name, str(shown[-1]), names_beside(RunFile, location))
     if problem["type"] == "missing":

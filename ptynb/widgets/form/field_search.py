@@ -1,12 +1,11 @@
-"""Words of the form: labels of fields, names of choices, dotted names in messages; and the search for fields."""
+"""Words of the form: labels of fields, names of choices; and the search for fields."""
 
 from __future__ import annotations
 
 import functools
-import re
 
 from ptynb.settings.load_options import LoadOptions
-from ptynb.settings.schema import EntryKind, Setting, structure
+from ptynb.settings.schema import Setting, structure
 
 PREFIXES = {
     "slices": "Slice distance",
@@ -51,7 +50,6 @@ CHOICES = {
     "plane": "fitted plane",
 }
 """Names of choices that are not words of the field by themselves."""
-_QUOTED = re.compile(r"`(\w+)`")
 
 
 def label_of(setting: Setting) -> str:
@@ -75,19 +73,6 @@ def label_of_name(name: str) -> str:
 def choice_label(choice: str) -> str:
     """Return the words for one of the choices of a setting."""
     return CHOICES.get(choice, choice.replace("_", " "))
-
-
-def in_words(message: str, kind: EntryKind | None = None) -> str:
-    """Return a message with labels in place of the names of fields and choices: "slices.count", "'lsqml'"."""
-    names = {setting.name: label_of(setting) for setting in structure().settings}
-    for one in () if kind is None else kind.settings:
-        names[one.name] = one.title
-    dotted = sorted((name for name in names if "." in name or "_" in name), key=len, reverse=True)
-    found = re.sub(
-        rf"(?<![\w.'])({'|'.join(map(re.escape, dotted))})(?![\w'])", lambda one: f"“{names[one[1]]}”", message
-    )
-    found = re.sub(r"'(\w+)'", lambda one: f"“{choice_label(one[1])}”" if one[1] in _choices() else one[0], found)
-    return _QUOTED.sub(lambda one: f"“{names.get(one[1], one[1].replace('_', ' '))}”", found)
 
 
 def found_by(words: str) -> tuple[list[str], list[str]]:
@@ -120,8 +105,3 @@ def found_by(words: str) -> tuple[list[str], list[str]]:
 @functools.cache
 def _prefixes() -> dict[str, str]:
     return {section.name: section.title for section in structure().sections} | PREFIXES
-
-
-@functools.cache
-def _choices() -> set[str]:
-    return {choice for setting in structure().settings for choice in setting.choices}

@@ -19,7 +19,7 @@ from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.form.field_row import MISSING, STYLE, Row
-from ptynb.widgets.form.field_search import found_by, in_words, label_of
+from ptynb.widgets.form.field_search import found_by, label_of
 from ptynb.widgets.form.form_groups import FormGroups
 from ptynb.widgets.form.group_summary import Page, state_of
 from ptynb.widgets.form.list_editor import EntriesEditor
@@ -318,7 +318,7 @@ class SettingsForm(Whole):
             draft.value(name),
             changed=changed,
             default=default,
-            problem=in_words(draft.problems.get(name, "")),
+            problem=draft.problems.get(name, ""),
             source=held.title,
             reason=held.reasons.get(name, ""),
         )
@@ -482,7 +482,6 @@ def _summary_of(problems: Mapping[Any, str]) -> str:
     """Return the labels of invalid fields, and the problem of several fields."""
     together = problems.get("", "")
     labels = ", ".join(dict.fromkeys(_label(field) for field in problems if field != ""))
-    together = in_words(together)
     return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
 
 

@@ -10,7 +10,7 @@ import ipywidgets
 from ptynb.exceptions import SettingsError
 from ptynb.settings.schema import Setting
 from ptynb.widgets.form.field_row import Row, text_of, value_of
-from ptynb.widgets.form.field_search import choice_label, in_words
+from ptynb.widgets.form.field_search import choice_label
 from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
 
 Range = tuple[float, float, bool] | tuple[Any, ...]
@@ -72,7 +72,7 @@ class RangeEditor(Whole):
             return None
         problem, found = self._read()
         if problem:
-            raise SettingsError(f"{self.row.label}: {in_words(problem)}.", code="tuning.invalid-range")
+            raise SettingsError(f"{self.row.label}: {problem}.", code="tuning.invalid-range")
         return found
 
     def _end(self, label: str, placeholder: str) -> ipywidgets.Text:
@@ -91,7 +91,7 @@ class RangeEditor(Whole):
             if self.tick.value:
                 self._suggest()
         problem = self._read()[0] if self.tick.value else ""
-        put(self.message, complaint(f"{in_words(problem)}.") if problem else "")
+        put(self.message, complaint(f"{problem}.") if problem else "")
         self._changed()
 
     def _in_another_unit(self, change: dict[str, Any]) -> None:

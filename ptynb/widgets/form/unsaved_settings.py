@@ -5,19 +5,18 @@ An invalid value is kept with its problem until it is corrected; the settings st
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Settings
+from ptynb.settings.base_models import fields_of, message_of
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import given, nested, structure
 from ptynb.settings.settings import changed_defaults
 
-_LACKING = re.compile(r"([a-z_]+\.[a-z_]+) is missing")
-"""The field that a message about several fields asks for."""
+NEEDED = "a value is needed"
 LISTS = tuple(entries.name for entries in structure().lists)
 
 
@@ -123,7 +122,7 @@ class Draft:
             trial.values, trial.entries = {**self.values, name: value}, self.entries
             trial.problems, trial.settings = {}, self.settings
             if not trial.check():
-                told = [trial.problems.get(key, "") for key in (name, "")]
+                told = [trial.problems.get(key, "") for key in ("", name)]
                 return f"{value!r}: {next(filter(None, (*told, *trial.problems.values())))}"
         return ""
 
@@ -134,28 +133,23 @@ class Draft:
         """Return the messages by field; those that concern several fields are joined."""
         found: dict[Any, str] = {}
         for problem in error.problems:
-            location, message = problem["loc"], _message(problem["msg"])
+            location, message = problem["loc"], NEEDED if problem["type"] == "missing" else message_of(problem)
             known = {setting.name: setting for setting in structure().settings}
             name = ".".join(str(part) for part in location)
             if name in known:
-                unit = known[name].unit
-                found[name] = f"{message} {unit}" if unit and re.search(r"\d$", message) else message
+                found[name] = f"{message} [{known[name].unit}]" if known[name].unit else message
             elif len(location) > 2 and location[0] in LISTS and isinstance(location[1], int):
                 entry = self._on(str(location[0]))[location[1]]
                 last = str(location[-1]) if len(location) > 3 else ""
                 found[entry, last] = message
             else:
                 text = f"{name}: {message}" if name else message
-                if (lacking := _LACKING.search(message)) and lacking[1] in known:
-                    found[lacking[1]] = "a value is needed"
+                for field in fields_of(problem):
+                    if field in known:
+                        found[field] = NEEDED if self.value(field) is None else "see the message above"
                 found[""] = f"{found['']} {text}." if "" in found else f"{text}."
         return found
 
 
 def _entries(models: Iterable[Any]) -> list[Entry]:
     return [Entry(model.kind, model.model_dump(mode="json", exclude_defaults=True)) for model in models]
-
-
-def _message(message: str) -> str:
-    message = message.removeprefix("Value error, ").replace("Input should be", "expected")
-    return "a value is needed" if message == "Field required" else message.rstrip(".")

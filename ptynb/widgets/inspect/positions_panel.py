@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import math
 
 import ipywidgets
 
-from ptynb.analysis import ScanRotation, find_suspicious, leave_out, scan_rotation
+from ptynb.analysis import find_suspicious, leave_out
 from ptynb.exceptions import InvalidValueError
+from ptynb.preparation import ScanRotation, estimate_rotation
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
 from ptynb.widgets.shared_widgets import put
@@ -86,20 +86,20 @@ class PositionsPanel(InspectorPanel):
         put(self._counts, "")
 
     def _find_rotation(self) -> None:
-        found = self._rotation = scan_rotation(self.state.scan, self.state.need_survey())
-        self.state.say("rotation = pt.analysis.scan_rotation(scan)")
-        exchange = "y and x of the positions are swapped, then rotated" if found.transposed else "positions are rotated"
+        found = self._rotation = estimate_rotation(self.state.scan, self.state.need_survey())
+        self.state.say("rotation = pt.preparation.estimate_rotation(scan)")
+        verdict = "" if found.needed else "The positions need no correction. "
         put(
             self._rotation_text,
-            f"<b>{found.degrees:.2f}°</b>: {exchange} from x towards y. The curl is {found.curl_before:.0%} "
-            f"of the field before and {found.curl_after:.0%} after it. A further 180° inverts the phase.<br>"
-            f"<code>{html.escape('; '.join(_lines(found)))}</code>",
+            f"<b>{found.degrees:.2f}°</b>: {found}. {verdict}The curl is {found.curl_before:.0%} of the field before "
+            f"and {found.curl_after:.0%} after it; chance does it with a probability of {found.false_alarm:.0e}. "
+            f"A further 180° inverts the phase.<br><code>{html.escape('; '.join(found.lines))}</code>",
         )
         self._rotate.disabled = False
 
     def _rotated(self) -> None:
         if self._rotation is not None:
-            self.state.replace(self._rotation.apply(self.state.scan), _lines(self._rotation))
+            self.state.replace(self._rotation.apply(self.state.scan), self._rotation.lines)
 
     def _find(self) -> None:
         found = find_suspicious(self.state.scan, self.state.need_survey())
@@ -126,9 +126,3 @@ class PositionsPanel(InspectorPanel):
                 "The list of patterns to exclude is empty; enter some, such as 3, 7-9.", code="argument.missing"
             )
         self.state.replace(leave_out(self.state.scan, excluded), [f"scan = pt.analysis.leave_out(scan, {excluded})"])
-
-
-def _lines(found: ScanRotation) -> list[str]:
-    lines = ["scan = pt.preparation.transpose_positions(scan)"] if found.transposed else []
-    degrees = f"  # {math.degrees(found.angle):.2f} degrees"
-    return [*lines, f"scan = pt.preparation.rotate_positions(scan, {found.angle!r}){degrees}"]

@@ -30,6 +30,11 @@ SHORTEST_PHOTONS = 2e-11
 """Wavelength [m] below which a beam is more likely of electrons: no photon energy is told for it."""
 
 
+def title_of(name: str) -> str:
+    """Return the title of an option's field."""
+    return LoadOptions.model_fields[name].title or name
+
+
 class LoadPanel(Whole):
     """A field for each option of `ptynb.load`; empty fields keep what the file says.
 
@@ -91,6 +96,13 @@ class LoadPanel(Whole):
             if self._is_folded(name):
                 self._folded.selected_index = 0
             self.fields[name].input.focus()
+
+    def mark(self, names: Collection[str]) -> None:
+        """Show which fields an error is about, and put the cursor into the first of them."""
+        for name in names:
+            if name in self.fields and name not in self.lacking:
+                self.fields[name].show("● see the message")
+        self.point_to(names)
 
     def clear(self) -> None:
         """Empty all fields, for another file."""
