@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ptynb.distributed.group import Group, Membership, join
-from ptynb.engine.gpu_identity import gpu_uuid
+from ptynb.engine.gpu import gpu_uuid
 from ptynb.engine.update_timing import refuse_where_open, time_sums
 from ptynb.exceptions import ClusterError
 from ptynb.physics.triton_dispatch import check_triton

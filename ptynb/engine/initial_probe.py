@@ -1,17 +1,21 @@
-"""Initial probe of a far-field scan that has none: a short reconstruction of some neighbouring patterns.
+"""Initial probe of a far-field scan that has none, from a short reconstruction of some neighbouring patterns.
 
 The transform of the square root of the mean pattern is the probe only if the object is weak and the probe in focus.
 Of strong objects, diffusers, pinholes and defocused lenses it is 3 to 30 times too small, and no optimiser recovers
 from it (object errors of 0.25 to 0.97 on seven scans that other packages simulated).
 
 What patterns tell of the probe whatever its phase is its extent: the transform of a pattern is the autocorrelation of
-the exit wave, which reaches as far as the diameter of the probe. So the initial probe is a disc of this extent, and
-LSQML with small batches finds the probe from it: on all of these scans within 50 epochs of 128 patterns.
+the exit wave, which reaches as far as the diameter of the probe. So the short reconstruction begins with a disc of this
+extent, and LSQML with small batches finds the probe from it: on all of these scans within 50 epochs of 128 patterns.
 
-The trial is the same for any number of engines: rank 0 makes it, with patterns of all.
+It is the same for any number of engines: rank 0 makes it, with patterns of all.
 """
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,53 +24,121 @@ from torch import Tensor
 
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
+from ptynb.distributed.group import SingleGroup
+from ptynb.loading.engine_patterns import in_middle
 from ptynb.settings import Settings
 
 Array = NDArray[np.float64]
+Probe = NDArray[np.complexfloating[Any, Any]]
 
 PATTERNS = 128
-"""Most patterns of the trial."""
+"""Most patterns of the short reconstruction."""
 FEWEST_PATTERNS = 16
-"""With fewer patterns there is no trial."""
+"""With fewer patterns there is none."""
 WIDEST = 256
-"""Largest side of the patterns of the trial, which are cropped to it about the zero frequency [pixels]."""
+"""Largest side of its patterns, which are cropped to it about the zero frequency [pixels]."""
 EPOCHS = 50
-"""Epochs of the trial."""
 RADIUS = 1.12
-"""Radius of the disc relative to that within which half of the mean autocorrelation is: 1.19 of a disc in theory, less
-where the probe is brightest in its centre."""
+"""Radius of the disc relative to that within which half of the mean autocorrelation is, if its phase is flat."""
 REACH = 2.5
-"""Radius of the region of the trial's positions relative to that of the disc."""
+"""Radius of the region of the positions relative to that of the disc."""
+AT_ONCE = 16
+"""Patterns that are transformed together."""
+MOST_KNOWN = 4
+
+_known: dict[bytes, Probe | None] = {}
+"""Results of the last short reconstructions of this process, by what they depend on: runs of one scan repeat them."""
 
 
-def trial_settings(settings: Settings) -> Settings:
-    """Return the settings of the trial for a run with these settings."""
+def find_probes(
+    scan: Scan,
+    settings: Settings,
+    gathered: Callable[[NDArray[np.int64], tuple[int, int]], Tensor],
+    mask: Tensor | None,
+    present: NDArray[np.int64],
+    rank: int = 0,
+) -> dict[int, Probe]:
+    """Return probes (1, y, x) of those of `scan.probe_scans` that have none, by number; on rank 0 only.
+
+    Called by all ranks. gathered: `EnginePatterns.gathered`. mask: (y, x) of the detector, in the pixel order of the
+    model. present: the patterns that there are, of a scan that is being measured.
+    """
+    found: dict[int, Probe] = {}
+    if not searches(scan, settings):
+        return found
+    height, width = (min(side, WIDEST) for side in scan.pattern_shape)
+    size = (height, width)
+    for number, one in enumerate(scan.probe_scans):
+        patterns = np.sort(present)
+        if scan.probe_of_pattern is not None:
+            patterns = patterns[scan.probe_of_pattern[patterns] == number]
+        if one.probe is not None:
+            continue
+        # Those of one of the scans that share a probe, whose objects are far apart.
+        patterns = max((patterns[_within(patterns, span)] for span in scan.spans), key=len)
+        if len(patterns) < FEWEST_PATTERNS:
+            continue
+        radius = disc_radius(gathered(_spread(patterns), size))
+        if radius == 0:  # all patterns are even
+            continue
+        patterns = neighbours(scan.positions, patterns, REACH * radius * np.array(scan.pattern_shape))
+        counts = gathered(patterns, size)
+        if rank == 0:
+            short = Scan.from_arrays(
+                counts.cpu().numpy(),
+                scan.positions[patterns] * size / scan.pattern_shape,
+                probe=disc(radius, size),
+                mask=None if mask is None else in_middle(mask, size).cpu().numpy() > 0,
+            )
+            probe = reconstructed_probe(short, run_settings(settings), counts.device)
+            if probe is not None:
+                found[number] = in_whole_window(probe, scan.pattern_shape)
+    return found
+
+
+def searches(scan: Scan, settings: Settings) -> bool:
+    """Return whether a run of this scan with these settings begins with the search for a probe."""
+    wanted = settings.probe.start == "reconstruction" and scan.is_far_field
+    plane = isinstance(scan.geometry, Geometry | None)  # not a tilted detector
+    return wanted and plane and scan.probe is None and any(one.probe is None for one in scan.probe_scans)
+
+
+def run_settings(settings: Settings) -> Settings:
+    """Return the settings of the short reconstruction before a run with these settings."""
     return Settings(optimiser="lsqml", batch=8, momentum=0.5, precision=settings.precision, seed=settings.seed)
 
 
-def scans_without_probe(scan: Scan) -> list[int]:
-    """Return which of `scan.probe_scans` need an initial probe that a trial can find."""
-    if scan.probe is not None or not isinstance(scan.geometry, Geometry | None) or not scan.is_far_field:
-        return []
-    return [number for number, one in enumerate(scan.probe_scans) if one.probe is None]
+def reconstructed_probe(scan: Scan, settings: Settings, device: torch.device) -> Probe | None:
+    """Return the probe (1, y, x) after `EPOCHS` epochs; None if the loss becomes infinite or NaN."""
+    from ptynb.engine.loop import Loop
+
+    content = hashlib.blake2b(f"{device} {settings!r}".encode())
+    for array in (scan.counts(0, len(scan)), scan.positions, scan.probe, scan.mask):
+        content.update(b"-" if array is None else np.ascontiguousarray(array).data)
+    key = content.digest()
+    if key not in _known:
+        loop = Loop(scan, settings, SingleGroup(device))
+        try:
+            for _ in range(EPOCHS * loop.updates):
+                loop.step()
+            probe = loop.model.probe.values.detach().cpu().numpy()
+        except FloatingPointError:
+            probe = None
+        finally:
+            loop.disconnect()
+        while len(_known) >= MOST_KNOWN:
+            del _known[next(iter(_known))]
+        _known[key] = probe
+    return _known[key]
 
 
-def spread(patterns: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return at most so many of these patterns, evenly spread over their order."""
-    return patterns[np.linspace(0, len(patterns) - 1, min(count, len(patterns))).round().astype(np.int64)]
+def _within(patterns: NDArray[np.int64], span: slice) -> NDArray[np.bool_]:
+    return (patterns >= span.start) & (patterns < span.stop)
 
 
-def cropped_size(scan: Scan) -> tuple[int, int]:
-    """Return the size (y, x) of the patterns of the trial."""
-    height, width = (min(side, WIDEST) for side in scan.pattern_shape)
-    return height, width
-
-
-def cropped(counts: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return patterns (..., y, x) in the pixel order of the model with the zero frequency in the middle, cropped."""
-    middle = torch.fft.fftshift(counts, dim=(-2, -1))
-    starts = [whole // 2 - side // 2 for whole, side in zip(counts.shape[-2:], size, strict=True)]
-    return middle[..., starts[0] : starts[0] + size[0], starts[1] : starts[1] + size[1]]
+def _spread(patterns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return at most `PATTERNS` of these patterns, evenly spread over their order."""
+    return patterns[np.linspace(0, len(patterns) - 1, min(PATTERNS, len(patterns))).round().astype(np.int64)]
 
 
 def disc_radius(counts: Tensor) -> float:
@@ -74,8 +146,10 @@ def disc_radius(counts: Tensor) -> float:
 
     Relative to the sides of the window, which are those of the probe's.
     """
-    transforms = torch.fft.fft2(counts.double())
-    power = torch.fft.fftshift(transforms.abs().square().mean(0))
+    power = torch.zeros(counts.shape[-2:], dtype=torch.float64, device=counts.device)
+    for portion in counts.split(AT_ONCE):
+        power += torch.fft.fft2(portion.double()).abs().square().sum(0)
+    power = torch.fft.fftshift(power / len(counts))
     height, width = power.shape
     y, x = (
         torch.arange(side, dtype=torch.float64, device=counts.device) / side - (side // 2) / side
@@ -101,7 +175,7 @@ def disc(radius: float, size: tuple[int, int]) -> NDArray[np.complex64]:
 
 
 def neighbours(positions: Array, patterns: NDArray[np.int64], reach: Array) -> NDArray[np.int64]:
-    """Return the patterns of the trial, ascending: those about the centre of the scan.
+    """Return the patterns of the short reconstruction, ascending: those about the centre of the scan.
 
     patterns: those that there are. reach: (y, x) half axes of the ellipse, of the positions in which there are so
     many that they are thinned out [object pixels].
@@ -116,22 +190,10 @@ def neighbours(positions: Array, patterns: NDArray[np.int64], reach: Array) -> N
     return np.sort(patterns[inside[chosen]])
 
 
-def trial_scan(scan: Scan, patterns: NDArray[np.int64], counts: Tensor, mask: Tensor | None, radius: float) -> Scan:
-    """Return the scan of the trial: these patterns (pattern, y, x), cropped, with a disc as probe. mask: cropped."""
-    size = (counts.shape[-2], counts.shape[-1])
-    ratio = np.array(size) / scan.pattern_shape
-    return Scan.from_arrays(
-        counts.cpu().numpy(),
-        scan.positions[patterns] * ratio,
-        probe=disc(radius, size),
-        mask=None if mask is None else mask.cpu().numpy() > 0,
-    )
-
-
-def in_whole_window(probe: Tensor, window: tuple[int, int]) -> Tensor:
-    """Return a probe (1, y, x) of cropped patterns with the pixels of whole ones, of this size."""
-    field = torch.zeros((1, *window), dtype=probe.dtype)
-    waves = torch.fft.fftshift(torch.fft.fft2(torch.fft.ifftshift(probe.cpu(), dim=(-2, -1))), dim=(-2, -1))
-    starts = [whole // 2 - side // 2 for whole, side in zip(window, probe.shape[-2:], strict=True)]
-    field[:, starts[0] : starts[0] + probe.shape[-2], starts[1] : starts[1] + probe.shape[-1]] = waves
-    return torch.fft.fftshift(torch.fft.ifft2(torch.fft.ifftshift(field, dim=(-2, -1))), dim=(-2, -1))
+def in_whole_window(probe: Probe, window: tuple[int, int]) -> Probe:
+    """Return a probe (mode, y, x) of cropped patterns with the pixels of whole ones, of this size."""
+    waves = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe, axes=(-2, -1)), norm="ortho"), axes=(-2, -1))
+    before = [whole // 2 - side // 2 for whole, side in zip(window, probe.shape[-2:], strict=True)]
+    whole = np.zeros((*probe.shape[:-2], *window), dtype=waves.dtype)
+    whole[..., before[0] : before[0] + probe.shape[-2], before[1] : before[1] + probe.shape[-1]] = waves
+    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(whole, axes=(-2, -1)), norm="ortho"), axes=(-2, -1))

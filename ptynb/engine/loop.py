@@ -23,7 +23,7 @@ from ptynb.data.pattern_r_factors import RFactorRecord
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
 from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
-from ptynb.distributed.group import Group, SingleGroup
+from ptynb.distributed.group import Group
 from ptynb.engine import initial_probe, thumbnails
 from ptynb.engine.progress_check import reason_to_stop
 from ptynb.engine.resampled_state import settings_in_window
@@ -95,13 +95,14 @@ class Loop:
         plan: StagePlan = WITHOUT_STAGES,
         first: Admission | None = None,
         *,
-        trial: bool = True,
+        find_probe: bool = True,
     ) -> None:
         """Read this rank's patterns and create the model; rank 0 broadcasts the initial guess to the others.
 
         extensions: the user's own components and constraints. plan: stages, with the size of patterns.
         first: of a scan that is being measured, the patterns to begin with, from which the probe is guessed.
-        trial: whether a trial finds the probe of a scan without one (`initial_probe`); not for a run that is restored.
+        find_probe: whether to search for the probe of a scan without one (`initial_probe`), which a run that is
+        restored has.
         """
         self.begun, self.group = settings, group
         if group.device.type == "cuda":
@@ -137,7 +138,7 @@ class Loop:
         loss = _make_loss(settings, self.mean_count, self._sums)
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
-        self.model = self._make_model(scan, mean_pattern, loss, dtype, components, trial=trial)
+        self.model = self._make_model(scan, mean_pattern, loss, dtype, components, find_probe=find_probe)
         self._corner_shift = corner_shift(scan, settings)
         if first is not None:
             self.scan["mean_count"] = self.mean_count
@@ -208,13 +209,16 @@ class Loop:
         dtype: torch.dtype,
         components: Sequence[ModelComponent],
         *,
-        trial: bool,
+        find_probe: bool,
     ) -> Model:
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         if scan.probe_of_pattern is not None:
             mean_pattern = self.shard.mean_patterns(scan.probe_of_pattern)
         mask, descan = detector_mask(scan, dtype), None
-        probes = self._found_probes(scan, mask) if trial else {}
+        probes = {}
+        if find_probe and any(one.probe is None for one in scan.probe_scans):
+            present = np.concatenate([one.patterns for one in self._admitted] or [np.arange(len(scan))])
+            probes = initial_probe.find_probes(scan, self.settings, self.shard.gathered, mask, present, self.group.rank)
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, probes)
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
@@ -238,38 +242,6 @@ class Loop:
         for parameter in model.parameters():
             self.group.broadcast(parameter.data)
         return model
-
-    def _found_probes(self, scan: Scan, mask: Tensor | None) -> dict[int, NDArray[Any]]:
-        """Return the probes (mode, y, x) of those of `scan.probe_scans` for which a trial finds one; on rank 0 only."""
-        found = {}
-        there = np.concatenate([one.patterns for one in self._admitted]) if self._admitted else np.arange(len(scan))
-        size = initial_probe.cropped_size(scan)
-        for number in initial_probe.scans_without_probe(scan):
-            members = np.sort(there)
-            if scan.probe_of_pattern is not None:
-                members = members[scan.probe_of_pattern[members] == number]
-            if len(members) < initial_probe.FEWEST_PATTERNS:
-                continue
-            sample = self.shard.gathered(initial_probe.spread(members, initial_probe.PATTERNS))
-            radius = initial_probe.disc_radius(initial_probe.cropped(sample, size))
-            reach = initial_probe.REACH * radius * np.array(scan.pattern_shape)
-            patterns = initial_probe.neighbours(scan.positions, members, reach)
-            counts = initial_probe.cropped(self.shard.gathered(patterns), size)
-            if self.group.rank == 0:
-                bad = None if mask is None else initial_probe.cropped(mask, size)
-                trial = initial_probe.trial_scan(scan, patterns, counts, bad, radius)
-                found[number] = self._tried_probe(trial, scan.pattern_shape)
-        return found
-
-    def _tried_probe(self, scan: Scan, window: tuple[int, int]) -> NDArray[Any]:
-        """Return the probe (mode, y, x) of a short reconstruction, with the pixels of patterns of this size."""
-        loop = Loop(scan, initial_probe.trial_settings(self.settings), SingleGroup(self.group.device))
-        try:
-            for _ in range(initial_probe.EPOCHS * loop.updates):
-                loop.step()
-            return initial_probe.in_whole_window(loop.model.probe.values.detach(), window).numpy()
-        finally:
-            loop.disconnect()
 
     @property
     def updates(self) -> int:
@@ -427,7 +399,8 @@ class Loop:
 
     def _set(self, settings: Settings) -> None:
         """Set the settings, and what they are in the pixels of the present window of the patterns."""
-        self.settings, self._in_window = settings, settings_in_window(settings, *self._windows)
+        whole = self.pattern_size is None
+        self.settings, self._in_window = settings, settings if whole else settings_in_window(settings, *self._windows)
 
     def _apply_settings(self, settings: Settings) -> None:
         data_terms_changed = _data_terms(settings) != _data_terms(self.settings)

@@ -76,7 +76,7 @@ def rehearse(scan: Scan, settings: Settings, device: torch.device) -> None:
         loaded=None,
         acquisition=None,
     )
-    loop = Loop(made_up, settings.replace(pattern_storage="auto"), SingleGroup(device))
+    loop = Loop(made_up, settings.replace(pattern_storage="auto"), SingleGroup(device), find_probe=False)
     try:
         with contextlib.suppress(FloatingPointError):  # such patterns are those of no object
             for _ in range(loop.updates):
@@ -104,17 +104,19 @@ def _compile_small_loops() -> None:
 
 
 def _compile_all() -> None:
-    """Compute one update and the R-factor of a simulated scan."""
+    """Compute an update of a simulated scan, one of the search for a probe, and the R-factor."""
     from ptynb.distributed.group import Membership, join
+    from ptynb.engine import initial_probe
     from ptynb.engine.loop import Loop
     from ptynb.settings import Settings
     from ptynb.simulation.simulated_scan import simulate
 
     alone = Membership(rank=0, world=1, store="", backend="none", device="cpu", identity="CPU")
-    loop = Loop(simulate(9, window=16, seed=0), Settings(), join(alone))
-    loop.step()
-    loop.r_factor()
-    loop.disconnect()
+    for settings in (Settings(), initial_probe.run_settings(Settings())):
+        loop = Loop(simulate(9, window=16, seed=0), settings, join(alone))
+        loop.step()
+        loop.r_factor()
+        loop.disconnect()
 
 
 if __name__ == "__main__":

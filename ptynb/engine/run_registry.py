@@ -19,7 +19,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.distributed.process_end import end_process
 from ptynb.engine import precompilation
-from ptynb.engine.gpu_identity import gpu_identity
+from ptynb.engine.gpu import gpu_identity
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import PtynbError
 from ptynb.settings import Checkpointing, Settings

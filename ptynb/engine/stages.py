@@ -85,7 +85,7 @@ def loop_of_next(
     """
     begun = Settings(**state.begun)
     first = None if state.admissions is None else state.admissions.all()[0]
-    loop = Loop(scan, begun, group, extensions, plan, first, trial=False)
+    loop = Loop(scan, begun, group, extensions, plan, first, find_probe=False)
     if loop.pattern_size != previous.pattern_size:
         windows = in_window(scan, previous.pattern_size), in_window(scan, loop.pattern_size)
         state = resampled_state(state, windows, begun, (previous.units, Units.of(loop.model)))

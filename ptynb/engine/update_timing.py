@@ -127,7 +127,7 @@ def _time_update(scan: Scan, settings: Settings, size: int, device: torch.device
         pattern_storage="auto",
         sync_every=1,
     )
-    loop = Loop(part, own, SingleGroup(device))
+    loop = Loop(part, own, SingleGroup(device), find_probe=False)
     table = np.arange(size)[:, None]
 
     def update() -> None:

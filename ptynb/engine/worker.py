@@ -47,7 +47,7 @@ from ptynb.distributed.group import Group, Membership, is_echo, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
-from ptynb.engine.gpu_errors import loses_gpu, memory_advice
+from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
 from ptynb.engine.reconfigure import with_background_of, with_tilt_of
 from ptynb.engine.rendering import (
@@ -533,7 +533,7 @@ class Worker:
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
-        loop = Loop(scan, begun, group, self._extensions, plan, first, trial=False)
+        loop = Loop(scan, begun, group, self._extensions, plan, first, find_probe=False)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
         self._target = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings

@@ -218,14 +218,15 @@ class EnginePatterns:
             centres: NDArray[np.float64] = sums[:, :2] / sums[:, 2:]
         return centres
 
-    def gathered(self, patterns: NDArray[np.int64]) -> Tensor:
-        """Return the counts (pattern, y, x) of these patterns of all engines, in the pixel order of the model."""
-        counts = torch.zeros((len(patterns), *self.window), dtype=self.dtype, device=self.group.device)
+    def gathered(self, patterns: NDArray[np.int64], size: tuple[int, int]) -> Tensor:
+        """Return the counts (pattern, y, x) of these patterns of all engines, cropped to this size, see `in_middle`."""
+        counts = torch.zeros((len(patterns), *size), dtype=self.dtype, device=self.group.device)
         places = np.flatnonzero(np.isin(patterns, self.present))
         portions = [places[first : first + 16] for first in range(0, len(places), 16)]
         self.follow(iter([patterns[portion] for portion in portions]))
         for portion in portions:
-            counts[torch.from_numpy(portion).to(counts.device)] = self._frames(patterns[portion]).to(counts)
+            own = in_middle(self._frames(patterns[portion]).to(counts), size)
+            counts[torch.from_numpy(portion).to(counts.device)] = own
         gathered: Tensor = self.group.sum(counts)
         return gathered
 
@@ -347,3 +348,10 @@ def storage_for(
 def free_on_host() -> int:
     """Return the available memory of this host [bytes]."""
     return int(psutil.virtual_memory().available)
+
+
+def in_middle(counts: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return patterns (..., y, x) in the pixel order of the model with the zero frequency in the middle, cropped."""
+    middle = torch.fft.fftshift(counts, dim=(-2, -1))
+    starts = [whole // 2 - side // 2 for whole, side in zip(counts.shape[-2:], size, strict=True)]
+    return middle[..., starts[0] : starts[0] + size[0], starts[1] : starts[1] + size[1]]

@@ -31,6 +31,7 @@ from ptynb.cluster.accelerators import find_accelerators, usable
 from ptynb.cluster.devices import find_gpus
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
+from ptynb.engine import initial_probe
 from ptynb.engine.state_changes import MOST_PIXELS
 from ptynb.engine.thumbnails import bytes_of
 from ptynb.exceptions import SettingsError
@@ -64,6 +65,8 @@ PROCESS = 200e6
 """Private memory of a process with torch loaded [bytes]."""
 COPIES_OF_A_STATE = 2.2
 """Arrays of a checkpoint, and the bytes of its file, whose buffer grows by an eighth at a time."""
+SIDE_OF_SEARCH = 2.5
+"""Largest side of the object of the search for a probe, in windows."""
 COMPARED = 3
 """Arrays by which changes of an epoch are computed: those at its start and its end, and the difference."""
 CONTEXT = 600e6
@@ -317,7 +320,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     lasting = copies.lasting if on_gpu else copies.most
     # LSQML: numerator, illumination and mean step length of the patterns of each further probe.
     sums = 2 * (len(scan.probe_scans) - 1) if settings.optimiser == "lsqml" else 0
-    yield Item("object, gradient and optimiser", where, _taken(lasting + sums, object, on_gpu))
+    of_run = _taken(lasting + sums, object, on_gpu)
+    yield Item("object, gradient and optimiser", where, of_run)
     probes = wave * len(scan.probe_scans)
     yield Item("probe, gradient and optimiser", where, _taken(lasting, probes + ways, on_gpu))
     arrays = arrays_of_an_update(scan, settings, on_gpu)
@@ -332,6 +336,8 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         lit = at_once * (2 * wave + (1.5 * states * settings.slices.count + 0.5 + on_gpu) * window)
         waves = max(waves, lit * (1 if on_gpu else HEAP))
     yield Item("waves of a batch", where, waves)
+    # The search has ended before the run takes its memory.
+    yield Item("search for the probe", where, _of_search(scan, settings, on_gpu) - of_run - waves)
     recorded = settings.optimiser not in WHOLE_PASSES and place == "device"
     if on_gpu and recorded and can_be_recorded(settings, (height, width), at_once):
         # The last, smaller batch of an epoch is computed while the graph of the others has its memory.
@@ -357,6 +363,26 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         yield Item("CUDA", where, CONTEXT + WORK_SPACE)
     if asked.cluster:
         yield Item("process", "host", PROCESS)
+
+
+def _of_search(scan: Scan, settings: Settings, on_gpu: bool) -> float:
+    """Return the most that the short reconstruction takes which finds the probe of a scan without one [bytes]."""
+    if not initial_probe.searches(scan, settings):
+        return 0
+    own = initial_probe.run_settings(settings)
+    height, width = (min(side, initial_probe.WIDEST) for side in scan.pattern_shape)
+    pixels = float(height * width)
+    complex_bytes = 16 if own.precision == "double" else 8
+    # The counts as they were gathered, as a scan, and as the patterns of an engine.
+    counts = 3 * min(initial_probe.PATTERNS, len(scan)) * pixels * complex_bytes / 2
+    copies = copies_of_parameters(own, 1, on_gpu)
+    sides = [
+        min(SIDE_OF_SEARCH * size, whole * size / window)
+        for size, whole, window in zip((height, width), object_frame(scan, own).shape, scan.pattern_shape, strict=True)
+    ]
+    parameters = (copies.lasting + copies.updating) * complex_bytes * (pixels + sides[0] * sides[1])
+    waves = own.batch * complex_bytes * pixels * _arrays_of_corrections(own, on_gpu).in_windows(own)
+    return counts + _taken(1, parameters + waves, on_gpu)
 
 
 def _where(on_gpu: bool) -> Where:

@@ -15,7 +15,9 @@ from ptynb.data.engine_records import Picture
 from ptynb.data.images import picture
 from ptynb.data.picture import pictures_html
 from ptynb.data.scan import Scan
+from ptynb.engine.initial_probe import find_probes
 from ptynb.exceptions import ScanError
+from ptynb.loading.engine_patterns import detector_mask, in_middle
 from ptynb.loading.pattern_reader import shifted
 from ptynb.physics.model_builder import check_together, initial_arrays, object_frame, window_positions
 from ptynb.preparation.recorded_steps import check_measured
@@ -120,7 +122,7 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
     """Compute the initial state of a reconstruction of this scan with these settings, on the CPU of this process.
 
     The result differs from that of the engines in one respect: the mean pattern, from which the scale of the probe
-    and, without an initial guess, the probe itself are estimated, is that of at most 256 evenly spaced patterns.
+    and, without an initial guess, that of the near field are estimated, is that of at most 256 evenly spaced patterns.
 
     Parameters
     ----------
@@ -156,7 +158,14 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
     mean = total / len(chosen)
     mean = np.fft.ifftshift(mean) if shifted(scan) else mean
     dtype = torch.complex128 if settings.precision == "double" else torch.complex64
-    object, probe = initial_arrays(scan, settings, torch.from_numpy(mean), dtype)
+
+    def gathered(patterns: NDArray[np.int64], size: tuple[int, int]) -> torch.Tensor:
+        counts = np.concatenate([scan.counts(int(index), int(index) + 1) for index in patterns]).astype(np.float64)
+        counts = np.fft.ifftshift(counts, axes=(-2, -1)) if shifted(scan) else counts
+        return in_middle(torch.from_numpy(counts).to(dtype.to_real()), size)
+
+    found = find_probes(scan, settings, gathered, detector_mask(scan, dtype.to_real()), np.arange(len(scan)))
+    object, probe = initial_arrays(scan, settings, torch.from_numpy(mean), dtype, found)
     return Preview(
         object=object.numpy(),
         probe=probe.numpy(),

@@ -47,6 +47,12 @@ class Probe(Part):
         description="Learning rate of the probe (1 = its root-mean-square amplitude over the window); 0 keeps it fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
+    start: Literal["reconstruction", "mean pattern"] = Field(
+        default="reconstruction",
+        title="Initial probe",
+        description="Initial probe of a far-field scan without one: from a short reconstruction of up to 128 "
+        "neighbouring patterns, or the transform of the mean pattern",
+    )
 
 
 class Slices(Part):

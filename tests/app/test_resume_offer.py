@@ -14,6 +14,7 @@ import pytest
 import ptynb as pt
 from ptynb.app import resume_offer as offers
 from ptynb.app.resume_offer import Offer
+from ptynb.app.session_state import LANES
 from ptynb.app.workbench_app import Workbench
 from ptynb.cluster import runtime_dir
 from ptynb.data.scan import Scan
@@ -55,7 +56,7 @@ def lines(offer: Offer) -> list[str]:
 
 def test_one_run_is_come_back_to_by_itself_and_several_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     taken, runs = Taken(), dict[str, str]()
-    actions = Actions("test", taken.complain)
+    actions = Actions("test", taken.complain, lanes=LANES)
     monkeypatch.setattr(offers, "going_on", lambda scan: dict(runs))
     monkeypatch.setattr(offers, "any_held_elsewhere", lambda: True)
     offer = Offer(actions, taken)

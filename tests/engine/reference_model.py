@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ptynb.analysis import compare
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
@@ -159,3 +160,14 @@ class Plain:
     def agrees(self, loop: Loop, most: float) -> None:
         assert difference(self.object, object_of(loop)) < most
         assert difference(self.probe, probe_of(loop)) < most
+
+
+def error_of(loop: Loop, scan: Scan) -> float:
+    """As a figure of the result shows it."""
+    assert scan.ground_truth is not None
+    places = loop.model.all_positions().numpy()
+    middle = np.array(scan.pattern_shape) / 2
+    low = np.ceil(places.min(0) + middle).astype(int) + loop.frame.origin
+    high = np.floor(places.max(0) + middle).astype(int) + loop.frame.origin
+    area = (slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1])))
+    return compare(loop.projection().numpy(), scan.ground_truth.object, area, loop.frame.origin).error

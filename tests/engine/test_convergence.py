@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.analysis import compare
 from ptynb.data.scan import Scan
-from ptynb.engine.loop import Loop
 from ptynb.settings import Optimiser, Probe, Settings
 from tests.cases import a_scan
-from tests.engine.reference_model import after, difference, object_of, simulated_by_the_model
+from tests.engine.reference_model import after, difference, error_of, object_of, simulated_by_the_model
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +51,6 @@ def test_projections_converge_where_there_is_no_noise(name: Optimiser) -> None:
     scan = pt.simulate(patterns=100, window=32, noise=False)
     loop = after(scan, Settings(optimiser=name), 60)
     assert error_of(loop, scan) < 0.02
-
-
-def error_of(loop: Loop, scan: Scan) -> float:
-    """As a figure of the result shows it."""
-    assert scan.ground_truth is not None
-    places = loop.model.all_positions().numpy()
-    middle = np.array(scan.pattern_shape) / 2
-    low = np.ceil(places.min(0) + middle).astype(int) + loop.frame.origin
-    high = np.floor(places.max(0) + middle).astype(int) + loop.frame.origin
-    area = (slice(int(low[0]), int(high[0])), slice(int(low[1]), int(high[1])))
-    return compare(loop.projection().numpy(), scan.ground_truth.object, area, loop.frame.origin).error
 
 
 @pytest.mark.parametrize("kind", ["far", "parallel"])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ptynb.engine import gpu_errors
-from ptynb.engine.gpu_errors import MEMORY_ADVICE, loses_gpu, memory_advice
+from ptynb.engine import gpu
+from ptynb.engine.gpu import MEMORY_ADVICE, loses_gpu, memory_advice
 from ptynb.exceptions import ClusterError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
@@ -71,7 +71,7 @@ def test_cuda_is_asked_where_a_library_reports_the_failure_in_its_own_words(monk
                 raise asked
             return True
 
-    monkeypatch.setattr(gpu_errors.torch.cuda, "current_stream", lambda device: Stream())
+    monkeypatch.setattr(gpu.torch.cuda, "current_stream", lambda device: Stream())
     assert loses_gpu(RuntimeError("cuFFT error: CUFFT_EXEC_FAILED"), GPU) is expected
     assert not loses_gpu(RuntimeError("cuFFT error: CUFFT_EXEC_FAILED"), CPU)
 

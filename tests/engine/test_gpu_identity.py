@@ -8,7 +8,7 @@ import torch
 from ptynb.cluster.devices import GPU, plan_cluster, plan_of
 from ptynb.distributed.group import Membership, SingleGroup
 from ptynb.engine import diagnostics, run_registry
-from ptynb.engine.gpu_identity import gpu_uuid
+from ptynb.engine.gpu import gpu_uuid
 from ptynb.engine.group_selftest import _check_members
 from tests.engine import printed_gpu
 from tests.engine.printed_gpu import BY_NVIDIA_SMI, NAME

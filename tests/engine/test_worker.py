@@ -175,9 +175,9 @@ def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
     """
     loops, alive, made = list[weakref.ref[Loop]](), list[int](), Loop.__init__
 
-    def observed(loop: Loop, *arguments: Any) -> None:
+    def observed(loop: Loop, *arguments: Any, **options: Any) -> None:
         loops.append(weakref.ref(loop))
-        made(loop, *arguments)
+        made(loop, *arguments, **options)
 
     monkeypatch.setattr(Loop, "__init__", observed)
     release = worker_module.release_unused

@@ -11,6 +11,7 @@ import torch
 
 import ptynb as pt
 from ptynb.data.admissions import Admission
+from ptynb.data.patterns.in_memory import ArrayFrames
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
@@ -107,7 +108,7 @@ def run_epochs(
     if live:
         counts = scan.counts(0, len(scan))
         counts[-1] *= 2**17 / counts.max()
-        scan = pt.Scan.from_arrays(counts.astype(np.uint32), scan.positions, geometry=scan.geometry)
+        scan = dataclasses.replace(scan, frames=ArrayFrames.of(counts.astype(np.uint32)), ground_truth=None)
         record = log_of(scan, np.arange(len(scan)), first=len(scan) - 1, together=1, every=1)
         scan, late = with_recorded_arrivals(scan, record), [*record.all()]
     loop = Loop(scan, settings, group, first=late[0] if live else None)

@@ -79,6 +79,7 @@ def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ratio(scan: Scan, settings: pt.Settings, updates: int = 3) -> float:
     """What is foreseen, relative to the peak from the start to a result; patterns are in memory before."""
+    settings = settings.replace(probe={"start": "mean pattern"})
     with LiveStorages() as memory:
         loop = Loop(scan, settings, SingleGroup(CPU))
         for _ in range(updates):
@@ -119,3 +120,16 @@ def test_waves_at_a_tilted_detector_are_foreseen() -> None:
     for changes in ({}, MODES):
         found = ratio(tilted, pt.Settings(**{"batch": BATCH, **changes}))
         assert 1 <= found <= 1.25, f"{changes}: {found:.3f}"
+
+
+def test_the_search_for_a_probe_is_foreseen() -> None:
+    """Where it takes more than the run itself, of few patterns at once and with a small object."""
+    scan, settings = scan_of(128, 64, 1), pt.Settings(batch=1)
+    with LiveStorages() as memory:
+        Loop(scan, settings, SingleGroup(CPU)).disconnect()
+    asked = Workload(settings, 1, cluster=False, keep=False)
+    items = [one for one in memory_of(scan, asked, "device", on_gpu=True) if one.where == "device"]
+    foreseen = {one.name: one.bytes for one in items if one.name not in ONLY_ON_GPU}
+    of_search = foreseen.pop("search for the probe")
+    assert sum(foreseen.values()) < memory.peak
+    assert 1 <= (sum(foreseen.values()) + of_search) / memory.peak <= 1.5

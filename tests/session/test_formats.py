@@ -15,7 +15,7 @@ from tests.io.formats.test_npy import named
 from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, losses, oblong
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
-SETTINGS = pt.Settings(seed=2, batch=8)
+SETTINGS = pt.Settings(seed=2, batch=8, probe={"start": "mean pattern"})
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from tests.raising import raises
 
 UNUSUAL = Settings(
     object=Object(learning_rate=1e-5, padding=0),
-    probe=Probe(modes=7, learning_rate=0),
+    probe=Probe(modes=7, learning_rate=0, start="mean pattern"),
     loss="poisson",
     optimiser="sgd",
     batch=1_000_000,
@@ -49,6 +49,7 @@ def test_the_unusual_settings_differ_from_the_default_in_every_field():
         "object.padding",
         "probe.modes",
         "probe.learning_rate",
+        "probe.start",
         "loss",
         "optimiser",
         "batch",
@@ -289,7 +290,7 @@ def test_invalid_settings_are_named_with_their_values(case):
 
 
 def test_a_part_is_validated_by_itself():
-    with raises(UNKNOWN, "'mods'", "learning_rate, start_epoch, end_epoch, modes."):
+    with raises(UNKNOWN, "'mods'", "learning_rate, start_epoch, end_epoch, modes, start."):
         Probe(mods=3)
 
 
@@ -324,7 +325,7 @@ def test_settings_cannot_be_changed_in_place():
 def test_replace_merges_parts_and_keeps_the_rest():
     changed = UNUSUAL.replace(batch=32, probe={"learning_rate": 0.5})
     assert changed.differences(UNUSUAL) == {"batch": (32, 1_000_000), "probe.learning_rate": (0.5, 0.0)}
-    assert changed.probe == Probe(modes=7, learning_rate=0.5)
+    assert changed.probe == Probe(modes=7, learning_rate=0.5, start="mean pattern")
 
 
 def test_replace_takes_a_whole_part():

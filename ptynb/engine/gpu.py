@@ -1,4 +1,8 @@
-"""Errors of GPUs: those after which a process can no longer use its GPU, and those that mean that memory was short."""
+"""The GPU of an engine: its name and UUID, written as nvidia-smi writes them, and its errors.
+
+Plans of clusters, the self-test and the diagnostics compare the UUID or pass it to nvidia-smi. After some errors a
+process can no longer use its GPU; others mean that memory was short.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ import torch
 
 from ptynb.exceptions import PtynbError
 
+PREFIX = "GPU-"
+OWN_GPU = torch.device("cuda:0")
+"""The only GPU that an engine sees."""
 FATAL = re.compile(
     r"an illegal memory access was encountered|misaligned address|an illegal instruction was encountered"
     r"|invalid program counter|hardware stack error|operation not supported on global/shared address space"
@@ -25,6 +32,23 @@ MEMORY_ADVICE = (
     ". Out of memory: use more engines, pattern_storage='disk', a smaller batch, or a larger "
     "gradient_accumulation, which computes the same batch in portions."
 )
+
+
+def gpu_uuid(device: torch.device = OWN_GPU) -> str:
+    """Return the UUID "GPU-..." of a GPU; "" on a CPU, and if torch does not provide it.
+
+    torch prints it without the prefix (`uuid_to_string` in its torch/csrc/cuda/Module.cpp), nvidia-smi with it.
+    """
+    if device.type != "cuda":
+        return ""
+    uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
+    return PREFIX + uuid.removeprefix(PREFIX) if uuid else ""
+
+
+def gpu_identity(device: torch.device = OWN_GPU) -> str:
+    """Return name and UUID of the engine's GPU, as in the plan of a cluster on one machine; of Intel's the name."""
+    name: str = torch.get_device_module(device).get_device_name(device)
+    return f"{name} {gpu_uuid(device)}".rstrip()
 
 
 def memory_advice(error: BaseException) -> str:
