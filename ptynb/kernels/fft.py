@@ -6,6 +6,9 @@ each in passes of small radices (Stockham's order, which needs no permutation: V
 the Fast Fourier Transform, SIAM 1992, section 1.7) that stay in the first-level cache. Sizes, and with them all loops
 and factors, are constants of the machine code, which is generated once for each shape and cached on disk.
 
+A prime factor above 31 is transformed by a convolution (`Convolution`): on a Xeon a plane of 129 x 129 takes 1.5 times
+as long as one of 128 x 128, 127 x 127 1.8, 131 x 131 2.2 times, 257 x 257 1.7 times as long as 256 x 256.
+
 On an AMD EPYC (Zen 4) a plane of 128 x 128 in single precision takes 0.019 ms; FFTW (pyfftw) 0.030, torch's MKL 0.045
 to 0.055 and scipy 0.067. The result is the same to the last bit in every process, unlike that of FFTW, which chooses
 its plans by timing.
