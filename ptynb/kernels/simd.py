@@ -19,7 +19,7 @@ LANES = {"f": 8, "d": 4}
 """Numbers in a vector of 256 bits, by type: "f" for float, "d" for double."""
 _FLAGS = ("contract", "nsz")
 _INDEX = ir.IntType(64)
-_NEXT = (4, 2, 3, 5, 7, 11, 13)
+_NEXT = (4, 2, 3, 5, 7)
 """Factorisation of composite radices, in order of preference."""
 
 
@@ -49,6 +49,15 @@ class Vectors:
         real = self._subtract(self._multiply(one[0], other[0]), self._multiply(one[1], other[1]))
         return real, self._add(self._multiply(one[0], other[1]), self._multiply(one[1], other[0]))
 
+    def selected(self, condition: Any, value: Complex) -> Complex:
+        """Return the value where the condition is true, otherwise 0."""
+        zero = self._constant(0.0)
+        return self.builder.select(condition, value[0], zero), self.builder.select(condition, value[1], zero)
+
+    def zero(self) -> Complex:
+        """Return 0."""
+        return self._constant(0.0), self._constant(0.0)
+
     def turned(self, value: Complex, eighths: int) -> Complex:
         """Return value · exp(-2πi eighths / 8)."""
         real, imaginary = value
@@ -77,6 +86,12 @@ class Vectors:
         if radix is None:
             return self._transform_of_prime(values)
         rest = count // radix
+        if math.gcd(radix, rest) == 1:  # no twiddle factors: Good, J. R. Stat. Soc. B 20, 361 (1958)
+            columns = [
+                self.transform([values[(k * rest + j * radix) % count] for k in range(radix)]) for j in range(rest)
+            ]
+            rows = [self.transform([column[q] for column in columns]) for q in range(radix)]
+            return [rows[q % radix][q % rest] for q in range(count)]
         columns = [self.transform([values[k * rest + j] for k in range(radix)]) for j in range(rest)]
         rows = [self.transform([self._rotated(columns[j][q], j * q, count) for j in range(rest)]) for q in range(radix)]
         return [rows[q][p] for p in range(rest) for q in range(radix)]

@@ -81,11 +81,10 @@ class Corrections(Protocol):
 def corrections(illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> Corrections:
     """Return the corrections of a batch of at least one pattern. shifts, first: which further products to compute."""
     object, origins, probes, *_ = illumination
-    window = probes.shape[-2], probes.shape[-1]
     if probes.device.type != "cpu":
         return GPUCorrections(illumination, detection, shifts=shifts, first=first)
-    check_inside(object, origins, window)
-    if compiled_for(probes.device, window):
+    check_inside(object, origins, (probes.shape[-2], probes.shape[-1]))
+    if compiled_for(probes.device):
         found: Corrections = _compiled().CompiledCorrections(illumination, detection, shifts=shifts, first=first)
         return found
     return TorchCorrections(illumination, detection, shifts=shifts, first=first)

@@ -24,15 +24,13 @@ array. So these functions own the arrays saved for the gradient, and overwrite t
 once. The rest of the model uses automatic differentiation, so that an addition to it takes a few lines.
 
 Each step is implemented twice: with torch operations in `torch_steps`, for any device, and compiled for a CPU in
-`ptynb.kernels.cpu_steps`, for windows whose sides have no prime factor above 13. If no component acts between them,
-`patterns` and `misfit` run several steps as one.
+`ptynb.kernels.cpu_steps`. If no component acts between them, `patterns` and `misfit` run several steps as one.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +41,9 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics import gpu_gradient, torch_steps
 from ptynb.physics.patches import check_inside, windows_of
+
+COMPILED = "cpu"
+"""The type of device whose steps are compiled."""
 
 
 def moved_probes(probes: Tensor, shifts: Tensor) -> Tensor:
@@ -79,7 +80,7 @@ def exit_waves(object: Tensor, window_origins: Tensor, probes: Tensor, kernel: T
     """
     window = _window(object, window_origins, probes, kernel)
     probes = probes.expand(len(window_origins), -1, -1, -1)
-    if compiled_for(probes.device, window, kernel):
+    if compiled_for(probes.device, kernel):
         waves: Tensor = compiled_steps().CompiledExitWaves.apply(object, window_origins, probes, kernel)
     else:
         waves = torch_steps.ExitWaves.apply(windows_of(object, window_origins, window), probes.contiguous(), kernel)
@@ -94,7 +95,7 @@ def patterns(illumination: Illumination) -> Tensor:
     """
     object, corners, probes, shifts, kernel, propagator = illumination
     window = _window(object, corners, probes, kernel, shifts, propagator)
-    if compiled_for(probes.device, window, kernel):
+    if compiled_for(probes.device, kernel):
         found: Tensor = compiled_steps().CompiledPatterns.apply(object, probes, shifts, illumination)
         return found
     waves = exit_waves(object, corners, moved_probes(probes, shifts), kernel)
@@ -165,10 +166,10 @@ def _check(illumination: Illumination, detection: Detection) -> None:
             raise InvalidValueError(
                 f"{name} is {_text(tensor)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
             )
-    if not fused_for(probes.device, window, kernel):
+    if not fused_for(probes.device, kernel):
         raise InvalidValueError(
-            f"The fused misfit does not support a window of {window[0]} x {window[1]} pixels on {probes.device}; "
-            "expected prime factors of at most 13 on a CPU, and a kernel without gradient.",
+            f"The fused misfit does not exist on {probes.device}, or not for a kernel with gradient; expected a kernel "
+            "without gradient.",
             code="kernel.unsupported",
         )
 
@@ -238,26 +239,19 @@ def _text(tensor: Tensor | None) -> str:
     return "missing" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def fused_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
-    """Whether `misfit` exists: on a GPU for all windows, on a CPU as `compiled_for`; not for a kernel with gradient."""
-    if device.type == "cpu":
-        return compiled_for(device, window, kernel)
-    return kernel is None or not kernel.requires_grad
+def fused_for(device: torch.device, kernel: Tensor | None = None) -> bool:
+    """Whether `misfit` exists: on a GPU, and on a CPU as `compiled_for`; not for a kernel with gradient."""
+    return compiled_for(device, kernel) if device.type == "cpu" else kernel is None or not kernel.requires_grad
 
 
-def compiled_for(device: torch.device, window: Sequence[int], kernel: Tensor | None = None) -> bool:
-    """Whether compiled steps exist: on a CPU, for supported window sizes, and for a kernel without gradient."""
-    return device.type == "cpu" and not (kernel is not None and kernel.requires_grad) and _transformable(*window)
-
-
-def _transformable(height: int, width: int) -> bool:
-    possible: bool = compiled_steps().fft.possible(height, width)
-    return possible
+def compiled_for(device: torch.device, kernel: Tensor | None = None) -> bool:
+    """Whether compiled steps exist: on a CPU, and for a kernel without gradient."""
+    return device.type == COMPILED and (kernel is None or not kernel.requires_grad)
 
 
 def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
     """Return this step, compiled if possible."""
-    if compiled_for(waves.device, waves.shape[-2:]):
+    if compiled_for(waves.device):
         return getattr(compiled_steps(), f"Compiled{step.__name__}")
     return step
 

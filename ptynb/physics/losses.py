@@ -87,7 +87,7 @@ class AmplitudeLoss(Loss):
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss and dL/dM = 1 - √(I + ε) / √(M + ε), damped."""
-        if compiled_for(model.device, model.shape[-2:]):
+        if compiled_for(model.device):
             return compiled_steps().amplitude_loss(model, counts, mask, self.floor, self.damping)
         amplitude = (model + self.floor).sqrt_()
         difference = amplitude - (counts.to(model.dtype) + self.floor).sqrt_()

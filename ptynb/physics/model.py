@@ -243,7 +243,7 @@ class Model(nn.Module):
     @property
     def compiled(self) -> bool:
         """Whether most of an update runs in compiled code, in the threads of `kernels`."""
-        return self._unextended and compiled_for(self._device, self.window)
+        return self._unextended and compiled_for(self._device)
 
     @property
     def _unextended(self) -> bool:
@@ -260,7 +260,7 @@ class Model(nn.Module):
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))
             and self._unextended
-            and fused_for(self._device, self.window)
+            and fused_for(self._device)
         )
 
     def detection(self, batch: Batch) -> Detection:

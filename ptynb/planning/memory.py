@@ -43,7 +43,6 @@ from ptynb.optimize.lbfgs import HISTORY
 from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import planned_order
 from ptynb.optimize.update_graphs import can_be_recorded
-from ptynb.physics.hotpath import compiled_for
 from ptynb.physics.model_builder import model_window, object_frame
 from ptynb.settings import BY_EXIT_WAVES, WHOLE_PASSES, Settings
 
@@ -174,14 +173,13 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> UpdateA
     Of torch operations these are the counts of `tests/planning/test_update_peaks.py`.
     """
     still = settings.slices.learning_rate == 0 and settings.tilt.learning_rate == 0
-    compiled = not on_gpu and compiled_for(torch.device("cpu"), model_window(scan, settings))
     detector, weighted = settings.detector, settings.pattern_intensities.learning_rate > 0
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
     # Intermediate results of automatic differentiation.
     waves = RECORDED * (settings.descan.start != "none") + TILTED * (not plane)
     probes = RECORDED * ((settings.opr.modes > 0) + (len(scan.probe_scans) > 1))
     blurred, saturated = detector.psf_sigma > 0, detector.saturation is not None
-    if compiled and (still or settings.optimiser == "lsqml"):
+    if not on_gpu and (still or settings.optimiser == "lsqml"):
         behind = (settings.background.learning_rate > 0, weighted, blurred, detector.oversampling > 1, saturated)
         # LSQML: waves incident on each slice, and corrections behind it. Others: moved probes and waves behind each
         # slice, of which the last become those at the detector; or one sum per thread, if less (`compiled.steps`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import ptynb as pt
 from tests.benchmarks.problems import made, score, thick, unsteady, varying
 from tests.benchmarks.rows import Measured, Missing, Row, compared, in_turn
 from tests.benchmarks.sides import Bench
@@ -96,6 +100,9 @@ BUSY_CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "A with 4 modes": ({"probe": {"modes": 4}}, ()),
     "A with 8 slices": (EIGHT_SLICES, ()),
 }
+ODD_SIDES = [(127, 128), (129, 130), (131, 132), (257, 256), (514, 512)]
+"""Sides with a large prime factor, and sides without one near them."""
+MOST_OF_ODD_SIDES = 1.5
 
 
 def rows(bench: Bench) -> list[Measured]:
@@ -104,6 +111,7 @@ def rows(bench: Bench) -> list[Measured]:
         extra_parts(bench),
         engine_of_cluster(bench),
         *(busy_machine(bench, name, *case) for name, case in BUSY_CASES.items()),
+        *(odd_sides(bench, *case) for case in ODD_SIDES),
     ]
     if bench.peers is None:
         names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}", *LSQML_CASES)
@@ -190,6 +198,36 @@ def busy_machine(bench: Bench, name: str, settings: dict[str, Any], more: tuple[
         bench.said,
     )
     return compared(SUBJECT, f"{name}, an epoch beside a busy process", given, limit=2.2)
+
+
+def odd_sides(bench: Bench, side: int, other: int) -> Row:
+    """An epoch of patterns with a large prime factor in their sides, against one of a side without."""
+    bench.said(f"patterns of {side} x {side}")
+    number = max(4, 64 * 128**2 // side**2)
+    problems = []
+    for one in (side, other):
+        path = bench.folder / f"side-{one}.npz"
+        scan = pt.simulate(number, window=one)
+        assert scan.probe is not None
+        np.savez(
+            path,
+            patterns=scan.frames.read(0, len(scan)),
+            positions_px=scan.positions.astype(np.float32),
+            start_probe=scan.probe[0],
+            wavelength=1e-10,
+            det_pixel=75e-6,
+            det_distance=2.0,
+        )
+        problems.append(path)
+    given = in_turn(
+        {
+            f"{one} x {one}": functools.partial(bench.ours, path, {}, 4 * bench.epochs)
+            for one, path in zip((side, other), problems, strict=True)
+        },
+        bench.turns,
+        bench.said,
+    )
+    return compared(SUBJECT, f"patterns of {side} x {side}, an epoch", given, limit=MOST_OF_ODD_SIDES)
 
 
 def time_to_error(

@@ -218,3 +218,13 @@ def test_a_damped_slope_and_released_memory() -> None:
         found.release()
     undamped = made(TorchCorrections, illumination, detection._replace(damping=0.0))
     assert not torch.allclose(expected.object, undamped.object)
+
+
+def test_sides_with_large_prime_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled transforms of such windows are convolutions."""
+    monkeypatch.setitem(globals(), "WINDOW", (41, 47))
+    monkeypatch.setitem(globals(), "OBJECT", (54, 61))
+    illumination, detection = inputs(CASES["everything"])
+    expected, found = (made(version, illumination, detection) for version in (TorchCorrections, CompiledCorrections))
+    for name in ("object", "illumination", "probe", "power", "brightness", "background", "shifts"):
+        close(getattr(found, name), getattr(expected, name), 1e-11)

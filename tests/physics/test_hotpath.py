@@ -29,7 +29,7 @@ MEAN_COUNT = 3.0
 def implementation(request, monkeypatch):
     """Everything here holds for the compiled steps of a CPU and for torch's of any device."""
     if request.param == "torch":
-        monkeypatch.setattr(hotpath, "_transformable", lambda height, width: False)
+        monkeypatch.setattr(hotpath, "COMPILED", "none")
     return request.param
 
 
@@ -575,7 +575,7 @@ def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementati
         with case(shape, rows), raises("array.shape-mismatch", "stored", shape):
             hotpath.misfit(given, Detection(torch.zeros(shape), rows, floor=1.0))
     if implementation == "torch":
-        with raises("kernel.unsupported", "8 x 7"):
+        with raises("kernel.unsupported", "cpu"):
             hotpath.misfit(given, detection)
         return
     hotpath.misfit(given, detection)
@@ -662,3 +662,29 @@ def test_probes_and_shifts_that_do_not_fit_are_refused():
 def test_real_waves_are_refused():
     with raises("kernel.unsupported", "float32", "complex64"):
         far_field_intensity(torch.zeros(2, 1, 1, 8, 7))
+
+
+@compiled_only
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sides_with_large_prime_factors_have_the_gradients_of_torch(threads, monkeypatch):
+    """Of two slices and modes; 43 and 59 are transformed by convolutions, one of which is padded."""
+    generator, before, window = torch.Generator().manual_seed(4), torch.get_num_threads(), (43, 59)
+    given = Illumination(
+        complex_normal(generator, 1, 2, 50, 66),
+        torch.tensor([[0, 0], [7, 7], [3, 1]]),
+        complex_normal(generator, 1, 2, *window),
+        torch.rand(3, 2, dtype=torch.float64, generator=generator) - 0.5,
+        complex_normal(generator, *window),
+    )
+    leaves = [leaf.requires_grad_() for leaf in (given.object, given.probes, given.shifts)]
+    torch.set_num_threads(threads)
+    try:
+        found = hotpath.patterns(given)
+        slopes = torch.autograd.grad(found.square().sum(), leaves)
+        monkeypatch.setattr(hotpath, "COMPILED", "none")
+        expected = hotpath.patterns(given)
+        others = torch.autograd.grad(expected.square().sum(), leaves)
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip((found, *slopes), (expected, *others), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12 * other.abs().max().item())

@@ -74,7 +74,7 @@ OF_OBJECTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, nothing is compiled."""
-    monkeypatch.setattr(hotpath, "_transformable", lambda height, width: False)
+    monkeypatch.setattr(hotpath, "COMPILED", "none")
 
 
 def ratio(scan: Scan, settings: pt.Settings, updates: int = 3) -> float:

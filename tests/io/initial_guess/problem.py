@@ -39,7 +39,6 @@ class Problem:
     positions: np.ndarray
 
 
-# Sides with a prime factor above 13: torch's own operations take these, and nothing is compiled first.
 WINDOW = (34, 38)
 
 
