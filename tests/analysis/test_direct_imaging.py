@@ -1,8 +1,10 @@
 """First pictures of a scan: closed forms of the weak-phase model, and simulated scans with known aberrations."""
 
 import dataclasses
+import json
 import math
 
+import h5py
 import numpy as np
 from scipy import ndimage
 
@@ -10,6 +12,7 @@ import ptynb as pt
 from ptynb import preparation
 from ptynb.analysis.direct.position_grid import position_grid
 from ptynb.analysis.direct.weak_phase import BrightFieldImages, WeakPhaseFit, integrated, turn_matrix
+from ptynb.cli.main import main
 from ptynb.data.patterns import ArrayFrames, Frames
 from tests.parametrization import each
 from tests.raising import raises
@@ -190,10 +193,10 @@ def test_virtual_detectors_are_sums_over_the_detector(order):
     dark = good[:, away > 1.1 * radius].sum(1).reshape(11, 11)
     np.testing.assert_allclose(found.pictures["dark field"], dark, rtol=1e-6)
     moments = preparation.centre_of_mass(scan)
-    unit = np.array(scan.pattern_shape) * scan.pixel_size
-    expected = ((moments - moments.mean(0)) / unit @ turn_matrix(found.angle, found.transposed)).reshape(11, 11, 2)
-    np.testing.assert_allclose(found.pictures["deflection y"], expected[..., 0], atol=1e-4 / unit[0])
-    np.testing.assert_allclose(found.pictures["deflection x"], expected[..., 1], atol=1e-4 / unit[0])
+    unit = GEOMETRY.detector_pixel[0] / GEOMETRY.distance  # [rad]
+    expected = ((moments - moments.mean(0)) * unit @ turn_matrix(found.angle, found.transposed)).reshape(11, 11, 2)
+    np.testing.assert_allclose(found.pictures["deflection y"], expected[..., 0], atol=1e-4 * unit)
+    np.testing.assert_allclose(found.pictures["deflection x"], expected[..., 1], atol=1e-4 * unit)
     assert "single side band" not in found.pictures
     assert "no common shift" in str(found)
     assert found.pixel_size == tuple(3 * one for one in scan.pixel_size)
@@ -259,6 +262,51 @@ def test_only_some_patterns_are_in_memory_at_once(monkeypatch):
         (start, min(start + 20, 576)) for start in range(0, 576, 20)
     ]
     np.testing.assert_allclose(found.pictures["sum"].ravel(), whole.read(0, 576).sum((1, 2)), rtol=1e-6)
+
+
+def test_pictures_are_exported_and_drawn(tmp_path, capsys):
+    scan, *_ = electron_scan({"C10": -8e-9}, counts=1e5)
+    file = tmp_path / "scan.h5"
+    pt.save_scan(scan, file)
+    outputs = [tmp_path / name for name in ("found.h5", "found.npz", "found.png")]
+    assert main(["direct", str(file), "--json", "--output", *map(str, outputs)]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    found = pt.direct(scan)
+    assert plain["aberrations"]["C10"] == found.aberrations["C10"]
+    with h5py.File(outputs[0]) as stored, np.load(outputs[1]) as arrays:
+        assert json.loads(stored["entry/found"][()])["lines"] == plain["lines"]
+        assert set(arrays) == {*found.pictures, "y", "x", "found"}
+        for name, values in found.pictures.items():
+            np.testing.assert_allclose(arrays[name], values)
+            np.testing.assert_allclose(stored[f"entry/{name}/data"][()], values, rtol=1e-6)
+            assert stored[f"entry/{name}/data"].attrs["units"] == found.units[name]
+            np.testing.assert_allclose(stored[f"entry/{name}/x"][()], found.x)
+    assert outputs[2].read_bytes().startswith(b"\x89PNG")
+    page = pt.figure(found)
+    assert [axes.get_title() for axes in page.axes if axes.get_title()][-1] == "Single side band [rad]"
+    shown = found._repr_html_()
+    assert shown.count("<img") == len(found.pictures) == 8
+    assert "nm (underfocus)" in shown
+    assert main(["direct", str(file)]) == 0
+    assert "nm (underfocus)" in capsys.readouterr().out
+    with raises("file.unknown-format", ".tif"):
+        pt.export(found, tmp_path / "found.tif")
+    with raises("argument.conflict"):
+        pt.figure(found, ticks=True)
+
+
+def test_without_geometry_there_are_pictures_and_no_lengths():
+    scan, *_ = electron_scan({"C10": -8e-9}, counts=1e5)
+    found, known = pt.direct(dataclasses.replace(scan, geometry=None)), pt.direct(scan)
+    assert found.aberrations is None
+    assert found.pixel_size is None
+    assert found.units["deflection y"] == "detector pixels"
+    np.testing.assert_allclose(
+        found.pictures["deflection y"] * GEOMETRY.detector_pixel[0], known.pictures["deflection y"], atol=2e-6
+    )
+    np.testing.assert_allclose(found.pictures["integrated phase"], known.pictures["integrated phase"], atol=0.05)
+    np.testing.assert_allclose(found.x, known.x / PIXEL)
+    assert np.corrcoef(found.pictures["parallax"].ravel(), known.pictures["parallax"].ravel())[0, 1] > 0.999
 
 
 def test_what_direct_cannot_read():

@@ -9,6 +9,7 @@ bright-field pixels give aberrations, the tilt-corrected bright field and the si
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import math
 import time
@@ -40,6 +41,8 @@ ACROSS = 24
 """Largest number of (groups of) pixels across the bright-field disc."""
 MOST_NUMBERS = 2**26
 """Largest number of counts of bright-field pixels of all patterns (256 MB)."""
+IN_CACHE = 2**19
+"""Number of pixels of patterns that are converted and summed at once: 9 ms for 227 of 192 x 192, and 27 ms in one."""
 DARK = 1.1
 """Inner radius of the dark-field detector, in radii of the disc."""
 ORIENTING = 10_000
@@ -64,8 +67,9 @@ class DirectImages(Tabular):
         Name of the scan.
     pictures : dict of str to ndarray
         Pictures (y, x) by name: "sum", "bright field" and "dark field" (counts of a pattern), "deflection y" and
-        "deflection x" (of the beam, without its mean), "integrated phase", and, if the aberrations were found,
-        "parallax" (tilt-corrected bright field, relative to the mean) and "single side band" (phase).
+        "deflection x" (of the beam, without its mean, in the axes of the positions), "integrated phase", and, if the
+        aberrations were found, "parallax" (tilt-corrected bright field, relative to the mean) and "single side band"
+        (phase).
     units : dict of str to str
         Unit of each picture; "" for pure numbers.
     y, x : ndarray of float64
@@ -291,7 +295,7 @@ def direct(scan: Scan, *, report: Callable[[int], None] = lambda _: None) -> Dir
         more = {"parallax": aligned, "single side band": phase}
     found = fit or rotation
     angle, transposed = (0.0, False) if found is None else (found.angle, found.transposed)
-    pictures, units = _pictures(read, field, grid, turn_matrix(angle, transposed))
+    pictures, units = _pictures(read, field, grid, turn_matrix(angle, transposed), wavelength)
     pictures |= more
     units |= {"parallax": "", "single side band": "rad"}
     unit = np.ones(2) if geometry is not None else pixel
@@ -380,13 +384,16 @@ class _Detector:
         middle = np.array(self.corner) + (index + 0.5) * self.side - 0.5
         return middle - np.array(scan.pattern_shape) // 2 - disc.centre
 
-    def groups(self, counts: NDArray[Any]) -> NDArray[Any]:
+    def groups(self, counts: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the counts (pattern, group) of patterns (pattern, y, x)."""
         (rows, columns), side = self.chosen.shape, self.side
-        (top, left) = self.corner
+        top, left = self.corner
         box = counts[:, top : top + rows * side, left : left + columns * side]
         if side > 1:
-            box = box.reshape(len(box), rows, side, columns, side).sum((2, 4), dtype=np.float32)
+            # Slices are added three times as fast as numpy sums over short axes.
+            split = box.reshape(len(box), rows, side, columns, side)
+            lines = functools.reduce(np.add, (split[:, :, row] for row in range(side)))
+            box = functools.reduce(np.add, (lines[..., column] for column in range(side)))
         return box[:, self.chosen]
 
 
@@ -405,9 +412,12 @@ def _read(scan: Scan, detector: _Detector, report: Callable[[int], None]) -> _Re
     channels = np.empty((len(scan), detector.weights.shape[1]))
     pixels = np.empty((len(scan), int(detector.chosen.sum())), np.float32)
     for part, counts in pieces(scan):
-        flat = counts.reshape(len(counts), -1).astype(np.float32, copy=False)
-        channels[part] = flat @ detector.weights
-        pixels[part] = detector.groups(counts)
+        few = max(1, IN_CACHE // (counts.shape[1] * counts.shape[2]))
+        for first in range(0, len(counts), few):
+            some = counts[first : first + few].astype(np.float32)
+            rows = slice(part.start + first, part.start + first + len(some))
+            channels[rows] = some.reshape(len(some), -1) @ detector.weights
+            pixels[rows] = detector.groups(some)
         report(part.stop)
     sums = channels[:, 0]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -424,21 +434,25 @@ def _bright_field(
     return BrightFieldImages(grid.picture(relative), grid.step, frequencies, radius_of(scan, disc, pixel))
 
 
-def _pictures(read: _Read, field: Array, grid: PositionGrid, turn: Array) -> tuple[dict[str, Array], dict[str, str]]:
+def _pictures(
+    read: _Read, field: Array, grid: PositionGrid, turn: Array, wavelength: float | None
+) -> tuple[dict[str, Array], dict[str, str]]:
     """Return virtual detectors, deflections and integrated phase, and their units; field: ⟨k⟩ (pattern, yx) [1/m]."""
     # Deflections are those of the detector; R takes positions, and so gradients by them, to its axes.
-    empty: NDArray[np.bool_] = np.isnan(field).any(axis=1)
+    empty = np.isnan(field[:, 0])
     steered = field - np.nanmean(field, 0)
     steered[empty] = 0
     steered = steered @ turn
     deflection = grid.picture(steered)
     counts = {"sum": read.sums, "bright field": read.bright, "dark field": read.dark}
     pictures = {name: grid.picture(values) for name, values in counts.items()}
-    pictures |= {"deflection y": deflection[..., 0], "deflection x": deflection[..., 1]}
+    # Without geometry ⟨k⟩ is in detector pixels.
+    scale, unit = (1.0, "detector pixels") if wavelength is None else (wavelength, "rad")
+    pictures |= {"deflection y": scale * deflection[..., 0], "deflection x": scale * deflection[..., 1]}
     pictures["integrated phase"] = integrated(2 * np.pi * deflection, grid.step)
     return pictures, dict.fromkeys(counts, "counts") | {
-        "deflection y": "1/m",
-        "deflection x": "1/m",
+        "deflection y": unit,
+        "deflection x": unit,
         "integrated phase": "rad",
     }
 
