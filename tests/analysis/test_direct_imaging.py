@@ -94,6 +94,18 @@ def test_images_of_the_weak_phase_model_give_its_aberrations_and_its_phase(angle
     assert abs(np.polyfit(phase.ravel(), band.ravel(), 1)[0] - 1) < 0.1
 
 
+@each("transposed", [False, True])
+def test_a_mirrored_fit_with_much_astigmatism_has_the_shifts_of_one_with_defocus(transposed):
+    fit = WeakPhaseFit(1e-9, -4e-9, 3e-9, 0.7, transposed, 2.0)
+    other = fit.rounder
+    assert other.transposed is not transposed
+    assert math.hypot(other.c12a, other.c12b) < abs(other.c10)
+    np.testing.assert_allclose(
+        np.linalg.inv(other.turn) @ other.matrix, np.linalg.inv(fit.turn) @ fit.matrix, atol=1e-20
+    )
+    assert other.rounder is other
+
+
 def test_parallax_is_the_aligned_sum_of_shifted_images():
     truth = WeakPhaseFit(6e-9 * WAVELENGTH, 0.0, 2e-9 * WAVELENGTH, 0.3, False, 0.0)
     step = 0.6e-10
@@ -314,6 +326,8 @@ def test_what_direct_cannot_read():
     near = pt.NearField(wavelength=1e-10, focus_to_sample=math.inf, sample_to_detector=0.1, detector_pixel=(1e-6, 1e-6))
     with raises("scan.near-field"):
         pt.direct(dataclasses.replace(scan, geometry=near))
+    with raises("scan.combined", 2):
+        pt.direct(preparation.combine([scan, scan], share="probe"))
     with raises("scan.empty"):
         pt.direct(dataclasses.replace(scan, frames=ArrayFrames.of(np.zeros((16, 64, 64), np.uint16))))
     with raises("scan.too-few-patterns", 16):

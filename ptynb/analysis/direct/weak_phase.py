@@ -51,6 +51,8 @@ CERTAIN = 6.0
 
 Noise alone gave up to 3.7 in 72 scans of 10 x 10 to 32 x 32 positions.
 """
+AS_GOOD = 0.9
+"""Smallest F of a fit with less astigmatism than defocus, relative to a mirrored one with more, that is preferred."""
 TAPER = 0.1
 """Part of each side over which images fall to their mean before they are transformed."""
 LEAST_POWER = 0.05
@@ -91,6 +93,21 @@ class WeakPhaseFit:
         """The fit turned by half a turn, with aberrations of the other sign, which explains as much."""
         angle = self.angle - math.copysign(math.pi, self.angle)
         return replace(self, c10=-self.c10, c12a=-self.c12a, c12b=-self.c12b, angle=angle)
+
+    @property
+    def rounder(self) -> WeakPhaseFit:
+        """The fit, or the one with the same shifts, y and x exchanged or not, and less astigmatism than defocus.
+
+        Shifts alone do not tell a mirrored scan with an astigmatism from another one with a defocus.
+        """
+        if math.hypot(self.c12a, self.c12b) <= abs(self.c10):
+            return self
+        shifts = np.linalg.inv(self.turn) @ self.matrix
+        (a, b), (c, d) = shifts if self.transposed else shifts[::-1]
+        angle = math.atan((c - b) / (a + d)) if a + d else math.pi / 2
+        matrix = turn_matrix(angle, False) @ np.array([[a, b], [c, d]])
+        c10, c12a = (matrix[1, 1] + matrix[0, 0]) / 2, (matrix[1, 1] - matrix[0, 0]) / 2
+        return WeakPhaseFit(float(c10), float(c12a), float(matrix[0, 1]), angle, not self.transposed, self.gain)
 
     @property
     def turn(self) -> Array:
@@ -155,18 +172,23 @@ class BrightFieldImages:
         order = np.argsort(above)[::-1]
         order = order[: np.count_nonzero(above > LEAST_POWER * above[order[0]])]
         coarse = signals.part(order[:SEARCHED], max(1, len(self.pixels) // COARSE))
-        starts = _local_maxima(coarse, self._defoci(), orientation)
+        starts = _local_maxima(coarse, self._defoci(coarse), orientation)
         best = max((_climbed(coarse, start) for start in starts), key=lambda fit: fit.gain)
         fine = signals.part(np.sort(order[:REFINED]), 1)
         found = _refined(fine, best)
+        if orientation is None and (other := _refined(fine, found.rounder)).gain > AS_GOOD * found.gain:
+            found = other
         return found if found.gain > 1 + CERTAIN / math.sqrt(len(fine.frequencies)) else None
 
-    def _defoci(self) -> Array:
-        """Return values of λ C10 [m²] up to the largest shift, by steps that shift the edge by half a pixel."""
-        step = 0.5 * min(self.step) / self.radius
-        most = LARGEST * min(side * one for side, one in zip(self.shape, self.step, strict=True)) / self.radius
-        count = max(2, round(most / step))
-        return step * np.arange(-count, count + 1)
+    def _defoci(self, signals: _Signals) -> Array:
+        """Return values of λ C10 [m²] up to the largest shift, by steps of which no maximum is missed.
+
+        A step shifts the image of the edge by less than half a period of most frequencies.
+        """
+        period = 1 / float(np.quantile(np.hypot(*signals.frequencies.T), 0.8))
+        most = LARGEST * min(side * one for side, one in zip(self.shape, self.step, strict=True))
+        count = max(2, math.ceil(most / (0.4 * period)))
+        return most / self.radius * np.arange(-count, count + 1) / count
 
     def pictures(self, fit: WeakPhaseFit) -> tuple[Array, Array]:
         """Return the mean (y, x) of the aligned images, relative, and the single-side-band phase [rad]."""
