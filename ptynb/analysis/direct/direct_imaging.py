@@ -266,8 +266,8 @@ def direct(scan: Scan, *, report: Callable[[int], None] = lambda _: None) -> Dir
         raise ScanError("The scan is a near-field one; its patterns are images themselves.", code="scan.near-field")
     if scan.combination is not None:
         raise ScanError(
-            f"'{scan.name}' is made of {len(scan.combination.scans)} scans, which have no common pictures; expected one "
-            "of them.",
+            f"'{scan.name}' is made of {len(scan.combination.scans)} scans, which have no common pictures; expected "
+            "one of them.",
             code="scan.combined",
         )
     geometry = facing_geometry(scan, "direct")
