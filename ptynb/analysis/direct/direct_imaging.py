@@ -162,8 +162,8 @@ class DirectImages(Tabular):
             c10 = self.aberrations["C10"]
             assert isinstance(c10, float)
             side = "underfocus" if c10 < 0 else "overfocus"
-            rows.append(("C10", f"{c10 * 1e9:.4g} nm ({side})"))
-            rows.append(("C12", f"{magnitude * 1e9:.3g} nm at {math.degrees(azimuth):.0f}°"))
+            rows.append(("C10", f"{_length(c10)} ({side})"))
+            rows.append(("C12", f"{_length(magnitude)} at {math.degrees(azimuth):.0f}°"))
         caption = f"{self.scan}: {len(self.pictures)} pictures in {duration(self.seconds)}"
         return Table(("quantity", "value"), tuple(rows), "\n".join([caption, *self.notes, *self.lines]), left=(0, 1))
 
@@ -479,6 +479,14 @@ def _aberrations(fit: WeakPhaseFit, wavelength: float) -> dict[str, float | tupl
         "C10": fit.c10 / wavelength,
         "C12": (math.hypot(fit.c12a, fit.c12b) / wavelength, azimuth),
     }
+
+
+def _length(metres: float) -> str:
+    """Return a length [m] with four digits: '-14.41 nm'."""
+    for unit, size in (("mm", 1e-3), ("µm", 1e-6)):
+        if abs(metres) >= size:
+            return f"{metres / size:.4g} {unit}"
+    return f"{metres / 1e-9:.4g} nm"
 
 
 def _plain(aberrations: dict[str, float | tuple[float, float]]) -> str:
