@@ -48,7 +48,8 @@ def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
 
 
 def test_the_first_reconstruction_runs_to_its_end(tmp_path: Path) -> None:
-    shown, _ = run("01_first_reconstruction", tmp_path)
+    shown, found = run("01_first_reconstruction", tmp_path, 'pt.direct(scan).aberrations["C10"]')
+    assert abs(found['pt.direct(scan).aberrations["C10"]'] / -2.44e-3 - 1) < 0.05
     assert WIDGET in shown
     assert IMAGE in shown
     result = pt.load_result(tmp_path / "first_result.h5")

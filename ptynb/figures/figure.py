@@ -9,11 +9,13 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from ptynb.analysis.direct.direct_imaging import DirectImages
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidValueError
 from ptynb.figures import curve_figures, field_panels
 from ptynb.figures.array_panel import array
+from ptynb.figures.direct_panels import direct_panels
 from ptynb.figures.figure_page import Page as Page
 from ptynb.figures.figure_page import Width, fit, known, name_panels, paper_page
 from ptynb.figures.figure_part import FigurePart, Region
@@ -32,7 +34,7 @@ WITH_LIMITS: tuple[Kind, ...] = ("amplitude", "phase")
 
 
 def figure(
-    result: Result | NDArray[Any],
+    result: Result | DirectImages | NDArray[Any],
     kind: Kind | Truth | None = None,
     against: Truth | Result | None = None,
     *,
@@ -48,7 +50,8 @@ def figure(
 ) -> Page:
     """Return a figure of a result, for a screen (`pt.figure(result)`) or for a paper (`pt.figure(result, "phase")`).
 
-    ``pt.figure(array)`` is one of an array (y, x), such as a picture of a viewer.
+    ``pt.figure(array)`` is one of an array (y, x), such as a picture of a viewer; ``pt.figure(pt.direct(scan))`` shows
+    all its pictures, for a screen, and has no options.
 
     Phases are shown without mean and ramp. Scale bars have round lengths, in pixels if the pixel size is unknown. In
     PDF and SVG text stays text and pictures have all their pixels. The attribute `caption` describes the figure. A
@@ -56,7 +59,7 @@ def figure(
 
     Parameters
     ----------
-    result : Result or ndarray
+    result : Result, DirectImages or ndarray
         What is drawn. A complex array has hue for phase and lightness for amplitude.
     kind : str or Truth, default "overview"
         - "overview": object amplitude and phase, probe modes, loss, and up to 6 slices, for a screen; with a ground
@@ -100,6 +103,13 @@ def figure(
         If an option is not supported, or `against` is missing or does not match the result.
     """
     part = FigurePart(region, limits, ticks)
+    if isinstance(result, DirectImages):
+        if kind is not None or against is not None or not part.plain or limits is not None or colours is not None:
+            raise InvalidValueError(
+                "The pictures of pt.direct have no options together; use pt.figure(found.pictures[name], ...) for one.",
+                code="argument.conflict",
+            )
+        return direct_panels(result)
     if isinstance(result, np.ndarray):
         return _of_array(result, part, kind, against, width, letters, colours, pixel_size, label)
     if pixel_size is not None or label:

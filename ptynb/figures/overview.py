@@ -34,10 +34,12 @@ def overview(result: Result, truth: Truth | None) -> Page:
     top = page.add_gridspec(rows, columns, height_ratios=[1.25, 1, 1][:rows])
     area = illuminated_part(result)
     seen = result.projection[area]
-    _image(page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size)
+    titled_image(
+        page, page.add_subplot(top[0, 0]), np.abs(seen), "Object amplitude", AMPLITUDE_COLOURS, result.pixel_size
+    )
     phase = images.flat_phase(seen)
     limits, colours = phase_limits(phase)
-    _image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", colours, result.pixel_size, limits)
+    titled_image(page, page.add_subplot(top[0, 1]), phase, "Object phase [rad]", colours, result.pixel_size, limits)
     _probe(page.add_subplot(top[0, 2]), result)
     if comparison is not None:
         _truth(page, [page.add_subplot(top[0, 3]), page.add_subplot(top[1, 3])], comparison, result.pixel_size)
@@ -55,7 +57,7 @@ def _title(result: Result, comparison: Comparison | None) -> str:
     return "   ·   ".join(part for part in parts if part)
 
 
-def _image(
+def titled_image(
     page: Page,
     axes: Axes,
     values: NDArray[Any],
@@ -64,6 +66,7 @@ def _image(
     pixel_size: tuple[float, float] | None,
     limits: tuple[float, float] | None = None,
 ) -> None:
+    """Draw real values (y, x) with a title, a colour bar and a scale bar."""
     image = shown(axes, values, pixel_size, limits or limits_for(values), colours)
     page.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
     axes.set(title=title)
@@ -97,9 +100,9 @@ def _probe(axes: Axes, result: Result) -> None:
 def _truth(page: Page, places: list[Axes], comparison: Comparison, pixel_size: tuple[float, float] | None) -> None:
     size = np.abs(comparison.aligned - comparison.ground_truth) / np.sqrt((np.abs(comparison.ground_truth) ** 2).mean())
     title = f"|Error against the truth|, rms {comparison.error:.4f}"
-    _image(page, places[0], size, title, "magma", pixel_size, (0.0, float(np.percentile(size, 99.5))))
+    titled_image(page, places[0], size, title, "magma", pixel_size, (0.0, float(np.percentile(size, 99.5))))
     phase = images.flat_phase(comparison.ground_truth)
-    _image(page, places[1], phase, "True phase [rad]", PHASE_COLOURS, pixel_size)
+    titled_image(page, places[1], phase, "True phase [rad]", PHASE_COLOURS, pixel_size)
 
 
 def _slices(page: Page, place: SubplotSpec, slices: NDArray[Any], pixel_size: tuple[float, float] | None) -> None:
@@ -110,7 +113,7 @@ def _slices(page: Page, place: SubplotSpec, slices: NDArray[Any], pixel_size: tu
     row = place.subgridspec(1, len(chosen))
     for column, (index, phase) in enumerate(zip(chosen, phases, strict=True)):
         title = f"Slice {index + 1} of {len(slices)}, phase [rad]"
-        _image(page, page.add_subplot(row[0, column]), phase, title, colours, pixel_size, limits)
+        titled_image(page, page.add_subplot(row[0, column]), phase, title, colours, pixel_size, limits)
 
 
 def _loss(axes: Axes, result: Result) -> None:

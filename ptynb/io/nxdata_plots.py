@@ -6,6 +6,7 @@ pixels: at most 1024 pixels on a side (8 MB), 512 for slices of a thick object (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import h5py
@@ -31,20 +32,20 @@ def write_plots(entry: h5py.Group, result: Result) -> None:
     axes = _axes(small.shape[-2:], reduction, result.pixel_size, result.origin)
     if small.ndim == 3:
         axes = {"slice": (np.arange(1, len(small) + 1), ""), **axes}
-    _plot(entry, "phase", np.angle(small), "Phase of the object [rad]", "rad", axes)
-    _plot(entry, "amplitude", np.abs(small), "Amplitude of the object", "", axes)
+    write_plot(entry, "phase", np.angle(small), "Phase of the object [rad]", "rad", axes)
+    write_plot(entry, "amplitude", np.abs(small), "Amplitude of the object", "", axes)
     reduction = images.reduction_for(result.probe.shape[-2:], PROBE_SIDE)
     modes = np.stack([np.abs(images.reduce_by(mode, reduction)) for mode in result.probe])
     height, width = result.probe.shape[-2:]
     axes = _axes(modes.shape[-2:], reduction, result.pixel_size, (-(height // 2), -(width // 2)))
     axes = {"mode": (np.arange(1, len(modes) + 1), ""), **axes}
-    _plot(entry, "probe", modes, "Amplitude of the probe's modes [square root of counts]", "sqrt(counts)", axes)
+    write_plot(entry, "probe", modes, "Amplitude of the probe's modes [square root of counts]", "sqrt(counts)", axes)
     if result.epochs:
         numbers = np.array([epoch.number for epoch in result.epochs])
-        _plot(entry, "loss", result.losses, "Loss", "", {"epoch": (numbers, "")})
+        write_plot(entry, "loss", result.losses, "Loss", "", {"epoch": (numbers, "")})
     if result.r_factors:
         numbers, values = (np.array(column) for column in zip(*result.r_factors, strict=True))
-        _plot(entry, "r_factor", values, "Amplitude R-factor", "", {"epoch": (numbers, "")})
+        write_plot(entry, "r_factor", values, "Amplitude R-factor", "", {"epoch": (numbers, "")})
     entry.attrs["default"] = "phase"
 
 
@@ -59,9 +60,10 @@ def _axes(
     return found
 
 
-def _plot(
-    entry: h5py.Group, name: str, values: Real, title: str, units: str, axes: dict[str, tuple[Real, str]]
+def write_plot(
+    entry: h5py.Group, name: str, values: Real, title: str, units: str, axes: Mapping[str, tuple[Real, str]]
 ) -> None:
+    """Write an array as NXdata; axes: coordinates and unit of each axis."""
     group = entry.create_group(name)
     group.attrs.update(NX_class="NXdata", signal="data", axes=[*axes])
     group["title"] = title

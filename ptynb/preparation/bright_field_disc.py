@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
-from ptynb.preparation.center_of_mass import mean_pattern
+from ptynb.preparation.center_of_mass import checked_mean, mean_pattern
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import Array, as_centred, facing_geometry, middle_of, motion_in
 
@@ -38,8 +38,8 @@ class Disc:
     radius: float
 
 
-def bright_field_disc(scan: Scan) -> Disc:
-    """Find the disc of the undiffracted beam in the mean pattern, at half its height. Reads all patterns once.
+def bright_field_disc(scan: Scan, mean: ArrayLike | None = None) -> Disc:
+    """Find the disc of the undiffracted beam in the mean pattern, at half its height.
 
     The points of half height are interpolated along rays from the approximate centre, except for rays that meet bad
     pixels there, and a circle is fitted to them. Detector pixels are assumed to be square.
@@ -48,6 +48,8 @@ def bright_field_disc(scan: Scan) -> Disc:
     ----------
     scan : Scan
         Far-field scan.
+    mean : array_like, optional
+        Mean pattern (y, x) of all or some patterns, in their pixel order; by default all patterns are read once.
 
     Returns
     -------
@@ -60,14 +62,17 @@ def bright_field_disc(scan: Scan) -> Disc:
     ScanError
         If there is no disc of at least 2 pixels radius inside the patterns (code
         "scan.no-bright-field-disc"), and for near-field scans and tilted geometries.
+    InvalidValueError
+        If the mean pattern has another shape (code "array.shape-mismatch").
     """
     if not scan.is_far_field:
         raise ScanError("The scan is a near-field one; its patterns have no bright-field disc.", code="scan.near-field")
     facing_geometry(scan, "a bright-field disc")
+    known_mean = None if mean is None else checked_mean(scan, mean)
     scan = as_centred(scan)
-    mean = mean_pattern(scan)
+    pattern = mean_pattern(scan) if known_mean is None else known_mean
     good = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
-    height, inside = _plateau(mean, good)
+    height, inside = _plateau(pattern, good)
     area = int(inside.sum())
     border = inside[0].any() or inside[-1].any() or inside[:, 0].any() or inside[:, -1].any()
     if math.sqrt(area / math.pi) < SMALLEST_RADIUS or border:
@@ -77,7 +82,7 @@ def bright_field_disc(scan: Scan) -> Disc:
             code="scan.no-bright-field-disc",
         )
     rough = np.argwhere(inside).mean(0)
-    edge = _edge(mean, good, height / 2, rough, math.sqrt(area / math.pi))
+    edge = _edge(pattern, good, height / 2, rough, math.sqrt(area / math.pi))
     if len(edge) < RAYS // 8:
         raise ScanError(
             f"The edge of the bright-field disc was found along {len(edge)} of {RAYS} rays; the others have bad pixels "

@@ -122,7 +122,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
             code="scan.near-field",
         )
     facing_geometry(scan, "centring")
-    known_mean = None if mean is None else _checked_mean(scan, mean)
+    known_mean = None if mean is None else checked_mean(scan, mean)
     scan = as_centred(scan)
     pattern = _mean_of(scan, patterns) if known_mean is None else known_mean
     if not pattern.any():
@@ -155,7 +155,7 @@ def _mean_of(scan: Scan, patterns: int | None) -> NDArray[np.float64]:
     return total / len(indices)
 
 
-def _checked_mean(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
+def checked_mean(scan: Scan, mean: ArrayLike) -> NDArray[np.float64]:
     """Return a mean pattern from the user, centred and 0 at bad pixels."""
     pattern = np.asarray(mean, dtype=np.float64)
     if pattern.shape != scan.pattern_shape:

@@ -224,10 +224,10 @@ def estimate_rotation(scan: Scan, seen: Moments | None = None, *, patterns: int 
     return rotation_of_field(places, field, pairs)
 
 
-def rotation_if_known(scan: Scan, patterns: int) -> ScanRotation | None:
+def rotation_if_known(scan: Scan, patterns: int, seen: Moments | None = None) -> ScanRotation | None:
     """Return `estimate_rotation` from so many patterns; None if the scan is not one that it can be found of."""
     try:
-        return estimate_rotation(scan, patterns=patterns)
+        return estimate_rotation(scan, seen, patterns=patterns)
     except ScanError as error:
         if error.code not in UNKNOWN:
             raise

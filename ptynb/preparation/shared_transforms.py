@@ -7,7 +7,9 @@ detector changes everything with its axes; one of the positions changes only the
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -80,9 +82,19 @@ def facing_geometry(scan: Scan, operation: str) -> Geometry | NearField | None:
 
 
 def pieces(scan: Scan) -> Iterator[tuple[slice, Array]]:
-    """Yield all patterns in parts of limited size, checked as `Scan.counts` does: their slice and their counts."""
-    for part in parts(scan):
-        yield part, scan.counts(part.start, part.stop)
+    """Yield all patterns in parts of limited size, checked as `Scan.counts` does: their slice and their counts.
+
+    The next part is read by a thread meanwhile.
+    """
+    wanted = parts(scan)
+    with ThreadPoolExecutor(1, "ptynb reading") as reader:
+        coming = [(part, reader.submit(scan.counts, part.start, part.stop)) for part in itertools.islice(wanted, 1)]
+        while coming:
+            part, counts = coming.pop()
+            coming = [
+                (after, reader.submit(scan.counts, after.start, after.stop)) for after in itertools.islice(wanted, 1)
+            ]
+            yield part, counts.result()
 
 
 def parts(scan: Scan) -> Iterator[slice]:

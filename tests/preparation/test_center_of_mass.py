@@ -1,10 +1,12 @@
 import dataclasses
+import threading
 
 import numpy as np
 from scipy import ndimage
 
 from ptynb import preparation as prepare
-from ptynb.data.patterns import ArrayFrames
+from ptynb.data.patterns import ArrayFrames, Frames
+from ptynb.preparation import shared_transforms
 from tests.parametrization import each
 from tests.preparation.scans import NEAR, guess_misfit, misfit, modelled, smooth_scan
 from tests.raising import raises
@@ -111,3 +113,25 @@ def test_a_mean_that_is_known_saves_the_reading(centred):
     np.testing.assert_array_equal(found.mask, expected.mask)
     with raises("array.shape-mismatch", (4, 4)):
         prepare.centre(moved, mean=np.ones((4, 4)))
+
+
+def test_the_next_part_is_read_while_one_is_summed(monkeypatch):
+    monkeypatch.setattr(shared_transforms, "PIECE", 48 * 45 * 2)
+    scan = smooth_scan((48, 45), bad=True)
+    second = threading.Event()
+
+    class Announced(Frames):
+        shape, dtype = scan.frames.shape, scan.frames.dtype
+
+        def read(self, start, stop):
+            if start == 2:
+                second.set()
+            return scan.frames.read(start, stop)
+
+    taken = shared_transforms.pieces(dataclasses.replace(scan, frames=Announced()))
+    part, counts = next(taken)
+    assert second.wait(30)
+    np.testing.assert_array_equal(counts, scan.counts(part.start, part.stop))
+    for part, counts in taken:
+        np.testing.assert_array_equal(counts, scan.counts(part.start, part.stop))
+    assert part.stop == len(scan)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +14,7 @@ from ptynb.exceptions import FileError
 from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
 from ptynb.io.export.npz_export import write_npz
+from ptynb.io.export.pictures_export import NamedPictures, write_pictures_hdf5, write_pictures_npz
 from ptynb.io.new_files import require_folder
 from ptynb.io.result_file import load_result, save_result
 
@@ -19,7 +22,7 @@ ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")
 
 
 def export(
-    result: Result | str | Path,
+    result: Result | NamedPictures | str | Path,
     path: str | Path,
     *,
     of: Of = "object",
@@ -34,8 +37,8 @@ def export(
 
     Parameters
     ----------
-    result : Result or str or Path
-        Result, or path of a result file.
+    result : Result, DirectImages, str or Path
+        Result, path of a result file, or pictures of `direct`, for which the suffix is `.h5` or `.npz`.
     path : str or Path
         File to write. Its suffix selects the format: `.cxi`: object, probe, positions and geometry in HDF5; `.tif`:
         32-bit floats with the pixel size, for ImageJ and others; `.png`: an image; `.npz`: all arrays, for numpy;
@@ -73,6 +76,8 @@ def export(
             f"{path.name} has the ending {ending!r}; expected one of {', '.join(ENDINGS)}.", code="file.unknown-format"
         )
     require_folder(path)
+    if isinstance(result, NamedPictures):
+        return _export_pictures(result, path, ending)
     found = result if isinstance(result, Result) else load_result(result)
     selected = ExportedArrays(of, what, slice)
     if ending == ".h5":
@@ -80,17 +85,39 @@ def export(
     if ending == ".cxi":
         write_cxi(found, path)
         return path
-    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
-    try:
+    with _complete(path) as part:
         if ending == ".png":
             part.write_bytes(write_png(found, selected, bits, colours))
         elif ending == ".npz":
             write_npz(found, part)
         else:
             write_tiff(found, selected, part)
+    return path
+
+
+def _export_pictures(found: NamedPictures, path: Path, ending: str) -> Path:
+    if ending == ".h5":
+        write_pictures_hdf5(found, path)
+    elif ending == ".npz":
+        with _complete(path) as part:
+            write_pictures_npz(found, part)
+    else:
+        raise FileError(
+            f"{path.name} has the ending {ending!r}; expected .h5 or .npz for pictures of a scan, or "
+            "pt.figure(found).savefig(...) for an image of them.",
+            code="file.unknown-format",
+        )
+    return path
+
+
+@contextmanager
+def _complete(path: Path) -> Iterator[Path]:
+    """Yield the path of a file with the same suffix, which replaces `path` once it is complete."""
+    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
+    try:
+        yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-    return path
