@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from ptynb.data.claimed_values import UNITS
 from ptynb.data.cut_pictures import length_text
-from ptynb.data.geometry import Geometry, NearField, energy_from_wavelength, metres_to_pixels
+from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbError, PtynbWarning
@@ -31,6 +32,7 @@ from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head, Missing
 from ptynb.io.reading.reading_errors import unreadable
+from ptynb.io.reading.settled_record import check_claims, check_width, place_of, settled
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan
 from ptynb.settings.load_options import LoadOptions, takes_load_options
@@ -68,15 +70,6 @@ GIVES_GEOMETRY = (
 )
 """Options that a file with a complete geometry excludes."""
 
-WAVELENGTHS = (1e-13, 2e-5)
-"""[m]: electrons of some MeV to the far infrared."""
-NO_SOURCE = (3.5e-8, 2.5e-7)
-"""[m]: 5 to 35 eV, unusual in ptychography; the usual 5 to 35 keV become this if they are read as eV."""
-DISTANCES = (1e-4, 500.0)
-PIXELS = (1e-8, 1e-2)
-WIDEST = 2.0
-"""Detector's width over its distance; beyond 60 degrees to each side an object pixel is less than half a wavelength."""
-UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "angstrom", 1e3: "kilometres"}
 FITTING = (0.002, 0.8)
 """Range of the step between neighbours relative to the window's width in usual scans."""
 MOST_NEIGHBOURS = 20_000
@@ -148,7 +141,7 @@ def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
             if chosen is None and written_by != NATIVE:
                 raise _unknown(head, written_by)
         if chosen is not None:
-            return chosen.read(path, options)
+            return settled(chosen.read(path, options), options)
     except FileError:
         raise
     except Exception as error:
@@ -201,6 +194,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
     """
     if unpack and isinstance(record.frames, PackedFrames):
         record.frames.check()
+    check_claims(record, options, path)
     lacks = missing(record, options)
     if lacks:
         names, ways = ", ".join(lack.name for lack in lacks), ", ".join(lack.give for lack in lacks)
@@ -225,8 +219,8 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
     except PtynbError as error:
         raise FileError(f"{path}: {error}", code="scan.implausible-metadata", fields=error.fields) from None
     window = record.frames.shape[1:]
-    if isinstance(geometry, Geometry | NearField) and record.geometry is None:
-        _check_geometry(record, options, geometry, window, path)
+    if record.geometry is None:
+        check_width(record, geometry, path)
     positions = _positions(record, options, path, geometry)
     if geometry is not None and not positions_in_pixels(record, options) and min(window) > 0:
         _check_positions(positions, window, geometry.object_pixel(window), record, path)
@@ -264,7 +258,9 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
             lacks.append(Missing("the scan's step", step, ("step",)))
     if record.geometry is not None or (in_pixels and not options.is_near_field):
         return tuple(lacks)
-    if options.beam is None and record.wavelength is None:
+    if options.beam is None and record.beam_question is not None:
+        lacks.append(record.beam_question)
+    elif options.beam is None and record.wavelength is None:
         ways = "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]"
         lacks.append(Missing("the wavelength", ways, ("wavelength", "energy", "voltage")))
     angle = options.angular_pixel
@@ -272,7 +268,8 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
         angle = record.angular_pixel
     if angle is None:
         if options.distance is None and record.distance is None:
-            lacks.append(Missing("the distance to the detector", "distance=2.0 [m]", ("distance",)))
+            ways = "distance=2.0 [m]" if options.is_near_field else "distance=2.0 [m], or angular_pixel [rad]"
+            lacks.append(Missing("the distance to the detector", ways, ("distance",)))
         if options.detector_pixel is None and record.detector_pixel is None:
             ways = "detector_pixel=(55e-6, 55e-6) (y, x) [m]"
             if options.is_near_field:
@@ -392,9 +389,9 @@ def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.
             code="scan.raster-mismatch",
             fields=("raster",),
         )
-    if not all(math.isfinite(size) and size != 0 for size in step):
+    if 0 in step:
         raise FileError(
-            f"The scan's step is {step} m; expected two finite numbers that are not 0: step=(20e-9, 20e-9).",
+            f"The scan's step is {step} m; expected two numbers that are not 0: step=(20e-9, 20e-9).",
             code="scan.implausible-metadata",
             fields=("step",),
         )
@@ -438,60 +435,6 @@ def _named_array(
     return read_array(beside, name)
 
 
-def _check_geometry(
-    record: FileRecord, options: LoadOptions, geometry: Geometry | NearField, window: tuple[int, int], path: Path
-) -> None:
-    """Raise FileError for a wavelength, distance or pixel size of a file that is impossible; name the likely unit."""
-    if options.beam is None:
-        _check_beam(record, geometry.wavelength, path)
-    distance = geometry.distance if isinstance(geometry, Geometry) else geometry.sample_to_detector
-    in_angles = options.angular_pixel is not None or record.angular_pixel is not None
-    if isinstance(geometry, Geometry) and in_angles and options.distance is None and options.detector_pixel is None:
-        return
-    lengths = [] if options.distance is not None else [("a distance to the detector", "distance", distance)]
-    if options.detector_pixel is None:
-        lengths += [("a detector pixel", "detector_pixel", size) for size in geometry.detector_pixel]
-    for description, name, value in lengths:
-        limits, give = (DISTANCES, "distance= [m]") if name == "distance" else (PIXELS, "detector_pixel=(y, x) [m]")
-        if not limits[0] <= value <= limits[1]:
-            raise FileError(
-                f"{path} has {description} of {value:.6g} m{_at(record, name)}{_likely_unit(value, limits)}; expected "
-                f"{limits[0]:g} to {limits[1]:g} m: give {give}.",
-                code="scan.implausible-metadata",
-                fields=(name,),
-            )
-    width = max(side * size for side, size in zip(window, geometry.detector_pixel, strict=True))
-    # A parallel beam may reach a detector of any width close behind the sample.
-    if isinstance(geometry, Geometry) and width > 2 * WIDEST * distance and options.distance is None:
-        raise FileError(
-            f"{path} has a detector of {width:.3g} m at a distance of {distance:.3g} m"
-            f"{_at(record, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
-            "another unit: give distance= [m] or detector_pixel=(y, x) [m].",
-            code="scan.implausible-metadata",
-            fields=("distance", "detector_pixel"),
-        )
-
-
-def _check_beam(record: FileRecord, wavelength: float, path: Path) -> None:
-    place = _at(record, "wavelength") or _at(record, "energy")
-    low, high = WAVELENGTHS
-    if not low <= wavelength <= high:
-        raise FileError(
-            f"{path} has a wavelength of {wavelength:.6g} m{place}{_likely_unit(wavelength, WAVELENGTHS)}; expected "
-            f"{low:g} to {high:g} m: give wavelength= [m] or energy= [eV].",
-            code="scan.implausible-metadata",
-            fields=("wavelength", "energy"),
-        )
-    if NO_SOURCE[0] < wavelength < NO_SOURCE[1]:
-        energy = energy_from_wavelength(wavelength)
-        raise FileError(
-            f"{path} has a photon energy of {energy:.6g} eV{place}, which looks like {energy:.6g} keV taken as eV; "
-            f"give energy={energy * 1e3:.6g} [eV], or energy={energy:.6g} if it is correct.",
-            code="scan.implausible-metadata",
-            fields=("energy",),
-        )
-
-
 def _check_positions(
     positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], record: FileRecord, path: Path
 ) -> None:
@@ -514,24 +457,12 @@ def _check_positions(
     if not fits and fits_inverse:
         meant = f"; they would fit if they were metres taken as {fits_inverse[0]}"
     raise FileError(
-        f"{path}: {problem}{_at(record, 'positions')}, where a window has {window[0]} x {window[1]} and an object "
+        f"{path}: {problem}{place_of(record, 'positions')}, where a window has {window[0]} x {window[1]} and an object "
         f"pixel is {length_text(pixel[0])}{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they "
         "are pixels), or check wavelength, distance and pixel size.",
         code="scan.implausible-metadata",
         fields=("positions", "units"),
     )
-
-
-def _likely_unit(value: float, limits: tuple[float, float]) -> str:
-    """Return the unit in which a length would be within the limits."""
-    if not (math.isfinite(value) and value > limits[1]):
-        return ""
-    fits = [unit for scale, unit in UNITS.items() if limits[0] <= value * scale <= limits[1] and scale < 1]
-    return f" (it could be {' or '.join(fits[:2])})" if fits else ""
-
-
-def _at(record: FileRecord, name: str) -> str:
-    return f" (at {record.places[name]})" if name in record.places else ""
 
 
 def check_patterns(

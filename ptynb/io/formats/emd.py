@@ -25,6 +25,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ptynb.data.claimed_values import is_set
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, check_chunks, own
@@ -157,8 +158,8 @@ def _step(
     factor = microscope_scales.length(str(calibration.get("R_pixel_units", "")))
     if factor is not None:
         places["step"] = f"{places['calibration']}/R_pixel_size"
-        size = _positive(calibration.get("R_pixel_size"), places["step"], path) * factor
-        return size, size
+        size = _positive(calibration.get("R_pixel_size"), places["step"], path)
+        return None if size is None else (size * factor, size * factor)
     if cube["data"].ndim != 4:
         return None
     axes = [_axis(cube, number) for number in (0, 1)]
@@ -167,7 +168,7 @@ def _step(
         return None
     places["step"] = f"{cube.name}: axes 0 and 1"
     rows, columns = (_positive(size, places["step"], path) for size, _ in axes)
-    return rows * factors[0], columns * factors[1]
+    return None if rows is None or columns is None else (rows * factors[0], columns * factors[1])
 
 
 def _angle(
@@ -176,15 +177,17 @@ def _angle(
     unit = str(calibration.get("Q_pixel_units", ""))
     if microscope_scales.angular_pixel(1.0, unit, 1.0) is not None:
         where = f"{places['calibration']}/Q_pixel_size"
-        sizes = [(_positive(calibration.get("Q_pixel_size"), where, path), unit)] * 2
+        sizes: list[tuple[float | None, str]] = [(_positive(calibration.get("Q_pixel_size"), where, path), unit)] * 2
     else:
         last = cube["data"].ndim
         where = f"{cube.name}: axes {last - 2} and {last - 1}"
-        sizes = [_axis(cube, number) for number in (last - 2, last - 1)]
-        if any(microscope_scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in sizes):
+        axes = [_axis(cube, number) for number in (last - 2, last - 1)]
+        if any(microscope_scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in axes):
             return None
-        sizes = [(_positive(size, where, path), unit) for size, unit in sizes]
-    rows, columns = (microscope_scales.angular_pixel(size, unit, beam) for size, unit in sizes)
+        sizes = [(_positive(size, where, path), unit) for size, unit in axes]
+    rows, columns = (
+        None if size is None else microscope_scales.angular_pixel(size, unit, beam) for size, unit in sizes
+    )
     if rows is None or columns is None:
         return None
     places["angular_pixel"] = where
@@ -202,7 +205,10 @@ def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
     return float(values[1] - values[0]), _text(axis.attrs.get("units")).strip("[]").replace("_", "")
 
 
-def _positive(value: Any, where: str, path: Path) -> float:
+def _positive(value: Any, where: str, path: Path) -> float | None:
+    """Return a size; None if it is not set."""
+    if isinstance(value, float) and not is_set(value):
+        return None
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         raise FileError(
             f"{path} has the size {str(value)[:40]} at {where}; expected a positive, finite number: set it with "

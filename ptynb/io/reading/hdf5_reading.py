@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.data.claimed_values import is_set
 from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.data.patterns.frames import require_filters
@@ -110,10 +111,13 @@ class Notes:
             self.sentences.append(sentence)
 
     def number(self, name: str, found: Quantity | None) -> float | None:
-        """Return the value of a quantity, and record its path and its remark."""
+        """Return the value of a quantity, and record its path and its remark; None for one that is not set."""
         if found is None:
             return None
         self.add(found.note)
+        if found.value is not None and not is_set(found.value):
+            self.add(f"{found.place} is {found.value:g}, which is taken as missing.")
+            return None
         if found.value is not None:
             self.at(name, found.place)
         return found.value

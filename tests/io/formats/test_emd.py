@@ -179,7 +179,7 @@ BROKEN = {
     "two cubes": (twice, "file.several-choices", "patterns='datacube_root/datacube/data'"),
     "NaN": (count(np.nan, (0, 0, 3, 4)), "", "Pattern 0", "nan", "(3, 4)"),
     "negative": (count(-1, (-1, -1, 3, 4)), "", "Pattern 23", "-1.0"),
-    "a size of 0": (change(f"{CALIBRATION}/R_pixel_size", 0.0), "file.unexpected-content", "0.0"),
+    "a size of 0": (change(f"{CALIBRATION}/R_pixel_size", 0.0), "scan.missing-metadata", "step"),
     "a size of words": (change(f"{CALIBRATION}/Q_pixel_size", "small"), "file.unexpected-content", "Q_pixel_size"),
     "NaN rotation": (change(f"{CALIBRATION}/QR_rotation", np.nan), "file.unexpected-content", "QR_rotation"),
     "an absurd voltage": (
