@@ -278,7 +278,9 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         yield Fact("mask", "as given", "", "given")
     elif record.mask is not None:
         yield Fact("mask", _bad(record.mask), "", _place(record, "mask"))
-    for name, guess in (("probe", record.probe), ("object", record.object)):
+    if options.probe is not None:
+        yield Fact("probe, first guess", "as given", "", "given")
+    for name, guess in (("probe", None if options.probe is not None else record.probe), ("object", record.object)):
         if guess is not None:
             yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(record, name))
 

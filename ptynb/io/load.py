@@ -234,7 +234,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
         positions=positions,
         centred=record.centred,
         mask=record.mask if options.mask is None else _array(options.mask, path, "mask", record, options).astype(bool),
-        probe=record.probe,
+        probe=record.probe if options.probe is None else _array(options.probe, path, "probe", record, options),
         object=record.object,
         geometry=geometry,
         clip_negative=options.clip_negative,

@@ -129,3 +129,17 @@ def test_the_default_energy_of_a_detector_of_electrons_is_no_voltage(tmp_path, s
     scan = load(path, angular_pixel=1e-3)
     assert scan.geometry.wavelength == pytest.approx(2.5079e-12, rel=1e-4)
     assert scan.positions[8, 0] == 0 < scan.positions[9, 0]
+
+
+def test_a_probe_that_is_given_is_the_first_guess(tmp_path, simulated):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    probe = np.random.default_rng(1).standard_normal((32, 32)) + 1j
+    np.save(tmp_path / "probe.npy", probe)
+    with h5py.File(path, "r+") as file:
+        file["mine"] = np.stack([probe, 2j * probe])
+    np.testing.assert_array_equal(load(path, probe=probe).probe, probe[None])
+    np.testing.assert_array_equal(load(path, probe=tmp_path / "probe.npy").probe, probe[None])
+    np.testing.assert_array_equal(load(path, probe="mine").probe, [probe, 2j * probe])
+    assert any(fact.name == "probe, first guess" for fact in info(path, probe=probe).facts)
+    with raises("scan.invalid-guess", "(1, 8, 8)"):
+        load(path, probe=probe[:8, :8])

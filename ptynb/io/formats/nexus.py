@@ -10,8 +10,9 @@
     NXtransformations   of the sample: its motors, each with a vector (xyz)
 
 An energy may be of electrons, where the detector is one of Dectris' for electrons, or photons do not have it
-(`beam_of`); what is beside such a master file: `reading/dectris_files.py`. All have an attribute `units`. Coordinates are NeXus': z with the beam, y up, so a detector that faces the beam has its
-rows along -y and its columns along -x, as in CXI.
+(`beam_of`); what is beside such a master file: `reading/dectris_files.py`. All have an attribute `units`.
+Coordinates are NeXus': z with the beam, y up, so a detector that faces the beam has its rows along -y and its columns
+along -x, as in CXI.
 """
 
 from __future__ import annotations

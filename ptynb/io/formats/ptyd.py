@@ -121,6 +121,7 @@ def _positions(
                 f"{linked.path} has positions of {' and '.join(map(str, sorted(axes)))} coordinates in its chunks; "
                 "expected 2 (y, x). Prepare the data again, or give positions=array (pattern, yx) [m].",
                 code="file.unexpected-content",
+                fields=("positions",),
             )
         notes.at("positions", "chunks/*/positions")
         return np.concatenate(found)
