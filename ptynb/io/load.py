@@ -26,7 +26,21 @@ from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbError, PtynbWarning
 from ptynb.io.array_file import read_array, real_numbers
-from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
+from ptynb.io.formats import (
+    cxi,
+    emd,
+    empad,
+    matlab,
+    merlin_raw,
+    nexus,
+    npy,
+    plain_hdf5,
+    ptyd,
+    rosettasciio,
+    seq,
+    tiff,
+    zarr_store,
+)
 from ptynb.io.hdf5_file import Linked, open_for_reading
 from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
@@ -50,6 +64,7 @@ FORMATS: tuple[Format, ...] = (
     zarr_store.FORMAT,
     tiff.FORMAT,
     seq.FORMAT,
+    merlin_raw.FORMAT,  # before RosettaSciIO, which does not read raw data
     rosettasciio.FORMAT,
     plain_hdf5.FORMAT,  # accepts any HDF5 file: after all others
 )

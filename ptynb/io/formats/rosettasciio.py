@@ -220,11 +220,6 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
         return next(kind for kind in KINDS if kind.module == "emd"), b""
     with path.open("rb") as file:
         start = file.read(4096)
-    if start.startswith(b"MQ1,") and b",R64," in start[:384]:
-        raise FileError(
-            f"{path} has raw data (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.",
-            code="file.unsupported-content",
-        )
     head = Head(path, start, None)
     return next(kind for kind in KINDS if kind.recognises(head)), start
 
