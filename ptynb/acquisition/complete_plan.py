@@ -16,11 +16,11 @@ from ptynb.acquisition.compression import Packed
 from ptynb.acquisition.messages import SeriesStarted
 from ptynb.acquisition.plan import ARRAYS, Plan
 from ptynb.data.arrivals import patterns_to_begin
-from ptynb.data.claimed_values import beam_of
 from ptynb.data.geometry import Geometry, metres_to_pixels
 from ptynb.data.scan import AnyGeometry, plain_geometry
 from ptynb.exceptions import AcquisitionError, InvalidValueError, ScanError
 from ptynb.io.scan_identity import geometry_from
+from ptynb.settings.claimed_values import beam_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from ptynb.data.claimed_values import UNITS
 from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import Frames
@@ -49,6 +48,7 @@ from ptynb.io.reading.reading_errors import unreadable
 from ptynb.io.reading.settled_record import check_claims, check_width, place_of, settled
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan
+from ptynb.settings.claimed_values import UNITS
 from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import gigabytes
 
@@ -266,7 +266,7 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
     in_pixels = positions_in_pixels(record, options)
     if options.positions is None and record.positions is None and record.pixel_positions is None:
         step = "step=(20e-9, 20e-9) (y, x) [m]"
-        if options.raster is None and record.raster is None:
+        if options.raster is None and record.raster is None and record.points is None:
             ways = f"positions=array (pattern, yx) [m], or raster=(rows, columns) and {step}"
             lacks.append(Missing("the positions", ways, ("positions", "raster", "step")))
         elif options.step is None and record.step is None:
@@ -390,13 +390,15 @@ def _motion(
 
 
 def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
-    """Return positions [m] of a scan line by line, from its first corner."""
+    """Return positions [m] of a scan line by line, from its first corner, or of the points that the file has."""
     raster = options.raster or record.raster
     step = options.step or record.step
     assert record.frames is not None
-    assert raster is not None
     assert step is not None
     count = record.frames.shape[0]
+    if record.points is not None and options.raster is None:
+        return record.points * step
+    assert raster is not None
     if raster[0] * raster[1] != count or min(raster) < 1:
         raise FileError(
             f"{path} has {count} patterns, and the raster has {raster[0]} x {raster[1]} positions; expected as many. "

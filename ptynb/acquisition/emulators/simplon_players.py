@@ -13,8 +13,8 @@ from ptynb.acquisition.compression import pack_lz4
 from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.acquisition.emulators.pushing import Pushing
 from ptynb.acquisition.simplon_v2 import ARRAY, COMPRESSED, TYPED, typed_array
-from ptynb.data.claimed_values import energy_of
 from ptynb.data.geometry import Geometry
+from ptynb.settings.claimed_values import energy_of
 
 SERIES = 8
 """Number of the series; that of the previous one is one less."""

@@ -25,7 +25,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ptynb.data.claimed_values import is_set
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, check_chunks, own
@@ -33,6 +32,7 @@ from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
+from ptynb.settings.claimed_values import is_set
 from ptynb.settings.load_options import LoadOptions
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
@@ -112,9 +112,11 @@ def _cube(file: h5py.File, options: LoadOptions, path: Path) -> h5py.Group:
     else:
         chosen = [cube for cube in cubes if cube["data"].ndim == cubes[0]["data"].ndim]
     if len(chosen) != 1:
-        names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in cubes[:8])
+        listed = chosen or cubes
+        names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in listed[:8])
+        more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
         raise FileError(
-            f"{path} has {names}; select the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
+            f"{path} has {names}{more}; select the patterns: patterns={(listed[0].name + '/data').lstrip('/')!r}.",
             code="file.several-choices",
             fields=("patterns",),
         )

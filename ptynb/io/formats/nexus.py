@@ -25,7 +25,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.claimed_values import STORAGE_RING
 from ptynb.exceptions import FileError
 from ptynb.io.formats import plain_hdf5
 from ptynb.io.formats.cxi import (
@@ -59,6 +58,7 @@ from ptynb.io.reading.hdf5_reading import (
     where,
 )
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
+from ptynb.settings.claimed_values import STORAGE_RING
 from ptynb.settings.load_options import LoadOptions
 
 WAVELENGTHS = "incident_wavelength", "wavelength"

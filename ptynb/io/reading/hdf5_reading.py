@@ -13,13 +13,13 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.claimed_values import is_set
 from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, names_of, read_all
 from ptynb.io.reading.reading_errors import unreadable
+from ptynb.settings.claimed_values import is_set
 from ptynb.text import natural_order
 
 UnitNames = dict[float, tuple[str, ...]]

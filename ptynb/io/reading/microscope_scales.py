@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ptynb.data.claimed_values import impossible, is_set
 from ptynb.exceptions import FileError
 from ptynb.io.reading.hdf5_reading import factor
+from ptynb.settings.claimed_values import impossible, is_set
 
 
 def length(unit: str) -> float | None:

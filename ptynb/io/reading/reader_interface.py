@@ -33,6 +33,7 @@ class FileRecord:
     frames: patterns (pattern, y, x); centred: whether the zero frequency is at index n // 2.
     positions: (pattern, yx) float64 of the PROBE on the sample, along the patterns' rows and columns [m];
         pixel_positions: the same in object pixels.
+    points: (pattern, yx) of a scan that is no raster [steps], instead of a raster.
     raster, step, rotation: as in `LoadOptions`; used if there are no positions.
     wavelength [m], energy [eV] of photons or electrons, voltage [V]: as stated; `settled` makes the wavelength of them.
     detector: its description. beam_question: what has to be asked about the beam.
@@ -50,6 +51,7 @@ class FileRecord:
     centred: bool = True
     positions: NDArray[np.float64] | None = None
     pixel_positions: NDArray[np.float64] | None = None
+    points: NDArray[np.float64] | None = None
     raster: tuple[int, int] | None = None
     step: tuple[float, float] | None = None
     rotation: float | None = None

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptynb.data.claimed_values import CLAIMS, beam_of, impossible, improbable, is_set
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import AnyGeometry
 from ptynb.exceptions import FileError
 from ptynb.io.reading.reader_interface import FileRecord, Missing
+from ptynb.settings.claimed_values import CLAIMS, beam_of, impossible, improbable, is_set
 from ptynb.settings.load_options import LoadOptions
 
 WIDEST = 2.0

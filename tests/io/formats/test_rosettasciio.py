@@ -357,3 +357,30 @@ def test_a_file_that_vanishes_after_loading_is_named(tmp_path, original, given):
     (tmp_path / "scan.mib").unlink()
     with raises("file.damaged", "scan.mib", "RosettaSciIO"):
         scan.counts(3, 5)
+
+
+def test_a_movie_that_is_no_raster_has_the_coordinates_beside_it(tmp_path, original):
+    """Of Direct Electron's cameras: x, y of each pattern in steps, in any order, also if a raster is not whole."""
+    movie, order = tmp_path / "20240101_00001_movie.mrc", np.random.default_rng(3).permutation(ROWS * COLUMNS)
+    mrc(movie, original)
+    info = {
+        "Scan - Enable": "Enable",
+        "Scan - Type": "Random",
+        "Specimen Pixel Size X (nanometers)": original.step[1] * 1e9,
+        "Specimen Pixel Size Y (nanometers)": original.step[0] * 1e9,
+        "Diffraction Pixel Size X": RECIPROCAL * 1e-9,
+        "Diffraction Pixel Size Y": -1,
+    }
+    (tmp_path / "20240101_00001_info.txt").write_text("".join(f"{name} = {value}\n" for name, value in info.items()))
+    points = np.stack(np.divmod(3 * order, 7), 1)
+    np.savetxt(tmp_path / "20240101_00001_scan_coordinates.csv", points[:, ::-1], fmt="%d", delimiter=",")
+    with raises("scan.missing-metadata", "the wavelength"):
+        load(movie)
+    scan = load(movie, voltage=VOLTAGE, angular_pixel=ANGLE)
+    np.testing.assert_array_equal(scan.frames.read(0, len(order)), original.stack)
+    np.testing.assert_allclose(scan.positions * scan.pixel_size, points * original.step)
+    other = load(movie, voltage=VOLTAGE, angular_pixel=ANGLE, step=1e-10)
+    np.testing.assert_allclose(other.positions * other.pixel_size, points * 1e-10)
+    (tmp_path / "20240101_00001_scan_coordinates.csv").write_text("0, 0\n" * 7)
+    with raises("file.count-mismatch", "(7, 2)", "24 patterns", "positions="):
+        load(movie, voltage=VOLTAGE, angular_pixel=ANGLE)

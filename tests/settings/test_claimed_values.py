@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from ptynb.data.claimed_values import CLAIMS, beam_of, energy_of, impossible, improbable, is_set
 from ptynb.data.electrons import electron_voltage, electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
+from ptynb.settings.claimed_values import CLAIMS, beam_of, energy_of, impossible, improbable, is_set
 from tests.parametrization import each
 
 ARINA, EIGER = "Dectris ARINA Si", "Dectris EIGER2 CdTe 1M-W"
