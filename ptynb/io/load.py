@@ -452,14 +452,33 @@ def _named_array(
     return read_array(beside, name)
 
 
+def neighbour_step(positions: NDArray[np.float64]) -> float | None:
+    """Return the median distance of a position to its nearest neighbour; None for few or invalid positions."""
+    if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) < 4 or not np.isfinite(positions).all():
+        return None
+    some = positions[:MOST_NEIGHBOURS]
+    return float(np.median(cKDTree(some).query(some, k=2)[0][:, 1]))
+
+
+def unusual_step(scan: Scan) -> tuple[str, ...]:
+    """Return a remark if neighbouring positions are unusually far apart, or close, for the window of the patterns."""
+    step, side = neighbour_step(scan.positions), min(scan.pattern_shape)
+    if step is None or FITTING[0] <= step / side <= FITTING[1]:
+        return ()
+    return (
+        f"Neighbouring positions are {step:.3g} object pixels apart, where a window has {side}, which is unusual "
+        f"({FITTING[0] * side:.2g} to {FITTING[1] * side:.3g}); check their unit (positions= or step= [m]), "
+        "wavelength, distance and pixel size.",
+    )
+
+
 def _check_positions(
     positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], record: FileRecord, path: Path
 ) -> None:
     """Raise FileError for positions [object pixels] from metres that form no scan: in one pixel, or without overlap."""
-    if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) < 4 or not np.isfinite(positions).all():
+    step = neighbour_step(positions)
+    if step is None:
         return
-    some = positions[:MOST_NEIGHBOURS]
-    step = float(np.median(cKDTree(some).query(some, k=2)[0][:, 1]))
     span = float(np.ptp(positions, axis=0).max())
     if step > min(window):
         problem = f"neighbouring positions are {step:.3g} object pixels apart"
