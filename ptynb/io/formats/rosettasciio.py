@@ -203,7 +203,8 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     }
     if kind.module == "mrc":
         movie = movie_metadata(path, stack[0], policy)
-        reciprocal, beam = movie.pop("reciprocal", None), options.beam or wavelength
+        reciprocal = movie.pop("reciprocal", None)
+        beam = options.beam or (electron_wavelength(movie["voltage"]) if "voltage" in movie else None)
         if reciprocal is not None and beam is not None:
             movie["angular_pixel"] = reciprocal[0] * beam, reciprocal[1] * beam
         found |= movie | {"places": found["places"] | movie.get("places", {})}

@@ -45,6 +45,10 @@ def movie_metadata(path: Path, count: int, policy: LinkPolicy) -> dict[str, Any]
             if None not in sizes:
                 found[what] = tuple(size * unit for size in sizes if size is not None)
                 found["places"]["angular_pixel" if what == "reciprocal" else what] = info.name
+        voltage = _number(values, "Instrument Accelerating Voltage (V)")
+        if voltage is not None:
+            found["voltage"] = voltage
+            found["places"]["voltage"] = info.name
         size = "ROI Size" if values.get("Scan - ROI Enable") == "Enable" else "Size"
         sides = [_number(values, f"Scan - {size} {axis}") for axis in "YX"]
         if sides[0] and sides[1] and sides[0] * sides[1] == count:

@@ -369,14 +369,16 @@ def test_a_movie_that_is_no_raster_has_the_coordinates_beside_it(tmp_path, origi
         "Specimen Pixel Size X (nanometers)": original.step[1] * 1e9,
         "Specimen Pixel Size Y (nanometers)": original.step[0] * 1e9,
         "Diffraction Pixel Size X": RECIPROCAL * 1e-9,
-        "Diffraction Pixel Size Y": -1,
+        "Diffraction Pixel Size Y": RECIPROCAL * 1e-9,
+        "Instrument Accelerating Voltage (V)": int(VOLTAGE),
+        "Instrument Project Camera Length (centimeters)": -1,
     }
     (tmp_path / "20240101_00001_info.txt").write_text("".join(f"{name} = {value}\n" for name, value in info.items()))
     points = np.stack(np.divmod(3 * order, 7), 1)
     np.savetxt(tmp_path / "20240101_00001_scan_coordinates.csv", points[:, ::-1], fmt="%d", delimiter=",")
-    with raises("scan.missing-metadata", "the wavelength"):
-        load(movie)
-    scan = load(movie, voltage=VOLTAGE, angular_pixel=ANGLE)
+    scan = load(movie)
+    assert scan.geometry.wavelength == pytest.approx(electron_wavelength(VOLTAGE))
+    np.testing.assert_allclose(scan.geometry.detector_pixel, ANGLE)
     np.testing.assert_array_equal(scan.frames.read(0, len(order)), original.stack)
     np.testing.assert_allclose(scan.positions * scan.pixel_size, points * original.step)
     other = load(movie, voltage=VOLTAGE, angular_pixel=ANGLE, step=1e-10)
