@@ -236,17 +236,19 @@ def test_a_depth_of_a_simulation_is_chosen_from_those_that_are_named(tmp_path, o
         for number, place in enumerate([*places, "4DSTEM_simulation/data/realslices/virtual_detector_depth0000"]):
             group = file.create_group(place)
             group.attrs["emd_group_type"] = np.int32(1)
-            group["data"] = original.patterns * (number + 1) if "CBED" in place else np.zeros((4, 6, 9), np.float32)
+            group["data" if number else "datacube"] = (
+                original.patterns * (number + 1) if "CBED" in place else np.zeros((4, 6, 9), np.float32)
+            )
             steps = [(step * 1e10, "[Å]") for step in original.step] + [
                 (ANGLE / electron_wavelength(VOLTAGE) * 1e-10, "[Å^-1]")
             ] * 2
             for axis, (step, unit) in enumerate(steps, 1):
                 group[f"dim{axis}"] = np.arange(original.patterns.shape[axis - 1]) * step
                 group[f"dim{axis}"].attrs["units"] = unit
-    with raises("file.several-choices", *places, f"patterns='{places[0]}/data'") as caught:
+    with raises("file.several-choices", *places, f"patterns='{places[0]}/datacube'") as caught:
         load(path, voltage=VOLTAGE)
     assert "virtual_detector" not in str(caught.value)
     for number, place in enumerate(places):
-        scan = load(path, voltage=VOLTAGE, patterns=f"{place}/data")
+        scan = load(path, voltage=VOLTAGE, patterns=f"{place}/{'data' if number else 'datacube'}")
         np.testing.assert_array_equal(scan.frames.read(0, 24), original.stack * (number + 1))
         np.testing.assert_allclose(scan.positions, original.scan.positions, atol=1e-6)
