@@ -97,18 +97,19 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
         nonlocal seen
         seen += 1
         if isinstance(item, h5py.Group) and _text(item.attrs.get("emd_group_type")) in ("array", "1"):
-            if any(isinstance(item.get(name, getlink=True), h5py.HardLink) for name in NAMES):
-                data = _data(item)
-                if isinstance(data, h5py.Dataset) and data.ndim in (3, 4):
-                    found.append(item)
+            data = _data(item)
+            if isinstance(data, h5py.Dataset) and data.ndim in (3, 4):
+                found.append(item)
         return True if seen >= MOST else None
 
     file.visititems(visit)
     yield from sorted(found, key=lambda group: -_data(group).ndim)
 
 
-def _data(cube: h5py.Group) -> h5py.Dataset:
-    return next(cube[name] for name in NAMES if isinstance(cube.get(name, getlink=True), h5py.HardLink))
+def _data(group: h5py.Group) -> Any:
+    """Return what has the name of patterns in a group of the file itself; None if nothing has."""
+    names = (name for name in NAMES if isinstance(group.get(name, getlink=True), h5py.HardLink))
+    return next((group[name] for name in names), None)
 
 
 def _cube(file: h5py.File, options: LoadOptions, path: Path) -> h5py.Group:
