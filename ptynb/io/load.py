@@ -516,7 +516,11 @@ def check_patterns(
             f"{count} patterns of {height} x {width}, {frames.dtype}, take {gigabytes(frames.nbytes)} in memory and "
             f"only {gigabytes(stored)} in the file."
         )
-    empty = [] if isinstance(frames, PackedFrames) else _empty(frames, counts)
+    last = frames.shape[0] - 1
+    indices = () if isinstance(frames, PackedFrames) or last < 0 else sorted({0, last})
+    ends = [counts(index, index + 1)[0] for index in indices]
+    warned += _marked(ends)
+    empty = _empty(frames, counts) if ends and not any(end.any() for end in ends) else []
     if empty:
         numbers = ", ".join(map(str, empty))
         warning = f"All counts are zero in the patterns that were read ({numbers} of {frames.shape[0]})"
@@ -529,12 +533,19 @@ def check_patterns(
     return tuple(warned)
 
 
-def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
-    """Return the indices of the patterns read if all are zero; others than first and last are read only if needed."""
-    last = frames.shape[0] - 1
-    ends = [counts(index, index + 1).any() for index in {0, last} if index >= 0]
-    if any(ends) or not ends:
+def _marked(ends: list[NDArray[Any]]) -> list[str]:
+    """Return a warning on pixels that have the largest number of an unsigned type in the first and the last pattern."""
+    if not ends or ends[0].dtype.kind != "u" or ends[0].dtype.itemsize < 2:
         return []
+    most = np.iinfo(ends[0].dtype).max
+    number = int(np.logical_and.reduce([end == most for end in ends]).sum())
+    marks = "with which detectors mark pixels that do not count; give a mask that is False there: mask=array (y, x)."
+    return [f"{number} pixels have the count {most} in the first and the last pattern, {marks}"] if number else []
+
+
+def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
+    """Return the indices of the patterns read if all are zero, of a scan whose first and last ones are."""
+    last = frames.shape[0] - 1
     # One pattern is read at the cost of a chunk.
     cost = max(1, frames.stored_together * frames.nbytes // (last + 1))
     spread = np.linspace(0, last, int(np.clip(MOST_BYTES // cost, 2, SAMPLE))).astype(int).tolist()

@@ -242,6 +242,12 @@ def _basis(
         detector_pixel = pixel_sizes(linked, linked.group(detector), notes)
         if detector_pixel is None:
             return None
+        if not (np.isfinite(detector_pixel).all() and min(detector_pixel) > SMALLEST):
+            raise FileError(
+                f"{path} has detector pixels of {detector_pixel} m; expected positive, finite lengths.",
+                code="file.unexpected-content",
+                fields=("detector_pixel",),
+            )
     return UPRIGHT * np.asarray(detector_pixel)
 
 

@@ -7,20 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ptynb.data.geometry import Geometry
-from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry
 from ptynb.exceptions import FileError
-from ptynb.io.reading.packed_patterns import PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Missing
 from ptynb.settings.claimed_values import CLAIMS, beam_of, impossible, improbable, is_set
 from ptynb.settings.load_options import LoadOptions
 
-MOST_BYTES = 2**28
-"""Limit of the bytes that are unpacked to read one pattern for `marked_pixels`."""
 WIDEST = 2.0
 """Detector's width over its distance; beyond 60 degrees to each side an object pixel is less than half a wavelength."""
 
@@ -45,35 +38,7 @@ def settled(record: FileRecord, options: LoadOptions) -> FileRecord:
     notes += [
         remark for name, value in claimed(record, options) if (remark := improbable(name, value, _at(record, name)))
     ]
-    marked = None if options.mask is not None or record.frames is None else marked_pixels(record.frames)
-    if marked is not None and (record.mask is None or record.mask.shape == marked.shape):
-        new = marked if record.mask is None else marked & record.mask
-        if new.any():
-            most = np.iinfo(record.frames.dtype).max  # type: ignore[union-attr]
-            notes.append(
-                f"{int(new.sum())} pixels have {most} in the first and the last pattern, with which detectors mark "
-                "pixels that do not count, and are masked; mask= sets another one."
-            )
-            record = replace(record, mask=~marked if record.mask is None else record.mask & ~marked)
     return replace(record, notes=(*record.notes, *dict.fromkeys(notes)))
-
-
-def marked_pixels(frames: Frames) -> NDArray[np.bool_] | None:
-    """Return (y, x) True where the first and the last pattern have the largest number of an unsigned type.
-
-    None where that is no mark (8 bits, signed and real numbers), or where patterns are costly to read.
-    """
-    count, height, width = frames.shape
-    cost = frames.stored_together * height * width * frames.dtype.itemsize
-    if frames.dtype.kind != "u" or frames.dtype.itemsize < 2 or not 0 < cost <= MOST_BYTES or not count:
-        return None
-    if isinstance(frames, PackedFrames):
-        return None
-    most = np.iinfo(frames.dtype).max
-    try:
-        return np.asarray((frames.read(0, 1)[0] == most) & (frames.read(count - 1, count)[0] == most))
-    except (ValueError, OSError):  # told when patterns are checked
-        return None
 
 
 def check_claims(record: FileRecord, options: LoadOptions, path: Path) -> None:
