@@ -158,7 +158,7 @@ FILES = {
     ),
     "keV for eV": Case(
         lambda folder: pt.load(arrays(folder, energy=8.3), **FAR),
-        "if it is keV, give energy=8300",
+        "keV taken as eV; give energy=8300",
         lambda folder, told: pt.load(arrays(folder, energy=8.3), **FAR, **in_the_sentence(told)),
     ),
     "energy and wavelength": Case(
@@ -208,7 +208,7 @@ FILES = {
 FILES |= {
     "not SI": Case(
         lambda folder: pt.load(arrays(folder, energy=8000.0, distance=2000.0, detector_pixel=7.5e-5)),
-        "give distance=... as `load` describes it",
+        "give distance= [m]",
         lambda folder, _: pt.load(arrays(folder, energy=8000.0, detector_pixel=7.5e-5), distance=2.0),
     ),
     "angle and lengths": Case(

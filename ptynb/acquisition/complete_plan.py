@@ -16,10 +16,11 @@ from ptynb.acquisition.compression import Packed
 from ptynb.acquisition.messages import SeriesStarted
 from ptynb.acquisition.plan import ARRAYS, Plan
 from ptynb.data.arrivals import patterns_to_begin
-from ptynb.data.geometry import Geometry, metres_to_pixels, wavelength_from_energy
+from ptynb.data.geometry import Geometry, metres_to_pixels
 from ptynb.data.scan import AnyGeometry, plain_geometry
 from ptynb.exceptions import AcquisitionError, InvalidValueError, ScanError
 from ptynb.io.scan_identity import geometry_from
+from ptynb.settings.claimed_values import beam_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,15 +69,17 @@ def completed(plan: Plan, started: SeriesStarted, shape: tuple[int, int], *, mea
         )
     window, crop = _crop(plan, shape)
     geometry = plan.geometry
-    if geometry is None and started.energy and started.distance and started.detector_pixel:
+    beam = beam_of(started.wavelength, started.energy, detector=started.detector)
+    if geometry is None and beam.wavelength and started.distance and started.detector_pixel:
         geometry = Geometry(
-            wavelength=wavelength_from_energy(started.energy),
+            wavelength=beam.wavelength,
             distance=started.distance,
             detector_pixel=started.detector_pixel,
         )
     if geometry is None and plan.units == "metres":
         raise ScanError(
-            "Positions are in metres, and the detector's header lacks energy, distance or pixel size; give "
+            "Positions are in metres, and the detector's header lacks energy, distance or pixel size"
+            f"{f' ({beam.question})' if beam.question else ''}; give "
             "Plan(..., geometry=Geometry(wavelength=..., distance=..., detector_pixel=...)), or units='pixels'.",
             code="scan.no-geometry",
             fields=("geometry",),

@@ -27,15 +27,18 @@ COUNTS = frozenset(np.dtype(kind).str for kind in ("u1", "u2", "u4", "u8", "i1",
 class SeriesStarted:
     """A series has begun. What its header does not state is None, and comes with the first pattern or the plan.
 
-    series: its identity. count: number of patterns. shape (y, x) and dtype: of a pattern. energy [eV], distance [m] and
-    detector_pixel (y, x) [m]: of the measurement. bad_pixels (y, x): 0 where the detector works, still compressed.
+    series: its identity. count: number of patterns. shape (y, x) and dtype: of a pattern. wavelength [m],
+    energy [eV] of photons or electrons, distance [m] and detector_pixel (y, x) [m]: of the measurement. detector: its
+    description. bad_pixels (y, x): 0 where the detector works, still compressed.
     """
 
     series: str
     count: int | None = None
     shape: tuple[int, int] | None = None
     dtype: np.dtype[Any] | None = None
+    wavelength: float | None = None
     energy: float | None = None
+    detector: str = ""
     distance: float | None = None
     detector_pixel: tuple[float, float] | None = None
     bad_pixels: Packed | None = None

@@ -95,7 +95,8 @@ class SimplonV1Parser:
         return SeriesStarted(
             series=self._series,
             count=count if count is not None and count <= MOST_PATTERNS else None,
-            energy=positive(config.get("photon_energy")),
+            energy=positive(config.get("incident_energy")) or positive(config.get("photon_energy")),
+            detector=in_one_line(config.get("description") or "", 80),
             distance=positive(config.get("detector_distance")),
             detector_pixel=None if pixel[0] is None or pixel[1] is None else (pixel[0], pixel[1]),
             bad_pixels=bad_pixels,

@@ -1,7 +1,7 @@
 """Dectris' stream2 (`stream2://host:31001`): messages of CBOR, pushed by ZeroMQ.
 
     start   series_id, number_of_images, image_size_x and _y, image_dtype, channels, incident_energy [eV], pixel_size_x
-            and _y [m], detector_distance [m], pixel_mask {channel: array}
+            and _y [m], detector_distance [m], detector_description, pixel_mask {channel: array}
     image   series_id, image_id, data {channel: array}
     end     series_id; neither a number of images nor a reason
 
@@ -120,6 +120,7 @@ class Stream2Parser:
             shape=shape,
             dtype=dtype,
             energy=positive(found.get("incident_energy")),
+            detector=in_one_line(found.get("detector_description") or "", 80),
             distance=positive(found.get("detector_distance")),
             detector_pixel=None if pixel[0] is None or pixel[1] is None else (pixel[0], pixel[1]),
             bad_pixels=bad_pixels,

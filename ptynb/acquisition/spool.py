@@ -44,12 +44,11 @@ class Spool:
                 f"take {gigabytes(octets)}. Choose another folder=, or a smaller window=.",
                 code="acquisition.failed",
             )
-        probe = None if plan.probe is None else np.asarray(plan.probe, dtype=np.complex128)
         scan = Scan(
             frames=AbsentFrames(shape, dtype.str),
             positions=complete.positions,
             mask=complete.mask,
-            probe=probe if probe is None or probe.ndim == 3 else probe[None],
+            probe=None if plan.probe is None else np.asarray(plan.probe, dtype=np.complex128),
             object=None if plan.object is None else np.asarray(plan.object, dtype=np.complex128),
             geometry=complete.geometry,
             clip_negative=plan.clip_negative,

@@ -33,7 +33,7 @@ from ptynb.acquisition.messages import (
 )
 from ptynb.exceptions import AcquisitionError, FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, names_of, opened_checked, reason
-from ptynb.io.reading.hdf5_reading import attribute_of, factor, units_of
+from ptynb.io.reading.hdf5_reading import attribute_of, factor, text, units_of
 from ptynb.text import natural_order
 
 PAUSES = 0.002, 0.02
@@ -302,14 +302,13 @@ class GrowingFile(LiveSource):
         first = next(iter(self._stacks.values()))
         lengths = {name: self._number(places) for name, places in LENGTHS.items()}
         y, x, wavelength = lengths["y"], lengths["x"], lengths["wavelength"]
-        # Kept as an energy, like other sources; wavelengths without a unit are angstrom in Eiger's files.
-        energy = None if wavelength is None else positive(1.23984198e-6 / wavelength)
         return SeriesStarted(
             series=self._path.name,
             count=self._count(),
             shape=first.window,
             dtype=first.dtype,
-            energy=energy,
+            wavelength=wavelength,
+            detector=self._description(),
             distance=lengths["distance"],
             detector_pixel=None if y is None or x is None else (y, x),
         )
@@ -325,6 +324,12 @@ class GrowingFile(LiveSource):
         dataset = next(iter(self._stacks.values())).dataset
         growing = dataset.maxshape[0] is None and self._in_writing
         return None if growing else int(dataset.maxshape[0] or dataset.shape[0])
+
+    def _description(self) -> str:
+        assert self._file is not None
+        place = f"{INSTRUMENT}detector/description"
+        found = inside(self._file, place, self._path) if has(self._file, place) else None
+        return text(found)
 
     def _number(self, places: tuple[str, ...]) -> float | None:
         """Return a positive number (a length in metres) from the first of these datasets in the file itself."""

@@ -34,7 +34,7 @@ def mode_powers(probe: Array) -> Floats:
     InvalidValueError
         If the probe is 0 everywhere, or not finite.
     """
-    _check_probe(probe)
+    probe = _modes(probe)
     powers = (np.abs(probe) ** 2).sum((-2, -1))
     total = powers.sum(-1, keepdims=True)
     if not (total > 0).all():
@@ -67,7 +67,7 @@ def orthogonal_modes(probe: Array) -> Array:
     InvalidValueError
         If the probe is not finite.
     """
-    _check_probe(probe)
+    probe = _modes(probe)
     height, width = probe.shape[-2:]
     left, values, right = np.linalg.svd(probe.reshape(*probe.shape[:-2], height * width), full_matrices=False)
     result = values[..., :, None] * right
@@ -125,9 +125,7 @@ def caustic(probe: Array, pixel: tuple[float, float], wavelength: float, distanc
             f"distances is {positions} m; expected at least one value, all finite.",
             code="argument.invalid-value",
         )
-    modes = np.asarray(probe)
-    modes = modes[None] if modes.ndim == 2 else modes
-    _check_probe(modes)
+    modes = _modes(probe)
     stack = np.zeros((len(positions), *modes.shape[-2:]))
     # One mode at a time, to limit the memory for padded transforms.
     for mode in modes:
@@ -214,9 +212,13 @@ def _propagated_spectrum(
     return np.fft.ifft2(spectrum * transfer)[..., : window[0], : window[1]]
 
 
-def _check_probe(probe: Array) -> None:
+def _modes(probe: Array) -> Array:
+    """Return the modes of a probe, of which one (y, x) has one; check them."""
+    probe = np.asarray(probe)
+    probe = probe[None] if probe.ndim == 2 else probe
     if probe.ndim < 3 or not np.isfinite(probe).all():
         raise InvalidValueError(
             f"The probe has shape {probe.shape}; expected finite values (mode, y, x).",
             code="array.shape-mismatch",
         )
+    return probe

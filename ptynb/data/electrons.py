@@ -44,6 +44,23 @@ def electron_wavelength(voltage: float) -> float:
     return PLANCK_CONSTANT * LIGHT_SPEED / ELEMENTARY_CHARGE / math.sqrt(voltage * (voltage + 2 * REST_ENERGY))
 
 
+def electron_voltage(wavelength: float) -> float:
+    """Return the acceleration voltage [V] of electrons of a wavelength [m]: E = √((h c / λ)² + (m c²)²) - m c².
+
+    Parameters
+    ----------
+    wavelength : float
+        Wavelength [m].
+
+    Returns
+    -------
+    float
+        Acceleration voltage [V].
+    """
+    momentum = PLANCK_CONSTANT * LIGHT_SPEED / ELEMENTARY_CHARGE / wavelength
+    return momentum**2 / (math.hypot(momentum, REST_ENERGY) + REST_ENERGY)
+
+
 def lorentz_factor(voltage: float) -> float:
     """Return the Lorentz factor γ = 1 + E / m c².
 

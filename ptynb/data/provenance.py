@@ -15,7 +15,7 @@ class Loaded:
     path: of the file or folder, absolute.
     size [bytes] and modified [s since 1970, UTC]: of that file at loading; None for a folder.
     given: the options besides the path, as plain values ({"energy": 8000.0}).
-    arrays: names of the options that were arrays, whose values are not recorded ("mask", "motion", "positions").
+    arrays: names of the options that were arrays ("mask", "motion", "positions", "probe"); values are not recorded.
     digest: as in `ScanIdentity`, and steps: how many steps change patterns when they are read; both of the scan as
         `load` returned it.
     """

@@ -147,15 +147,21 @@ class Scan:
 
     def __post_init__(self) -> None:
         _check_frames(self.frames)
+        if self.probe is not None and self.probe.ndim == 2:
+            object.__setattr__(self, "probe", self.probe[None])  # one mode
         if self.combination is not None:
             _check_combination(self, self.combination)
-        for guess, dimensions, name in ((self.probe, (3,), "probe"), (self.object, (2, 3), "object")):
-            if guess is not None and (guess.ndim not in dimensions or not np.isfinite(guess).all()):
-                raise ScanError(
-                    f"The {name} guess has shape {guess.shape} and {int((~np.isfinite(guess)).sum())} values that are "
-                    f"not finite; expected finite values and {' or '.join(map(str, dimensions))} dimensions.",
-                    code="scan.invalid-guess",
+        for guess, dimensions, name in ((self.probe, (2, 3), "probe"), (self.object, (2, 3), "object")):
+            if guess is None:
+                continue
+            bad = int((~np.isfinite(guess)).sum())
+            if guess.ndim not in dimensions or bad:
+                found = (
+                    f"{bad} values that are not finite; expected finite values"
+                    if bad
+                    else (f"shape {guess.shape}; expected {' or '.join(map(str, dimensions))} dimensions")
                 )
+                raise ScanError(f"The {name} guess has {found}.", code="scan.invalid-guess", fields=(name,))
         if self.probe is not None and (self.probe.shape[-2:] != self.pattern_shape or not np.abs(self.probe).any()):
             raise ScanError(
                 f"The probe guess has shape {self.probe.shape}; expected (mode, y, x), not zero everywhere, with "
@@ -260,13 +266,12 @@ class Scan:
                 corners = positions_on_sample(geometry.planes((array.shape[1], array.shape[2])), corners)[0]
             else:
                 corners = metres_to_pixels(corners, geometry.object_pixel(array.shape[1:]))
-        guess = None if probe is None else np.asarray(probe)
         scan = cls(
             frames=frames_of(array),
             positions=corners,
             centred=order == "centred",
             mask=None if mask is None else np.asarray(mask).astype(bool),
-            probe=guess[None] if guess is not None and guess.ndim == 2 else guess,
+            probe=None if probe is None else np.asarray(probe),
             object=None if object is None else np.asarray(object),
             geometry=geometry,
             clip_negative=clip_negative,
@@ -467,7 +472,11 @@ class Scan:
             The scan, whose `loaded` is the record.
         """
         status = path.stat() if path.is_file() else None
-        arrays = {name for name in ("positions", "motion", "mask") if not isinstance(options.get(name, ""), str | Path)}
+        arrays = {
+            name
+            for name in ("positions", "motion", "mask", "probe")
+            if not isinstance(options.get(name, ""), str | Path)
+        }
         plain = {name: _plain(value) for name, value in options.items() if name not in arrays}
         loaded = Loaded(
             str(path.absolute()),

@@ -18,7 +18,16 @@ from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
 from ptynb.io.hdf5_file import own
-from ptynb.io.load import assemble, check_patterns, find, missing, opened, positions_in_metres, positions_in_pixels
+from ptynb.io.load import (
+    assemble,
+    check_patterns,
+    find,
+    missing,
+    opened,
+    positions_in_metres,
+    positions_in_pixels,
+    unusual_step,
+)
 from ptynb.io.reading.packed_patterns import PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Missing
 from ptynb.io.reading.safe_reading import mapped
@@ -182,6 +191,7 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
             remarks, suggested = (*remarks, *looks), suggested | like_shadows
             scan = assemble(record, options, path, unpack)
             facts += tuple(_derived(scan))
+            remarks += unusual_step(scan)
             remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
             found = _orientation(scan) if unpack else None
             facts, remarks = (*facts, *_fact_of(found)), (*remarks, *_remark_on(found))
@@ -278,7 +288,9 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         yield Fact("mask", "as given", "", "given")
     elif record.mask is not None:
         yield Fact("mask", _bad(record.mask), "", _place(record, "mask"))
-    for name, guess in (("probe", record.probe), ("object", record.object)):
+    if options.probe is not None:
+        yield Fact("probe, first guess", "as given", "", "given")
+    for name, guess in (("probe", None if options.probe is not None else record.probe), ("object", record.object)):
         if guess is not None:
             yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(record, name))
 

@@ -20,19 +20,35 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from ptynb.data.cut_pictures import length_text
-from ptynb.data.geometry import Geometry, NearField, energy_from_wavelength, metres_to_pixels
+from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
 from ptynb.exceptions import FileError, PtynbError, PtynbWarning
 from ptynb.io.array_file import read_array, real_numbers
-from ptynb.io.formats import cxi, emd, empad, matlab, nexus, npy, plain_hdf5, ptyd, rosettasciio, seq, tiff, zarr_store
+from ptynb.io.formats import (
+    cxi,
+    emd,
+    empad,
+    matlab,
+    merlin_raw,
+    nexus,
+    npy,
+    plain_hdf5,
+    ptyd,
+    rosettasciio,
+    seq,
+    tiff,
+    zarr_store,
+)
 from ptynb.io.hdf5_file import Linked, open_for_reading
 from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head, Missing
 from ptynb.io.reading.reading_errors import unreadable
+from ptynb.io.reading.settled_record import check_claims, check_width, place_of, settled
 from ptynb.io.scan_file import FORMAT as NATIVE
 from ptynb.io.scan_file import read_scan
+from ptynb.settings.claimed_values import UNITS
 from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import gigabytes
 
@@ -48,6 +64,7 @@ FORMATS: tuple[Format, ...] = (
     zarr_store.FORMAT,
     tiff.FORMAT,
     seq.FORMAT,
+    merlin_raw.FORMAT,  # before RosettaSciIO, which does not read raw data
     rosettasciio.FORMAT,
     plain_hdf5.FORMAT,  # accepts any HDF5 file: after all others
 )
@@ -68,15 +85,6 @@ GIVES_GEOMETRY = (
 )
 """Options that a file with a complete geometry excludes."""
 
-WAVELENGTHS = (1e-13, 2e-5)
-"""[m]: electrons of some MeV to the far infrared."""
-NO_SOURCE = (3.5e-8, 2.5e-7)
-"""[m]: 5 to 35 eV, unusual in ptychography; the usual 5 to 35 keV become this if they are read as eV."""
-DISTANCES = (1e-4, 500.0)
-PIXELS = (1e-8, 1e-2)
-WIDEST = 2.0
-"""Detector's width over its distance; beyond 60 degrees to each side an object pixel is less than half a wavelength."""
-UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "angstrom", 1e3: "kilometres"}
 FITTING = (0.002, 0.8)
 """Range of the step between neighbours relative to the window's width in usual scans."""
 MOST_NEIGHBOURS = 20_000
@@ -148,7 +156,7 @@ def find(path: Path, options: LoadOptions) -> FileRecord | Scan:
             if chosen is None and written_by != NATIVE:
                 raise _unknown(head, written_by)
         if chosen is not None:
-            return chosen.read(path, options)
+            return settled(chosen.read(path, options), options)
     except FileError:
         raise
     except Exception as error:
@@ -201,6 +209,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
     """
     if unpack and isinstance(record.frames, PackedFrames):
         record.frames.check()
+    check_claims(record, options, path)
     lacks = missing(record, options)
     if lacks:
         names, ways = ", ".join(lack.name for lack in lacks), ", ".join(lack.give for lack in lacks)
@@ -225,8 +234,8 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
     except PtynbError as error:
         raise FileError(f"{path}: {error}", code="scan.implausible-metadata", fields=error.fields) from None
     window = record.frames.shape[1:]
-    if isinstance(geometry, Geometry | NearField) and record.geometry is None:
-        _check_geometry(record, options, geometry, window, path)
+    if record.geometry is None:
+        check_width(record, geometry, path)
     positions = _positions(record, options, path, geometry)
     if geometry is not None and not positions_in_pixels(record, options) and min(window) > 0:
         _check_positions(positions, window, geometry.object_pixel(window), record, path)
@@ -240,7 +249,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
         positions=positions,
         centred=record.centred,
         mask=record.mask if options.mask is None else _array(options.mask, path, "mask", record, options).astype(bool),
-        probe=record.probe,
+        probe=record.probe if options.probe is None else _array(options.probe, path, "probe", record, options),
         object=record.object,
         geometry=geometry,
         clip_negative=options.clip_negative,
@@ -257,14 +266,16 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
     in_pixels = positions_in_pixels(record, options)
     if options.positions is None and record.positions is None and record.pixel_positions is None:
         step = "step=(20e-9, 20e-9) (y, x) [m]"
-        if options.raster is None and record.raster is None:
+        if options.raster is None and record.raster is None and record.points is None:
             ways = f"positions=array (pattern, yx) [m], or raster=(rows, columns) and {step}"
             lacks.append(Missing("the positions", ways, ("positions", "raster", "step")))
         elif options.step is None and record.step is None:
             lacks.append(Missing("the scan's step", step, ("step",)))
     if record.geometry is not None or (in_pixels and not options.is_near_field):
         return tuple(lacks)
-    if options.beam is None and record.wavelength is None:
+    if options.beam is None and record.beam_question is not None:
+        lacks.append(record.beam_question)
+    elif options.beam is None and record.wavelength is None:
         ways = "wavelength=1.24e-10 [m], energy=10e3 (photons, [eV]) or voltage=300e3 [V]"
         lacks.append(Missing("the wavelength", ways, ("wavelength", "energy", "voltage")))
     angle = options.angular_pixel
@@ -272,7 +283,8 @@ def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:
         angle = record.angular_pixel
     if angle is None:
         if options.distance is None and record.distance is None:
-            lacks.append(Missing("the distance to the detector", "distance=2.0 [m]", ("distance",)))
+            ways = "distance=2.0 [m]" if options.is_near_field else "distance=2.0 [m], or angular_pixel [rad]"
+            lacks.append(Missing("the distance to the detector", ways, ("distance",)))
         if options.detector_pixel is None and record.detector_pixel is None:
             ways = "detector_pixel=(55e-6, 55e-6) (y, x) [m]"
             if options.is_near_field:
@@ -378,13 +390,15 @@ def _motion(
 
 
 def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.float64]:
-    """Return positions [m] of a scan line by line, from its first corner."""
+    """Return positions [m] of a scan line by line, from its first corner, or of the points that the file has."""
     raster = options.raster or record.raster
     step = options.step or record.step
     assert record.frames is not None
-    assert raster is not None
     assert step is not None
     count = record.frames.shape[0]
+    if record.points is not None and options.raster is None:
+        return record.points * step
+    assert raster is not None
     if raster[0] * raster[1] != count or min(raster) < 1:
         raise FileError(
             f"{path} has {count} patterns, and the raster has {raster[0]} x {raster[1]} positions; expected as many. "
@@ -392,9 +406,9 @@ def _raster(record: FileRecord, options: LoadOptions, path: Path) -> NDArray[np.
             code="scan.raster-mismatch",
             fields=("raster",),
         )
-    if not all(math.isfinite(size) and size != 0 for size in step):
+    if 0 in step:
         raise FileError(
-            f"The scan's step is {step} m; expected two finite numbers that are not 0: step=(20e-9, 20e-9).",
+            f"The scan's step is {step} m; expected two numbers that are not 0: step=(20e-9, 20e-9).",
             code="scan.implausible-metadata",
             fields=("step",),
         )
@@ -438,68 +452,33 @@ def _named_array(
     return read_array(beside, name)
 
 
-def _check_geometry(
-    record: FileRecord, options: LoadOptions, geometry: Geometry | NearField, window: tuple[int, int], path: Path
-) -> None:
-    """Raise FileError for a wavelength, distance or pixel size of a file that is impossible; name the likely unit."""
-    if options.beam is None:
-        _check_beam(record, geometry.wavelength, path)
-    distance = geometry.distance if isinstance(geometry, Geometry) else geometry.sample_to_detector
-    in_angles = options.angular_pixel is not None or record.angular_pixel is not None
-    if isinstance(geometry, Geometry) and in_angles and options.distance is None and options.detector_pixel is None:
-        return
-    lengths = [] if options.distance is not None else [("a distance to the detector", "distance", distance)]
-    if options.detector_pixel is None:
-        lengths += [("a detector pixel", "detector_pixel", size) for size in geometry.detector_pixel]
-    for description, name, value in lengths:
-        limits, give = (DISTANCES, "distance= [m]") if name == "distance" else (PIXELS, "detector_pixel=(y, x) [m]")
-        if not limits[0] <= value <= limits[1]:
-            raise FileError(
-                f"{path} has {description} of {value:.6g} m{_at(record, name)}{_likely_unit(value, limits)}; expected "
-                f"{limits[0]:g} to {limits[1]:g} m: give {give}.",
-                code="scan.implausible-metadata",
-                fields=(name,),
-            )
-    width = max(side * size for side, size in zip(window, geometry.detector_pixel, strict=True))
-    # A parallel beam may reach a detector of any width close behind the sample.
-    if isinstance(geometry, Geometry) and width > 2 * WIDEST * distance and options.distance is None:
-        raise FileError(
-            f"{path} has a detector of {width:.3g} m at a distance of {distance:.3g} m"
-            f"{_at(record, 'distance')}; expected a width of at most {2 * WIDEST:g} distances, so one of them is in "
-            "another unit: give distance= [m] or detector_pixel=(y, x) [m].",
-            code="scan.implausible-metadata",
-            fields=("distance", "detector_pixel"),
-        )
+def neighbour_step(positions: NDArray[np.float64]) -> float | None:
+    """Return the median distance of a position to its nearest neighbour; None for few or invalid positions."""
+    if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) < 4 or not np.isfinite(positions).all():
+        return None
+    some = positions[:MOST_NEIGHBOURS]
+    return float(np.median(cKDTree(some).query(some, k=2)[0][:, 1]))
 
 
-def _check_beam(record: FileRecord, wavelength: float, path: Path) -> None:
-    place = _at(record, "wavelength") or _at(record, "energy")
-    low, high = WAVELENGTHS
-    if not low <= wavelength <= high:
-        raise FileError(
-            f"{path} has a wavelength of {wavelength:.6g} m{place}{_likely_unit(wavelength, WAVELENGTHS)}; expected "
-            f"{low:g} to {high:g} m: give wavelength= [m] or energy= [eV].",
-            code="scan.implausible-metadata",
-            fields=("wavelength", "energy"),
-        )
-    if NO_SOURCE[0] < wavelength < NO_SOURCE[1]:
-        energy = energy_from_wavelength(wavelength)
-        raise FileError(
-            f"{path} has a photon energy of {energy:.6g} eV{place}, which looks like {energy:.6g} keV taken as eV; "
-            f"give energy={energy * 1e3:.6g} [eV], or energy={energy:.6g} if it is correct.",
-            code="scan.implausible-metadata",
-            fields=("energy",),
-        )
+def unusual_step(scan: Scan) -> tuple[str, ...]:
+    """Return a remark if neighbouring positions are unusually far apart, or close, for the window of the patterns."""
+    step, side = neighbour_step(scan.positions), min(scan.pattern_shape)
+    if step is None or FITTING[0] <= step / side <= FITTING[1]:
+        return ()
+    return (
+        f"Neighbouring positions are {step:.3g} object pixels apart, where a window has {side}, which is unusual "
+        f"({FITTING[0] * side:.2g} to {FITTING[1] * side:.3g}); check their unit (positions= or step= [m]), "
+        "wavelength, distance and pixel size.",
+    )
 
 
 def _check_positions(
     positions: NDArray[np.float64], window: tuple[int, int], pixel: tuple[float, float], record: FileRecord, path: Path
 ) -> None:
     """Raise FileError for positions [object pixels] from metres that form no scan: in one pixel, or without overlap."""
-    if positions.ndim != 2 or positions.shape[1] != 2 or len(positions) < 4 or not np.isfinite(positions).all():
+    step = neighbour_step(positions)
+    if step is None:
         return
-    some = positions[:MOST_NEIGHBOURS]
-    step = float(np.median(cKDTree(some).query(some, k=2)[0][:, 1]))
     span = float(np.ptp(positions, axis=0).max())
     if step > min(window):
         problem = f"neighbouring positions are {step:.3g} object pixels apart"
@@ -514,24 +493,12 @@ def _check_positions(
     if not fits and fits_inverse:
         meant = f"; they would fit if they were metres taken as {fits_inverse[0]}"
     raise FileError(
-        f"{path}: {problem}{_at(record, 'positions')}, where a window has {window[0]} x {window[1]} and an object "
+        f"{path}: {problem}{place_of(record, 'positions')}, where a window has {window[0]} x {window[1]} and an object "
         f"pixel is {length_text(pixel[0])}{meant}: give positions=array (pattern, yx) [m] (units='pixels' where they "
         "are pixels), or check wavelength, distance and pixel size.",
         code="scan.implausible-metadata",
         fields=("positions", "units"),
     )
-
-
-def _likely_unit(value: float, limits: tuple[float, float]) -> str:
-    """Return the unit in which a length would be within the limits."""
-    if not (math.isfinite(value) and value > limits[1]):
-        return ""
-    fits = [unit for scale, unit in UNITS.items() if limits[0] <= value * scale <= limits[1] and scale < 1]
-    return f" (it could be {' or '.join(fits[:2])})" if fits else ""
-
-
-def _at(record: FileRecord, name: str) -> str:
-    return f" (at {record.places[name]})" if name in record.places else ""
 
 
 def check_patterns(
@@ -549,7 +516,11 @@ def check_patterns(
             f"{count} patterns of {height} x {width}, {frames.dtype}, take {gigabytes(frames.nbytes)} in memory and "
             f"only {gigabytes(stored)} in the file."
         )
-    empty = [] if isinstance(frames, PackedFrames) else _empty(frames, counts)
+    last = frames.shape[0] - 1
+    indices = () if isinstance(frames, PackedFrames) or last < 0 else sorted({0, last})
+    ends = [counts(index, index + 1)[0] for index in indices]
+    warned += _marked(ends)
+    empty = _empty(frames, counts) if ends and not any(end.any() for end in ends) else []
     if empty:
         numbers = ", ".join(map(str, empty))
         warning = f"All counts are zero in the patterns that were read ({numbers} of {frames.shape[0]})"
@@ -562,12 +533,19 @@ def check_patterns(
     return tuple(warned)
 
 
-def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
-    """Return the indices of the patterns read if all are zero; others than first and last are read only if needed."""
-    last = frames.shape[0] - 1
-    ends = [counts(index, index + 1).any() for index in {0, last} if index >= 0]
-    if any(ends) or not ends:
+def _marked(ends: list[NDArray[Any]]) -> list[str]:
+    """Return a warning on pixels that have the largest number of an unsigned type in the first and the last pattern."""
+    if not ends or ends[0].dtype.kind != "u" or ends[0].dtype.itemsize < 2:
         return []
+    most = np.iinfo(ends[0].dtype).max
+    number = int(np.logical_and.reduce([end == most for end in ends]).sum())
+    marks = "with which detectors mark pixels that do not count; give a mask that is False there: mask=array (y, x)."
+    return [f"{number} pixels have the count {most} in the first and the last pattern, {marks}"] if number else []
+
+
+def _empty(frames: Frames, counts: Callable[[int, int], NDArray[Any]]) -> list[int]:
+    """Return the indices of the patterns read if all are zero, of a scan whose first and last ones are."""
+    last = frames.shape[0] - 1
     # One pattern is read at the cost of a chunk.
     cost = max(1, frames.stored_together * frames.nbytes // (last + 1))
     spread = np.linspace(0, last, int(np.clip(MOST_BYTES // cost, 2, SAMPLE))).astype(int).tolist()

@@ -49,7 +49,7 @@ ONE_OR_TWO = BeforeValidator(_pair)
 """Validator of a pair (y, x), for which a single number is accepted."""
 
 
-MAY_BE_ARRAYS = ("positions", "motion", "mask")
+MAY_BE_ARRAYS = ("positions", "motion", "mask", "probe")
 """Options that are arrays, or names of datasets or files."""
 
 
@@ -78,6 +78,12 @@ class LoadOptions(SettingsModel):
         title="Mask from",
         default=None,
         description="Mask (y, x), true where the detector works: name of a dataset, or file (.npy, .h5, text)",
+        json_schema_extra=FILE_OR_ARRAY,
+    )
+    probe: FileOrArray = Field(
+        title="Probe from",
+        default=None,
+        description="First guess (y, x) or (mode, y, x) of the probe, complex: name of a dataset, or file (.npy)",
         json_schema_extra=FILE_OR_ARRAY,
     )
     units: Literal["metres", "pixels"] = Field(

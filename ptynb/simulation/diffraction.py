@@ -150,7 +150,7 @@ def simulate_diffraction(
     return Scan(
         frames=ArrayFrames.of(np.array(patterns)),
         positions=positions + shift,
-        probe=_middle_of(first[None] if first.ndim == 2 else first, oversampling).astype(np.complex64),
+        probe=_middle_of(first, oversampling).astype(np.complex64),
         geometry=geometry,
         motion=None if motion is None else ways,
         ground_truth=Truth(objects[0].squeeze(0) if objects.shape[1] == 1 else objects[0], probes[0]),
@@ -245,4 +245,4 @@ def _middle_of(probe: NDArray[Any], oversampling: int) -> NDArray[Any]:
     """Return the centre of the probe window, of the size of a pattern."""
     height, width = (side // oversampling for side in probe.shape[-2:])
     top, left = probe.shape[-2] // 2 - height // 2, probe.shape[-1] // 2 - width // 2
-    return probe[:, top : top + height, left : left + width]
+    return probe[..., top : top + height, left : left + width]

@@ -51,7 +51,7 @@ def test_data_files_are_waited_for_as_long_as_they_take(tmp_path, recording, nam
     assert [type(one) for one in found] == [SeriesStarted, Pace, Frame, Frame, Frame]
     assert (found[0].count, found[0].shape, found[0].dtype) == (9, (16, 16), np.uint16)
     geometry = recording.scan.geometry
-    assert found[0].energy == pytest.approx(geometry.energy, rel=1e-6)
+    assert found[0].wavelength == pytest.approx(geometry.wavelength, rel=1e-6)
     assert (found[0].distance, found[0].detector_pixel) == (geometry.distance, geometry.detector_pixel)
     assert found[1].seconds == pytest.approx(60, abs=0.1)
     # The next one is still being copied: first a part of it, then all.

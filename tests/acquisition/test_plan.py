@@ -1,6 +1,7 @@
 """Plans: what they need, what a header adds to them, and their way to the receiver."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,12 @@ def test_a_header_gives_geometry_count_and_mask_where_the_plan_does_not():
     whole = completed(pt.Plan(positions=POSITIONS, window=(16, 16)), told, (64, 64))
     assert whole.geometry.wavelength == pytest.approx(GEOMETRY.wavelength)
     assert np.argwhere(~whole.mask).tolist() == [[6, 7]]
+    electrons = replace(told, energy=300e3, detector="Dectris ARINA Si")
+    geometry = completed(pt.Plan(positions=POSITIONS), electrons, (64, 64)).geometry
+    assert geometry.wavelength == pytest.approx(1.9687e-12, rel=1e-4)
+    unset = replace(electrons, energy=8041.0)  # the detector's default
+    with raises("scan.no-geometry", "8041 eV", "Dectris ARINA Si"):
+        completed(pt.Plan(positions=POSITIONS), unset, (64, 64))
     own = completed(pt.Plan(positions=POSITIONS, geometry=GEOMETRY, mask=np.eye(64) == 0), told, (64, 64))
     assert own.geometry == GEOMETRY
     np.testing.assert_array_equal(own.mask, np.eye(64) == 0)

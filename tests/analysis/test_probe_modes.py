@@ -153,7 +153,7 @@ def test_a_focus_beyond_the_stack_is_found_with_distances_further_out():
 
 PROBE, STACK = np.ones((1, 4, 4), complex), np.ones((3, 4, 4))
 REFUSED = {
-    "two axes": (lambda: mode_powers(PROBE[0]), "array.shape-mismatch", (4, 4)),
+    "one axis": (lambda: mode_powers(PROBE[0, 0]), "array.shape-mismatch", (4,)),
     "not finite": (lambda: orthogonal_modes(PROBE * np.nan), "array.shape-mismatch", "finite"),
     "no light": (lambda: mode_powers(0 * PROBE), "argument.invalid-value", "0 everywhere"),
     "no pixel": (

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -242,7 +244,9 @@ def test_the_object_frame_is_that_of_the_guess():
 
 def test_a_probe_guess_without_modes_is_one_mode():
     probe = np.random.default_rng(1).standard_normal(WINDOW) + 1j
-    np.testing.assert_array_equal(Scan.from_arrays(some_patterns(), some_positions(), probe=probe).probe, probe[None])
+    scan = Scan.from_arrays(some_patterns(), some_positions(), probe=probe)
+    np.testing.assert_array_equal(scan.probe, probe[None])
+    np.testing.assert_array_equal(dataclasses.replace(scan, probe=2 * probe).probe, 2 * probe[None])
 
 
 def test_a_part_keeps_the_indices_and_holds_its_own_patterns_only():

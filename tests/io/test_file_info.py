@@ -1,3 +1,4 @@
+import contextlib
 import errno
 import json
 from unittest.mock import Mock
@@ -213,3 +214,31 @@ def test_a_definition_that_is_a_type_and_no_text_is_none(tmp_path, simulated):
     with h5py.File(path, "r+") as file:
         file["scan/definition"] = np.dtype("f4")
     assert info(path).problem is None
+
+
+def test_what_is_unusual_and_what_is_not_set_is_told(tmp_path, simulated):
+    """Numbers that few experiments have are remarks with the option that replaces them; fill values are none."""
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    detector = "entry_1/instrument_1/detector_1"
+    with h5py.File(path, "r+") as file:
+        assert not any("unusual" in note for note in info(path).notes)
+        for name, value in (("x_pixel_size", 0.0), ("distance", 100.0)):
+            file[f"{detector}/{name}"][...] = value
+    found = info(path)
+    assert any("100 m" in note and "distance= [m]" in note and f"{detector}/distance" in note for note in found.notes)
+    assert any(f"{detector}/x_pixel_size is 0" in note and "missing" in note for note in found.notes)
+    assert load(path, distance=2.0).geometry.detector_pixel[1] > 0, "that of the other axis"
+    close = info(path, positions=simulated.positions * 1e-3, units="pixels", distance=2.0)
+    assert any("object pixels apart" in note and "unusual" in note for note in close.notes)
+
+
+def test_pixels_with_the_largest_number_of_their_type_are_told(tmp_path):
+    for kind, told in (("u2", True), ("u4", True), ("u1", False), ("i4", False)):
+        counts = np.random.default_rng(1).integers(1, 9, (4, 8, 8)).astype(kind)
+        counts[:, 2, 3] = counts[0, 5, 5] = np.iinfo(kind).max
+        path = tmp_path / f"{kind}.npz"
+        np.savez(path, patterns=counts, positions_px=np.array([(0, 0), (0, 2), (2, 0), (2, 2)]))
+        assert any("1 pixels have" in note and "mask=" in note for note in info(path).notes) == told
+        with pytest.warns(ptynb.PtynbWarning, match="1 pixels have") if told else contextlib.nullcontext():
+            load(path)
+        assert not info(path, mask=np.all(counts != np.iinfo(kind).max, axis=0)).notes

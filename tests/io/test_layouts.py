@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import h5py
 import hdf5plugin
 import numpy as np
 import pytest
 
+from ptynb.io.file_info import info
 from ptynb.io.load import find, load
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
@@ -13,6 +15,7 @@ from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate
 from tests.io import layouts
 from tests.io.cases import of_case
+from tests.raising import raises
 
 RASTER = (6, 6)
 LAYOUTS = {
@@ -79,3 +82,64 @@ def test_a_layout_holds_the_scan_that_was_written(tmp_path, simulated, losses):
                 continue
             guess = dataclasses.replace(scan, probe=simulated.probe, positions=simulated.positions)
             assert losses_of(guess) == pytest.approx(losses, rel=1e-6 if scan.mask is None else 1e-4)
+
+
+def arina(folder, simulated, *, energy=300e3, metadata=None):
+    """A master file of an ARINA: the software computes the wavelength of photons, and a distance is never entered."""
+    path = layouts.eiger(folder / "scan_master.h5", simulated)
+    with h5py.File(path, "r+") as file:
+        layouts.put(file, "entry/instrument/detector/description", "Dectris ARINA Si")
+        for name, value, units in (
+            ("beam/incident_wavelength", 12398.42 / energy, "angstrom"),
+            ("detector/detectorSpecific/photon_energy", energy, "eV"),
+            ("detector/detector_distance", 0.0, "m"),
+        ):
+            file.pop(f"entry/instrument/{name}", None)
+            layouts.put(file, f"entry/instrument/{name}", value, units)
+    if metadata is not None:
+        with h5py.File(folder / "scan.h5", "w") as file:
+            file.create_group("STEM Metadata").attrs.update(metadata)
+    return path
+
+
+def test_a_detector_of_electrons_has_electrons_a_raster_and_its_metadata_beside_it(tmp_path, simulated):
+    path = arina(tmp_path, simulated, metadata={"Pixel Size": [0.05, 0.05], "Pixel Size Unit": "nm"})
+    with raises("scan.missing-metadata", "the distance to the detector", "angular_pixel"):
+        load(path)
+    found = info(path)
+    assert any("300000 eV" in note and "electrons" in note for note in found.notes)
+    assert any("detector_distance is 0" in note for note in found.notes)
+    assert any("6 x 6" in note and "raster=" in note for note in found.notes)
+    scan = load(path, angular_pixel=1e-3)
+    assert scan.geometry.wavelength == pytest.approx(1.9687e-12, rel=1e-4)
+    np.testing.assert_allclose(np.diff(scan.positions[:6, 1]) * scan.pixel_size[1], 0.05e-9)
+    np.testing.assert_allclose(np.diff(scan.positions[::6, 0]) * scan.pixel_size[0], 0.05e-9)
+    assert load(path, angular_pixel=1e-3, raster=(4, 9)).positions[9, 0] > 0
+
+
+def test_the_default_energy_of_a_detector_of_electrons_is_no_voltage(tmp_path, simulated):
+    path = arina(tmp_path, simulated, energy=8041.0)
+    with raises("scan.missing-metadata", "8041 eV", "Dectris ARINA Si", "voltage=300e3 [V]"):
+        load(path, angular_pixel=1e-3, step=1e-10)
+    scan = load(path, angular_pixel=1e-3, step=1e-10, voltage=200e3)
+    assert scan.geometry.wavelength == pytest.approx(2.5079e-12, rel=1e-4)
+    path = arina(
+        tmp_path, simulated, energy=8041.0, metadata={"Pixel Size": 0.05, "voltage_kV": 200, "Scan Shape": [4, 9]}
+    )
+    scan = load(path, angular_pixel=1e-3)
+    assert scan.geometry.wavelength == pytest.approx(2.5079e-12, rel=1e-4)
+    assert scan.positions[8, 0] == 0 < scan.positions[9, 0]
+
+
+def test_a_probe_that_is_given_is_the_first_guess(tmp_path, simulated):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    probe = np.random.default_rng(1).standard_normal((32, 32)) + 1j
+    np.save(tmp_path / "probe.npy", probe)
+    with h5py.File(path, "r+") as file:
+        file["mine"] = np.stack([probe, 2j * probe])
+    np.testing.assert_array_equal(load(path, probe=probe).probe, probe[None])
+    np.testing.assert_array_equal(load(path, probe=tmp_path / "probe.npy").probe, probe[None])
+    np.testing.assert_array_equal(load(path, probe="mine").probe, [probe, 2j * probe])
+    assert any(fact.name == "probe, first guess" for fact in info(path, probe=probe).facts)
+    with raises("scan.invalid-guess", "(1, 8, 8)"):
+        load(path, probe=probe[:8, :8])

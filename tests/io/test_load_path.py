@@ -10,7 +10,7 @@ from ptynb.io.load import load
 from tests.io.layouts import cxidb
 
 PACKAGE = Path(pt.__file__).parent
-MOST_FILES, MOST_RETURNS = 8, 3
+MOST_FILES, MOST_RETURNS = 10, 3
 
 
 def written(kind, folder):

@@ -98,7 +98,6 @@ UNITS = {
         (BEAM, {"energy": GEOMETRY.energy}),
     ),
     "a distance of 600 m": ({"distance": 600.0}, "give distance= [m]", (DISTANCE,)),
-    "a distance of 2000 m": ({"distance": 2000.0}, "give distance=... as `load` describes it", (DISTANCE,)),
     "a detector's pixel of 1 nm": ({"detector_pixel": 1e-9}, "give detector_pixel=(y, x) [m]", (PIXEL,)),
     "a detector wider than its distance": (
         {"detector_pixel": 5e-3, "distance": 0.01},

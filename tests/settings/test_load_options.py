@@ -26,6 +26,7 @@ VALUES = {
     "positions": ("places.npy", ["places.npy"]),
     "motion": ("entry/motion", ["entry/motion"]),
     "mask": ("entry/mask", ["entry/mask"]),
+    "probe": ("probe.npy", ["probe.npy"]),
     "units": ("pixels", ["pixels"]),
     "raster": ((3, 4), ["3", "4"]),
     "step": ((1e-7, 2e-7), ["1e-07", "2e-07"]),

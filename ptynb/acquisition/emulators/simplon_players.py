@@ -14,6 +14,7 @@ from ptynb.acquisition.emulators.playback import Player, Recording, Sending
 from ptynb.acquisition.emulators.pushing import Pushing
 from ptynb.acquisition.simplon_v2 import ARRAY, COMPRESSED, TYPED, typed_array
 from ptynb.data.geometry import Geometry
+from ptynb.settings.claimed_values import energy_of
 
 SERIES = 8
 """Number of the series; that of the previous one is one less."""
@@ -93,7 +94,7 @@ class SimplonPlayer(Player):
         config: dict[str, Any] = {"ntrigger": len(self._recording), "nimages": 1}
         geometry = self._recording.scan.geometry
         if isinstance(geometry, Geometry):
-            config.update(photon_energy=geometry.energy, detector_distance=geometry.distance)
+            config.update(photon_energy=energy_of(geometry.wavelength), detector_distance=geometry.distance)
             config.update(y_pixel_size=geometry.detector_pixel[0], x_pixel_size=geometry.detector_pixel[1])
         return config
 
@@ -129,7 +130,7 @@ class Stream2Player(Player):
         }
         geometry, mask = self._recording.scan.geometry, self._recording.scan.mask
         if isinstance(geometry, Geometry):
-            header.update(incident_energy=geometry.energy, detector_distance=geometry.distance)
+            header.update(incident_energy=energy_of(geometry.wavelength), detector_distance=geometry.distance)
             header.update(pixel_size_y=geometry.detector_pixel[0], pixel_size_x=geometry.detector_pixel[1])
         if mask is not None:
             header["pixel_mask"] = {CHANNEL: typed_array((~mask).astype(np.uint32))}

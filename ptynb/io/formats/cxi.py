@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
+from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, identity, names_of, own, values_text
 from ptynb.io.reading.hdf5_reading import (
@@ -95,7 +95,8 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
             frames=patterns.frames,
             positions=None if translations is None else on_detector(translations, directions),
             raster=patterns.raster,
-            wavelength=_wavelength(linked, entry, notes),
+            **_beam(linked, entry, notes),
+            detector=description(linked, linked.group(detector)),
             distance=_distance(linked, detector, basis, notes),
             detector_pixel=None if basis is None else _lengths(basis),
             mask=_mask(linked, detector, notes),
@@ -177,21 +178,35 @@ def _detector(linked: Linked, entry: str, patterns: str) -> str:
     return next(iter(same or names), f"{entry}/instrument_1/detector_1")
 
 
-def _wavelength(linked: Linked, entry: str, notes: Notes) -> float | None:
+def _beam(linked: Linked, entry: str, notes: Notes) -> dict[str, Any]:
+    """Return what the sources state: arguments of `FileRecord`."""
+    found: dict[str, Any] = {"wavelength": None, "energy": None}
     for instrument in _numbered(linked, entry, "instrument"):
         for source in (*_numbered(linked, instrument, "source"), *_numbered(linked, instrument, "beam")):
-            item = linked.dataset(f"{source}/wavelength")
-            wavelength = notes.number("wavelength", quantity(item, "length", "m"))
-            if wavelength is not None:
-                return wavelength
-            energy = photon_energy(linked.dataset(f"{source}/energy"), notes)
-            if energy is not None:
-                return wavelength_from_energy(energy)
-    return None
+            if found["wavelength"] is None:
+                found["wavelength"] = notes.number(
+                    "wavelength", quantity(linked.dataset(f"{source}/wavelength"), "length", "m")
+                )
+            if found["energy"] is None:
+                found["energy"] = photon_energy(linked.dataset(f"{source}/energy"), notes)
+    return found
+
+
+DESCRIPTIONS = "description", "detector_description", "detector_name", "type", "local_name"
+
+
+def description(linked: Linked, detector: h5py.Group | None) -> str:
+    """Return what a group says about its detector ("Dectris ARINA Si")."""
+    if detector is None:
+        return ""
+    return " ".join(found for name in DESCRIPTIONS if (found := text(linked.dataset(name, detector))))
 
 
 def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
-    """Return the energy [eV] in a dataset in joules; implausible values without a unit are taken as eV or keV."""
+    """Return the energy [eV] in a dataset in joules; implausible values without a unit are taken as eV or keV.
+
+    Whether it is of photons or of electrons is decided later, by `beam_of`.
+    """
     found = quantity(item, "energy", "J")
     if item is None or found is None or found.value is None or not found.value > 0:
         notes.add("" if found is None else found.note)
@@ -246,9 +261,9 @@ def pixel_sizes(linked: Linked, detector: h5py.Group | None, notes: Notes) -> tu
 
 
 def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, notes: Notes) -> float | None:
-    found = quantity(linked.dataset(f"{detector}/distance"), "length", "m")
+    found = notes.number("distance", quantity(linked.dataset(f"{detector}/distance"), "length", "m"))
     if found is not None:
-        return notes.number("distance", found)
+        return found
     if basis is None:
         return None
     normal = np.cross(basis[:, 0], basis[:, 1])

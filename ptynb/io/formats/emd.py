@@ -1,7 +1,7 @@
 """EMD as py4DSTEM and emdfile write it (version 1.0), and Berkeley's older version: HDF5 with typed groups.
 
     .../datacube                    emd_group_type "array" (older: 1)
-        data                        (Rx, Ry, Qx, Qy): rows and columns of the scan, rows and columns of the patterns
+        data (or datacube)          (Rx, Ry, Qx, Qy): rows and columns of the scan, rows and columns of the patterns
         dim0 to dim3 (older: dim1 to dim4)     first two or all values of an axis, with the attribute units
     .../metadatabundle/calibration  R_pixel_size, R_pixel_units, Q_pixel_size, Q_pixel_units, QR_rotation [rad], QR_flip
 
@@ -32,9 +32,12 @@ from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
+from ptynb.settings.claimed_values import is_set
 from ptynb.settings.load_options import LoadOptions
 
 VOLTAGES = ("high tension", "high_tension", "accelerating_voltage", "acceleration_voltage", "beam_energy", "voltage")
+NAMES = "data", "datacube"
+"""Names of the patterns in a group; the second one is of Prismatic."""
 MOST = 4096
 """Limit of groups and datasets that are visited in a file."""
 
@@ -48,7 +51,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     """Return the content of the datacube and its calibration."""
     with Linked(path, options.links) as linked:
         cube = _cube(linked.root.file, options, path)
-        data = cube["data"]
+        data = _data(cube)
         stacked(data.shape, path, data.name)
         check_counts(data.dtype, path, data.name)
         stored = patterns_at(linked, data.name)
@@ -94,26 +97,34 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
         nonlocal seen
         seen += 1
         if isinstance(item, h5py.Group) and _text(item.attrs.get("emd_group_type")) in ("array", "1"):
-            data = item["data"] if isinstance(item.get("data", getlink=True), h5py.HardLink) else None
+            data = _data(item)
             if isinstance(data, h5py.Dataset) and data.ndim in (3, 4):
                 found.append(item)
         return True if seen >= MOST else None
 
     file.visititems(visit)
-    yield from sorted(found, key=lambda group: -group["data"].ndim)
+    yield from sorted(found, key=lambda group: -_data(group).ndim)
+
+
+def _data(group: h5py.Group) -> Any:
+    """Return what has the name of patterns in a group of the file itself; None if nothing has."""
+    names = (name for name in NAMES if isinstance(group.get(name, getlink=True), h5py.HardLink))
+    return next((group[name] for name in names), None)
 
 
 def _cube(file: h5py.File, options: LoadOptions, path: Path) -> h5py.Group:
     cubes = list(_cubes(file))
     if options.patterns is not None:
-        name = options.patterns.strip("/").removesuffix("/data")
-        chosen = [cube for cube in cubes if cube.name.strip("/") == name]
+        name = options.patterns.strip("/")
+        chosen = [cube for cube in cubes if name in (cube.name.strip("/"), _data(cube).name.strip("/"))]
     else:
-        chosen = [cube for cube in cubes if cube["data"].ndim == cubes[0]["data"].ndim]
+        chosen = [cube for cube in cubes if _data(cube).ndim == _data(cubes[0]).ndim]
     if len(chosen) != 1:
-        names = ", ".join(f"{cube.name}/data {cube['data'].shape}" for cube in cubes[:8])
+        listed = chosen or cubes
+        names = ", ".join(f"{_data(cube).name} {_data(cube).shape}" for cube in listed[:8])
+        more = f" and {len(listed) - 8} more" if len(listed) > 8 else ""
         raise FileError(
-            f"{path} has {names}; select the patterns: patterns={(cubes[0].name + '/data').lstrip('/')!r}.",
+            f"{path} has {names}{more}; select the patterns: patterns={_data(listed[0]).name.lstrip('/')!r}.",
             code="file.several-choices",
             fields=("patterns",),
         )
@@ -157,9 +168,9 @@ def _step(
     factor = microscope_scales.length(str(calibration.get("R_pixel_units", "")))
     if factor is not None:
         places["step"] = f"{places['calibration']}/R_pixel_size"
-        size = _positive(calibration.get("R_pixel_size"), places["step"], path) * factor
-        return size, size
-    if cube["data"].ndim != 4:
+        size = _positive(calibration.get("R_pixel_size"), places["step"], path)
+        return None if size is None else (size * factor, size * factor)
+    if _data(cube).ndim != 4:
         return None
     axes = [_axis(cube, number) for number in (0, 1)]
     factors = [microscope_scales.length(unit) for _, unit in axes]
@@ -167,7 +178,7 @@ def _step(
         return None
     places["step"] = f"{cube.name}: axes 0 and 1"
     rows, columns = (_positive(size, places["step"], path) for size, _ in axes)
-    return rows * factors[0], columns * factors[1]
+    return None if rows is None or columns is None else (rows * factors[0], columns * factors[1])
 
 
 def _angle(
@@ -176,15 +187,17 @@ def _angle(
     unit = str(calibration.get("Q_pixel_units", ""))
     if microscope_scales.angular_pixel(1.0, unit, 1.0) is not None:
         where = f"{places['calibration']}/Q_pixel_size"
-        sizes = [(_positive(calibration.get("Q_pixel_size"), where, path), unit)] * 2
+        sizes: list[tuple[float | None, str]] = [(_positive(calibration.get("Q_pixel_size"), where, path), unit)] * 2
     else:
-        last = cube["data"].ndim
+        last = _data(cube).ndim
         where = f"{cube.name}: axes {last - 2} and {last - 1}"
-        sizes = [_axis(cube, number) for number in (last - 2, last - 1)]
-        if any(microscope_scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in sizes):
+        axes = [_axis(cube, number) for number in (last - 2, last - 1)]
+        if any(microscope_scales.angular_pixel(1.0, unit, 1.0) is None for _, unit in axes):
             return None
-        sizes = [(_positive(size, where, path), unit) for size, unit in sizes]
-    rows, columns = (microscope_scales.angular_pixel(size, unit, beam) for size, unit in sizes)
+        sizes = [(_positive(size, where, path), unit) for size, unit in axes]
+    rows, columns = (
+        None if size is None else microscope_scales.angular_pixel(size, unit, beam) for size, unit in sizes
+    )
     if rows is None or columns is None:
         return None
     places["angular_pixel"] = where
@@ -202,7 +215,10 @@ def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
     return float(values[1] - values[0]), _text(axis.attrs.get("units")).strip("[]").replace("_", "")
 
 
-def _positive(value: Any, where: str, path: Path) -> float:
+def _positive(value: Any, where: str, path: Path) -> float | None:
+    """Return a size; None if it is not set."""
+    if isinstance(value, float) and not is_set(value):
+        return None
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         raise FileError(
             f"{path} has the size {str(value)[:40]} at {where}; expected a positive, finite number: set it with "

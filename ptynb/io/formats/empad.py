@@ -241,6 +241,8 @@ def _step(fields: _Fields, raster: tuple[int, int]) -> tuple[float, float] | Non
     both = fields.text("step", "iom_measurements/optics.get_full_scan_field_of_view")
     if both is not None:
         sides = [float(number) for number in re.findall(r"[-+\d.]+(?:[eE][-+]?\d+)?", both) if _is_number(number)]
+        if sides and not any(sides):
+            return None  # not set
         if len(sides) != 2 or min(sides) <= 0:
             raise FileError(
                 f"{fields.xml} has the field of view {both[:40]!r}; expected two lengths (y, x) [m].",

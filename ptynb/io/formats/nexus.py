@@ -9,8 +9,10 @@
     translation         (pattern, xyz), of the SAMPLE: the probe moves the other way
     NXtransformations   of the sample: its motors, each with a vector (xyz)
 
-All have an attribute `units`. Coordinates are NeXus': z with the beam, y up, so a detector that faces the beam has its
-rows along -y and its columns along -x, as in CXI.
+An energy may be of electrons, where the detector is one of Dectris' for electrons, or photons do not have it
+(`beam_of`); what is beside such a master file: `reading/dectris_files.py`. All have an attribute `units`.
+Coordinates are NeXus': z with the beam, y up, so a detector that faces the beam has its rows along -y and its columns
+along -x, as in CXI.
 """
 
 from __future__ import annotations
@@ -23,12 +25,20 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.geometry import wavelength_from_energy
 from ptynb.exceptions import FileError
 from ptynb.io.formats import plain_hdf5
-from ptynb.io.formats.cxi import NEXUS_DEFINITIONS, UPRIGHT, has_entry, on_detector, photon_energy, pixel_sizes
+from ptynb.io.formats.cxi import (
+    NEXUS_DEFINITIONS,
+    UPRIGHT,
+    description,
+    has_entry,
+    on_detector,
+    photon_energy,
+    pixel_sizes,
+)
 from ptynb.io.hdf5_file import Item, Linked, identity
 from ptynb.io.reading.dataset_search import PAIRS, Names, candidates, choose, positions_in, without_doubles
+from ptynb.io.reading.dectris_files import beside_master
 from ptynb.io.reading.hdf5_reading import (
     Notes,
     PatternSource,
@@ -48,14 +58,15 @@ from ptynb.io.reading.hdf5_reading import (
     where,
 )
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
+from ptynb.settings.claimed_values import STORAGE_RING
 from ptynb.settings.load_options import LoadOptions
 
 WAVELENGTHS = "incident_wavelength", "wavelength"
 ENERGIES = "incident_beam_energy", "incident_energy", "energy", "photon_energy"
 DISTANCES = "distance", "detector_distance"
 MASKS = "pixel_mask", "mask", "detectorSpecific/pixel_mask"
-MOST_PHOTON = 1e6
-"""Upper limit of a photon energy [eV]; higher ones are of the storage ring."""
+PHOTON_ENERGY = "photon_energy"
+"""Name of the energy that a detector is set to."""
 DIRECTIONS = {"y": (0.0, 1.0, 0.0), "x": (1.0, 0.0, 0.0)}
 """Directions (xyz) of motors without an attribute `vector`."""
 
@@ -78,20 +89,31 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         names = Names(linked, entry)
         detector = classes.detector_of(linked.get(place))
         distance, pixel = _detector(linked, detector, notes)
-        wavelength = _wavelength(linked, classes, notes)
+        beam = _beam(linked, classes, notes)
         by_name, loose = plain_hdf5.detector(names, spare := Notes()), Notes()
+        loose_beam = plain_hdf5.beam(names, loose)
+        if not any(beam.values()):
+            beam = loose_beam
+        elif beam["energy"] is None and PHOTON_ENERGY in loose.places.get("energy", ""):
+            beam["energy"] = loose_beam["energy"]  # from which the detector computed the wavelength
         found: dict[str, Any] = {
-            "wavelength": plain_hdf5.wavelength(names, loose) if wavelength is None else wavelength,
+            **beam,
+            "detector": description(linked, detector),
             "distance": by_name["distance"] if distance is None else distance,
             "focus_to_sample": by_name["focus_to_sample"],
             "detector_pixel": by_name.get("detector_pixel") if pixel is None else pixel,
             "mask": _mask(linked, detector, patterns.frames.shape[1:], notes),
             "positions": _positions(linked, classes, entry, patterns, names, options, notes),
         }
+        about = found["detector"]
+        extra = beside_master(linked, about, patterns.frames.shape[0], notes) if found["positions"] is None else {}
         notes.sentences += loose.sentences
         notes.places = {**spare.places, **loose.places, **notes.places}
         return FileRecord(
-            format=FORMAT.name, frames=patterns.frames, raster=patterns.raster, **found, **plain_hdf5.noted(notes)
+            format=FORMAT.name,
+            frames=patterns.frames,
+            **{"raster": patterns.raster} | found | extra,
+            **plain_hdf5.noted(notes),
         )
 
 
@@ -162,27 +184,24 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
     return chosen[0]
 
 
-def _wavelength(linked: Linked, classes: _Classes, notes: Notes) -> float | None:
+def _beam(linked: Linked, classes: _Classes, notes: Notes) -> dict[str, float | None]:
+    """Return what the groups of the beam state: arguments of `FileRecord`."""
+    found: dict[str, float | None] = {"wavelength": None, "energy": None}
     for _, group in classes.of("NXbeam", "NXmonochromator", "NXsource"):
         for name in WAVELENGTHS:
             item = linked.dataset(name, group)
-            found = quantity(item, "length", "m")
-            if found is not None and item is not None:
-                if found.value is not None and found.value > 1e-4 and not units_of(item):
-                    found = quantity(item, "length", "angstrom")
+            length = quantity(item, "length", "m")
+            if found["wavelength"] is None and length is not None and item is not None:
+                if length.value is not None and length.value > 1e-4 and not units_of(item):
+                    length = quantity(item, "length", "angstrom")
                     notes.add(f"{where(item)} has no units, and is implausible in metres; it is taken as angstrom.")
-                value = notes.number("wavelength", found)
-                if value is not None:
-                    return value
+                found["wavelength"] = notes.number("wavelength", length)
         for name in ENERGIES:
             item = linked.dataset(name, group)
-            silent = Notes()
-            energy = photon_energy(item, silent)
-            if energy is None or energy > MOST_PHOTON:
-                continue
-            photon_energy(item, notes)
-            return wavelength_from_energy(energy)
-    return None
+            energy = photon_energy(item, Notes())
+            if found["energy"] is None and energy is not None and energy <= STORAGE_RING:
+                found["energy"] = photon_energy(item, notes)
+    return found
 
 
 def _detector(

@@ -7,15 +7,15 @@ from typing import Any
 
 import h5py
 
-from ptynb.data.electrons import electron_wavelength
-from ptynb.data.geometry import ELECTRON_VOLT, wavelength_from_energy
+from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
-from ptynb.io.formats.cxi import UPRIGHT, on_detector
+from ptynb.io.formats.cxi import DESCRIPTIONS, UPRIGHT, on_detector
 from ptynb.io.hdf5_file import Linked
 from ptynb.io.reading import dataset_search as known
 from ptynb.io.reading.dataset_search import Names, candidates, choose
 from ptynb.io.reading.hdf5_reading import Notes, PatternSource, Quantity, is_real, other_axes, patterns_at, units_of
+from ptynb.io.reading.microscope_scales import kilovolts
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
 
@@ -57,7 +57,8 @@ def noted(notes: Notes) -> dict[str, Any]:
 def described(names: Names, patterns: PatternSource, options: LoadOptions, notes: Notes) -> dict[str, Any]:
     """Return arguments of `FileRecord`, found by name: frames, positions, beam, distances and mask."""
     frames: Frames = patterns.frames
-    found: dict[str, Any] = {"wavelength": wavelength(names, notes), **detector(names, notes)}
+    found: dict[str, Any] = {**beam(names, notes), **detector(names, notes)}
+    found["detector"] = names.text(DESCRIPTIONS)
     found |= {"frames": frames, "raster": patterns.raster, "mask": known.mask_in(names, frames.shape[1:], notes)}
     step = notes.number("step", names.number(known.STEP, "length", "m"))
     if step is not None:
@@ -85,16 +86,23 @@ def _positions(names: Names, patterns: PatternSource, notes: Notes) -> dict[str,
     return {"pixel_positions" if places.pixels else "positions": places.values}
 
 
-def wavelength(names: Names, notes: Notes) -> float | None:
-    """Return the wavelength [m] from a wavelength, photon energy or voltage, found by name."""
+def beam(names: Names, notes: Notes) -> dict[str, float | None]:
+    """Return what was found by name of the beam: arguments of `FileRecord`."""
     length = names.number(known.WAVELENGTH, "length", "m")
-    if length is not None:
-        return notes.number("wavelength", _scaled_length(length, names, notes))
     energy = names.number(known.ENERGY, "energy", "eV")
+    voltage = names.number(known.VOLTAGE, "voltage", "V")
+    found: dict[str, float | None] = dict.fromkeys(("wavelength", "energy", "voltage"))
+    if length is not None:
+        found["wavelength"] = notes.number("wavelength", _scaled_length(length, names, notes))
     if energy is not None and energy.value is not None and energy.value > 0:
-        return wavelength_from_energy(_electron_volts(energy, names, notes))
-    voltage = notes.number("voltage", names.number(known.VOLTAGE, "voltage", "V"))
-    return None if voltage is None or voltage <= 0 else electron_wavelength(voltage)
+        silent = Notes() if length is not None else notes
+        found["energy"] = _electron_volts(energy, names, silent)
+        notes.places |= silent.places
+    if voltage is not None and voltage.value is not None and length is None and energy is None:
+        stated = _unit_stated(voltage, names, known.VOLTAGE)
+        number = notes.number("voltage", voltage)
+        found["voltage"] = number if number is None or stated else kilovolts(number)
+    return found
 
 
 def _unit_stated(found: Quantity, names: Names, aliases: tuple[str, ...]) -> bool:

@@ -18,7 +18,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import StackedFrames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, check_chunks, names_of
@@ -67,13 +66,12 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
             raise FileError(f"{path}: {error}", code="file.unexpected-content") from None
         notes.at("patterns", f"chunks/{names[0]}/data" if len(names) == 1 else f"chunks/{names[0]} to {names[-1]}/data")
         energy = quantity(_stored(linked, ("meta/energy", "info/energy")), "energy", "keV")
-        stated = notes.number("energy", energy)
         propagation = _stored(linked, ("info/propagation", "meta/propagation"))
         return FileRecord(
             format=FORMAT.name,
             frames=frames,
             positions=_positions(linked, names, parts, notes),
-            wavelength=None if stated is None or not stated > 0 else wavelength_from_energy(stated),
+            energy=notes.number("energy", energy),
             distance=notes.number(
                 "distance", quantity(_stored(linked, ("meta/distance", "info/distance")), "length", "m")
             ),
@@ -123,6 +121,7 @@ def _positions(
                 f"{linked.path} has positions of {' and '.join(map(str, sorted(axes)))} coordinates in its chunks; "
                 "expected 2 (y, x). Prepare the data again, or give positions=array (pattern, yx) [m].",
                 code="file.unexpected-content",
+                fields=("positions",),
             )
         notes.at("positions", "chunks/*/positions")
         return np.concatenate(found)
@@ -192,7 +191,7 @@ def _centre(linked: Linked, window: tuple[int, ...]) -> tuple[str, ...]:
     if stored is None or not is_real(stored.dtype) or stored.size != 2:
         return ()
     centre = real(stored, "centre").ravel()
-    if np.abs(centre - np.array(window) // 2).max() <= 0.5:
+    if not centre.any() or np.abs(centre - np.array(window) // 2).max() <= 0.5:  # zeros: not set
         return ()
     return (
         f"The file has the centre of the patterns at {centre.tolist()}, and ptynb takes "

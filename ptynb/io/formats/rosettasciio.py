@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import itertools
 import logging
 import math
@@ -31,6 +32,7 @@ from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
+from ptynb.io.reading.direct_electron import movie_metadata
 from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.reading_errors import reading
@@ -193,16 +195,26 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
     frames = RosettaFrames(
         path, kind.module, number, order, tuple(one.size for one in ordered[:-2]), stack, dtype.str, policy
     )
+    found: dict[str, Any] = {
+        "raster": raster,
+        "step": _lengths(ordered[:-2]) if raster is not None else None,
+        "angular_pixel": _angles(ordered[-2:], options.beam or wavelength),
+        "places": {"patterns": f"signal {number} of {len(signals)}"},
+    }
+    if kind.module == "mrc":
+        movie = movie_metadata(path, stack[0], policy)
+        reciprocal = movie.pop("reciprocal", None)
+        beam = options.beam or (electron_wavelength(movie["voltage"]) if "voltage" in movie else None)
+        if reciprocal is not None and beam is not None:
+            movie["angular_pixel"] = reciprocal[0] * beam, reciprocal[1] * beam
+        found |= movie | {"places": found["places"] | movie.get("places", {})}
     return FileRecord(
         format=kind.name,
         frames=native(frames),
-        raster=raster,
-        step=_lengths(ordered[:-2]) if raster is not None else None,
         wavelength=wavelength,
-        angular_pixel=_angles(ordered[-2:], options.beam or wavelength),
         distance=None if detector is None or not camera_length else camera_length * 1e-3,
         detector_pixel=None if camera_length is None else detector,
-        places={"patterns": f"signal {number} of {len(signals)}"},
+        **found,
     )
 
 
@@ -220,11 +232,6 @@ def _kind(path: Path) -> tuple[RosettaFormat, bytes]:
         return next(kind for kind in KINDS if kind.module == "emd"), b""
     with path.open("rb") as file:
         start = file.read(4096)
-    if start.startswith(b"MQ1,") and b",R64," in start[:384]:
-        raise FileError(
-            f"{path} has raw data (R64) of a Medipix detector; save it as U08, U16 or U32, or as .npy.",
-            code="file.unsupported-content",
-        )
     head = Head(path, start, None)
     return next(kind for kind in KINDS if kind.recognises(head)), start
 
@@ -243,7 +250,9 @@ def _signals(path: Path, module: str, policy: LinkPolicy, grid: tuple[int, ...] 
                 code="file.unsupported-content",
             )
     reader = importlib.import_module(f"rsciio.{module}").file_reader
-    known = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
+    known: dict[str, Any] = {"navigation_shape": grid[::-1]} if module == "quantumdetector" and grid else {}
+    if module == "mrc" and "metadata_file" in inspect.signature(reader).parameters:
+        known["metadata_file"] = None  # read by `movie_metadata`
     with _QUIET:
         signals: list[dict[str, Any]] = reader(str(path), lazy=True, **known)
     return signals
@@ -269,9 +278,6 @@ def _companions(path: Path, module: str) -> Iterator[Path]:
     elif module == "tvips":  # all parts of a scan, of which this is number 000
         parts = (Path(f"{str(path)[:-9]}{number:03d}{path.suffix}") for number in itertools.count(1))
         yield from itertools.takewhile(Path.exists, parts)
-    elif module == "mrc" and "movie" in str(path):  # by Direct Electron: metadata, positions, pictures
-        prefix = "_".join(path.name.split("_")[:2])
-        yield from sorted(one for one in path.parent.iterdir() if one.name.startswith(f"{prefix}_"))
 
 
 def _check_size(path: Path, module: str, start: bytes) -> None:

@@ -29,6 +29,7 @@ from ptynb.io.reading.hdf5_reading import (
     numbered,
     quantity,
     real,
+    text,
     units_of,
     where,
 )
@@ -129,6 +130,11 @@ class Names:
         """Yield all values with one of these names, in the order of the names."""
         for name in names:
             yield from self._found.get(name, ())
+
+    def text(self, names: Sequence[str]) -> str:
+        """Return the texts with one of these names."""
+        items = (one.item for one in self.all(names) if one.attribute is None and isinstance(one.item, h5py.Dataset))
+        return " ".join(found for found in map(text, items) if found)
 
     def number(self, names: Sequence[str], kind: str, default: str) -> Quantity | None:
         """Return the first number with one of these names, in SI units; the remark lists others that differ."""

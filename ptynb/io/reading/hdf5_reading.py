@@ -19,6 +19,7 @@ from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, names_of, read_all
 from ptynb.io.reading.reading_errors import unreadable
+from ptynb.settings.claimed_values import is_set
 from ptynb.text import natural_order
 
 UnitNames = dict[float, tuple[str, ...]]
@@ -110,10 +111,13 @@ class Notes:
             self.sentences.append(sentence)
 
     def number(self, name: str, found: Quantity | None) -> float | None:
-        """Return the value of a quantity, and record its path and its remark."""
+        """Return the value of a quantity, and record its path and its remark; None for one that is not set."""
         if found is None:
             return None
         self.add(found.note)
+        if found.value is not None and not is_set(found.value):
+            self.add(f"{found.place} is {found.value:g}, which is taken as missing.")
+            return None
         if found.value is not None:
             self.at(name, found.place)
         return found.value

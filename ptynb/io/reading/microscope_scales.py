@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from ptynb.exceptions import FileError
 from ptynb.io.reading.hdf5_reading import factor
+from ptynb.settings.claimed_values import impossible, is_set
 
 
 def length(unit: str) -> float | None:
@@ -48,17 +47,19 @@ def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | 
     return None if per_metre is None or wavelength is None else scale * per_metre * wavelength
 
 
-def volts(number: float, where: str) -> float:
-    """Return an acceleration voltage [V] from a number in V or kV; numbers up to 3000 are taken as kV.
+def kilovolts(number: float) -> float:
+    """Return an acceleration voltage [V] from a number in V or kV; numbers up to 3000 are taken as kV."""
+    return number * 1e3 if number <= 3000 else number
 
-    Raise FileError for voltages outside 3 kV to 3 MV, the range of electron ptychography.
+
+def volts(number: float, where: str) -> float | None:
+    """Return an acceleration voltage [V] from a number in V or kV; None for one that is not set.
+
+    Raise FileError for voltages that no microscope has.
     """
-    found = number * 1e3 if number <= 3000 else number
-    if not (math.isfinite(found) and 3e3 <= found <= 3e6):
-        raise FileError(
-            f"{where} has an acceleration voltage of {number:g}; expected 3 to 3000 kV, or the same in V: give "
-            "voltage=300e3 [V].",
-            code="scan.implausible-metadata",
-            fields=("voltage",),
-        )
+    if not is_set(number):
+        return None
+    problem = impossible("voltage", found := kilovolts(number))
+    if problem:
+        raise FileError(f"{where} has {problem}", code="scan.implausible-metadata", fields=("voltage",))
     return found

@@ -22,8 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.electrons import electron_wavelength
-from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import values_text
@@ -81,7 +79,7 @@ class _Reading:
         self.places: dict[str, str] = {}
         name = self._patterns()
         frames, raster = (None, None) if name is None else self.arrays[name].frames()
-        wavelength = self._wavelength()
+        beam: dict[str, Any] = {} if self.options.beam is not None else self._beam()
         positions, pixel_positions = self._positions()
         window = None if frames is None else frames.shape[1:]
         return FileRecord(
@@ -91,14 +89,14 @@ class _Reading:
             positions=positions,
             pixel_positions=pixel_positions,
             raster=raster or self._raster(),
-            step=self._pair("step", ("step", "scan_step", "scan_step_size"), microscope_scales.length, 1e-2),
+            step=self._pair("step", ("step", "scan_step", "scan_step_size"), microscope_scales.length),
             rotation=self._number("rotation", ("rotation", "scan_rotation"), microscope_scales.angle),
-            wavelength=wavelength,
-            distance=self._number("distance", ("distance", "detector_distance"), microscope_scales.length, 1e3),
+            **beam,
+            distance=self._number("distance", ("distance", "detector_distance"), microscope_scales.length),
             detector_pixel=self._pair(
-                "detector_pixel", ("detector_pixel", "detector_pixel_size"), microscope_scales.length, 1e-2
+                "detector_pixel", ("detector_pixel", "detector_pixel_size"), microscope_scales.length
             ),
-            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), microscope_scales.angle, 1.0),
+            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), microscope_scales.angle),
             mask=self._mask(),
             probe=None if window is None else self._probe(window),
             places=self.places,
@@ -246,44 +244,32 @@ class _Reading:
             )
         return int(rows), int(columns)
 
-    def _wavelength(self) -> float | None:
-        if self.options.beam is not None:
-            return None
-        wavelength = self._number("wavelength", ("wavelength", "lambda"), microscope_scales.length, 1e-2)
-        if wavelength is not None:
-            return wavelength
-        energy = self._number("energy", ("energy", "photon_energy"), microscope_scales.energy)
-        if energy is not None:
-            if energy < 30:
-                raise FileError(
-                    f"{self.path} has an energy of {energy:g} eV in {self.places['energy']}, which is below X-rays; if "
-                    f"it is keV, give energy={energy * 1e3:g} [eV].",
-                    code="scan.implausible-metadata",
-                    fields=("energy",),
-                )
-            return wavelength_from_energy(energy)
-        name = self._first(VOLTAGES)
-        if name is None:
-            return None
-        voltage = microscope_scales.volts(self._flat(self._record_place("voltage", name), 1)[0], f"{self.path}: {name}")
-        return electron_wavelength(voltage)
+    def _beam(self) -> dict[str, Any]:
+        voltage = self._first(VOLTAGES)
+        if voltage is not None:
+            voltage = self._record_place("voltage", voltage)
+        return {
+            "wavelength": self._number("wavelength", ("wavelength", "lambda"), microscope_scales.length),
+            "energy": self._number("energy", ("energy", "photon_energy"), microscope_scales.energy),
+            "voltage": None
+            if voltage is None
+            else microscope_scales.volts(self._flat(voltage, 1)[0], f"{self.path}: {voltage}"),
+        }
 
-    def _number(
-        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], below: float = math.inf
-    ) -> float | None:
-        values = self._values(what, aliases, unit, 1, below)
+    def _number(self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None]) -> float | None:
+        values = self._values(what, aliases, unit, 1)
         return None if values is None else values[0]
 
     def _pair(
-        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], below: float
+        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None]
     ) -> tuple[float, float] | None:
-        values = self._values(what, aliases, unit, 2, below)
+        values = self._values(what, aliases, unit, 2)
         return None if values is None else (values[0], values[1])
 
     def _values(
-        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int, below: float
+        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int
     ) -> list[float] | None:
-        """Return `count` numbers in SI units; None if the option is given. Raise FileError for numbers >= `below`."""
+        """Return `count` numbers in SI units; None if the option is given."""
         if what in self.options.names:
             return None
         for name in self.arrays:
@@ -294,15 +280,7 @@ class _Reading:
                 )
                 if factor is None:
                     continue
-                values = [number * factor for number in self._flat(self._record_place(what, name), count)]
-                if not all(math.isfinite(number) and abs(number) < below for number in values):
-                    raise FileError(
-                        f"{self.path} has {', '.join(f'{number:g}' for number in values)} for {what} in {name}, which "
-                        f"can't be in SI units; give {what}=... as `load` describes it.",
-                        code="scan.implausible-metadata",
-                        fields=(what,),
-                    )
-                return values
+                return [number * factor for number in self._flat(self._record_place(what, name), count)]
         return None
 
     def _flat(self, name: str, count: int) -> list[float]:

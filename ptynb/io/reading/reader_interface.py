@@ -16,6 +16,15 @@ from ptynb.data.scan import AnyGeometry
 from ptynb.settings.load_options import LoadOptions
 
 
+@dataclass(frozen=True)
+class Missing:
+    """Metadata that a file lacks: name, how to give it, with units, and the options of `ptynb.load` that supply it."""
+
+    name: str
+    give: str
+    options: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FileRecord:
     """Content of a file with a scan; missing values are None.
@@ -24,8 +33,11 @@ class FileRecord:
     frames: patterns (pattern, y, x); centred: whether the zero frequency is at index n // 2.
     positions: (pattern, yx) float64 of the PROBE on the sample, along the patterns' rows and columns [m];
         pixel_positions: the same in object pixels.
+    points: (pattern, yx) of a scan that is no raster [steps], instead of a raster.
     raster, step, rotation: as in `LoadOptions`; used if there are no positions.
-    wavelength [m], distance [m], detector_pixel (y, x) [m], angular_pixel (y, x) [rad]: of the measurement.
+    wavelength [m], energy [eV] of photons or electrons, voltage [V]: as stated; `settled` makes the wavelength of them.
+    detector: its description. beam_question: what has to be asked about the beam.
+    distance [m], detector_pixel (y, x) [m], angular_pixel (y, x) [rad]: of the measurement.
     focus_to_sample [m]: in the near field, if the file contains it.
     near_field: what in the file states that the patterns are of the near field ("info/propagation"); empty: nothing.
     geometry: replaces these for tilted planes.
@@ -39,10 +51,15 @@ class FileRecord:
     centred: bool = True
     positions: NDArray[np.float64] | None = None
     pixel_positions: NDArray[np.float64] | None = None
+    points: NDArray[np.float64] | None = None
     raster: tuple[int, int] | None = None
     step: tuple[float, float] | None = None
     rotation: float | None = None
     wavelength: float | None = None
+    energy: float | None = None
+    voltage: float | None = None
+    detector: str = ""
+    beam_question: Missing | None = None
     distance: float | None = None
     detector_pixel: tuple[float, float] | None = None
     angular_pixel: tuple[float, float] | None = None
@@ -79,12 +96,3 @@ class Format:
     recognises: Callable[[Head], bool]
     read: Callable[[Path, LoadOptions], FileRecord]
     suffixes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Metadata that a file lacks: name, how to give it, with units, and the options of `ptynb.load` that supply it."""
-
-    name: str
-    give: str
-    options: tuple[str, ...]

@@ -330,7 +330,7 @@ BROKEN = {
     ),
     "NaN basis": (changed(detector__basis_vectors=UPRIGHT * np.nan), "file.unexpected-content", "nan"),
     "negative wavelength": (changed(source__wavelength=-1e-10), "scan.implausible-metadata", "-1e-10"),
-    "zero distance": (changed(detector__distance=0.0), "scan.implausible-metadata", "0.0"),
+    "zero distance": (changed(detector__distance=0.0), "scan.missing-metadata", "distance=2.0 [m]"),
     "zero energy": (changed([f"{SOURCE}/wavelength"], source__energy=0.0), "scan.missing-metadata"),
 }
 

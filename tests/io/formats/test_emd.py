@@ -179,7 +179,7 @@ BROKEN = {
     "two cubes": (twice, "file.several-choices", "patterns='datacube_root/datacube/data'"),
     "NaN": (count(np.nan, (0, 0, 3, 4)), "", "Pattern 0", "nan", "(3, 4)"),
     "negative": (count(-1, (-1, -1, 3, 4)), "", "Pattern 23", "-1.0"),
-    "a size of 0": (change(f"{CALIBRATION}/R_pixel_size", 0.0), "file.unexpected-content", "0.0"),
+    "a size of 0": (change(f"{CALIBRATION}/R_pixel_size", 0.0), "scan.missing-metadata", "step"),
     "a size of words": (change(f"{CALIBRATION}/Q_pixel_size", "small"), "file.unexpected-content", "Q_pixel_size"),
     "NaN rotation": (change(f"{CALIBRATION}/QR_rotation", np.nan), "file.unexpected-content", "QR_rotation"),
     "an absurd voltage": (
@@ -227,3 +227,28 @@ def test_one_of_two_cubes_is_named_as_the_message_says(tmp_path, original):
     path = write(tmp_path / "scan.h5", original)
     twice(path)
     agrees(load(path, patterns=DATA, voltage=VOLTAGE), original.scan)
+
+
+def test_a_depth_of_a_simulation_is_chosen_from_those_that_are_named(tmp_path, original):
+    """Patterns at several depths in the sample, as Prismatic writes them, beside images that are no patterns."""
+    path, places = tmp_path / "scan.h5", [f"4DSTEM_simulation/data/datacubes/CBED_array_depth{n:04d}" for n in range(3)]
+    with h5py.File(path, "w") as file:
+        for number, place in enumerate([*places, "4DSTEM_simulation/data/realslices/virtual_detector_depth0000"]):
+            group = file.create_group(place)
+            group.attrs["emd_group_type"] = np.int32(1)
+            group["data" if number else "datacube"] = (
+                original.patterns * (number + 1) if "CBED" in place else np.zeros((4, 6, 9), np.float32)
+            )
+            steps = [(step * 1e10, "[Å]") for step in original.step] + [
+                (ANGLE / electron_wavelength(VOLTAGE) * 1e-10, "[Å^-1]")
+            ] * 2
+            for axis, (step, unit) in enumerate(steps, 1):
+                group[f"dim{axis}"] = np.arange(original.patterns.shape[axis - 1]) * step
+                group[f"dim{axis}"].attrs["units"] = unit
+    with raises("file.several-choices", *places, f"patterns='{places[0]}/datacube'") as caught:
+        load(path, voltage=VOLTAGE)
+    assert "virtual_detector" not in str(caught.value)
+    for number, place in enumerate(places):
+        scan = load(path, voltage=VOLTAGE, patterns=f"{place}/{'data' if number else 'datacube'}")
+        np.testing.assert_array_equal(scan.frames.read(0, 24), original.stack * (number + 1))
+        np.testing.assert_allclose(scan.positions, original.scan.positions, atol=1e-6)

@@ -8,6 +8,7 @@ import pytest
 import scipy.io
 
 import ptynb.io.reading.safe_reading
+from ptynb.data.electrons import electron_voltage
 from ptynb.data.patterns import ArrayFrames
 from ptynb.io.load import find, load
 from ptynb.settings.load_options import LoadOptions
@@ -71,14 +72,14 @@ def test_patterns_and_positions_are_those_of_the_original(tmp_path, original):
 
 
 def ptychoshelves(original, metres):
-    """The fields of p that describe a scan, of X-rays."""
+    """The fields of p that describe a scan, of electrons."""
     wavelength, distance = 1.5e-12, 0.05
     pixel = original.scan.pixel_size[0]
     p = {
         "z": distance,
         "ds": wavelength * distance / (32 * pixel),
         "positions_real": metres,
-        "energy": 826.5613228880018,
+        "energy": electron_voltage(1.5e-12) / 1e3,
     }
     return {"dp": original.stack.transpose(1, 2, 0), "p": p}
 

@@ -266,7 +266,6 @@ NPZ_BROKEN = {
     "NaN position": (saved(positions=np.full((24, 2), np.nan)), "file.unexpected-content", "position 0"),
     "energy in keV": (saved(energy=8.3), "scan.implausible-metadata", "8.3", "energy=8300"),
     "wavelength in angstroms": (saved(wavelength=1.5), "scan.implausible-metadata", "1.5"),
-    "distance in millimetres": (saved(distance=2000), "scan.implausible-metadata", "2000"),
     "step in nanometres": (saved(step=[20, 20]), "scan.implausible-metadata", "20"),
     "two wavelengths": (saved(wavelength=[1e-10, 2e-10]), "file.unexpected-content", "(2,)"),
     "a wavelength of words": (saved(wavelength="short"), "file.unexpected-content", "wavelength"),

@@ -237,7 +237,14 @@ BROKEN = {
     "Velox, elsewhere": ("EMD of Velox", elsewhere, "file.damaged", "Data/Image/0123/Data"),
     "MIB, first header": ("MIB", start, "file.unexpected-content"),
     "MIB, half": ("MIB", half, "scan.raster-mismatch", "12", "4 x 6"),
-    "MIB, raw words": ("MIB", says(b"U16", b"R64"), "file.unsupported-content", "R64"),
+    "MIB, raw, of another layout": (
+        "MIB",
+        says(b"U16,   1x1", b"R64,   2x1"),
+        "file.unsupported-content",
+        "R64",
+        "2x1",
+    ),
+    "MIB, raw, sides of words": ("MIB", says(b"0032,0032,U16", b"wide,high,R64"), "file.damaged"),
     "MIB, sides of words": ("MIB", says(b"0032,0032", b"wide,high"), "file.damaged"),
     "MIB, sides of 0": ("MIB", says(b"0032,0032", b"0000,0000"), "file.damaged"),
     "BLO, half": ("BLO", half, "file.damaged", "24576"),
@@ -265,15 +272,59 @@ def test_a_damaged_file_is_an_error_of_one_line(tmp_path, original, given):
             refused(home / name, *expected, **given)
 
 
-def test_raw_words_are_saved_as_the_message_says(tmp_path, original, given):
-    mib(tmp_path / "raw.mib", original, "R64")
-    with raises("file.unsupported-content", "R64", "U08, U16 or U32, or as .npy"):
-        load(tmp_path / "raw.mib", **given)
-    for kind in ("U08", "U16", "U32"):
-        mib(tmp_path / f"{kind}.mib", original, kind)
-        agrees(load(tmp_path / f"{kind}.mib", **given), original.scan, rtol=1e-6)
-    np.save(tmp_path / "counts.npy", original.stack.astype(np.uint16))
-    agrees(load(tmp_path / "counts.npy", **given), original.scan, rtol=1e-6)
+def raw(path, stack, bits, layout="1x1"):
+    """Merlin's raw data, word by word: the first pixel in the lowest bits, rows from the last to the first."""
+    each = {1: 1, 6: 8, 12: 16, 24: 16}[bits]
+    with path.open("wb") as file:
+        for number, pattern in enumerate(stack):
+            rows = pattern[::-1].astype(object)
+            if layout == "2x2":
+                half = len(rows) // 2
+                upper, lower = rows[:half], rows[half:][::-1, ::-1]
+                # upside down, 4 is left of 3 in what was the lower half
+                rows = np.hstack([lower[:, :half], lower[:, half:], upper[:, half:], upper[:, :half]])
+            parts = [rows // 4096, rows % 4096] if bits == 24 else [rows]
+            height, width = rows.shape[0], rows.shape[1] * len(parts)
+            words = f"MQ1,{number + 1:06d},00384,{'04' if layout == '2x2' else '01'},{width:04d},{height:04d},R64,"
+            file.write(
+                (words + f"  {layout},0F,2024-01-01 00:00:00,0.001,0,0,0,MQ1A,x,1000000ns,{bits},").encode().ljust(384)
+            )
+            for part in parts:
+                groups = part.reshape(-1, 64 // each)
+                file.write(
+                    b"".join(sum(int(n) << each * i for i, n in enumerate(g)).to_bytes(8, "big") for g in groups)
+                )
+
+
+RAW = [
+    (1, "1x1", 64),
+    (6, "1x1", 32),
+    (12, "1x1", 32),
+    (24, "1x1", 32),
+    (1, "2x2", 128),
+    (6, "2x2", 32),
+    (12, "2x2", 32),
+]
+
+
+def test_raw_data_are_the_counts_of_all_depths_and_layouts(tmp_path):
+    for bits, layout, side in RAW:
+        with of_case((bits, layout), tmp_path) as home:
+            counts = np.random.default_rng(bits).integers(0, 2**bits, (6, side, side))
+            raw(home / "scan.mib", counts, bits, layout)
+            record = find(home / "scan.mib", LoadOptions())
+            assert record.raster is None
+            np.testing.assert_array_equal(record.frames.read(0, 6), counts)
+            np.testing.assert_array_equal(record.frames.read(2, 3), counts[2:3])
+            (home / "scan.hdr").write_text(
+                "HDR,\nFrames in Acquisition (Number):\t6\nFrames per Trigger (Number):\t3\n"
+            )
+            assert find(home / "scan.mib", LoadOptions()).raster == (2, 3)
+
+
+def test_raw_data_are_a_scan(tmp_path, original, given):
+    raw(tmp_path / "raw.mib", original.stack, 12)
+    agrees(load(tmp_path / "raw.mib", **given), original.scan, rtol=1e-6)
 
 
 def test_without_rosettasciio_the_line_that_installs_it_is_said(tmp_path, original, given, monkeypatch):
@@ -306,3 +357,32 @@ def test_a_file_that_vanishes_after_loading_is_named(tmp_path, original, given):
     (tmp_path / "scan.mib").unlink()
     with raises("file.damaged", "scan.mib", "RosettaSciIO"):
         scan.counts(3, 5)
+
+
+def test_a_movie_that_is_no_raster_has_the_coordinates_beside_it(tmp_path, original):
+    """Of Direct Electron's cameras: x, y of each pattern in steps, in any order, also if a raster is not whole."""
+    movie, order = tmp_path / "20240101_00001_movie.mrc", np.random.default_rng(3).permutation(ROWS * COLUMNS)
+    mrc(movie, original)
+    info = {
+        "Scan - Enable": "Enable",
+        "Scan - Type": "Random",
+        "Specimen Pixel Size X (nanometers)": original.step[1] * 1e9,
+        "Specimen Pixel Size Y (nanometers)": original.step[0] * 1e9,
+        "Diffraction Pixel Size X": RECIPROCAL * 1e-9,
+        "Diffraction Pixel Size Y": RECIPROCAL * 1e-9,
+        "Instrument Accelerating Voltage (V)": int(VOLTAGE),
+        "Instrument Project Camera Length (centimeters)": -1,
+    }
+    (tmp_path / "20240101_00001_info.txt").write_text("".join(f"{name} = {value}\n" for name, value in info.items()))
+    points = np.stack(np.divmod(3 * order, 7), 1)
+    np.savetxt(tmp_path / "20240101_00001_scan_coordinates.csv", points[:, ::-1], fmt="%d", delimiter=",")
+    scan = load(movie)
+    assert scan.geometry.wavelength == pytest.approx(electron_wavelength(VOLTAGE))
+    np.testing.assert_allclose(scan.geometry.detector_pixel, ANGLE)
+    np.testing.assert_array_equal(scan.frames.read(0, len(order)), original.stack)
+    np.testing.assert_allclose(scan.positions * scan.pixel_size, points * original.step)
+    other = load(movie, voltage=VOLTAGE, angular_pixel=ANGLE, step=1e-10)
+    np.testing.assert_allclose(other.positions * other.pixel_size, points * 1e-10)
+    (tmp_path / "20240101_00001_scan_coordinates.csv").write_text("0, 0\n" * 7)
+    with raises("file.count-mismatch", "(7, 2)", "24 patterns", "positions="):
+        load(movie, voltage=VOLTAGE, angular_pixel=ANGLE)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from ptynb.io.reading.microscope_scales import angular_pixel, reciprocal, volts
@@ -30,6 +32,11 @@ def test_voltages_are_in_volts_or_kilovolts():
 
 
 def test_voltages_that_cannot_be_are_refused():
-    for said in [0.0, -300.0, 2.9, 3.1e6, float("nan"), float("inf")]:
-        with of_case(said), raises("scan.implausible-metadata", "scan.xml", f"{said:g}", "3 to 3000 kV"):
+    for said, shown in [(-300.0, -3e5), (2.9, 2900), (3.1e6, 3.1e6), (float("inf"), math.inf)]:
+        with of_case(said), raises("scan.implausible-metadata", "scan.xml", f"{shown:.6g} V", "3 to 3000 kV"):
             volts(said, "scan.xml")
+
+
+def test_voltages_that_are_not_set_are_missing():
+    assert volts(0.0, "scan.xml") is None
+    assert volts(math.nan, "scan.xml") is None
