@@ -371,8 +371,8 @@ def _of_search(scan: Scan, settings: Settings, on_gpu: bool) -> float:
     height, width = (min(side, initial_probe.WIDEST) for side in scan.pattern_shape)
     pixels = float(height * width)
     complex_bytes = 16 if own.precision == "double" else 8
-    # The counts as they were gathered, as a scan, and as the patterns of an engine.
-    counts = 3 * min(initial_probe.PATTERNS, len(scan)) * pixels * complex_bytes / 2
+    # The counts as they were gathered, as patterns of an engine, and in the memory of the host as a scan.
+    counts = (2 if on_gpu else 3) * min(initial_probe.PATTERNS, len(scan)) * pixels * complex_bytes / 2
     copies = copies_of_parameters(own, 1, on_gpu)
     sides = [
         min(SIDE_OF_SEARCH * size, whole * size / window)
