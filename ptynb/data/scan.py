@@ -100,7 +100,8 @@ class Scan:
     mask : ndarray of bool, optional
         Working pixels (y, x), in the order of the patterns; by default all.
     probe : ndarray of complex, optional
-        Initial guess (mode, y, x), centred in its window; by default made from the mean pattern.
+        Initial guess (mode, y, x), centred in its window; by default found by a short reconstruction of neighbouring
+        patterns (setting `probe.start`).
     object : ndarray of complex, optional
         Initial guess (y, x) or (slice, y, x), in whose pixels positions are given; by default flat.
     geometry : Geometry, NearField or TiltedGeometry, optional

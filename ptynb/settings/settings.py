@@ -187,7 +187,8 @@ class Settings(SettingsModel):
     detector: Detector = Field(default=Detector(), description="Model of the detector")
     loss: LossName = Field(
         default="amplitude",
-        description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of intensities",
+        description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
+        "intensities; of weak objects at low dose the first finds too small phases, the Poisson likelihood does not",
         json_schema_extra=SIMPLE,
     )
     regularizers: tuple[Term, ...] = Field(
@@ -197,7 +198,10 @@ class Settings(SettingsModel):
         default=(), description="Constraints that are imposed between updates, in this order", json_schema_extra=LIVE
     )
     optimiser: Optimiser = Field(
-        default="adam", description="Algorithm that updates object, probe and the other parts", json_schema_extra=SIMPLE
+        default="adam",
+        description="Algorithm that updates object, probe and the other parts; Adam goes with all other settings, "
+        "LSQML finds strong objects in fewer epochs",
+        json_schema_extra=SIMPLE,
     )
     momentum: float = Field(
         default=0.0,
