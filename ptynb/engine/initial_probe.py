@@ -24,12 +24,13 @@ from torch import Tensor
 
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
-from ptynb.distributed.group import SingleGroup
 from ptynb.loading.engine_patterns import in_middle
 from ptynb.settings import Settings
 
 Array = NDArray[np.float64]
 Probe = NDArray[np.complexfloating[Any, Any]]
+Reconstruct = Callable[[Scan, Settings, torch.device, int], Probe | None]
+"""Function that returns the probe (1, y, x) after so many epochs; None if the reconstruction diverged."""
 
 PATTERNS = 128
 """Most patterns of the short reconstruction."""
@@ -56,12 +57,13 @@ def find_probes(
     gathered: Callable[[NDArray[np.int64], tuple[int, int]], Tensor],
     mask: Tensor | None,
     present: NDArray[np.int64],
+    reconstruct: Reconstruct,
     rank: int = 0,
 ) -> dict[int, Probe]:
     """Return probes (1, y, x) of those of `scan.probe_scans` that have none, by number; on rank 0 only.
 
     Called by all ranks. gathered: `EnginePatterns.gathered`. mask: (y, x) of the detector, in the pixel order of the
-    model. present: the patterns that there are, of a scan that is being measured.
+    model. present: the patterns that there are, of a scan that is being measured. reconstruct: `loop.probe_after`.
     """
     found: dict[int, Probe] = {}
     if not searches(scan, settings):
@@ -90,7 +92,7 @@ def find_probes(
                 probe=disc(radius, size),
                 mask=None if mask is None else in_middle(mask, size).cpu().numpy() > 0,
             )
-            probe = reconstructed_probe(short, run_settings(settings), counts.device)
+            probe = _searched(short, run_settings(settings), counts.device, reconstruct)
             if probe is not None:
                 found[number] = in_whole_window(probe, scan.pattern_shape)
     return found
@@ -108,27 +110,15 @@ def run_settings(settings: Settings) -> Settings:
     return Settings(optimiser="lsqml", batch=8, momentum=0.5, precision=settings.precision, seed=settings.seed)
 
 
-def reconstructed_probe(scan: Scan, settings: Settings, device: torch.device) -> Probe | None:
-    """Return the probe (1, y, x) after `EPOCHS` epochs; None if the loss becomes infinite or NaN."""
-    from ptynb.engine.loop import Loop
-
+def _searched(scan: Scan, settings: Settings, device: torch.device, reconstruct: Reconstruct) -> Probe | None:
     content = hashlib.blake2b(f"{device} {settings!r}".encode())
     for array in (scan.counts(0, len(scan)), scan.positions, scan.probe, scan.mask):
         content.update(b"-" if array is None else np.ascontiguousarray(array).data)
     key = content.digest()
     if key not in _known:
-        loop = Loop(scan, settings, SingleGroup(device))
-        try:
-            for _ in range(EPOCHS * loop.updates):
-                loop.step()
-            probe = loop.model.probe.values.detach().cpu().numpy()
-        except FloatingPointError:
-            probe = None
-        finally:
-            loop.disconnect()
         while len(_known) >= MOST_KNOWN:
             del _known[next(iter(_known))]
-        _known[key] = probe
+        _known[key] = reconstruct(scan, settings, device, EPOCHS)
     return _known[key]
 
 

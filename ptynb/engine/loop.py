@@ -23,7 +23,7 @@ from ptynb.data.pattern_r_factors import RFactorRecord
 from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
 from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
-from ptynb.distributed.group import Group
+from ptynb.distributed.group import Group, SingleGroup
 from ptynb.engine import initial_probe, thumbnails
 from ptynb.engine.progress_check import reason_to_stop
 from ptynb.engine.resampled_state import settings_in_window
@@ -218,7 +218,9 @@ class Loop:
         probes = {}
         if find_probe and any(one.probe is None for one in scan.probe_scans):
             present = np.concatenate([one.patterns for one in self._admitted] or [np.arange(len(scan))])
-            probes = initial_probe.find_probes(scan, self.settings, self.shard.gathered, mask, present, self.group.rank)
+            probes = initial_probe.find_probes(
+                scan, self.settings, self.shard.gathered, mask, present, probe_after, self.group.rank
+            )
         object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, probes)
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
@@ -728,6 +730,20 @@ def _description(scan: dict[str, Any]) -> str:
 
 def _data_terms(settings: Settings) -> list[DataTerm]:
     return [term for term in settings.regularizers if isinstance(term, DataTerm)]
+
+
+def probe_after(scan: Scan, settings: Settings, device: torch.device, epochs: int) -> Array | None:
+    """Return the probe (mode, y, x) after so many epochs on this device alone; None if the loss is not finite."""
+    loop = Loop(scan, settings, SingleGroup(device))
+    try:
+        for _ in range(epochs * loop.updates):
+            loop.step()
+        probe: Array = loop.model.probe.values.detach().cpu().numpy()
+    except FloatingPointError:
+        return None
+    finally:
+        loop.disconnect()
+    return probe
 
 
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:

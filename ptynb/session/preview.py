@@ -16,6 +16,7 @@ from ptynb.data.images import picture
 from ptynb.data.picture import pictures_html
 from ptynb.data.scan import Scan
 from ptynb.engine.initial_probe import find_probes
+from ptynb.engine.loop import probe_after
 from ptynb.exceptions import ScanError
 from ptynb.loading.engine_patterns import detector_mask, in_middle
 from ptynb.loading.pattern_reader import shifted
@@ -164,7 +165,9 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
         counts = np.fft.ifftshift(counts, axes=(-2, -1)) if shifted(scan) else counts
         return in_middle(torch.from_numpy(counts).to(dtype.to_real()), size)
 
-    found = find_probes(scan, settings, gathered, detector_mask(scan, dtype.to_real()), np.arange(len(scan)))
+    found = find_probes(
+        scan, settings, gathered, detector_mask(scan, dtype.to_real()), np.arange(len(scan)), probe_after
+    )
     object, probe = initial_arrays(scan, settings, torch.from_numpy(mean), dtype, found)
     return Preview(
         object=object.numpy(),

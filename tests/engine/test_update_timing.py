@@ -127,8 +127,9 @@ def test_the_clock_of_a_gpu_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(update_timing, "synchronize", waited.append)
     monkeypatch.setattr(update_timing, "SECONDS", 0.0)
     monkeypatch.setattr(update_timing, "GPU_BLOCK_SECONDS", 0.01)
+    cpu = SingleGroup(torch.device("cpu"))
     monkeypatch.setattr(
-        update_timing, "Loop", lambda scan, settings, group: Loop(scan, settings, SingleGroup(torch.device("cpu")))
+        update_timing, "Loop", lambda scan, settings, _, **options: Loop(scan, settings, cpu, **options)
     )
     gpu = torch.device("cuda:0")
     assert update_timing._time_update(a_scan(), Settings(), 8, gpu) > 0
