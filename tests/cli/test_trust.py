@@ -111,6 +111,7 @@ HARMLESS = {
     "LoadOptions.positions": "is read",
     "LoadOptions.motion": "is read",
     "LoadOptions.mask": "is read",
+    "LoadOptions.probe": "is read",
     "ListenSection.folder": "is created, and has no scan before",
     "PlanSection.positions": "is read",
     "PlanSection.mask": "is read",

@@ -19,7 +19,7 @@ import ptynb as pt
 
 
 def scan_of(patterns: int, window: int, step: float) -> pt.Scan:
-    """Patterns of 16 bits, all alike, on a square grid between pixels."""
+    """Patterns of 16 bits, all alike, on a square grid between pixels, with a probe."""
     side = int(np.ceil(np.sqrt(patterns)))
     places = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1).reshape(-1, 2)[:patterns]
     ramp = np.arange(window) - window // 2
@@ -27,6 +27,7 @@ def scan_of(patterns: int, window: int, step: float) -> pt.Scan:
     return pt.Scan.from_arrays(
         np.tile(spot.astype(np.uint16), (patterns, 1, 1)),
         places * step + 0.25,
+        probe=np.ones((1, window, window), np.complex64),
         geometry=pt.Geometry(wavelength=1e-10, distance=1.0, detector_pixel=(5e-5, 5e-5)),
     )
 

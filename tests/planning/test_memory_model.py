@@ -52,7 +52,7 @@ def amounts(scan, settings, engines=1, *, cluster=False, keep=False, place="host
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_peak_of_a_real_run_is_what_was_counted(tmp_path, keep):
     """Between the sum of all and of what an update has at once; waves and an object of 42 MB each."""
-    problem, settings = (81, 256, 250), Settings(batch=80, probe={"start": "mean pattern"})
+    problem, settings = (81, 256, 250), Settings(batch=80)
     command = [sys.executable, "-m", "tests.planning.peak", *map(str, problem), "3", settings.model_dump_json()]
     command += [str(tmp_path)] if keep else []
     answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
@@ -69,7 +69,7 @@ def test_the_peak_of_a_real_run_is_what_was_counted(tmp_path, keep):
 def test_items_by_hand():
     scan = scan_of(100, 64, 8)  # a grid of 10 x 10
     side = 9 * 8 + 64 + 2 * 4  # ten places, a window, and padding on both sides
-    settings = Settings(batch=8, probe={"modes": 3, "start": "mean pattern"}, slices=THICK)
+    settings = Settings(batch=8, probe={"modes": 3}, slices=THICK)
     found = amounts(scan, settings)
     pixels = 8 * 64**2
     # Itself, its gradient, two moments, and the copies for a result and a picture.

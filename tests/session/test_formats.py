@@ -12,10 +12,9 @@ from ptynb.data.patterns import PlacedFrames, StackedFrames
 from tests.io import layouts
 from tests.io.formats import test_emd, test_empad, test_matlab, test_rosettasciio, test_seq, test_tiff, test_zarr_store
 from tests.io.formats.test_npy import named
-from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, losses, oblong
+from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, SETTINGS, VOLTAGE, losses, oblong
 
 BEAM = {"voltage": VOLTAGE, "angular_pixel": (ANGLE, ANGLE)}
-SETTINGS = pt.Settings(seed=2, batch=8, probe={"start": "mean pattern"})
 
 
 @functools.cache
