@@ -150,7 +150,11 @@ class _Engines:
                 result = recon.result if keep else None
             finally:
                 recon.close(result=False)
-        except (SettingsError, ReconstructionError, ClusterError) as error:
+        except (SettingsError, ReconstructionError, ClusterError) as raised:
+            # An engine may die while the result is taken, which is missing then.
+            lost = raised.code == "reconstruction.no-result" and isinstance(raised.__cause__, ReconstructionError)
+            error = raised.__cause__ if lost else raised
+            assert isinstance(error, PtynbError)
             if error.code.startswith("engine.") and not isinstance(error, EnginesBusyError):
                 raise ReconstructionError(f"A trial has failed: {cause_of(error)}", code=error.code) from error
             if not isinstance(error, SettingsError) and error.code not in (*DIVERGED, "memory.insufficient"):
