@@ -25,6 +25,7 @@ from torch import Tensor
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.loading.engine_patterns import in_middle
+from ptynb.preparation.field_resampling import cut_spectrum, middle_start
 from ptynb.settings import Settings
 
 Array = NDArray[np.float64]
@@ -71,11 +72,11 @@ def find_probes(
     height, width = (min(side, WIDEST) for side in scan.pattern_shape)
     size = (height, width)
     for number, one in enumerate(scan.probe_scans):
+        if one.probe is not None:
+            continue
         patterns = np.sort(present)
         if scan.probe_of_pattern is not None:
             patterns = patterns[scan.probe_of_pattern[patterns] == number]
-        if one.probe is not None:
-            continue
         # Those of one of the scans that share a probe, whose objects are far apart.
         patterns = max((patterns[_within(patterns, span)] for span in scan.spans), key=len)
         if len(patterns) < FEWEST_PATTERNS:
@@ -94,7 +95,8 @@ def find_probes(
             )
             probe = _searched(short, run_settings(settings), counts.device, reconstruct)
             if probe is not None:
-                found[number] = in_whole_window(probe, scan.pattern_shape)
+                # The pixels of whole patterns: its far field is 0 outside of the cropped ones.
+                found[number] = cut_spectrum(probe, middle_start(size, scan.pattern_shape), scan.pattern_shape)
     return found
 
 
@@ -178,12 +180,3 @@ def neighbours(positions: Array, patterns: NDArray[np.int64], reach: Array) -> N
         chosen.append(int(gaps.argmax()))
         gaps = np.minimum(gaps, np.hypot(*(distances[inside] - distances[inside[chosen[-1]]]).T))
     return np.sort(patterns[inside[chosen]])
-
-
-def in_whole_window(probe: Probe, window: tuple[int, int]) -> Probe:
-    """Return a probe (mode, y, x) of cropped patterns with the pixels of whole ones, of this size."""
-    waves = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(probe, axes=(-2, -1)), norm="ortho"), axes=(-2, -1))
-    before = [whole // 2 - side // 2 for whole, side in zip(window, probe.shape[-2:], strict=True)]
-    whole = np.zeros((*probe.shape[:-2], *window), dtype=waves.dtype)
-    whole[..., before[0] : before[0] + probe.shape[-2], before[1] : before[1] + probe.shape[-1]] = waves
-    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(whole, axes=(-2, -1)), norm="ortho"), axes=(-2, -1))

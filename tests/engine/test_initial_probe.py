@@ -13,6 +13,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine import initial_probe
 from ptynb.engine.loop import Loop
+from ptynb.preparation.field_resampling import cut_spectrum, middle_start
 from ptynb.settings import Settings
 from tests.engine import work
 from tests.engine.ranks import Ranks
@@ -114,7 +115,7 @@ def test_the_extent_of_a_disc_is_found_of_a_flat_phase_and_of_speckles(radius: f
 def test_a_probe_of_cropped_patterns_has_their_waves_in_the_whole_window() -> None:
     random = np.random.default_rng(0)
     probe = random.normal(size=(1, 16, 15)) + 1j * random.normal(size=(1, 16, 15))
-    whole = initial_probe.in_whole_window(probe, (33, 40))
+    whole = cut_spectrum(probe, middle_start((16, 15), (33, 40)), (33, 40))
     waves = np.fft.fftshift(np.fft.fft2(whole[0], norm="ortho"))
     expected = np.abs(np.fft.fftshift(np.fft.fft2(probe[0], norm="ortho")))
     np.testing.assert_allclose(np.abs(waves[8:24, 13:28]), expected, atol=1e-12)

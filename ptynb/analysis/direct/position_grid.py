@@ -63,16 +63,15 @@ def position_grid(places: Array) -> PositionGrid:
     places: positions (pattern, yx). Pixels of a scattered scan are means of the nearest patterns, weighted by the
     inverse fourth power of the distance.
     """
-    axes = [_raster_axis(places[:, axis]) for axis in (0, 1)]
-    raster = all(axis is not None for axis in axes) and 0.9 <= len(places) / (len(axes[0]) * len(axes[1])) <= 1  # type: ignore[arg-type]
+    y, x = (_raster_axis(places[:, axis]) for axis in (0, 1))
+    raster = y is not None and x is not None and 0.9 <= len(places) / (len(y) * len(x)) <= 1
     if not raster:
         step = math.sqrt(_area(places) / len(places))
         low, high = places.min(0), places.max(0)
-        axes = [
+        y, x = (
             first + step * np.arange(max(FEWEST, 1 + math.floor((last - first) / step + 1e-6)))
             for first, last in zip(low, high, strict=True)
-        ]
-    y, x = axes
+        )
     assert y is not None
     assert x is not None
     steps = np.array([y[1] - y[0], x[1] - x[0]])

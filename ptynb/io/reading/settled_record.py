@@ -75,7 +75,7 @@ def claimed(record: FileRecord, options: LoadOptions) -> Iterator[tuple[str, flo
         given |= {"wavelength", "voltage"}
     if record.angular_pixel is not None and not given & {"distance", "detector_pixel"}:
         given |= {"distance", "detector_pixel"}  # not used
-    if given & {"distance", "detector_pixel", "angular_pixel"} and "angular_pixel" in given:
+    if "angular_pixel" in given:
         given |= {"distance", "detector_pixel"}
     if given & {"positions", "raster"} and record.step is None:
         given.add("step")
