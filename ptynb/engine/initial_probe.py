@@ -1,4 +1,4 @@
-"""Initial probe of a far-field scan that has none, from a short reconstruction of some neighbouring patterns.
+"""Initial probe of a far-field scan that has none, and object, from a short reconstruction of neighbouring patterns.
 
 The transform of the square root of the mean pattern is the probe only if the object is weak and the probe in focus.
 Of strong objects, diffusers, pinholes and defocused lenses it is 3 to 30 times too small, and no optimiser recovers
@@ -8,6 +8,10 @@ What patterns tell of the probe whatever its phase is its extent: the transform 
 the exit wave, which reaches as far as the diameter of the probe. So the short reconstruction begins with a disc of this
 extent, and LSQML with small batches finds the probe from it: on all of these scans within 50 epochs of 128 patterns.
 
+The run begins with its object, too, in the part of the array that it has illuminated; the rest is flat. From there
+gradients find strong objects whose phase wraps, which from a flat object they do not, even with the true probe (object
+error after 100 epochs of Adam 0.037 instead of 0.25).
+
 It is the same for any number of engines: rank 0 makes it, with patterns of all.
 """
 
@@ -15,23 +19,45 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import ndimage
 from torch import Tensor
 
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
 from ptynb.loading.engine_patterns import in_middle
+from ptynb.physics.model_builder import object_frame
 from ptynb.preparation.field_resampling import cut_spectrum, middle_start
 from ptynb.settings import Settings
 
 Array = NDArray[np.float64]
-Probe = NDArray[np.complexfloating[Any, Any]]
-Reconstruct = Callable[[Scan, Settings, torch.device, int], Probe | None]
-"""Function that returns the probe (1, y, x) after so many epochs; None if the reconstruction diverged."""
+Field = NDArray[np.complexfloating[Any, Any]]
+
+
+class ShortResult(NamedTuple):
+    """Result of the short reconstruction: probe (1, y, x); object (y, x), 1 where it is dark; where that begins (y, x).
+
+    The latter in the coordinates of the positions.
+    """
+
+    probe: Field
+    object: Field
+    origin: tuple[int, int]
+
+
+class Start(NamedTuple):
+    """Initial probes (1, y, x) by the number of the scan in `Scan.probe_scans`, and initial object (y, x)."""
+
+    probes: dict[int, Field]
+    object: Field | None = None
+
+
+Reconstruct = Callable[[Scan, Settings, torch.device, int], ShortResult | None]
+"""Function that returns the result after so many epochs; None if the reconstruction diverged."""
 
 PATTERNS = 128
 """Most patterns of the short reconstruction."""
@@ -46,13 +72,15 @@ REACH = 2.5
 """Radius of the region of the positions relative to that of the disc."""
 AT_ONCE = 16
 """Patterns that are transformed together."""
+LIT = 0.1
+"""Least illumination of the part of its object with which the run begins, relative to the brightest."""
 MOST_KNOWN = 4
 
-_known: dict[bytes, Probe | None] = {}
+_known: dict[bytes, ShortResult | None] = {}
 """Results of the last short reconstructions of this process, by what they depend on: runs of one scan repeat them."""
 
 
-def find_probes(
+def find_start(
     scan: Scan,
     settings: Settings,
     gathered: Callable[[NDArray[np.int64], tuple[int, int]], Tensor],
@@ -60,15 +88,15 @@ def find_probes(
     present: NDArray[np.int64],
     reconstruct: Reconstruct,
     rank: int = 0,
-) -> dict[int, Probe]:
-    """Return probes (1, y, x) of those of `scan.probe_scans` that have none, by number; on rank 0 only.
+) -> Start:
+    """Return the probes of those of `scan.probe_scans` that have none, and the object; empty on other ranks than 0.
 
     Called by all ranks. gathered: `EnginePatterns.gathered`. mask: (y, x) of the detector, in the pixel order of the
-    model. present: the patterns that there are, of a scan that is being measured. reconstruct: `loop.probe_after`.
+    model. present: the patterns that there are, of a scan that is being measured. reconstruct: `loop.short_result`.
     """
-    found: dict[int, Probe] = {}
+    probes, object = dict[int, Field](), None
     if not searches(scan, settings):
-        return found
+        return Start(probes)
     height, width = (min(side, WIDEST) for side in scan.pattern_shape)
     size = (height, width)
     for number, one in enumerate(scan.probe_scans):
@@ -93,11 +121,32 @@ def find_probes(
                 probe=disc(radius, size),
                 mask=None if mask is None else in_middle(mask, size).cpu().numpy() > 0,
             )
-            probe = _searched(short, run_settings(settings), counts.device, reconstruct)
-            if probe is not None:
-                # The pixels of whole patterns: its far field is 0 outside of the cropped ones.
-                found[number] = cut_spectrum(probe, middle_start(size, scan.pattern_shape), scan.pattern_shape)
-    return found
+            found = _searched(short, run_settings(settings), counts.device, reconstruct)
+            if found is None:
+                continue
+            # The pixels of whole patterns: the far field of the probe is 0 outside of the cropped ones.
+            probes[number] = cut_spectrum(found.probe, middle_start(size, scan.pattern_shape), scan.pattern_shape)
+            # Of several probes each has its own phase and scale against the object that they share.
+            if scan.object is None and len(scan.probe_scans) == 1 and settings.object.learning_rate > 0:
+                object = _in_frame(found, scan, settings, size)
+    return Start(probes, object)
+
+
+def _in_frame(found: ShortResult, scan: Scan, settings: Settings, size: tuple[int, int]) -> Field:
+    """Return the object of cropped patterns of this size in the array of the run's object, in whose pixels it is."""
+    frame = object_frame(scan, settings)
+    y, x = (
+        (np.arange(side) + first) * cropped / whole - start
+        for side, first, cropped, whole, start in zip(
+            frame.shape, frame.origin, size, scan.pattern_shape, found.origin, strict=True
+        )
+    )
+    places = np.meshgrid(y, x, indexing="ij")
+    real, imaginary = (
+        ndimage.map_coordinates(part, places, order=1, cval=beyond)
+        for part, beyond in ((found.object.real, 1.0), (found.object.imag, 0.0))
+    )
+    return real + 1j * imaginary
 
 
 def searches(scan: Scan, settings: Settings) -> bool:
@@ -112,7 +161,7 @@ def run_settings(settings: Settings) -> Settings:
     return Settings(optimiser="lsqml", batch=8, momentum=0.5, precision=settings.precision, seed=settings.seed)
 
 
-def _searched(scan: Scan, settings: Settings, device: torch.device, reconstruct: Reconstruct) -> Probe | None:
+def _searched(scan: Scan, settings: Settings, device: torch.device, reconstruct: Reconstruct) -> ShortResult | None:
     content = hashlib.blake2b(f"{device} {settings!r}".encode())
     for array in (scan.counts(0, len(scan)), scan.positions, scan.probe, scan.mask):
         content.update(b"-" if array is None else np.ascontiguousarray(array).data)

@@ -37,6 +37,7 @@ from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.algorithm_choice import make_algorithm
 from ptynb.optimize.live_sampler import LiveSampler
+from ptynb.optimize.lsqml import illumination_of_all
 from ptynb.optimize.position_search import batches_of_search, search_positions
 from ptynb.optimize.sampler import BatchSampler, Sampler, planned_order
 from ptynb.physics import triton_dispatch
@@ -44,7 +45,7 @@ from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
-from ptynb.physics.losses import Loss, Sums, WeightedSum, amplitude_residuals, make_loss
+from ptynb.physics.losses import FEW_COUNTS, Loss, Sums, WeightedSum, amplitude_residuals, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
 from ptynb.physics.torch_steps import product_of_slices
@@ -215,13 +216,13 @@ class Loop:
         if scan.probe_of_pattern is not None:
             mean_pattern = self.shard.mean_patterns(scan.probe_of_pattern)
         mask, descan = detector_mask(scan, dtype), None
-        probes = {}
+        start = initial_probe.Start({})
         if find_probe and any(one.probe is None for one in scan.probe_scans):
             present = np.concatenate([one.patterns for one in self._admitted] or [np.arange(len(scan))])
-            probes = initial_probe.find_probes(
-                scan, self.settings, self.shard.gathered, mask, present, probe_after, self.group.rank
+            start = initial_probe.find_start(
+                scan, self.settings, self.shard.gathered, mask, present, short_result, self.group.rank
             )
-        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, probes)
+        object, probe = initial_arrays(scan, self.settings, mean_pattern, complex_dtype, *start)
         if self.settings.descan.start == "plane":
             centres = self.shard.centres_of_mass(len(scan))
             plane = np.concatenate([plane_through(centres[span], scan.positions[span]) for span in scan.spans])
@@ -732,23 +733,32 @@ def _data_terms(settings: Settings) -> list[DataTerm]:
     return [term for term in settings.regularizers if isinstance(term, DataTerm)]
 
 
-def probe_after(scan: Scan, settings: Settings, device: torch.device, epochs: int) -> Array | None:
-    """Return the probe (mode, y, x) after so many epochs on this device alone; None if the loss is not finite."""
+def short_result(scan: Scan, settings: Settings, device: torch.device, epochs: int) -> initial_probe.ShortResult | None:
+    """Return the result after so many epochs on this device alone; None if the loss is not finite.
+
+    The phase that probe and object have in common is that in which the mean of the object is real.
+    """
     loop = Loop(scan, settings, SingleGroup(device))
     try:
         for _ in range(epochs * loop.updates):
             loop.step()
-        probe: Array = loop.model.probe.values.detach().cpu().numpy()
+        light, object = illumination_of_all(loop.model), loop.model.object.values.detach()[0, 0]
+        mean = (light * object).sum()
+        phase = mean / mean.abs().clamp(min=torch.finfo(light.dtype).tiny)
+        object = torch.where(light > initial_probe.LIT * light.max(), object * phase.conj(), 1)
+        probe = loop.model.probe.values.detach() * phase
+        return initial_probe.ShortResult(probe.cpu().numpy(), object.cpu().numpy(), loop.frame.origin)
     except FloatingPointError:
         return None
     finally:
         loop.disconnect()
-    return probe
 
 
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
-    damped = settings.optimiser in ("rpie", *BY_EXIT_WAVES)
-    loss, terms = make_loss(settings.loss, mean_count, damped), _data_terms(settings)
+    damped, name = settings.optimiser in ("rpie", *BY_EXIT_WAVES), str(settings.loss)
+    if name == "auto":
+        name = "poisson" if sums.whole and mean_count < FEW_COUNTS and not damped else "amplitude"
+    loss, terms = make_loss(name, mean_count, damped), _data_terms(settings)
     if not terms:
         return loss
     others = [make_loss(term.loss, mean_count) for term in terms]

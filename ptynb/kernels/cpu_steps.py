@@ -239,10 +239,12 @@ class CompiledSummedIntensity(torch.autograd.Function):
         return (torch.from_numpy(change).view(waves.shape),)
 
 
-def amplitude_loss(
-    model: Tensor, frames: Tensor, mask: Tensor | None, floor: float, damping: float
+def loss_of_counts(
+    model: Tensor, frames: Tensor, mask: Tensor | None, floor: float, damping: float = 0.0, *, poisson: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the value of `losses.AmplitudeLoss`, a sum (scalar float64), and its slope (pattern, y, x).
+    """Return the value of `losses.AmplitudeLoss` or `losses.PoissonLoss`, a sum (scalar float64), and its slope.
+
+    The slope is (pattern, y, x), as the model is.
 
     Raises ValueError if shapes differ.
     """
@@ -254,7 +256,8 @@ def amplitude_loss(
         )
     slope, values = copied(model), np.empty(len(model))
     detected = seen(frames, np.arange(len(slope)), mask, None, None, slope.dtype)
-    parallel_sections.amplitude_loss(slope, detected, floor, damping, values, shares=len(detected.of_background))
+    shares = len(detected.of_background)
+    parallel_sections.loss_of_counts(slope, detected, floor, damping, poisson, values, shares=shares)
     return model.new_tensor(values.sum(), dtype=torch.float64), torch.from_numpy(slope)
 
 

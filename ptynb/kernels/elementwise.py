@@ -351,3 +351,39 @@ def amplitude_loss(
         values[pattern] = total
         if detected:
             seen.of_weights[pattern] = brightness
+
+
+@inner
+def poisson_loss(model: Any, seen: Any, of_background: Any, floor: float, first: int, last: int, values: Any) -> None:
+    """`amplitude_loss` with Σ D - I + I log(I / D), where D and I include ε. Its value is computed in double."""
+    _, height, width = model.shape
+    masked, detected, lit = seen.mask.size > 0, seen.weights.size > 0, seen.background.size > 0
+    number = model.dtype.type
+    least, weight = number(floor), number(1)
+    for pattern in range(first, last):
+        total, brightness = 0.0, 0.0
+        if detected:
+            weight = seen.weights[pattern]
+        for y in range(height):
+            modelled, measured = model[_place(model, pattern), y], seen.stored[seen.rows[pattern], y]
+            bright = number(0)
+            for x in range(width):
+                bare = modelled[x]
+                whole = weight * bare
+                if lit:
+                    whole += seen.background[y, x]
+                expected, counted = np.float64(whole) + floor, np.float64(measured[x]) + floor
+                slope = number(1) - number(counted) / (whole + least)
+                term = expected - counted + counted * np.log(counted / expected)
+                if masked:
+                    slope *= seen.mask[y, x]
+                    term *= seen.mask[y, x]
+                total += term
+                bright += bare * slope
+                modelled[x] = weight * slope
+                if lit:
+                    of_background[y, x] += slope
+            brightness += bright
+        values[pattern] = total
+        if detected:
+            seen.of_weights[pattern] = brightness

@@ -28,7 +28,7 @@ class Descent:
         rows = np.arange(len(given.window_origins)) if detection.rows is None else array(detection.rows)
         at_detector = detection.mask, detection.weights, detection.background
         self.seen = seen(detection.stored, rows, *at_detector, moved.real.dtype)
-        self.smoothing = detection.floor, detection.damping
+        self.comparison = detection.floor, detection.damping, detection.loss == "poisson"
         self.backwards = of_object or of_probes or of_shifts
 
     def value(self) -> float:
@@ -36,7 +36,7 @@ class Descent:
         moving, crossing = self.move.moving, self.cross.crossing
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
         values = np.empty(len(crossing.window_origins))
-        rest = self.seen, *self.smoothing, self.backwards, values
+        rest = self.seen, *self.comparison, self.backwards, values
         parallel_sections.misfit(moving, crossing, self.near, intensity, *rest, shares=len(moving.totals))
         give_back(intensity)
         return float(values.sum())

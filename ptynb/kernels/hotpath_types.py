@@ -29,7 +29,7 @@ class Detection(NamedTuple):
 
     stored, rows: as in `Batch`. mask: (y, x), 0 or 1; None: all 1. floor, damping: ε and δ of `losses.AmplitudeLoss`
     [counts]. weights: w (pattern,); None: all 1. background: B (y, x) [counts]; None: 0. loss: the name of the loss;
-    those beside "amplitude" on a GPU only, without damping.
+    the others have no damping, and "intensity" is for a GPU only.
     """
 
     stored: Tensor

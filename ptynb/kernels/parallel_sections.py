@@ -98,12 +98,13 @@ def misfit(
     seen: Seen,
     floor: float,
     damping: float,
+    poisson: bool,
     backwards: bool,
     values: Any,
     share: int,
     shares: int,
 ) -> None:
-    """Compute patterns, amplitude loss and gradients, pattern by pattern, while each is in the second-level cache.
+    """Compute patterns, loss and gradients, pattern by pattern, while each is in the second-level cache.
 
     intensity: buffer (share, y, x). values: (pattern,), the losses. Arrays of sums need not be initialised.
     """
@@ -127,7 +128,10 @@ def misfit(
         else:
             spectra = step_kernels.own(near.spectra, crossing.alone, share)
             step_kernels.propagate_near(moving, near, spectra, waves, one, end, pattern)
-        elementwise.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, values)
+        if poisson:
+            elementwise.poisson_loss(pattern, seen, of_background, floor, one, end, values)
+        else:
+            elementwise.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, values)
         if backwards:
             if near is None:
                 step_kernels.propagate_back(moving.plans, waves, pattern, one, end)
@@ -174,7 +178,12 @@ def scale(waves: Any, planes: Any, factor: float, share: int, shares: int) -> No
 
 
 @in_shares
-def amplitude_loss(model: Any, seen: Seen, floor: float, damping: float, values: Any, share: int, shares: int) -> None:
-    """`elementwise.amplitude_loss` for all patterns."""
+def loss_of_counts(
+    model: Any, seen: Seen, floor: float, damping: float, poisson: bool, values: Any, share: int, shares: int
+) -> None:
+    """`elementwise.amplitude_loss` or `elementwise.poisson_loss` for all patterns."""
     first, last = part(len(values), share, shares)
-    elementwise.amplitude_loss(model, seen, seen.of_background[share], floor, damping, first, last, values)
+    if poisson:
+        elementwise.poisson_loss(model, seen, seen.of_background[share], floor, first, last, values)
+    else:
+        elementwise.amplitude_loss(model, seen, seen.of_background[share], floor, damping, first, last, values)

@@ -178,7 +178,7 @@ class EnginePatterns:
         total = self.group.sum(torch.from_numpy(self._total.copy()).to(self.group.device)).cpu()
         if not total.any():
             raise InvalidValueError(f"All {count} patterns are empty: no pixel has a count above 0.", code="scan.empty")
-        return total / count, Sums(float(total.sum()), self._squares)
+        return total / count, Sums(float(total.sum()), self._squares, whole=bool((total == total.round()).all()))
 
     def mean_patterns(self, of_pattern: NDArray[np.int64]) -> Tensor:
         """Return the mean pattern of each scan (scan, y, x), float64, on the CPU, over all engines, by another pass.

@@ -29,13 +29,25 @@ loss, not 0.1%.
 """
 
 
+FEW_COUNTS = 30.0
+"""Mean count of a pixel below which counts are compared by their Poisson likelihood, if no loss is chosen.
+
+The mean of √I is less than √M by about 1 / (8 √M), which the amplitude loss takes for contrast: of a weak object (MoS2
+by multislice, 22 counts a pixel) it finds 0.84 of the phase. Of strong objects with 61 counts a pixel both losses find
+the same, with 244 the Poisson likelihood converges more slowly (object errors after 100 epochs 0.041 and 0.014).
+"""
+
+
 @final
 class Sums:
-    """Sums over all pixels of all patterns of all engines: of counts, Σ I, and their squares, Σ I² (for few losses)."""
+    """Sums over all pixels of all patterns of all engines: of counts, Σ I, and their squares, Σ I² (for few losses).
 
-    def __init__(self, counts: float, squares: Callable[[], float]) -> None:
+    whole: whether the sum over the patterns is a whole number at each pixel, as it is of counts.
+    """
+
+    def __init__(self, counts: float, squares: Callable[[], float], whole: bool = True) -> None:
         """squares: computes Σ I²; called at most once, on all engines."""
-        self.counts, self._squares = counts, squares
+        self.counts, self.whole, self._squares = counts, whole, squares
 
     @functools.cached_property
     def squares(self) -> float:
@@ -88,7 +100,7 @@ class AmplitudeLoss(Loss):
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss and dL/dM = 1 - √(I + ε) / √(M + ε), damped."""
         if compiled_for(model.device):
-            return compiled_steps().amplitude_loss(model, counts, mask, self.floor, self.damping)
+            return compiled_steps().loss_of_counts(model, counts, mask, self.floor, self.damping)
         amplitude = (model + self.floor).sqrt_()
         difference = amplitude - (counts.to(model.dtype) + self.floor).sqrt_()
         if mask is not None:
@@ -114,6 +126,8 @@ class PoissonLoss(Loss):
 
     def value_and_slope(self, model: Tensor, counts: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the loss and dL/dM = 1 - (I + ε) / (M + ε)."""
+        if compiled_for(model.device):
+            return compiled_steps().loss_of_counts(model, counts, mask, self.floor, poisson=True)
         model = model + self.floor
         # With d = (I - M) / M the terms are M ((1 + d) log(1 + d) - d): near a perfect fit this avoids the cancellation
         # in M - I + I log(I / M) (in single precision 4% of the value, at 0.1% from the fit).

@@ -40,7 +40,9 @@ from ptynb.physics.tilted_detector import tilted_far_field
 from ptynb.physics.torch_steps import shift_ramps
 
 FUSED_LOSSES = AmplitudeLoss, PoissonLoss, IntensityLoss
-"""Losses that a step computes together with their gradients: all of them on a GPU, the first on a CPU."""
+"""Losses that a step computes together with their gradients on a GPU."""
+COMPILED_LOSSES = AmplitudeLoss, PoissonLoss
+"""Those on a CPU."""
 
 
 class Propagation(ABC):
@@ -255,7 +257,7 @@ class Model(nn.Module):
     def _in_one_step(self) -> bool:
         """Whether one fused step computes the loss: only weights and a background follow the exit waves."""
         return (
-            isinstance(self.loss, FUSED_LOSSES if self._device.type != "cpu" else AmplitudeLoss)
+            isinstance(self.loss, FUSED_LOSSES if self._device.type != "cpu" else COMPILED_LOSSES)
             and self.object.states == 1
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))

@@ -190,14 +190,17 @@ def initial_arrays(
     mean_pattern: Tensor,
     dtype: torch.dtype,
     found: Mapping[int, NDArray[np.complexfloating[Any, Any]]] = MappingProxyType({}),
+    object_guess: NDArray[np.complexfloating[Any, Any]] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the initial object (state, slice, y, x) and probe (mode, y, x) of this complex type, on the CPU.
 
     mean_pattern: (y, x) [counts], in the pixel order of `Batch`; of scans with a probe each also (scan, y, x). found:
     probes (mode, y, x) of those of `scan.probe_scans` that have none; without one it is guessed from the mean pattern.
+    object_guess: (y, x), of a scan without one, found together with the probe; None: flat.
     """
-    if scan.object is not None:
-        array = torch.from_numpy(scan.object).to(dtype)
+    guess = scan.object if object_guess is None else object_guess
+    if guess is not None:
+        array = torch.from_numpy(guess).to(dtype)
         slices = array if array.ndim == 3 and len(array) == settings.slices.count else None
         slices = split_in_depth(array.reshape(array.shape[-2:]), settings.slices.count) if slices is None else slices
     else:
@@ -205,7 +208,14 @@ def initial_arrays(
     object = object_states(slices, settings.object.modes, settings.seed)
     means = mean_pattern.expand(len(scan.probe_scans), *scan.pattern_shape)
     probes = [
-        _initial_probe(scan, found.get(number, one.probe if scan.probe is None else scan.probe), settings, mean, dtype)
+        _initial_probe(
+            scan,
+            found.get(number, one.probe if scan.probe is None else scan.probe),
+            settings,
+            mean,
+            dtype,
+            scaled=guess is not None,
+        )
         for number, (one, mean) in enumerate(zip(scan.probe_scans, means, strict=True))
     ]
     return object, torch.cat(probes)
@@ -217,8 +227,13 @@ def _initial_probe(
     settings: Settings,
     mean: Tensor,
     dtype: torch.dtype,
+    *,
+    scaled: bool,
 ) -> Tensor:
-    """Return the probe (mode, y, x) from the given one, or from a mean pattern (y, x)."""
+    """Return the probe (mode, y, x) from the given one, or from a mean pattern (y, x).
+
+    scaled: whether a given one has its scale, with which it fits a given object.
+    """
     if given is not None:
         guess = torch.from_numpy(given).to(dtype)
     elif scan.is_far_field:
@@ -226,7 +241,7 @@ def _initial_probe(
     else:
         guess = mean.clamp(min=0).sqrt().to(dtype)[None]
     guess = centred_in(guess, model_window(scan, settings))
-    if scan.object is None or given is None:
+    if not scaled or given is None:
         guess = scale_to_counts(guess, float(mean.sum()))
     return add_modes(guess, settings.probe.modes)
 

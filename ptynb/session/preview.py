@@ -15,8 +15,8 @@ from ptynb.data.engine_records import Picture
 from ptynb.data.images import picture
 from ptynb.data.picture import pictures_html
 from ptynb.data.scan import Scan
-from ptynb.engine.initial_probe import find_probes
-from ptynb.engine.loop import probe_after
+from ptynb.engine.initial_probe import find_start
+from ptynb.engine.loop import short_result
 from ptynb.exceptions import ScanError
 from ptynb.loading.engine_patterns import detector_mask, in_middle
 from ptynb.loading.pattern_reader import shifted
@@ -165,10 +165,10 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
         counts = np.fft.ifftshift(counts, axes=(-2, -1)) if shifted(scan) else counts
         return in_middle(torch.from_numpy(counts).to(dtype.to_real()), size)
 
-    found = find_probes(
-        scan, settings, gathered, detector_mask(scan, dtype.to_real()), np.arange(len(scan)), probe_after
+    found = find_start(
+        scan, settings, gathered, detector_mask(scan, dtype.to_real()), np.arange(len(scan)), short_result
     )
-    object, probe = initial_arrays(scan, settings, torch.from_numpy(mean), dtype, found)
+    object, probe = initial_arrays(scan, settings, torch.from_numpy(mean), dtype, *found)
     return Preview(
         object=object.numpy(),
         probe=probe.numpy(),

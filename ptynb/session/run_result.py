@@ -71,7 +71,7 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
     mean_of_all = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
     mean_count = state.scan.get("mean_count", mean_of_all)  # if patterns came during the run: of the first ones
     custom = [component for component in pickle.loads(extensions) if isinstance(component, ModelComponent)]
-    loss = make_loss(settings.loss, mean_count)
+    loss = make_loss("amplitude", mean_count)  # any: none is evaluated
     model = make_model(scan, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.set_scale(torch.from_numpy(state.scale))
     model.load_state_dict(tensors)

@@ -13,7 +13,7 @@ class Object(Part):
     """Size, modes and updates of the object."""
 
     learning_rate: Rate = Field(
-        default=0.01,
+        default=0.1,
         description="Learning rate of the object (1 = the transmission of vacuum); 0 keeps it fixed",
         json_schema_extra=LIVE | SIMPLE,
     )
@@ -43,7 +43,7 @@ class Probe(Part):
 
     modes: int = Field(default=1, ge=1, le=64, description="Number of incoherent probe modes", json_schema_extra=SIMPLE)
     learning_rate: Rate = Field(
-        default=0.01,
+        default=0.1,
         description="Learning rate of the probe (1 = its root-mean-square amplitude over the window); 0 keeps it fixed",
         json_schema_extra=LIVE | SIMPLE,
     )

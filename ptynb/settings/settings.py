@@ -70,9 +70,10 @@ class Schedule(SettingsModel):
     """Schedule of all learning rates over the epochs."""
 
     kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
-        default="constant",
+        default="cosine",
         title="Course of the learning rates",
-        description="Course of all learning rates over the epochs",
+        description="Course of all learning rates over the epochs; constant by default with L-BFGS, rPIE, LSQML, DM "
+        "and RAAR, which compute their step length",
         json_schema_extra=LIVE | SIMPLE,
     )
     epochs: int = Field(
@@ -84,7 +85,7 @@ class Schedule(SettingsModel):
         json_schema_extra=LIVE | SIMPLE,
     )
     end_factor: float = Field(
-        default=0.1,
+        default=0.05,
         gt=0,
         le=1,
         title="Final factor of the learning rates",
@@ -185,10 +186,11 @@ class Settings(SettingsModel):
     descan: Descan = Field(default=Descan(), description="Shift of each pattern on the detector")
     fly_scan: FlyScan = Field(default=FlyScan(), description="Motion of the sample during the exposure")
     detector: Detector = Field(default=Detector(), description="Model of the detector")
-    loss: LossName = Field(
-        default="amplitude",
+    loss: Literal["auto"] | LossName = Field(
+        default="auto",
         description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
-        "intensities; of weak objects at low dose the first finds too small phases, the Poisson likelihood does not",
+        "intensities; auto: the Poisson likelihood of counts that are fewer than 30 a pixel on average, of which "
+        "amplitudes give too small phases, and amplitudes otherwise",
         json_schema_extra=SIMPLE,
     )
     regularizers: tuple[Term, ...] = Field(
@@ -296,7 +298,7 @@ class Settings(SettingsModel):
         """Give fields that were not set the defaults that depend on the optimiser, see `_defaults_of`."""
         for name, default in _defaults_of(self.optimiser).items():
             part, _, field = name.partition(".")
-            values = self.part(part)
+            values = getattr(self, part)
             if field not in values.model_fields_set and getattr(values, field) != default:
                 own = values.model_copy(update={field: default})
                 own.model_fields_set.discard(field)
@@ -371,12 +373,12 @@ class Settings(SettingsModel):
         changed = {*self.differences(other)} | {*follows}
         return {name: plain[name] for name in plain if name in changed and (name, plain[name]) not in follows.items()}
 
-    def _with_optimiser(self, optimiser: Any) -> dict[str, float]:
+    def _with_optimiser(self, optimiser: Any) -> dict[str, Any]:
         """Return the values that change with the optimiser, by dotted name."""
-        found = {}
+        found = dict[str, Any]()
         for name, default in changed_defaults(self.optimiser, optimiser).items():
             part, _, field = name.partition(".")
-            present = getattr(self.part(part), field)
+            present = getattr(getattr(self, part), field)
             if field != "learning_rate" or present > 0:  # a frozen part stays so
                 found[name] = default
             if part == "object" and present > 0 and self.object.amplitude_learning_rate is not None:
@@ -527,18 +529,20 @@ class Settings(SettingsModel):
         return cls(**translated(values, cls))
 
 
-def _defaults_of(optimiser: Any) -> dict[str, float]:
+def _defaults_of(optimiser: Any) -> dict[str, Any]:
     """Return the defaults that depend on the optimiser, by dotted name; no other field has such a default.
 
-    Optimisers that compute their step length make whole steps of object and probe, LSQML also of OPR, and positions
-    then need no momentum.
+    Optimisers that compute their step length make whole steps of object and probe in all epochs, LSQML also of OPR, and
+    positions then need no momentum. SGD, whose steps have the scale of the gradient, is unstable with the rate of Adam.
     """
     whole, lsqml = optimiser in FULL_STEPS, optimiser == "lsqml"
+    rate = 1.0 if whole else 0.01 if optimiser == "sgd" else None
     return {
-        "object.learning_rate": 1.0 if whole else Object().learning_rate,
-        "probe.learning_rate": 1.0 if whole else Probe().learning_rate,
+        "object.learning_rate": rate or Object().learning_rate,
+        "probe.learning_rate": rate or Probe().learning_rate,
         "opr.learning_rate": 1.0 if lsqml else OPR().learning_rate,
         "positions.momentum": 0.0 if lsqml else Positions().momentum,
+        "schedule.kind": "constant" if whole or optimiser in PROJECTIONS else Schedule().kind,
     }
 
 
@@ -546,7 +550,7 @@ FOLLOWING = tuple(_defaults_of("adam"))
 """Dotted names of the fields whose default depends on the optimiser."""
 
 
-def changed_defaults(before: Any, after: Any) -> dict[str, float]:
+def changed_defaults(before: Any, after: Any) -> dict[str, Any]:
     """Return the defaults that are others with another optimiser, by dotted name, as they are with the new one."""
     earlier = _defaults_of(before)
     return {name: value for name, value in _defaults_of(after).items() if value != earlier[name]}
@@ -651,7 +655,7 @@ def _optimisers(settings: Settings) -> Iterator[InvalidValueError]:
             "use 'complex'",
             ("object.parametrization", "optimiser"),
         )
-    if name == "rpie" and settings.loss != "amplitude":
+    if name == "rpie" and settings.loss not in ("auto", "amplitude"):
         yield _conflict(
             f"loss is '{settings.loss}' and optimiser is 'rpie', which supports amplitudes only; use 'amplitude'",
             ("loss", "optimiser"),
@@ -704,7 +708,7 @@ def _by_exit_waves(settings: Settings) -> Iterator[InvalidValueError]:
             "object.parametrization 'amplitude_phase'",
             settings.object.parametrization == "amplitude_phase",
         ),
-        ("loss", f"the loss '{settings.loss}'", settings.loss != "amplitude"),
+        ("loss", f"the loss '{settings.loss}'", settings.loss not in ("auto", "amplitude")),
         ("gradient_accumulation", "gradient_accumulation above 1", settings.gradient_accumulation > 1),
     ]
     if name in PROJECTIONS:

@@ -310,13 +310,19 @@ def test_near_field_patterns_and_their_gradients_are_those_of_automatic_differen
 
 @compiled_only
 @pytest.mark.parametrize(
-    ("dtype", "slices", "modes", "still", "own_probes", "near"),
-    all_pairs((torch.uint8, torch.uint16, torch.int32, torch.float64), (1, 3), (1, 3), *[(False, True)] * 3),
+    ("loss", "dtype", "slices", "modes", "still", "own_probes", "near"),
+    all_pairs(
+        ("amplitude", "poisson"),
+        (torch.uint8, torch.uint16, torch.int32, torch.float64),
+        (1, 3),
+        (1, 3),
+        *[(False, True)] * 3,
+    ),
     ids=str,
 )
-def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, still, own_probes, near):
+def test_the_misfit_is_the_loss_of_the_patterns(loss, dtype, slices, modes, still, own_probes, near):
     generator = torch.Generator().manual_seed(6)
-    problem = Problem((8, 7), modes, True, "amplitude")
+    problem = Problem((8, 7), modes, True, loss)
     kernel = None if slices == 1 else complex_normal(generator, 8, 7)
     propagator = complex_normal(generator, 8, 7) if near else None
     parts = {
@@ -332,7 +338,7 @@ def test_the_misfit_is_the_amplitude_loss_of_the_patterns(dtype, slices, modes, 
 
     def one(object, probes, shifts):
         given = Illumination(object, problem.corners, probes, shifts, kernel, propagator)
-        return hotpath.misfit(given, Detection(held, rows, problem.mask, problem.loss.floor))
+        return hotpath.misfit(given, Detection(held, rows, problem.mask, problem.loss.floor, loss=loss))
 
     def two(object, probes, shifts):
         patterns = hotpath.patterns(Illumination(object, problem.corners, probes, shifts, kernel, propagator))
