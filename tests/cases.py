@@ -171,12 +171,13 @@ LOSS_FACTORS = {"amplitude": 1.0, "poisson": 0.03, "intensity": 0.07}
 
 def as_sgd(settings: Settings) -> Settings:
     """These settings with plain gradient steps in double precision, where only a fault of logic makes a difference."""
-    factor = LOSS_FACTORS[settings.loss]
+    loss = "amplitude" if settings.loss == "auto" else settings.loss
+    factor = LOSS_FACTORS[loss]
     if settings.slices.count > 1 or settings.opr.modes or settings.regularizers or settings.detector.psf_sigma:
         factor *= 0.1
     moving = [name for name in PARTS if settings.part(name).learning_rate > 0]
     rates: dict[str, Any] = {name: {"learning_rate": PART_RATES[name] * factor} for name in moving}
-    return settings.replace(optimiser="sgd", batch=8, precision="double", **rates)
+    return settings.replace(optimiser="sgd", loss=loss, batch=8, precision="double", **rates)
 
 
 EVERYTHING_BY: tuple[Optimiser, ...] = ("adamw", "nadam", "radam", "rmsprop", "rpie", "lbfgs")

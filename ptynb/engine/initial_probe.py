@@ -72,7 +72,7 @@ REACH = 2.5
 """Radius of the region of the positions relative to that of the disc."""
 AT_ONCE = 16
 """Patterns that are transformed together."""
-LIT = 0.1
+LIT = 0.03
 """Least illumination of the part of its object with which the run begins, relative to the brightest."""
 MOST_KNOWN = 4
 

@@ -50,7 +50,7 @@ def _thick_electron(patterns: int | None) -> dict[str, Any]:
     """
     return {
         "slices": {"count": 8, "thickness": 2e-9},
-        "object": {"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.001},
+        "object": {"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.01},
         "probe": {"modes": 2},
     }
 

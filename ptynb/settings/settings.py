@@ -42,7 +42,7 @@ from ptynb.settings.model_parts import (
     Slices,
     Tilt,
 )
-from ptynb.settings.regularizers import PACBED, LossName, Similarity, Term
+from ptynb.settings.regularizers import PACBED, Similarity, Term
 from ptynb.settings.renamed import translated
 from ptynb.settings.yaml_reader import read_mapping
 
@@ -186,7 +186,7 @@ class Settings(SettingsModel):
     descan: Descan = Field(default=Descan(), description="Shift of each pattern on the detector")
     fly_scan: FlyScan = Field(default=FlyScan(), description="Motion of the sample during the exposure")
     detector: Detector = Field(default=Detector(), description="Model of the detector")
-    loss: Literal["auto"] | LossName = Field(
+    loss: Literal["auto", "amplitude", "poisson", "intensity"] = Field(
         default="auto",
         description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
         "intensities; auto: the Poisson likelihood of counts that are fewer than 30 a pixel on average, of which "
@@ -533,13 +533,12 @@ def _defaults_of(optimiser: Any) -> dict[str, Any]:
     """Return the defaults that depend on the optimiser, by dotted name; no other field has such a default.
 
     Optimisers that compute their step length make whole steps of object and probe in all epochs, LSQML also of OPR, and
-    positions then need no momentum. SGD, whose steps have the scale of the gradient, is unstable with the rate of Adam.
+    positions then need no momentum.
     """
     whole, lsqml = optimiser in FULL_STEPS, optimiser == "lsqml"
-    rate = 1.0 if whole else 0.01 if optimiser == "sgd" else None
     return {
-        "object.learning_rate": rate or Object().learning_rate,
-        "probe.learning_rate": rate or Probe().learning_rate,
+        "object.learning_rate": 1.0 if whole else Object().learning_rate,
+        "probe.learning_rate": 1.0 if whole else Probe().learning_rate,
         "opr.learning_rate": 1.0 if lsqml else OPR().learning_rate,
         "positions.momentum": 0.0 if lsqml else Positions().momentum,
         "schedule.kind": "constant" if whole or optimiser in PROJECTIONS else Schedule().kind,

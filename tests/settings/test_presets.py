@@ -110,7 +110,7 @@ def errors(scan: Scan, settings: pt.Settings, epochs: int) -> tuple[float, float
 
 
 PROVED = [
-    ("thin X-ray", thin_xray, 30, 0.35, 0.6),
+    ("thin X-ray", thin_xray, 30, 0.4, 0.6),
     ("thick electron", thick_electron, 25, 0.25, 1.0),
     ("near field", near_field, 60, 0.8, 0.4),
     ("low dose", low_dose, 60, 0.9, None),

@@ -58,7 +58,7 @@ def test_a_part_of_a_stage_that_is_given_as_a_model_follows_the_optimiser():
     lsqml = pt.Settings(optimiser="lsqml")
     stage = pt.Stage(epochs=1, settings={"object": pt.Object(padding=8)})
     assert (stage.applied_to(lsqml).object.learning_rate, stage.applied_to(lsqml).object.padding) == (1.0, 8)
-    assert stage.applied_to(pt.Settings()).object.learning_rate == 0.01
+    assert stage.applied_to(pt.Settings()).object.learning_rate == 0.1
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_rates_of_another_optimiser_are_its_defaults_unless_they_are_given_or_a_
     given = way(adam, {"optimiser": "rpie", "object": {"learning_rate": 0.03}})
     assert (given.object.learning_rate, given.probe.learning_rate) == (0.03, 1.0)
     assert way(adam, {"optimiser": "sgd"}).object.learning_rate == 0.03, "in the same units"
-    polar = Settings(object={"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.001})
+    polar = Settings(object={"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.01})
     assert way(polar, {"optimiser": "lbfgs"}).object.amplitude_learning_rate == pytest.approx(0.1), "the same ratio"
 
 
@@ -430,7 +430,7 @@ def test_rates_for_several_engines_grow_with_what_their_batches_do_to_the_noise(
     assert (scaled.batch, scaled.batch_per, scaled.effective_batch(4)) == (8, "engine", 32)
     assert scaled.object.amplitude_learning_rate == pytest.approx(0.02 * shared)
     assert rates(scaled) == pytest.approx(
-        dict.fromkeys(("object", "probe"), 0.01 * shared)
+        {"object": 0.01 * shared, "probe": 0.1 * shared}
         | {"background": 0.04 * shared, "affine": 0.05 * shared}
         | {"positions": 0.1 * single, "pattern_intensities": 0.03 * single, "opr": 0.03 * single}
         | {"descan": 0.06 * single}
