@@ -290,6 +290,9 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         yield Fact("mask", _bad(record.mask), "", _place(record, "mask"))
     if options.probe is not None:
         yield Fact("probe, first guess", "as given", "", "given")
+    if options.convergence_angle is not None:
+        yield Fact("convergence angle", f"{options.convergence_angle:.6g}", "rad", "given")
+        yield Fact("probe, first guess", "of this lens", "", "given")
     for name, guess in (("probe", None if options.probe is not None else record.probe), ("object", record.object)):
         if guess is not None:
             yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(record, name))
@@ -393,7 +396,7 @@ def _line(path: Path, names: dict[str, Any], lacks: tuple[Missing, ...]) -> str:
     """Return the line of Python that opens a scan, with the given options and placeholders for missing ones."""
     arguments = [repr(str(path))]
     for name, value in names.items():
-        plain = isinstance(value, str | int | float | tuple)
+        plain = isinstance(value, str | int | float | tuple | dict)
         shown = repr(str(value)) if isinstance(value, Path) else repr(value) if plain else "..."
         arguments.append(f"{name}={shown}")
     arguments += [f"{lack.give.partition('=')[0]}=..." for lack in lacks]
