@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptynb.analysis.direct.initial_guess import guessed
 from ptynb.analysis.direct.position_grid import PositionGrid, position_grid
 from ptynb.analysis.direct.weak_phase import BrightFieldImages, WeakPhaseFit, integrated, turn_matrix
 from ptynb.analysis.scan_survey import Survey, bright_radius, survey
@@ -122,17 +123,48 @@ class DirectImages(Tabular):
     notes: tuple[str, ...] = ()
 
     @property
+    def correction(self) -> ScanRotation | None:
+        """The correction of the positions that the pictures use; None if neither deflections nor parallax show one."""
+        if self.rotation is None and self.aberrations is None:
+            return None
+        first = self.rotation or ScanRotation(self.angle, self.transposed, math.nan, math.nan, PARALLAX_ERROR, 0.0)
+        return dataclasses.replace(first, angle=self.angle, transposed=self.transposed)
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """What was found as lines of Python: the correction of the positions, and the probe."""
-        first = self.rotation or ScanRotation(self.angle, self.transposed, math.nan, math.nan, PARALLAX_ERROR, 0.0)
-        turned = dataclasses.replace(first, angle=self.angle, transposed=self.transposed)
-        found = turned.lines if turned.needed else ()
+        turned = self.correction
+        found = turned.lines if turned is not None and turned.needed else ()
         if self.aberrations is not None and self.convergence_angle is not None:
             found += (
                 "probe = pt.illumination.electron_probe(scan.pattern_shape, scan.pixel_size, scan.geometry.wavelength, "
                 f"{self.convergence_angle:.4g}, {_plain(self.aberrations)})",
             )
         return found
+
+    def initial_guess(self, scan: Scan, *, object: bool = False) -> Scan:
+        """Return the scan as a reconstruction may begin with it: positions corrected, and the probe of the fitted lens.
+
+        Parameters
+        ----------
+        scan : Scan
+            The scan that the pictures are of.
+        object : bool, default False
+            Whether the object begins with the single-side-band phase, or else the integrated one, instead of flat.
+
+        Returns
+        -------
+        Scan
+            The new scan; its probe is the scan's own if no aberrations were found.
+
+        Raises
+        ------
+        InvalidValueError
+            If the probe does not fit in the window of the patterns ("probe.window-too-small").
+        """
+        lens = None if self.aberrations is None else (self.convergence_angle or 0.0, self.aberrations)
+        phase = self.pictures.get("single side band", self.pictures["integrated phase"])
+        return guessed(scan, self.correction, lens, (phase, self.y, self.x) if object else None)
 
     def table(self) -> Table:
         """Return what was found as a table.
