@@ -1,7 +1,7 @@
 """`recommend`: settings for a scan, from statistics of its patterns and from short trials, as a recipe with reasons.
 
 1. Statistics of the patterns decide what needs no trial: bad pixels, the batch, the loss for few counts; and what is
-   wrong with the geometry (`geometry`), which short reconstructions confirm.
+   wrong with the geometry (`geometry_fit`), which short reconstructions confirm.
 2. Trials of object and probe alone, at several learning rates, end with the best fit, from which all later trials
    begin.
 3. One trial for each effect that may be in the data (wrong positions, a beam of varying intensity or shape, background,
@@ -39,7 +39,7 @@ from ptynb.settings.base_models import MOST_EPOCHS, flat, merge
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage
 from ptynb.table import duration
 from ptynb.tuning.effects import MARGIN, Candidate, Effect, Sizes, effects_of
-from ptynb.tuning.geometry import mended_geometry
+from ptynb.tuning.geometry_fit import mended_geometry
 from ptynb.tuning.recommendation import Recommendation, RecommendationTrial, RecommendedSetting
 from ptynb.tuning.trial import cause_of
 from ptynb.tuning.trial_progress import TrialProgress

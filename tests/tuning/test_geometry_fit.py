@@ -10,7 +10,7 @@ import ptynb as pt
 from ptynb.engine import initial_probe
 from ptynb.preparation import flip, rotate_positions, transpose
 from ptynb.preparation.rotation_fit import rotation_if_known
-from ptynb.tuning.geometry import mended_geometry
+from ptynb.tuning.geometry_fit import mended_geometry
 from tests.analysis.test_direct_imaging import CONVERGENCE, GEOMETRY, electron_scan
 from tests.parametrization import each
 
