@@ -94,6 +94,15 @@ def mended_geometry(scan: Scan, losses: Losses) -> MendedGeometry:
     flat = scan.geometry is None or isinstance(scan.geometry, Geometry)
     if not flat or scan.combination is not None or len(scan) < FEWEST_PATTERNS:
         return MendedGeometry(scan)
+    try:
+        return _found(scan, losses)
+    except ScanError as error:
+        if error.code != "scan.position-outside":
+            raise
+        return MendedGeometry(scan, notes=(f"The geometry was left as it is, with the guess of the object: {error}",))
+
+
+def _found(scan: Scan, losses: Losses) -> MendedGeometry:
     part = _middle(scan, ORIENTING)
     if isinstance(scan.geometry, Geometry) and scan.geometry.wavelength < LONGEST_ELECTRON:
         seen = _seen(part)

@@ -180,7 +180,9 @@ def recommend(
 
     Whether an effect is in the data (wrong positions, background, a beam that varies or is partially coherent, descan,
     several slices) is decided by trials that begin with the same object and probe: it is recommended if the fit
-    improves by more than its additional parameters explain of noise.
+    improves by more than its additional parameters explain of noise. Before that, a mirrored or transposed detector and
+    a rotated scan are put right by steps of preparation, and of electrons the pixel size, by the bright-field disc, and
+    the probe, by the aberrations that `direct` finds, if short reconstructions fit better then.
 
     Use it as `recon = pt.Reconstruction(scan, pt.recommend(scan, cluster).recipe, cluster)`.
 
