@@ -50,7 +50,7 @@ orientation as with the right one.
 """
 BETTER_ORIENTATION, BETTER_LENS = 0.7, 0.98
 """Largest loss, relative to that of what is claimed, with which another orientation, or another lens, is adopted."""
-LEAST_CALIBRATION, EDGE = 0.015, 0.3
+LEAST_CALIBRATION, EDGE = 0.015, 0.25
 """Smallest relative change of the pixel size, and of the disc's radius [detector pixels], that are adopted.
 
 Discs of thick samples are 1% too large; those of a pupil with edges as soft as a pixel are 0.2 pixels too small.
