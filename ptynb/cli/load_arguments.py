@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+NEGATIVE = re.compile(r"-(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
+"""Numbers that argparse takes for options if it does not know better: -1.5e-08."""
 UNITS = {"m": "METRES", "rad": "RADIANS", "eV": "EV", "V": "VOLTS"}
 
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:
     """Add the options once the command is chosen: `ptynb --help` does not import the models, which takes 0.4 s."""
+    parser._negative_number_matcher = NEGATIVE
     parse = parser.parse_known_args
 
     def parse_known_args(
@@ -45,6 +48,8 @@ def _how(field: FieldInfo) -> dict[str, Any]:
     if get_origin(field.annotation) is Literal:
         return {"choices": get_args(field.annotation), "help": f"{text} (default {field.default})"}
     unit = re.search(r"\[(\w+)\]$", text)
+    if any(get_origin(kind) is Mapping for kind in get_args(field.annotation)):
+        return {"metavar": "NAME=METRES[@RADIANS],…", "help": text}
     metavar = UNITS[unit[1]] if unit else "NAME"
     if ONE_OR_TWO in field.metadata:
         return {"type": float, "nargs": "+", "metavar": metavar, "help": f"{text}: one number, or y and x"}
@@ -70,11 +75,15 @@ def load_options_of(chosen: argparse.Namespace, folder: Path | None = None) -> d
 
 def load_options_as_text(chosen: argparse.Namespace) -> list[str]:
     """Return the given options as arguments of a command line."""
+    from ptynb.settings.load_options import aberrations_as_text
+
     line: list[str] = []
     for name, value in load_options_of(chosen).items():
         line.append(f"--{name.replace('_', '-')}")
         if isinstance(value, tuple):
             line += map(str, value)
+        elif isinstance(value, Mapping):
+            line.append(aberrations_as_text(value))
         elif value is not True:
             line.append(str(value))
     return line

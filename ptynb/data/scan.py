@@ -23,10 +23,12 @@ from scipy.spatial import cKDTree
 from ptynb.data.admissions import RecordedArrivals
 from ptynb.data.arrivals import Acquisition, Arrivals
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
+from ptynb.data.optics.aberrations import Aberrations
+from ptynb.data.optics.lens import electron_probe, lens_aberrations
 from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
-from ptynb.exceptions import InvalidTypeError, PtynbWarning, ScanError
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError
 from ptynb.table import gigabytes
 
 AnyGeometry = Geometry | NearField | TiltedGeometry
@@ -523,6 +525,74 @@ class Scan:
         """
         return self.with_frames(self.frames.part(patterns))
 
+    def with_probe(
+        self,
+        probe: ArrayLike | None = None,
+        *,
+        convergence_angle: float | None = None,
+        defocus: float = 0.0,
+        aberrations: Aberrations | None = None,
+    ) -> Scan:
+        """Return the scan with an initial guess of the probe: an array, or that of a round aperture and a lens.
+
+        A lens is recorded as the step `preparation.lens_probe`, so that recipes and results have it.
+
+        Parameters
+        ----------
+        probe : array_like, optional
+            Probe (y, x) or (mode, y, x), complex, centred in its window; any scale.
+        convergence_angle : float, optional
+            Convergence semi-angle of the lens [rad], instead of an array.
+        defocus : float, default 0
+            Distance from the focus to the sample [m], positive downstream: the aberration C10. It is -Δf for a
+            defocus Δf that is positive for underfocus.
+        aberrations : mapping, optional
+            Aberrations of the lens, {"C10": z, "C12": (magnitude [m], azimuth [rad]), "C30": Cs}, in the axes of the
+            detector, as `ptynb.direct` finds them and `ptynb.illumination.electron_probe` takes them.
+
+        Returns
+        -------
+        Scan
+            The new scan.
+
+        Raises
+        ------
+        InvalidValueError
+            If there is not either an array or a convergence angle ("argument.conflict"), or as raised by
+            `illumination.electron_probe`.
+        ScanError
+            If the array is no probe of this scan ("scan.invalid-guess"), the scan has no geometry with a flat detector
+            in the far field ("scan.no-geometry"), or it is combined of scans with probes of their own
+            ("scan.combined").
+        """
+        if len(self.probe_scans) > 1:
+            raise ScanError(
+                f"'{self.name}' is made of {len(self.probe_scans)} scans with probes of their own; give each scan its "
+                "probe, then combine them.",
+                code="scan.combined",
+            )
+        if (probe is None) == (convergence_angle is None) or (probe is not None and (defocus or aberrations)):
+            raise InvalidValueError(
+                "with_probe takes either an array, or convergence_angle= [rad] with defocus= and aberrations=.",
+                code="argument.conflict",
+                fields=("probe", "convergence_angle"),
+            )
+        if convergence_angle is None:
+            return dataclasses.replace(self, probe=np.asarray(probe))
+        if not isinstance(self.geometry, Geometry):
+            found = "no geometry" if self.geometry is None else f"a {type(self.geometry).__name__}"
+            raise ScanError(
+                f"'{self.name}' has {found}, and the probe of a lens needs the wavelength and the angle of a pixel "
+                "of a far-field detector that faces the sample: give a Geometry.",
+                code="scan.no-geometry",
+                fields=("convergence_angle",),
+            )
+        lens = lens_aberrations(defocus, aberrations)
+        pixel = self.geometry.object_pixel(self.pattern_shape)
+        field = electron_probe(self.pattern_shape, pixel, self.geometry.wavelength, convergence_angle, lens)
+        step = {"convergence_angle": float(convergence_angle)} | ({"aberrations": lens} if lens else {})
+        return dataclasses.replace(self, probe=field, preparation=(*self.preparation, {"lens_probe": step}))
+
     def stop_listening(self) -> Arrivals:
         """End the reception of a scan that `ptynb.listen` has returned; what has come is kept.
 
@@ -579,6 +649,8 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
     return value
 
 

@@ -16,6 +16,7 @@ from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
+from ptynb.exceptions import ScanError
 from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
 from ptynb.io.hdf5_file import own
 from ptynb.io.load import (
@@ -35,10 +36,13 @@ from ptynb.io.reading.shadow_motion import shadow_motion
 from ptynb.io.result_file import FORMAT as RESULT
 from ptynb.io.scan_file import FORMAT as SCAN
 from ptynb.io.scan_file import read_scan
+from ptynb.preparation.bright_field_disc import bright_field_disc
 from ptynb.preparation.rotation_fit import FEWEST_PATTERNS, ScanRotation, nearest_to_centre, rotation_if_known
 from ptynb.settings.load_options import LoadOptions, takes_load_options
 from ptynb.table import Table, Tabular
 
+DISC_OF = 32
+"""Largest number of patterns whose mean shows the bright-field disc."""
 QUICK = 2**26
 """Limit of the bytes of patterns that are unpacked to check them; more would take too long for `info`."""
 GLANCE = 2**24
@@ -195,6 +199,8 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
             remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
             found = _orientation(scan) if unpack else None
             facts, remarks = (*facts, *_fact_of(found)), (*remarks, *_remark_on(found))
+            if unpack and options.convergence_angle is not None:
+                remarks += _remark_on_disc(scan, options.convergence_angle)
         elif record.frames is not None:
             remarks += check_patterns(record.frames, record.frames.read)
     except ValueError as error:
@@ -253,6 +259,26 @@ def _remark_on(found: ScanRotation | None) -> Iterator[str]:
         )
 
 
+def _remark_on_disc(scan: Scan, angle: float) -> tuple[str, ...]:
+    """Return a remark if the bright-field disc of some patterns contradicts the convergence angle [rad]."""
+    one = scan.frames.stored_together * (scan.frames.nbytes // len(scan))
+    some = np.unique(np.linspace(0, len(scan) - 1, max(1, min(DISC_OF, GLANCE // max(1, one)))).astype(int)).tolist()
+    mean = np.mean([scan.counts(index, index + 1)[0] for index in some], 0)
+    try:
+        disc = bright_field_disc(scan, mean)
+    except ScanError:
+        return ()
+    assert isinstance(scan.geometry, Geometry)  # of which the probe of a lens was made
+    found = disc.radius * math.sqrt(math.prod(scan.geometry.detector_pixel)) / scan.geometry.distance
+    if abs(found / angle - 1) < max(0.02, 0.3 / disc.radius):
+        return ()
+    return (
+        f"The bright-field disc has a radius of {found * 1e3:.4g} mrad with these pixels, and the convergence angle is "
+        f"{angle * 1e3:.4g} mrad; if the angle is right, pt.preparation.calibrate_from_disc(scan, {angle!r}) corrects "
+        "the pixel size.",
+    )
+
+
 def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
     """Yield values of the options, else of the file."""
     if record.frames is not None:
@@ -290,6 +316,9 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         yield Fact("mask", _bad(record.mask), "", _place(record, "mask"))
     if options.probe is not None:
         yield Fact("probe, first guess", "as given", "", "given")
+    if options.convergence_angle is not None:
+        yield Fact("convergence angle", f"{options.convergence_angle:.6g}", "rad", "given")
+        yield Fact("probe, first guess", "of this lens", "", "given")
     for name, guess in (("probe", None if options.probe is not None else record.probe), ("object", record.object)):
         if guess is not None:
             yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(record, name))
@@ -393,7 +422,7 @@ def _line(path: Path, names: dict[str, Any], lacks: tuple[Missing, ...]) -> str:
     """Return the line of Python that opens a scan, with the given options and placeholders for missing ones."""
     arguments = [repr(str(path))]
     for name, value in names.items():
-        plain = isinstance(value, str | int | float | tuple)
+        plain = isinstance(value, str | int | float | tuple | dict)
         shown = repr(str(value)) if isinstance(value, Path) else repr(value) if plain else "..."
         arguments.append(f"{name}={shown}")
     arguments += [f"{lack.give.partition('=')[0]}=..." for lack in lacks]

@@ -244,7 +244,7 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
         if frames.nbytes >= LARGE:
             warnings.warn(f"{path}: {frames.note}", PtynbWarning, stacklevel=4)
         frames = frames.unpacked()
-    return Scan(
+    scan = Scan(
         frames=frames,
         positions=positions,
         centred=record.centred,
@@ -256,6 +256,10 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
         motion=None if options.motion is None else _motion(options.motion, record, options, path, geometry),
         name=default_name(path),
     )
+    angle, defocus = options.convergence_angle, options.defocus
+    if angle is None:
+        return scan
+    return scan.with_probe(convergence_angle=angle, defocus=defocus, aberrations=options.aberrations)
 
 
 def missing(record: FileRecord, options: LoadOptions) -> tuple[Missing, ...]:

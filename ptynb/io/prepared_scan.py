@@ -57,7 +57,7 @@ def _prepared(scan: Scan, step: PrepareStep, number: int) -> Scan:
     files = {name: Path(step.arguments[name]).expanduser().absolute() for name in step.files}
     arrays = {name: read_array(path, name) for name, path in files.items()}
     ranges = {name: slice(*bounds) for name, bounds in step.ranges.items()}
-    unrecorded = [name for name, value in step.arguments.items() if isinstance(value, dict)]
+    unrecorded = [name for name, value in step.arguments.items() if isinstance(value, dict) and "array" in value]
     if unrecorded:
         raise InvalidValueError(
             f"Step {number} of the preparation, {step.function}, had {unrecorded[0]} as an array that was in no file; "

@@ -16,8 +16,8 @@ import math
 import torch
 from torch import Tensor
 
+from ptynb.data.optics.pupil import check_grid
 from ptynb.exceptions import InvalidValueError
-from ptynb.physics.pupil import check_grid
 
 
 def angular_spectrum_kernel(

@@ -19,6 +19,7 @@ from ptynb.preparation.counts import remove_negatives as remove_negatives
 from ptynb.preparation.counts import subtract_dark as subtract_dark
 from ptynb.preparation.crop_and_pad import crop as crop
 from ptynb.preparation.crop_and_pad import pad as pad
+from ptynb.preparation.lens_probe import lens_probe as lens_probe
 from ptynb.preparation.noise_and_blur import add_poisson_noise as add_poisson_noise
 from ptynb.preparation.noise_and_blur import blur as blur
 from ptynb.preparation.orientation import flip as flip

@@ -6,7 +6,7 @@ import copy
 import functools
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -67,6 +67,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if value is None or isinstance(value, bool | int | float):
         return value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
     array = np.asarray(value)
     if array.size <= MOST_NUMBERS:
         return array.tolist()

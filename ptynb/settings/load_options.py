@@ -18,6 +18,7 @@ from pydantic.config import JsonDict
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
+from ptynb.data.optics.lens import lens_aberrations
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbError, SettingsError
 from ptynb.settings.base_models import SettingsModel
 from ptynb.settings.field_docs import DOCUMENTED_TYPE, documented_by
@@ -47,6 +48,30 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 FILE_OR_ARRAY: JsonDict = {DOCUMENTED_TYPE: "str, Path or array_like"}
 ONE_OR_TWO = BeforeValidator(_pair)
 """Validator of a pair (y, x), for which a single number is accepted."""
+
+
+def _named_numbers(value: Any) -> Any:
+    """Convert 'C12=2e-9@0.5, C30=1e-3', as it is typed, to {"C12": ("2e-9", "0.5"), "C30": "1e-3"}."""
+    if not isinstance(value, str):
+        return value
+    named: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, value.split(","))):
+        name, equals, numbers = map(str.strip, part.partition("="))
+        if not equals:
+            raise InvalidValueError(
+                f"{quoted(part)} is no aberration; expected text such as 'C12=2e-9@0.5, C30=1e-3': magnitudes [m], "
+                "and after an @ the azimuth [rad]",
+                code="argument.invalid-value",
+            )
+        magnitude, at, azimuth = numbers.partition("@")
+        named[name] = (magnitude, azimuth) if at else magnitude
+    return named
+
+
+def aberrations_as_text(aberrations: Mapping[str, Any]) -> str:
+    """Return aberrations as they are typed: 'C12=2e-09@0.5,C30=0.001'."""
+    pairs = ((name, value if isinstance(value, tuple | list) else (value,)) for name, value in aberrations.items())
+    return ",".join(f"{name}={'@'.join(str(one) for one in value)}" for name, value in pairs)
 
 
 MAY_BE_ARRAYS = ("positions", "motion", "mask", "probe")
@@ -85,6 +110,22 @@ class LoadOptions(SettingsModel):
         default=None,
         description="First guess (y, x) or (mode, y, x) of the probe, complex: name of a dataset, or file (.npy)",
         json_schema_extra=FILE_OR_ARRAY,
+    )
+    convergence_angle: Annotated[float, Field(gt=0, lt=1.5, allow_inf_nan=False)] | None = Field(
+        title="Convergence angle",
+        default=None,
+        description="Semi-angle of the beam: the first guess of the probe is that of a round aperture and a lens [rad]",
+    )
+    defocus: Finite = Field(
+        title="Defocus",
+        default=0.0,
+        description="Distance from the focus to the sample, positive downstream (overfocus): the aberration C10 [m]",
+    )
+    aberrations: Annotated[Mapping[str, float | tuple[float, float]] | None, BeforeValidator(_named_numbers)] = Field(
+        title="Aberrations",
+        default=None,
+        description="Further aberrations of the lens by Krivanek's or Haider's names, each a magnitude in m, or a pair "
+        "with its azimuth in rad, in the axes of the detector; as text 'C12=2e-9@0.5, C30=1e-3'",
     )
     units: Literal["metres", "pixels"] = Field(
         title="Positions are in",
@@ -177,6 +218,26 @@ class LoadOptions(SettingsModel):
                 code="argument.conflict",
                 fields=("focus_to_sample", "geometry"),
             )
+        lens = tuple(name for name in ("defocus", "aberrations") if name in self.names)
+        if self.convergence_angle is None and lens:
+            raise InvalidValueError(
+                f"{' and '.join(lens)} of a lens without its convergence angle; give convergence_angle= [rad] too",
+                code="argument.conflict",
+                fields=(*lens, "convergence_angle"),
+            )
+        if self.convergence_angle is not None and (self.probe is not None or self.is_near_field):
+            other = "geometry is 'near field'" if self.is_near_field else "a probe was given"
+            raise InvalidValueError(
+                f"convergence_angle={self.convergence_angle} was given and {other}; the probe of a lens is the first "
+                "guess of a far-field scan without another one: leave one of them out",
+                code="argument.conflict",
+                fields=("convergence_angle", "geometry" if self.is_near_field else "probe"),
+            )
+        try:
+            lens_aberrations(self.defocus, self.aberrations)
+        except InvalidValueError as error:
+            error.fields = error.fields or ("aberrations",)
+            raise
         return self
 
     @classmethod
@@ -209,7 +270,7 @@ class LoadOptions(SettingsModel):
         return {
             name: value
             for name, value in self
-            if value is not None and not (isinstance(value, str | bool) and value == _default(name))
+            if value is not None and not (isinstance(value, str | bool | float) and value == _default(name))
         }
 
     @property

@@ -31,6 +31,7 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "divide_flat": ("flat",),
     "flip": ("axes", "positions"),
     "flip_positions": ("axes",),
+    "lens_probe": ("convergence_angle", "defocus", "aberrations"),
     "mask_bad_pixels": ("factor", "sigmas"),
     "mask_pixels": ("mask",),
     "normalise": ("counts", "monitor"),

@@ -14,8 +14,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.exceptions import InvalidValueError
-from ptynb.physics.pupil import (
+from ptynb.data.optics.aberrations import Aberrations
+from ptynb.data.optics.lens import electron_probe
+from ptynb.data.optics.pupil import (
     check_finite,
     check_grid,
     check_not_negative,
@@ -29,8 +30,9 @@ from ptynb.physics.pupil import (
     probe_from_pupil,
     rounded_down,
     slopes,
+    steps_of,
 )
-from ptynb.simulation.aberrations import Aberrations, aberration_phase
+from ptynb.exceptions import InvalidValueError
 
 __all__ = [
     "Aberrations",
@@ -42,59 +44,6 @@ __all__ = [
 ]
 MOST_LOST = 0.05
 """Largest fraction of the power that may leave the window; it allows for three rings of a far pinhole's pattern."""
-
-
-def electron_probe(
-    window: tuple[int, int],
-    pixel: tuple[float, float],
-    wavelength: float,
-    convergence_angle: float,
-    aberrations: Aberrations | None = None,
-    *,
-    edge: float = 0.0,
-) -> NDArray[np.complex128]:
-    """Return the probe of a round aperture and a lens with aberrations: F⁻¹[A exp(-iχ)].
-
-    Parameters
-    ----------
-    window : tuple of int
-        Pixels (y, x) of the probe.
-    pixel : tuple of float
-        Pixel size (y, x) of the object [m].
-    wavelength : float
-        Wavelength [m]; for electrons see `ptynb.electrons`.
-    convergence_angle : float
-        Convergence semi-angle [rad].
-    aberrations : mapping, optional
-        Aberrations by name, see `ptynb.simulation.aberrations`. {"C10": z} is a sample at the distance z downstream of
-        the focus; z = -Δf for a defocus Δf that is positive for underfocus.
-    edge : float
-        Width [rad] of the aperture's edge, over which the amplitude falls to 0; at least a step of the grid.
-
-    Returns
-    -------
-    ndarray
-        Probe (y, x), complex128.
-
-    Raises
-    ------
-    InvalidValueError
-        A value is out of range ("argument.invalid-value"), or the probe needs a larger window
-        ("probe.window-too-small") or smaller pixels ("probe.pixels-too-large").
-
-    References
-    ----------
-    Kirkland, Advanced Computing in Electron Microscopy (2020), 3.4.
-    """
-    check_grid(window, pixel, wavelength)
-    check_positive(convergence_angle, "convergence angle", "rad")
-    check_not_negative(edge, "width of the aperture's edge", "rad")
-    y, x = frequencies(window, pixel)
-    reach, softness = convergence_angle / wavelength, edge / wavelength
-    check_pupil(window, pixel, wavelength, (reach, reach), softness)
-    aperture = disc(y, x, reach, _steps(window, pixel), softness)
-    phase = aberration_phase(wavelength * y, wavelength * x, wavelength, aberrations or {})
-    return probe_from_pupil(aperture, phase, "aberrations")
 
 
 def zone_plate_probe(
@@ -154,7 +103,7 @@ def zone_plate_probe(
             code="argument.invalid-value",
         )
     y, x = frequencies(window, pixel)
-    reach, steps = 1 / (2 * outermost_zone_width), _steps(window, pixel)
+    reach, steps = 1 / (2 * outermost_zone_width), steps_of(window, pixel)
     check_pupil(window, pixel, wavelength, (reach, reach))
     aperture = disc(y, x, reach, steps)
     if central_stop > 0:
@@ -215,7 +164,7 @@ def focused_probe(
     y, x = frequencies(window, pixel)
     reach_y, reach_x = (a / (2 * wavelength * f) for a, f in zip(aperture, focal_length, strict=True))
     check_pupil(window, pixel, wavelength, (reach_y, reach_x))
-    step_y, step_x = _steps(window, pixel)
+    step_y, step_x = steps_of(window, pixel)
     slits = covered((reach_y - np.abs(y)) / step_y) * covered((reach_x - np.abs(x)) / step_x)
     phase = -free_space(y, x, wavelength, (along_y + along_x) / 2)
     phase += math.pi * wavelength * (along_y - along_x) / 2 * (y**2 - x**2)
@@ -378,8 +327,3 @@ def _extent(reach: NDArray[np.float64], power: NDArray[np.float64]) -> float:
     order = np.argsort(reach)
     share = np.cumsum(power[order])
     return float(reach[order][np.searchsorted(share, (1 - MOST_LOST / 2) * share[-1])])
-
-
-def _steps(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[float, float]:
-    """Return the steps between spatial frequencies (y, x) [1/m]."""
-    return 1 / (window[0] * pixel[0]), 1 / (window[1] * pixel[1])

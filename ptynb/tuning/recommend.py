@@ -1,7 +1,7 @@
 """`recommend`: settings for a scan, from statistics of its patterns and from short trials, as a recipe with reasons.
 
-1. Statistics of the patterns decide what needs no trial: bad pixels, a transposed or rotated detector, the batch, the
-   loss for few counts.
+1. Statistics of the patterns decide what needs no trial: bad pixels, the batch, the loss for few counts; and what is
+   wrong with the geometry (`geometry_fit`), which short reconstructions confirm.
 2. Trials of object and probe alone, at several learning rates, end with the best fit, from which all later trials
    begin.
 3. One trial for each effect that may be in the data (wrong positions, a beam of varying intensity or shape, background,
@@ -33,13 +33,13 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError, EnginesBusyError, PtynbError, ReconstructionError, SettingsError
 from ptynb.preparation import find_bad_pixels, mask_pixels, select
 from ptynb.preparation.recorded_steps import check_measured
-from ptynb.preparation.rotation_fit import rotation_if_known
 from ptynb.session.reconstruction import Reconstruction, make_way
 from ptynb.settings import Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, merge
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage
 from ptynb.table import duration
 from ptynb.tuning.effects import MARGIN, Candidate, Effect, Sizes, effects_of
+from ptynb.tuning.geometry_fit import mended_geometry
 from ptynb.tuning.recommendation import Recommendation, RecommendationTrial, RecommendedSetting
 from ptynb.tuning.trial import cause_of
 from ptynb.tuning.trial_progress import TrialProgress
@@ -61,8 +61,6 @@ SIGNIFICANCE = 3.0
 """Factor between the gain of an effect in χ² and that of as many parameters without meaning."""
 FEW_COUNTS = 2.0
 """Counts per pixel below which the likelihood of counts is used."""
-ORIENTING = 4096
-"""Largest number of patterns from which the rotation between scan and detector is found."""
 UPDATES = 12
 """Smallest number of updates in an epoch."""
 FIRST_STAGE = 0.1
@@ -182,7 +180,9 @@ def recommend(
 
     Whether an effect is in the data (wrong positions, background, a beam that varies or is partially coherent, descan,
     several slices) is decided by trials that begin with the same object and probe: it is recommended if the fit
-    improves by more than its additional parameters explain of noise.
+    improves by more than its additional parameters explain of noise. Before that, a mirrored or transposed detector and
+    a rotated scan are put right by steps of preparation, and of electrons the pixel size, by the bright-field disc, and
+    the probe, by the aberrations that `direct` finds, if short reconstructions fit better then.
 
     Use it as `recon = pt.Reconstruction(scan, pt.recommend(scan, cluster).recipe, cluster)`.
 
@@ -291,17 +291,21 @@ class _Search:
         return scan
 
     def _oriented(self, scan: Scan) -> Scan:
-        found = rotation_if_known(scan, ORIENTING)
-        if found is None or not found.needed:
-            return scan
+        """Put the geometry right; what is wrong with it is found from the patterns, and by short reconstructions."""
+        self._report("Geometry: orientation of the detector, pixel size, aberrations")
+
+        def losses(scans: Sequence[Scan], settings: Settings, epochs: int) -> list[float]:
+            first = self._engines.run(scans[0], [(settings, epochs)])[0]
+            if len(scans) * first.seconds > self._seconds / 2:
+                return [first.loss] + [math.nan] * (len(scans) - 1)
+            return [first.loss, *(self._engines.run(one, [(settings, epochs)])[0].loss for one in scans[1:])]
+
+        found = mended_geometry(scan, losses)
         self._prepare += found.steps
-        self._choose(
-            "prepare",
-            ", ".join(step.function for step in found.steps),
-            f"{found}: the centres of mass of the patterns fit the positions only then (probability of a false alarm "
-            f"{found.false_alarm:.0e}); a further 180° fits equally, with the opposite phase",
-        )
-        return found.apply(scan)
+        self._notes += found.notes
+        for names, reason in found.reasons:
+            self._choose("prepare", names, reason)
+        return found.scan
 
     def _from_statistics(self, scan: Scan, seen: Survey) -> dict[str, Any]:
         """Return settings that need no trial."""

@@ -163,6 +163,17 @@ def test_a_scan_with_known_aberrations_and_rotation(c10, astigmatism, angle, tra
     assert abs(np.vdot(probe, true)) > 0.95
 
 
+def test_a_reconstruction_may_begin_with_what_was_found():
+    scan, _, at = electron_scan({"C10": -8e-9}, 0.3, True)
+    guess = pt.direct(scan).initial_guess(scan)
+    # Distances are those of the true places.
+    np.testing.assert_allclose(np.ptp(guess.positions, 0), np.ptp(at, 1), rtol=0.03)
+    true = pt.illumination.electron_probe(WINDOW, scan.pixel_size, WAVELENGTH, CONVERGENCE, {"C10": -8e-9})
+    assert abs(np.vdot(guess.probe[0], true)) > 0.95
+    steps = [next(iter(step)) for step in guess.preparation]
+    assert steps == ["transpose_positions", "rotate_positions", "lens_probe"]
+
+
 def test_the_integrated_phase_of_a_focused_probe_is_the_phase_that_the_probe_smooths():
     scan, phase, at = electron_scan({}, 0.3, noise=False, rms=0.05)
     found = pt.direct(scan)

@@ -3,8 +3,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from ptynb import preparation
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
+from ptynb.io.prepared_scan import prepare
+from ptynb.settings import Recipe
+from ptynb.simulation.illumination import electron_probe, propagate
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -247,6 +251,41 @@ def test_a_probe_guess_without_modes_is_one_mode():
     scan = Scan.from_arrays(some_patterns(), some_positions(), probe=probe)
     np.testing.assert_array_equal(scan.probe, probe[None])
     np.testing.assert_array_equal(dataclasses.replace(scan, probe=2 * probe).probe, 2 * probe[None])
+
+
+def test_a_lens_makes_the_probe_and_is_a_step_of_a_recipe():
+    scan = Scan.from_arrays(some_patterns(), some_positions(), geometry=GEOMETRY)
+    lens = {"convergence_angle": 7e-5, "defocus": 5e-3, "aberrations": {"A1": (1e-3, 0.4)}}
+    made = scan.with_probe(**lens)
+    expected = electron_probe(WINDOW, scan.pixel_size, 1e-10, 7e-5, {"C10": 5e-3, "C12": (1e-3, 0.4)})
+    np.testing.assert_array_equal(made.probe, expected[None])
+    # Downstream: a defocus is a step of free space.
+    focused = scan.with_probe(convergence_angle=7e-5)
+    step = propagate(focused.probe, scan.pixel_size, 1e-10, 5e-3)
+    defocused = scan.with_probe(convergence_angle=7e-5, defocus=5e-3).probe
+    assert abs(np.vdot(step, defocused)) > 0.97 > 0.9 > abs(np.vdot(step, defocused.conj()))
+    recorded = {"convergence_angle": 7e-5, "aberrations": {"C12": [1e-3, 0.4], "C10": 5e-3}}
+    assert made.preparation == ({"lens_probe": recorded},)
+    again = prepare(scan, Recipe.from_yaml(Recipe(prepare=made.preparation).to_yaml()).prepare)
+    assert (again.preparation, again.metadata_digest) == (made.preparation, made.metadata_digest)
+    step = preparation.lens_probe(scan, 7e-5, aberrations=recorded["aberrations"])
+    np.testing.assert_array_equal(step.probe, made.probe)
+
+
+def test_with_probe_takes_an_array_or_a_lens():
+    scan = Scan.from_arrays(some_patterns(), some_positions())
+    probe = np.random.default_rng(1).standard_normal(WINDOW) + 1j
+    np.testing.assert_array_equal(scan.with_probe(probe).probe, probe[None])
+    with raises("argument.conflict", "convergence_angle="):
+        scan.with_probe()
+    with raises("argument.conflict", "convergence_angle="):
+        scan.with_probe(probe, convergence_angle=0.01)
+    with raises("argument.conflict", "convergence_angle="):
+        scan.with_probe(probe, defocus=1e-8)
+    with raises("scan.no-geometry", "no geometry"):
+        scan.with_probe(convergence_angle=0.01)
+    with raises("scan.invalid-guess", "(1, 4, 10)"):
+        scan.with_probe(probe[:4])
 
 
 def test_a_part_keeps_the_indices_and_holds_its_own_patterns_only():

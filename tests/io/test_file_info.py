@@ -145,6 +145,17 @@ def test_a_rotated_detector_is_told_with_the_lines_that_correct_it(tmp_path, mon
     assert all(fact.name != "orientation" for fact in info(path).facts), "96 patterns would be needed"
 
 
+def test_a_convergence_angle_that_the_bright_field_disc_contradicts_is_told(tmp_path):
+    path = layouts.plain(tmp_path / "scan.h5", electron_scan(phase=0.1, counts=1e5, grid=(8, 8)))
+    [remark] = [note for note in info(path, convergence_angle=0.023).notes if "bright-field disc" in note]
+    assert "23 mrad" in remark
+    scan = load(path, convergence_angle=0.023)
+    line = remark.split("if the angle is right, ")[1].split(" corrects")[0]
+    mended = eval(line, {"pt": ptynb, "scan": scan})
+    assert mended.geometry.detector_pixel[0] == pytest.approx(scan.geometry.detector_pixel[0] * 1.15, rel=0.03)
+    assert not any("bright-field disc" in note for note in info(path, convergence_angle=0.02).notes)
+
+
 def test_a_file_that_is_none_is_refused(tmp_path):
     (tmp_path / "scan.h5").write_text("nothing")
     with raises("file.unknown-format", tmp_path / "scan.h5"):

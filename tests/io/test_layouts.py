@@ -143,3 +143,16 @@ def test_a_probe_that_is_given_is_the_first_guess(tmp_path, simulated):
     assert any(fact.name == "probe, first guess" for fact in info(path, probe=probe).facts)
     with raises("scan.invalid-guess", "(1, 8, 8)"):
         load(path, probe=probe[:8, :8])
+
+
+def test_the_probe_of_a_lens_is_an_option(tmp_path, simulated):
+    path = layouts.cxidb(tmp_path / "scan.cxi", simulated)
+    lens = {"convergence_angle": 3e-4, "defocus": 1e-3, "aberrations": {"C12": (2e-4, 0.5)}}
+    scan, plain = load(path, **lens), load(path)
+    np.testing.assert_array_equal(scan.probe, plain.with_probe(**lens).probe)
+    assert scan.loaded.given == lens | {"aberrations": {"C12": [2e-4, 0.5]}}
+    assert scan.preparation == ()
+    found = info(path, **lens)
+    assert ("convergence angle", "0.0003", "rad", "given") in [dataclasses.astuple(fact) for fact in found.facts]
+    with raises("probe.pixels-too-large", "use pixels of at most"):
+        load(path, convergence_angle=0.5)

@@ -27,6 +27,9 @@ VALUES = {
     "motion": ("entry/motion", ["entry/motion"]),
     "mask": ("entry/mask", ["entry/mask"]),
     "probe": ("probe.npy", ["probe.npy"]),
+    "convergence_angle": (0.02, ["0.02"]),
+    "defocus": (-1.5e-8, ["-1.5e-08"]),
+    "aberrations": ({"C12": (2e-9, 0.5), "C30": 1e-3}, ["C12=2e-09@0.5,C30=0.001"]),
     "units": ("pixels", ["pixels"]),
     "raster": ((3, 4), ["3", "4"]),
     "step": ((1e-7, 2e-7), ["1e-07", "2e-07"]),
@@ -43,7 +46,11 @@ VALUES = {
     "links": ("anywhere", ["anywhere"]),
 }
 """A value of each option, and how it is written on a command line."""
-WITH = {"focus_to_sample": {"geometry": "near field"}}
+WITH = {
+    "focus_to_sample": {"geometry": "near field"},
+    "defocus": {"convergence_angle": 0.02},
+    "aberrations": {"convergence_angle": 0.02},
+}
 """Options that another one requires."""
 
 
@@ -84,7 +91,9 @@ def test_the_command_line_has_every_option(capsys):
     assert list(VALUES) == list(FIELDS)
     for name, (value, text) in VALUES.items():
         written = [f"--{name.replace('_', '-')}", *text]
-        beside = [word for other, one in WITH.get(name, {}).items() for word in (f"--{other}", one)]
+        beside = [
+            word for other, one in WITH.get(name, {}).items() for word in (f"--{other.replace('_', '-')}", str(one))
+        ]
         chosen = parser().parse_args([*beside, *written])
         assert load_options_of(chosen) == WITH.get(name, {}) | {name: value}
         assert load_options_as_text(chosen) == [*beside, *written]
@@ -138,6 +147,17 @@ def test_invalid_options_are_errors():
             "'near field'",
             "give detector_pixel=",
         ),
+        ("argument.conflict", {"defocus": 1e-8}, "defocus", "give convergence_angle="),
+        ("argument.conflict", {"convergence_angle": 0.02, "probe": "p.npy"}, "convergence_angle=0.02", "a probe"),
+        ("argument.conflict", {"convergence_angle": 0.02, "geometry": "near field"}, "0.02", "'near field'"),
+        (
+            "argument.conflict",
+            {"convergence_angle": 0.02, "defocus": 1e-8, "aberrations": {"C10": 2e-8}},
+            "defocus is 1e-08",
+            "C10 = 2e-08",
+        ),
+        ("argument.invalid-value", {"convergence_angle": 0.02, "aberrations": {"C13": 1e-9}}, "'C13'", "C12 (A1)"),
+        ("argument.invalid-value", {"convergence_angle": 0.02, "aberrations": "C12"}, "'C12'", "C12=2e-9@0.5"),
         ("argument.conflict", {"focus_to_sample": 0.01}, "focus_to_sample=0.01", "give geometry='near field' too"),
     ]:
         with raises(code, *facts) as caught:

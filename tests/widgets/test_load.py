@@ -214,6 +214,12 @@ def test_options_are_entered_with_units(panel: LoadPanel) -> None:
     panel.clear()
     assert "see the message" not in panel.fields["energy"]._about.value
     assert panel.arguments == {}
+    lens = {"convergence_angle": 0.0214, "defocus": -1.5e-8, "aberrations": {"C12": (2e-9, 0.5), "C30": 1e-3}}
+    panel.fill(lens)
+    shown = {"convergence_angle": "21.4", "defocus": "-15", "aberrations": "C12=2e-09@0.5,C30=0.001"}
+    assert {name: panel.fields[name].input.value for name in lens} == shown
+    assert panel.arguments == lens
+    panel.clear()
     panel.fill(found)
     assert panel.arguments == found
     assert panel.fields["focus_to_sample"].input.value == "10"

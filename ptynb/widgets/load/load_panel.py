@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from ptynb.data.geometry import energy_from_wavelength
 from ptynb.io.file_info import FileInfo
-from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions
+from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions, aberrations_as_text
 from ptynb.widgets.load.quantities import UNIT, UNITS, in_unit, number_and_unit, quantity
 from ptynb.widgets.shared_widgets import Whole, free, put
 
@@ -24,7 +24,8 @@ ORDER = ("geometry", "focus_to_sample", "energy", "voltage", "wavelength", "dist
 """Options that come first where they are shown."""
 USUAL_UNITS = {
     "energy": "keV", "voltage": "kV", "wavelength": "nm", "distance": "m", "detector_pixel": "µm", "step": "µm",
-    "focus_to_sample": "mm", "rotation": "°", "angular_pixel": "mrad", "extent_y": "µm", "extent_x": "µm",
+    "focus_to_sample": "mm", "rotation": "°", "angular_pixel": "mrad",
+    "convergence_angle": "mrad", "defocus": "nm", "extent_y": "µm", "extent_x": "µm",
 }  # fmt: skip
 SHORTEST_PHOTONS = 2e-11
 """Wavelength [m] below which a beam is more likely of electrons: no photon energy is told for it."""
@@ -175,6 +176,9 @@ class OptionField(ipywidgets.HBox):
         if value is None or not isinstance(self.input, ipywidgets.Text):
             self.input.value = "" if value is None else value
             return
+        if isinstance(value, Mapping):
+            self.input.value = aberrations_as_text(value)
+            return
         values = value if isinstance(value, tuple | list) else (value,)
         self.input.value = ", ".join(in_unit(one, self._size) if self.unit is not None else str(one) for one in values)
 
@@ -210,7 +214,7 @@ class OptionField(ipywidgets.HBox):
         if self._pair:
             what = "rows, columns" if self.name == "raster" else "y, x"
         else:
-            what = "" if self._units else "dataset or file"
+            what = "" if self._units else "C12=2e-9@0.5, C30=1e-3" if self.name == "aberrations" else "dataset or file"
         return ipywidgets.Text(placeholder=what, continuous_update=False, **shown)
 
 

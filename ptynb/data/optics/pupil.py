@@ -154,3 +154,8 @@ def check_finite(value: float, name: str, unit: str) -> None:
         raise InvalidValueError(
             f"The {name} is {value!r} {unit}; expected a finite number.", code="argument.invalid-value"
         )
+
+
+def steps_of(window: tuple[int, int], pixel: tuple[float, float]) -> tuple[float, float]:
+    """Return the steps between spatial frequencies (y, x) [1/m]. window: pixels (y, x). pixel: size (y, x) [m]."""
+    return 1 / (window[0] * pixel[0]), 1 / (window[1] * pixel[1])

@@ -26,16 +26,16 @@ power.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ptynb.data.optics.pupil import check_positive
 from ptynb.exceptions import InvalidValueError
-from ptynb.physics.pupil import check_positive
 
-Aberrations: TypeAlias = Mapping[str, float | tuple[float, float]]
+Aberrations: TypeAlias = Mapping[str, float | Sequence[float]]
 """Aberrations by Krivanek's or Haider's names: (magnitude [m], azimuth [rad]), or the magnitude alone for azimuth 0."""
 
 _FAMILIES = (
@@ -82,10 +82,15 @@ def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, flo
                 f"The aberration {krivanek} ({_HAIDER[krivanek][0]}) is given twice; use one of the two names.",
                 code="argument.conflict",
             )
-        magnitude, azimuth = value if isinstance(value, tuple) else (value, 0.0)
-        if not (math.isfinite(magnitude) and math.isfinite(azimuth)):
+        try:
+            magnitude, azimuth = value if isinstance(value, tuple | list) else (value, 0.0)
+            usable = math.isfinite(magnitude) and math.isfinite(azimuth)
+        except (TypeError, ValueError):
+            usable = False
+        if not usable:
             raise InvalidValueError(
-                f"The aberration {name} is {magnitude!r} m at {azimuth!r} rad; expected finite numbers.",
+                f"The aberration {name} is {value!r}; expected a finite magnitude [m], or (magnitude [m], azimuth "
+                "[rad]).",
                 code="argument.invalid-value",
             )
         if krivanek.endswith("0") and azimuth != 0:

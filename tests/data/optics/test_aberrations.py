@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ptynb.simulation.aberrations import aberration_phase, haider_aberrations, krivanek_aberrations
+from ptynb.data.optics.aberrations import aberration_phase, haider_aberrations, krivanek_aberrations
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -141,8 +141,9 @@ def test_the_rosette_has_two_names():
     [
         (WAVELENGTH, {"defocus": 1e-8}, "argument.invalid-value", ["'defocus'", "C10 (C1), C12 (A1), C21 (B2)", "C56"]),
         (WAVELENGTH, {"C21": 1e-8, "B2": (1e-8, 0.2)}, "argument.conflict", ["C21 (B2)"]),
-        (WAVELENGTH, {"C12": (math.nan, 0.1)}, "argument.invalid-value", ["C12", "nan m", "0.1 rad"]),
-        (WAVELENGTH, {"A3": (1e-3, math.inf)}, "argument.invalid-value", ["A3", "0.001 m", "inf rad"]),
+        (WAVELENGTH, {"C12": (math.nan, 0.1)}, "argument.invalid-value", ["C12", "nan", "0.1"]),
+        (WAVELENGTH, {"A3": (1e-3, math.inf)}, "argument.invalid-value", ["A3", "0.001", "inf"]),
+        (WAVELENGTH, {"C12": (1e-9, 0.1, 0.2)}, "argument.invalid-value", ["C12", "0.2", "magnitude [m]"]),
         (WAVELENGTH, {"C30": (1e-3, 0.2)}, "argument.invalid-value", ["C30", "0.2 rad"]),
         (0.0, {"C30": 1e-3}, "argument.invalid-value", ["wavelength is 0.0 m"]),
         (math.nan, {}, "argument.invalid-value", ["wavelength is nan m"]),
