@@ -309,7 +309,7 @@ def helps(finding: Finding, before: float, after: float | None, r_before: float,
     after: None if the measure does not apply any more. Missing counts are judged by themselves: the loss that causes
     them fits amplitudes, and so the R-factor, best.
     """
-    fell = after is not None and (after <= finding.threshold or after < 0.8 * before)
+    fell = after is not None and before > finding.threshold and after < max(finding.threshold, 0.8 * before)
     if finding.name == FEW_COUNTS:
         return fell
     return r_after < 0.97 * r_before or (fell and r_after <= 1.02 * r_before)
@@ -332,21 +332,21 @@ class _Case:
     def __init__(self, result: Result, scan: Scan | None, seen: Residuals | None) -> None:
         self.result, self.scan, self.seen = result, scan, seen
         self.settings = Settings(**result.settings) if result.settings else Settings()
-        self.lit = measures.lit_area(result)
+        self.part, self.corner = measures.middle_of(result)
+        self.lit = measures.lit_area(self.part)
         self.found: dict[str, Measured] = {}
+        self.notes: list[str] = []
         self.rotation: ScanRotation
 
     def measure(self) -> None:
         """Take all measures that apply."""
-        result, lit, found = self.result, self.lit, self.found
-        found[GRID] = measures.scan_lattice(result, lit)
-        found[VORTICES] = measures.lone_vortices(result, lit)
-        found[RAMP] = measures.phase_ramp(result, lit)
+        result, found = self.result, self.found
+        if self.lit.any():
+            self._measure_object()
+        if self.part is not result:
+            self.notes.append("Of the object, the middle was examined.")
         if len(result.probe) > 1:
             found[EMPTY_MODES] = measures.empty_modes(result)
-            found[OBJECT_IN_MODES] = measures.object_in_modes(result, lit)
-        if len(result.slices) > 1:
-            found[MANY_SLICES] = measures.similar_slices(result, lit)
         if result.scan.is_far_field:
             found[CLIPPED_PROBE] = measures.clipped_probe(result)
         moved = position_refinement(result)
@@ -359,6 +359,25 @@ class _Case:
             found[OSCILLATING] = measures.oscillating(losses)
         if self.seen is not None:
             self._measure_patterns(self.seen)
+
+    def _measure_object(self) -> None:
+        part, lit = self.part, self.lit
+        taken = {
+            GRID: measures.scan_lattice(part, lit),
+            VORTICES: measures.lone_vortices(part, lit),
+            RAMP: measures.phase_ramp(part, lit),
+        }
+        if 1 < len(part.probe) <= MOST_MODES and max(part.probe.shape) <= MOST_PROBE:
+            taken[OBJECT_IN_MODES] = measures.object_in_modes(part, lit)
+        if len(part.slices) > 1:
+            taken[MANY_SLICES] = measures.similar_slices(part, lit)
+        for name, one in taken.items():
+            where = one.where
+            if where is not None and part is not self.result:
+                where = np.zeros(self.result.object.shape[-2:], bool)
+                y, x = (slice(at, at + side) for at, side in zip(self.corner, lit.shape, strict=True))
+                where[y, x] = one.where
+            self.found[name] = replace(one, where=where)
 
     def _measure_patterns(self, seen: Residuals) -> None:
         assert self.scan is not None
@@ -465,7 +484,7 @@ class _Case:
         return _Remedy(
             f"The modes beyond the first describe a probe that moves by {found.detail['motion']:.2g} pixels, and "
             "single patterns ask for other positions: the modes stand in for wrong positions.",
-            {"probe.modes": 1, "positions.learning_rate": RATE_OF_POSITIONS},
+            {"probe.modes": 1, "positions.learning_rate": self._rate_of_positions},
             restart=True,
         )
 
@@ -515,14 +534,14 @@ class _Case:
         text = f"Single patterns fit better {found.value:.2g} pixels away from their positions. {kind}"
         if refined:
             return _Remedy(f"{text} Their refinement has not ended.", epochs=self._as_long)
-        return _Remedy(text, {"positions.learning_rate": RATE_OF_POSITIONS})
+        return _Remedy(text, {"positions.learning_rate": self._rate_of_positions})
 
     def outliers(self, found: Measured) -> _Remedy:
         return _Remedy(
             f"{found.value:.0f} of {len(self.seen.indices) if self.seen else 0} patterns that were examined fit far "
             "worse than the others: their positions are wrong by pixels, or the patterns are damaged "
             "(pt.analysis.find_suspicious). A search finds such positions.",
-            {"positions.learning_rate": RATE_OF_POSITIONS, "positions.search_trials": 12},
+            {"positions.learning_rate": self._rate_of_positions, "positions.search_trials": 12},
         )
 
     def few_slices(self, found: Measured) -> _Remedy:
@@ -580,6 +599,11 @@ class _Case:
         )
 
     @property
+    def _rate_of_positions(self) -> float:
+        """Learning rate of positions; with LSQML the factor of a least-squares step."""
+        return 0.5 if self.settings.optimiser == "lsqml" else 0.1
+
+    @property
     def _as_long(self) -> int:
         return max(len(self.result.epochs), 10)
 
@@ -592,7 +616,9 @@ class _Case:
         return [one.model_dump(mode="json", exclude_defaults=True) | {"kind": one.kind} for one in (*present, added)]
 
 
-RATE_OF_POSITIONS, RATE_OF_SLICES = 0.1, 0.03
+RATE_OF_SLICES = 0.03
+MOST_MODES, MOST_PROBE = 8, 512
+"""Modes, and side of their window, that are compared with the object: 4 s for 1024 x 1024 pixels and 8 modes."""
 FEWEST_EPOCHS = 7
 """Smallest number of epochs whose losses say how a run goes on."""
 REMEDIES: dict[str, Callable[[_Case, Measured], _Remedy]] = {
@@ -645,11 +671,12 @@ def findings_of(result: Result, scan: Scan | None = None, seen: Residuals | None
     values = {name: case.found[name].value for name in CRITERIA if name in case.found}
     wrong = [name for name, value in values.items() if value > CRITERIA[name].threshold]
     wrong.sort(key=lambda name: -values[name] / max(CRITERIA[name].threshold, 1e-9))
-    notes = () if seen is not None else ("Without the scan, patterns, positions and orientation were not examined.",)
+    if seen is None:
+        case.notes.append("Without the scan, patterns, positions and orientation were not examined.")
     return Diagnosis(
         findings=tuple(case.finding(name) for name in wrong),
         values=values,
-        notes=notes,
+        notes=tuple(case.notes),
         pattern=None if seen is None else seen.measured.mean(0, dtype=np.float64),
     )
 

@@ -9,6 +9,7 @@ Residuals are those of √I, whose variance is 1/4 for Poisson counts that are n
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -38,7 +39,9 @@ LARGEST_MEAN = 300.0
 LATTICE = 0.3
 """Structure factor of the positions from which a frequency is one of a lattice; of random positions it is 1 / N."""
 MOST_PLACES, MOST_WAVES, MOST_PIXELS = 10_000, 2000, 1024
-"""Positions of which illumination and structure factor are computed, and side of the latter: 1 s each."""
+"""Positions of which illumination and structure factor are computed, and side of the examined object: 1 s each."""
+FEWEST_PLACES = 4
+"""Positions below which nothing is said of the object."""
 NOISE = 5.0
 """Position steps have to be so many times their noise."""
 LONE = 4
@@ -110,11 +113,32 @@ def _table_of_roots() -> tuple[Floats, Floats, Floats]:
     return np.log(means), roots, squares - roots**2
 
 
+def middle_of(result: Result) -> tuple[Result, tuple[int, int]]:
+    """Return a result with the middle of its object, of `MOST_PIXELS` and two windows a side at most, and its corner.
+
+    It has the positions whose windows lie in it.
+    """
+    sides, window = np.array(result.object.shape[-2:]), np.array(result.probe.shape[-2:])
+    most = np.minimum(np.maximum(MOST_PIXELS, 2 * window), sides)
+    if (most == sides).all():
+        return result, (0, 0)
+    middle = np.median(result.positions, axis=0) + window / 2
+    y, x = np.clip(np.rint(middle - most / 2), 0, sides - most).astype(np.int64).tolist()
+    places = result.positions - (y, x)
+    inside = ((places >= 0) & (places + window <= most)).all(1)
+    part = dataclasses.replace(
+        result, object=result.object[..., y : y + most[0], x : x + most[1]], positions=places[inside]
+    )
+    return part, (y, x)
+
+
 def lit_area(result: Result) -> Mask:
     """Return where (y, x) the object is determined by the patterns."""
     power = (np.abs(result.probe) ** 2).sum(0).astype(np.float64)
     sides, window = np.array(result.object.shape[-2:]), np.array(power.shape)
     total, inside = np.zeros(sides), np.zeros(sides, bool)
+    if len(result.positions) < FEWEST_PLACES:
+        return inside
     places = _some(result.positions, MOST_PLACES)
     for y, x in np.clip(np.rint(places), 0, sides - window).astype(np.int64):
         total[y : y + window[0], x : x + window[1]] += power
@@ -131,7 +155,7 @@ def scan_lattice(result: Result, lit: Mask) -> Measured:
     positions' structure factor |Σ exp(2πi k·r)|² / N² is near 1. There the power of the object's spectrum is compared
     with its mean around. The value is the root of the excess over the power of all frequencies; 0 without periods.
     """
-    y, x = (_middle(part) for part in illuminated(result))
+    y, x = illuminated(result)
     inside = lit[y, x]
     field = _flat(result.projection, lit)[y, x]
     weight = inside * np.hanning(field.shape[0] + 2)[1:-1, None] * np.hanning(field.shape[1] + 2)[1:-1]
@@ -166,12 +190,6 @@ def _some(positions: Floats, most: int) -> Floats:
     if len(positions) <= most:
         return positions
     return positions[np.random.default_rng(0).choice(len(positions), most, replace=False)]
-
-
-def _middle(part: slice) -> slice:
-    """Return the middle of a range, of at most `MOST_PIXELS`."""
-    less = max(part.stop - part.start - MOST_PIXELS, 0)
-    return slice(part.start + less // 2, part.stop - (less - less // 2))
 
 
 def _excess(power: Floats, free: Mask, peak: NDArray[np.int64], reach: int = 7) -> float:

@@ -11,6 +11,7 @@ import pytest
 import ptynb as pt
 from ptynb.analysis import diagnosis
 from ptynb.data.scan import Scan
+from ptynb.session.diagnose import confirm
 from tests.raising import raises
 
 SETTINGS = pt.Settings(optimiser="lsqml", momentum=0.5)
@@ -36,8 +37,7 @@ def test_a_trial_confirms_what_helps_and_what_does_not(scan: Scan, tmp_path: Pat
     # The same remedy for positions that are right is of no use.
     good = reconstructed(scan, 20)
     unfounded = dataclasses.replace(found, findings=(found[diagnosis.POSITIONS],), values=found.values)
-    module = pytest.importorskip("ptynb.session.diagnose")
-    [finding] = module.confirm(unfounded, good, scan, epochs=5, device="cpu")
+    [finding] = confirm(unfounded, good, scan, epochs=5, device="cpu")
     assert not finding.confirmation.improved
     page = pt.report(result, tmp_path / "report.html", diagnosis=found)
     text = page.read_text(encoding="utf-8")
