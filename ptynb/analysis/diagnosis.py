@@ -312,6 +312,8 @@ def helps(finding: Finding, before: float, after: float | None, r_before: float,
     fell = after is not None and before > finding.threshold and after < max(finding.threshold, 0.8 * before)
     if finding.name == FEW_COUNTS:
         return fell
+    if finding.name in (MANY_SLICES, EMPTY_MODES):  # the simpler model is the better one if it fits as well
+        return r_after <= 1.02 * r_before
     return r_after < 0.97 * r_before or (fell and r_after <= 1.02 * r_before)
 
 
@@ -403,7 +405,7 @@ class _Case:
         if level is None or level > saturated.detail["top"]:
             found[SATURATED] = saturated
         counts = measures.missing_counts(seen)
-        if counts.detail["counts"] < FEW and self.settings.loss == "amplitude":
+        if counts.detail["counts"] < FEW:
             found[FEW_COUNTS] = counts
         rotation = rotation_if_known(self.scan, ORIENTING)
         if rotation is not None:
@@ -617,8 +619,8 @@ class _Case:
 
 
 RATE_OF_SLICES = 0.03
-MOST_MODES, MOST_PROBE = 8, 512
-"""Modes, and side of their window, that are compared with the object: 4 s for 1024 x 1024 pixels and 8 modes."""
+MOST_MODES, MOST_PROBE = 8, 256
+"""Modes, and side of their window, that are compared with the object: 2 s for 8 modes."""
 FEWEST_EPOCHS = 7
 """Smallest number of epochs whose losses say how a run goes on."""
 REMEDIES: dict[str, Callable[[_Case, Measured], _Remedy]] = {

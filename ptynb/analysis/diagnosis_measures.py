@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage, stats
 
-from ptynb.analysis.phase_unwrapping import without_ramp
 from ptynb.analysis.position_refinement import PositionRefinement
 from ptynb.analysis.probe_modes import mode_powers, orthogonal_modes
 from ptynb.analysis.result_comparison import illuminated
@@ -38,7 +37,7 @@ LARGEST_MEAN = 300.0
 """Counts up to which moments of √I are taken from the table; above, the first terms of their series are exact."""
 LATTICE = 0.3
 """Structure factor of the positions from which a frequency is one of a lattice; of random positions it is 1 / N."""
-MOST_PLACES, MOST_WAVES, MOST_PIXELS = 10_000, 2000, 1024
+MOST_PLACES, MOST_WAVES, MOST_PIXELS = 10_000, 2000, 512
 """Positions of which illumination and structure factor are computed, and side of the examined object: 1 s each."""
 FEWEST_PLACES = 4
 """Positions below which nothing is said of the object."""
@@ -382,8 +381,7 @@ def lone_vortices(result: Result, lit: Mask) -> Measured:
 
 def phase_ramp(result: Result, lit: Mask) -> Measured:
     """Measure the linear phase ramp over the illuminated area [turns]; patterns determine it only with the probe's."""
-    field = np.where(lit, result.projection, 0)
-    steps = [np.angle(np.vdot(field[:-1], field[1:])), np.angle(np.vdot(field[:, :-1], field[:, 1:]))]
+    steps = _phase_steps(np.where(lit, result.projection, 0))
     extent = [np.ptp(np.flatnonzero(lit.any(axis))) for axis in (1, 0)]
     return Measured(float(np.hypot(steps[0] * extent[0], steps[1] * extent[1])) / (2 * np.pi))
 
@@ -499,5 +497,14 @@ def drift(found: PositionRefinement) -> Measured:
 
 
 def _flat(object: Array, lit: Mask) -> Array:
-    """Return an object (y, x) without its phase ramp, in double precision."""
-    return without_ramp(object.astype(np.complex128), weight=lit.astype(np.float64))
+    """Return an object (y, x) without its mean phase step between pixels, in double precision."""
+    field = object.astype(np.complex128)
+    steps = _phase_steps(np.where(lit, field, 0))
+    y, x = (np.exp(-1j * step * np.arange(side)) for step, side in zip(steps, field.shape, strict=True))
+    found: Array = field * y[:, None] * x[None]
+    return found
+
+
+def _phase_steps(field: Array) -> tuple[float, float]:
+    """Return the mean phase steps (y, x) between pixels of a field [rad]."""
+    return float(np.angle(np.vdot(field[:-1], field[1:]))), float(np.angle(np.vdot(field[:, :-1], field[:, 1:])))
