@@ -5,10 +5,10 @@ from . import preparation as preparation
 from . import report as report
 from .acquisition.listen import listen as listen
 from .acquisition.plan import Plan as Plan
-from .analysis.diagnosis import Diagnosis as Diagnosis
-from .analysis.diagnosis import Finding as Finding
 from .analysis.direct.direct_imaging import DirectImages as DirectImages
 from .analysis.direct.direct_imaging import direct as direct
+from .analysis.faults.diagnosis import Diagnosis as Diagnosis
+from .analysis.faults.diagnosis import Finding as Finding
 from .app.settings_form import settings_form as settings_form
 from .app.tuner_app import tuner as tuner
 from .app.workbench_app import workbench as workbench

@@ -18,7 +18,6 @@ from rich.text import Text
 from ptynb.cli import (
     dashboard_command,
     demo_command,
-    diagnose_command,
     direct_command,
     emulate_command,
     export_command,
@@ -79,7 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     _add_measuring(commands)
     info_command.add(commands)
-    diagnose_command.add(commands)
     direct_command.add(commands)
     recommend_command.add(commands)
     run_command.add(commands)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
-    from ptynb.analysis.diagnosis import Diagnosis
+    from ptynb.analysis.faults.diagnosis import Diagnosis
     from ptynb.data.scan import Truth
 
 

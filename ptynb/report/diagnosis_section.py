@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from ptynb.analysis.diagnosis import Diagnosis, Finding, findings_of
+from ptynb.analysis.faults.diagnosis import Diagnosis, Finding, findings_of
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Result
 from ptynb.exceptions import InvalidValueError, SettingsError

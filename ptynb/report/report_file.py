@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ptynb.analysis.diagnosis import Diagnosis
+from ptynb.analysis.faults.diagnosis import Diagnosis
 from ptynb.data.engine_records import Checkpoint, Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidTypeError, InvalidValueError

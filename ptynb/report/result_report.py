@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptynb.analysis.diagnosis import Diagnosis
+from ptynb.analysis.faults.diagnosis import Diagnosis
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.engine_records import Result
 from ptynb.data.record import stop_reason

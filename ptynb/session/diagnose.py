@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis.diagnosis import Confirmation, Diagnosis, Finding, findings_of, helps
+from ptynb.analysis.faults.diagnosis import Confirmation, Diagnosis, Finding, findings_of, helps
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
@@ -44,8 +44,8 @@ def diagnose(
 
     Each has a measure of its own, and a threshold with the rate of false alarms that was counted on good
     reconstructions, mostly of scans that other packages simulated. Sources of the measures are in their docstrings
-    (`ptynb.analysis.diagnosis_measures`). Two things no result tells: a detector that is rotated by 180 degrees, which
-    gives the twin image, and errors that all its patterns fit.
+    (`ptynb.analysis.faults.fault_measures`). No result tells a detector that is rotated by 180 degrees, which
+    gives the twin image, nor errors that all its patterns fit.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis.diagnosis_measures import Residuals
+from ptynb.analysis.faults.fault_measures import Residuals
 from ptynb.data.result import OF_PATTERNS, Result
 from ptynb.data.scan import Scan
 from ptynb.simulation.from_result import simulate_from_result

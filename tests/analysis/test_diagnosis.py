@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.analysis import diagnosis
-from ptynb.analysis.diagnosis_measures import poisson_roots
+from ptynb.analysis.faults import diagnosis
+from ptynb.analysis.faults.fault_measures import poisson_roots
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.record import Epoch
 from ptynb.data.result import Result, ScanIdentity

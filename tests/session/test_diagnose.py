@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.analysis import diagnosis
+from ptynb.analysis.faults import diagnosis
 from ptynb.data.scan import Scan
 from ptynb.session.diagnose import confirm
 from tests.raising import raises

@@ -1,7 +1,7 @@
 """Diagnosis of a reconstruction: which known faults it shows, where, how sure that is, and what helps.
 
 `Finding` is a fault with its measure and its remedy, `Diagnosis` all of them with the measures that are as they should
-be. The measures are in `ptynb.analysis.diagnosis_measures`; this file has thresholds and remedies. `ptynb.diagnose`
+be. The measures are in `ptynb.analysis.faults.fault_measures`; this file has thresholds and remedies. `ptynb.diagnose`
 adds the modelled patterns, and trials of the remedies.
 """
 
@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis import diagnosis_measures as measures
 from ptynb.analysis.bad_pixels import find_bad_pixels
-from ptynb.analysis.diagnosis_measures import Mask, Measured, Residuals
+from ptynb.analysis.faults import fault_measures as measures
+from ptynb.analysis.faults.fault_measures import FaultMeasure, Mask, Residuals
 from ptynb.analysis.position_refinement import position_refinement
 from ptynb.data.geometry import Geometry
 from ptynb.data.images import flat_phase, reduce_by
@@ -78,30 +78,30 @@ OSCILLATING = "oscillating"
 FEW_COUNTS = "bias by few counts"
 
 CRITERIA = {
-    GRID: Criterion("part of the object's variation with the periods of the scan", 0.155, "object", 35),
-    MOTION: Criterion("motion in the modes that positions lack [object pixels]", 0.15, "probe", 35),
-    EMPTY_MODES: Criterion("modes with less than 1% of the power", 0.5, "probe", 35),
+    GRID: Criterion("part of the object's variation with the periods of the scan", 0.155, "object", 30),
+    MOTION: Criterion("motion in the modes that positions lack [object pixels]", 0.15, "probe", 1),
+    EMPTY_MODES: Criterion("modes with less than 1% of the power", 0.5, "probe", 1),
     OBJECT_IN_MODES: Criterion(
-        "correlation of a mode's ratio to the first with the object, over chance", 1.3, "object", 35
+        "correlation of a mode's ratio to the first with the object, over chance", 1.3, "object", 1
     ),
     ORIENTATION: Criterion(
-        "curl of the centres of mass [part of their variation]", 0.0, "positions", 35, chance=FALSE_ALARM
+        "curl of the centres of mass [part of their variation]", 0.0, "positions", 4, chance=FALSE_ALARM
     ),
-    POSITIONS: Criterion("step that single patterns ask for [object pixels]", 0.15, "positions", 35),
-    OUTLIERS: Criterion("patterns with 10 times the residuals of others", 0.5, "positions", 35),
-    DRIFT: Criterion("smooth part of the refined moves [object pixels]", 0.5, "positions", 35),
-    MANY_SLICES: Criterion("correlation of neighbouring slices", 0.9, "object", 35),
-    FEW_SLICES: Criterion("residuals explained by defocus of single patterns", 0.007, "object", 35),
-    VORTICES: Criterion("lone vortices per 10,000 pixels", 1.6, "object", 35),
-    RAMP: Criterion("phase ramp over the object [turns]", 2.0, "object", 35),
-    CLIPPED_PROBE: Criterion("intensity at the window's edge [mean]", 0.15, "probe", 35),
-    CLIPPED_PATTERNS: Criterion("counts at the detector's edge that do not fit [mean]", 0.02, "detector", 35),
-    BAD_PIXELS: Criterion("pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 35),
-    SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 35),
-    NOT_CONVERGED: Criterion("decrease of the loss in the last tenth of the epochs", 0.04, "loss", 35),
-    DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 35),
-    OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 35),
-    FEW_COUNTS: Criterion("missing counts of the model [part]", 0.02, "detector", 35),
+    POSITIONS: Criterion("step that single patterns ask for [object pixels]", 0.15, "positions", 30),
+    OUTLIERS: Criterion("patterns with 10 times the residuals of others", 0.5, "positions", 30),
+    DRIFT: Criterion("smooth part of the refined moves [object pixels]", 0.5, "positions", 1),
+    MANY_SLICES: Criterion("correlation of neighbouring slices", 0.9, "object", 1),
+    FEW_SLICES: Criterion("residuals explained by defocus of single patterns", 0.007, "object", 26),
+    VORTICES: Criterion("lone vortices per 10,000 pixels", 1.6, "object", 30),
+    RAMP: Criterion("phase ramp over the object [turns]", 2.0, "object", 30),
+    CLIPPED_PROBE: Criterion("intensity at the window's edge [mean]", 0.15, "probe", 27),
+    CLIPPED_PATTERNS: Criterion("counts at the detector's edge that do not fit [mean]", 0.02, "detector", 27),
+    BAD_PIXELS: Criterion("pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30),
+    SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
+    NOT_CONVERGED: Criterion("decrease of the loss in the last tenth of the epochs", 0.04, "loss", 28),
+    DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
+    OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 28),
+    FEW_COUNTS: Criterion("missing counts of the model [part]", 0.02, "detector", 1),
 }
 """Thresholds lie above all values of good reconstructions; `tests/benchmarks/RESULTS.md` lists both."""
 FEW = 3.0
@@ -336,7 +336,7 @@ class _Case:
         self.settings = Settings(**result.settings) if result.settings else Settings()
         self.part, self.corner = measures.middle_of(result)
         self.lit = measures.lit_area(self.part)
-        self.found: dict[str, Measured] = {}
+        self.found: dict[str, FaultMeasure] = {}
         self.notes: list[str] = []
         self.rotation: ScanRotation
 
@@ -410,7 +410,7 @@ class _Case:
         rotation = rotation_if_known(self.scan, ORIENTING)
         if rotation is not None:
             self.rotation = rotation
-            found[ORIENTATION] = Measured(rotation.curl_before if rotation.needed else 0.0)
+            found[ORIENTATION] = FaultMeasure(rotation.curl_before if rotation.needed else 0.0)
 
     def finding(self, name: str) -> Finding:
         """Return the finding of a measure that is above its threshold."""
@@ -438,7 +438,7 @@ class _Case:
             self.settings.with_values(changes)
         return changes
 
-    def grid(self, found: Measured) -> _Remedy:
+    def grid(self, found: FaultMeasure) -> _Remedy:
         steps = found.detail
         notches = RemoveGridArtifacts(period_y=steps["period_y"], period_x=steps["period_x"])
         return _Remedy(
@@ -449,7 +449,7 @@ class _Case:
             restart=True,
         )
 
-    def vortices(self, found: Measured) -> _Remedy:
+    def vortices(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             f"{found.detail['count']:.0f} phase vortices have no partner within {measures.LONE} pixels: the iterations "
             "could not remove them. An object of amplitude and phase has none. If it has steps of more than π, "
@@ -458,14 +458,14 @@ class _Case:
             restart=True,
         )
 
-    def ramp(self, found: Measured) -> _Remedy:
+    def ramp(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             f"The phase has a linear ramp of {found.value:.2g} turns over the object, and the probe the opposite one, "
             "as of an initial probe or patterns that are off centre.",
             {"constraints": self._constraints(RemovePhaseRamp())},
         )
 
-    def empty_modes(self, found: Measured) -> _Remedy:
+    def empty_modes(self, found: FaultMeasure) -> _Remedy:
         used = max(1, round(found.detail["used"]))
         return _Remedy(
             f"{found.value:.0f} of {len(self.result.probe)} orthogonal modes have {found.detail['share']:.2%} of the "
@@ -474,7 +474,7 @@ class _Case:
             restart=True,
         )
 
-    def object_in_modes(self, found: Measured) -> _Remedy:
+    def object_in_modes(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             f"Mode {found.detail['mode']:.0f} over the first one repeats the marked part of the object: the modes "
             "describe what the object should, as if it had moved or been too weak at first.",
@@ -482,7 +482,7 @@ class _Case:
             restart=True,
         )
 
-    def motion(self, found: Measured) -> _Remedy:
+    def motion(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             f"The modes beyond the first describe a probe that moves by {found.detail['motion']:.2g} pixels, and "
             "single patterns ask for other positions: the modes stand in for wrong positions.",
@@ -490,14 +490,14 @@ class _Case:
             restart=True,
         )
 
-    def many_slices(self, found: Measured) -> _Remedy:
+    def many_slices(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             "Neighbouring slices are equal: the data do not tell them apart, and the object is thinner than they are.",
             {"slices.count": max(1, round(found.detail["different"]))},
             restart=True,
         )
 
-    def clipped_probe(self, found: Measured) -> _Remedy:
+    def clipped_probe(self, found: FaultMeasure) -> _Remedy:
         factor = min(8, 2 * self.settings.detector.oversampling)
         return _Remedy(
             "The probe is wider than its window, which the detector's pixels determine: its outer parts enter at the "
@@ -506,7 +506,7 @@ class _Case:
             restart=True,
         )
 
-    def drift(self, found: Measured) -> _Remedy:
+    def drift(self, found: FaultMeasure) -> _Remedy:
         limit = self.settings.positions.max_shift
         text = (
             f"Positions were refined by {found.detail['rms']:.2g} pixels, most of it smoothly in time: the stage or "
@@ -518,18 +518,18 @@ class _Case:
             )
         return _Remedy(f"{text} The refinement follows it; more epochs let it settle.", epochs=self._as_long)
 
-    def not_converged(self, found: Measured) -> _Remedy:
+    def not_converged(self, found: FaultMeasure) -> _Remedy:
         growth = phase_growth(self.result)
         grows = f" Its phase has grown by {growth:.0%} since half of the epochs." if growth > 0.05 else ""
         return _Remedy(f"The loss still falls.{grows}", epochs=self._as_long)
 
-    def diverging(self, found: Measured) -> _Remedy:
+    def diverging(self, found: FaultMeasure) -> _Remedy:
         return _Remedy("The loss rises: steps are too long.", self._slower(0.1), restart=True)
 
-    def oscillating(self, found: Measured) -> _Remedy:
+    def oscillating(self, found: FaultMeasure) -> _Remedy:
         return _Remedy("The loss jumps from epoch to epoch: steps are too long, or batches small.", self._slower(0.3))
 
-    def positions(self, found: Measured) -> _Remedy:
+    def positions(self, found: FaultMeasure) -> _Remedy:
         smooth = found.detail["smooth"] > 0.4
         kind = "They change smoothly in time: a drift." if smooth else "They differ from pattern to pattern."
         refined = self.settings.positions.learning_rate > 0
@@ -538,7 +538,7 @@ class _Case:
             return _Remedy(f"{text} Their refinement has not ended.", epochs=self._as_long)
         return _Remedy(text, {"positions.learning_rate": self._rate_of_positions})
 
-    def outliers(self, found: Measured) -> _Remedy:
+    def outliers(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             f"{found.value:.0f} of {len(self.seen.indices) if self.seen else 0} patterns that were examined fit far "
             "worse than the others: their positions are wrong by pixels, or the patterns are damaged "
@@ -546,7 +546,7 @@ class _Case:
             {"positions.learning_rate": self._rate_of_positions, "positions.search_trials": 12},
         )
 
-    def few_slices(self, found: Measured) -> _Remedy:
+    def few_slices(self, found: FaultMeasure) -> _Remedy:
         result, geometry = self.result, self.scan.geometry if self.scan is not None else None
         text = "Patterns ask for another defocus each: parts of the object lie at different depths."
         if result.pixel_size is None or geometry is None:
@@ -556,7 +556,7 @@ class _Case:
         rates = {"object.learning_rate": RATE_OF_SLICES, "probe.learning_rate": RATE_OF_SLICES}
         return _Remedy(text, {**slices, **rates, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0}, restart=True)
 
-    def clipped_patterns(self, found: Measured) -> _Remedy:
+    def clipped_patterns(self, found: FaultMeasure) -> _Remedy:
         window = [int(2 * round(0.75 * side)) for side in self.result.scan.pattern_shape]
         return _Remedy(
             "Scattering reaches the detector's edge, and the model does not fit it there. Unmeasured pixels around "
@@ -565,7 +565,7 @@ class _Case:
             restart=True,
         )
 
-    def bad_pixels(self, found: Measured) -> _Remedy:
+    def bad_pixels(self, found: FaultMeasure) -> _Remedy:
         assert self.scan is not None
         assert found.where is not None
         bad = found.where if self.scan.centred or not self.scan.is_far_field else np.fft.ifftshift(found.where)
@@ -574,7 +574,7 @@ class _Case:
             return _Remedy(text, prepare=("mask_bad_pixels",), restart=True)
         return _Remedy(text, prepare=({"mask_pixels": {"mask": (~bad).tolist()}},), restart=True)
 
-    def saturation(self, found: Measured) -> _Remedy:
+    def saturation(self, found: FaultMeasure) -> _Remedy:
         top = found.detail["top"]
         return _Remedy(
             f"Several pixels have the same largest count, {top:.6g}, in {found.value:.0%} of the patterns: the "
@@ -582,7 +582,7 @@ class _Case:
             {"detector.saturation": top, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0},
         )
 
-    def few_counts(self, found: Measured) -> _Remedy:
+    def few_counts(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
             f"The model has {found.value:.1%} fewer counts than the patterns, of which a pixel has "
             f"{found.detail['counts']:.2g}: the loss of amplitudes is biased there, and the phase of a weak object too "
@@ -591,7 +591,7 @@ class _Case:
             restart=True,
         )
 
-    def orientation(self, found: Measured) -> _Remedy:
+    def orientation(self, found: FaultMeasure) -> _Remedy:
         steps = tuple(step.model_dump() for step in self.rotation.steps)
         return _Remedy(
             f"The centres of mass of the patterns are the gradient of a phase only if {self.rotation}. Another half "
@@ -623,7 +623,7 @@ MOST_MODES, MOST_PROBE = 8, 256
 """Modes, and side of their window, that are compared with the object: 2 s for 8 modes."""
 FEWEST_EPOCHS = 7
 """Smallest number of epochs whose losses say how a run goes on."""
-REMEDIES: dict[str, Callable[[_Case, Measured], _Remedy]] = {
+REMEDIES: dict[str, Callable[[_Case, FaultMeasure], _Remedy]] = {
     GRID: _Case.grid,
     MOTION: _Case.motion,
     EMPTY_MODES: _Case.empty_modes,

@@ -1,7 +1,7 @@
 """Measures by which faults of a reconstruction are recognised: of object, probe, patterns, positions and loss.
 
 Each function returns a number that is small, or 0, for a good reconstruction, with the place where it is large. Which
-number is a fault, and what to do then, is decided in `ptynb.analysis.diagnosis`.
+number is a fault, and what to do then, is decided in `ptynb.analysis.faults.diagnosis`.
 
 Residuals are those of √I, whose variance is 1/4 for Poisson counts that are not few (F. J. Anscombe, Biometrika 35, 246
 (1948)); expectation and variance for few counts are computed from the distribution.
@@ -52,7 +52,7 @@ CEILING = 255
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class FaultMeasure:
     """A measured value, with the place where it is large.
 
     value: the measure. where: mask (y, x) of object, probe or detector pixels; None: everywhere, or no place.
@@ -67,7 +67,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Measured and modelled patterns of a sample, and how the model changes with the position and with defocus.
+    """FaultMeasure and modelled patterns of a sample, and how the model changes with the position and with defocus.
 
     indices: of the patterns, in increasing order. measured, modelled: (pattern, y, x) [counts], centred. good: mask
     (y, x) of working pixels. moved: derivatives (yx, pattern, y, x) of √M by the position [1/pixel]. defocused: the
@@ -146,7 +146,7 @@ def lit_area(result: Result) -> Mask:
     return found
 
 
-def scan_lattice(result: Result, lit: Mask) -> Measured:
+def scan_lattice(result: Result, lit: Mask) -> FaultMeasure:
     """Measure the part of the object's variation that has the periods of the scan.
 
     If P(r) O(r) solves a scan on a lattice, so do P(r) f(r) and O(r) / f(r) for each f with the lattice's periods: the
@@ -172,7 +172,7 @@ def scan_lattice(result: Result, lit: Mask) -> Measured:
     peaks = np.argwhere(highest & (structure > LATTICE) & beyond & (radius < 0.45))
     total = float(power[beyond].sum())
     if not len(peaks) or not total:
-        return Measured(0.0)
+        return FaultMeasure(0.0)
     free = ~ndimage.binary_dilation(structure > 0.05)
     excess = sum(_excess(power, free, peak) for peak in peaks)
     chosen = ndimage.binary_dilation(highest & (structure > LATTICE) & beyond, np.ones((3, 3)))
@@ -181,7 +181,7 @@ def scan_lattice(result: Result, lit: Mask) -> Measured:
     where[y, x] = inside & (wave > math.sqrt(2 * float((wave[inside] ** 2).mean())))
     value = math.sqrt(max(excess, 0.0) / total)
     steps = {f"period_{name}": _period(along) for name, along in zip("yx", places.T, strict=True)}
-    return Measured(value, where, detail=steps)
+    return FaultMeasure(value, where, detail=steps)
 
 
 def _some(positions: Floats, most: int) -> Floats:
@@ -207,7 +207,7 @@ def _period(along: Floats) -> float:
     return float(1 / frequencies[first + int(strength[first : first + 20].argmax())])
 
 
-def motion_in_modes(result: Result, steps: float) -> Measured:
+def motion_in_modes(result: Result, steps: float) -> FaultMeasure:
     """Measure the motion that the probe modes describe and the positions lack [object pixels, root mean square].
 
     A probe that moves by s is P + s·∇P to first order: modes in the span of the first one's derivatives describe
@@ -224,17 +224,17 @@ def motion_in_modes(result: Result, steps: float) -> Measured:
     unit = np.linalg.svd(basis, full_matrices=False)[2]
     inside = float((np.abs(rest @ unit.conj().T) ** 2).sum())
     motion = math.sqrt(2 * inside / float((np.abs(basis) ** 2).sum()))
-    return Measured(min(motion, steps), detail={"motion": motion})
+    return FaultMeasure(min(motion, steps), detail={"motion": motion})
 
 
-def empty_modes(result: Result) -> Measured:
+def empty_modes(result: Result) -> FaultMeasure:
     """Count the orthogonal probe modes with less than a hundredth of the power."""
     powers = mode_powers(orthogonal_modes(result.probe.astype(np.complex128)))
     weak = powers < EMPTY_MODE
-    return Measured(float(weak.sum()), detail={"used": float((~weak).sum()), "share": float(powers[weak].sum())})
+    return FaultMeasure(float(weak.sum()), detail={"used": float((~weak).sum()), "share": float(powers[weak].sum())})
 
 
-def object_in_modes(result: Result, lit: Mask) -> Measured:
+def object_in_modes(result: Result, lit: Mask) -> FaultMeasure:
     """Measure how much a probe mode repeats a part of the object, relative to what chance explains.
 
     The ratio of each further mode to the first, where that is bright, is correlated with the object at all places; so
@@ -246,7 +246,7 @@ def object_in_modes(result: Result, lit: Mask) -> Measured:
     bright = power > LIT * power.max()
     field = _flat(result.projection, lit)
     field = np.where(lit, field - field[lit].mean(), 0)
-    best = Measured(0.0)
+    best = FaultMeasure(0.0)
     for number, mode in enumerate(modes[1:], 2):
         ratio = mode / np.where(bright, modes[0], 1)
         pattern = np.where(bright, ratio - ratio[bright].mean(), 0)
@@ -259,7 +259,7 @@ def object_in_modes(result: Result, lit: Mask) -> Measured:
             y, x = found[0][1]
             where = np.zeros(lit.shape, bool)
             where[y : y + bright.shape[0], x : x + bright.shape[1]] = bright
-            best = Measured(value, where, detail={"mode": float(number)})
+            best = FaultMeasure(value, where, detail={"mode": float(number)})
     return best
 
 
@@ -279,7 +279,7 @@ def _largest_correlation(field: Array, pattern: Array, support: Mask, lit: Mask)
     return float(values[y, x]), (int(y), int(x))
 
 
-def position_steps(seen: Residuals) -> Measured:
+def position_steps(seen: Residuals) -> FaultMeasure:
     """Measure by how much patterns ask for other positions [object pixels, root mean square].
 
     One Gauss-Newton step for each pattern, s = (DᵀD)⁻¹ Dᵀ (√I - √M) with D = ∂√M/∂r, as in position refinement by
@@ -295,7 +295,7 @@ def position_steps(seen: Residuals) -> Measured:
     scale = normal.trace(axis1=1, axis2=2)
     usable = (scale > 1e-6 * np.median(scale)) & (np.linalg.det(normal) > 1e-6 * scale**2)
     if not usable.any():
-        return Measured(0.0, detail={"smooth": 0.0, "gain": 0.0})
+        return FaultMeasure(0.0, detail={"smooth": 0.0, "gain": 0.0})
     normal, right, difference = normal[usable], right[usable], difference[usable]
     steps = np.linalg.solve(normal, right[..., None])[..., 0]
     explained = (steps * right).sum(1)
@@ -307,18 +307,18 @@ def position_steps(seen: Residuals) -> Measured:
     steps -= steps.mean(0)
     smooth = float((steps[1:] * steps[:-1]).sum() / max(float((steps**2).sum()), 1e-30))
     detail = {"smooth": smooth, "gain": float((explained / np.maximum(squares, 1e-30)).mean())}
-    return Measured(value if value > NOISE * math.sqrt(float(np.median(variance))) else 0.0, None, far, detail)
+    return FaultMeasure(value if value > NOISE * math.sqrt(float(np.median(variance))) else 0.0, None, far, detail)
 
 
-def outlying_patterns(seen: Residuals) -> Measured:
+def outlying_patterns(seen: Residuals) -> FaultMeasure:
     """Count the patterns whose squared residuals, relative to Poisson noise, are 10 times the median of all."""
     variance = np.where(seen.good, poisson_roots(seen.modelled)[1], 0).sum((1, 2))
     each = (seen.difference**2).sum((1, 2)) / np.maximum(variance, 1e-9)
     far = seen.indices[each > 10 * np.median(each)]
-    return Measured(float(len(far)), patterns=far)
+    return FaultMeasure(float(len(far)), patterns=far)
 
 
-def depth_steps(seen: Residuals, of_positions: float) -> Measured:
+def depth_steps(seen: Residuals, of_positions: float) -> FaultMeasure:
     """Measure which part of the squared residuals a different defocus of each pattern would explain.
 
     The features that a pattern sees of a thick object lie at various depths, which one slice cannot describe; a change
@@ -343,10 +343,10 @@ def depth_steps(seen: Residuals, of_positions: float) -> Measured:
         fits = [np.linalg.lstsq(normal[:n, :n], right[:n], rcond=None)[0] @ right[:n] for n in (4, 5)]
         gains.append((fits[1] - fits[0]) / max(float(difference @ difference) - fits[0], 1e-30))
     value = float(np.mean(gains)) - 1 / int(seen.good.sum())
-    return Measured(value if value > of_positions / 2 else 0.0)
+    return FaultMeasure(value if value > of_positions / 2 else 0.0)
 
 
-def similar_slices(result: Result, lit: Mask) -> Measured:
+def similar_slices(result: Result, lit: Mask) -> FaultMeasure:
     """Measure the largest correlation of two neighbouring slices' deviations from their means."""
     flat = [_flat(one, lit)[lit] for one in result.slices]
     flat = [one / one.mean() - 1 for one in flat]
@@ -354,10 +354,10 @@ def similar_slices(result: Result, lit: Mask) -> Measured:
         float(np.vdot(one, other).real / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-30))
         for one, other in itertools.pairwise(flat)
     ]
-    return Measured(max(equal), detail={"different": float(1 + sum(one < 0.9 for one in equal))})
+    return FaultMeasure(max(equal), detail={"different": float(1 + sum(one < 0.9 for one in equal))})
 
 
-def lone_vortices(result: Result, lit: Mask) -> Measured:
+def lone_vortices(result: Result, lit: Mask) -> FaultMeasure:
     """Count the phase vortices without one of the opposite sign nearby, per 10,000 pixels.
 
     The sum of wrapped phase differences around 2 x 2 pixels is ±2π at a vortex (residue), R. M. Goldstein et al., Radio
@@ -376,14 +376,14 @@ def lone_vortices(result: Result, lit: Mask) -> Measured:
         lone |= (turns == sign) & ~ndimage.binary_dilation(turns == -sign, near)
     where = np.zeros(lit.shape, bool)
     where[:-1, :-1] = ndimage.binary_dilation(lone, near)
-    return Measured(1e4 * float(lone.sum()) / max(int(inside.sum()), 1), where, detail={"count": float(lone.sum())})
+    return FaultMeasure(1e4 * float(lone.sum()) / max(int(inside.sum()), 1), where, detail={"count": float(lone.sum())})
 
 
-def phase_ramp(result: Result, lit: Mask) -> Measured:
+def phase_ramp(result: Result, lit: Mask) -> FaultMeasure:
     """Measure the linear phase ramp over the illuminated area [turns]; patterns determine it only with the probe's."""
     steps = _phase_steps(np.where(lit, result.projection, 0))
     extent = [np.ptp(np.flatnonzero(lit.any(axis))) for axis in (1, 0)]
-    return Measured(float(np.hypot(steps[0] * extent[0], steps[1] * extent[1])) / (2 * np.pi))
+    return FaultMeasure(float(np.hypot(steps[0] * extent[0], steps[1] * extent[1])) / (2 * np.pi))
 
 
 def _frame(shape: tuple[int, ...]) -> Mask:
@@ -394,7 +394,7 @@ def _frame(shape: tuple[int, ...]) -> Mask:
     return found
 
 
-def clipped_probe(result: Result) -> Measured:
+def clipped_probe(result: Result) -> FaultMeasure:
     """Measure the probe's intensity at the edge of its window, relative to the mean.
 
     The window is λ z / (detector pixel): a wider probe is undersampled on the detector, J. M. Rodenburg and R. H. T.
@@ -402,10 +402,10 @@ def clipped_probe(result: Result) -> Measured:
     """
     power = (np.abs(result.probe) ** 2).sum(0)
     frame = _frame(power.shape)
-    return Measured(float(power[frame].mean() / power.mean()), frame & (power > 0.1 * power.mean()))
+    return FaultMeasure(float(power[frame].mean() / power.mean()), frame & (power > 0.1 * power.mean()))
 
 
-def clipped_patterns(seen: Residuals) -> Measured:
+def clipped_patterns(seen: Residuals) -> FaultMeasure:
     """Measure the counts at the detector's edge that the model cannot describe, relative to the mean.
 
     Scattering beyond the detector's edge is not in the model, which fits what comes from there least. The value is the
@@ -415,10 +415,10 @@ def clipped_patterns(seen: Residuals) -> Measured:
     mean, frame = seen.measured.mean(0), _frame(seen.good.shape)
     edge, inside = seen.misfit(frame), seen.misfit(~frame)
     value = float(mean[frame & seen.good].mean() / mean[seen.good].mean()) if (frame & seen.good).any() else 0.0
-    return Measured(value if edge > max(5.0, inside / 2) else 0.0, frame, detail={"misfit": edge})
+    return FaultMeasure(value if edge > max(5.0, inside / 2) else 0.0, frame, detail={"misfit": edge})
 
 
-def bad_pixels(seen: Residuals, known: Mask) -> Measured:
+def bad_pixels(seen: Residuals, known: Mask) -> FaultMeasure:
     """Count the pixels whose residual is alike in all patterns and unlike that of their neighbours.
 
     The mean residual of a pixel minus the median of 5 x 5 pixels has to be 8 of its standard errors, twice as many as
@@ -435,51 +435,51 @@ def bad_pixels(seen: Residuals, known: Mask) -> Measured:
     alike = seen.good & (sigmas > least)
     known = known & alike
     bad = known | (alike & (np.abs(own) > 0.4 * level) & ~ndimage.binary_dilation(known, np.ones((3, 3))))
-    return Measured(float(bad.sum()), bad, detail={"unknown": float((bad & ~known).sum())})
+    return FaultMeasure(float(bad.sum()), bad, detail={"unknown": float((bad & ~known).sum())})
 
 
-def saturation(seen: Residuals) -> Measured:
+def saturation(seen: Residuals) -> FaultMeasure:
     """Measure the part of the patterns in which several pixels have the largest count of all patterns."""
     top = float(seen.measured.max(initial=0))
     at = (seen.measured == top) & seen.good
     share = float((at.sum((1, 2)) > 1).mean()) if top > CEILING else 0.0
-    return Measured(share, at.any(0), detail={"top": top})
+    return FaultMeasure(share, at.any(0), detail={"top": top})
 
 
-def missing_counts(seen: Residuals) -> Measured:
+def missing_counts(seen: Residuals) -> FaultMeasure:
     """Measure the part of the counts that the model lacks, of patterns with few counts.
 
     A loss of amplitudes makes √M the mean of √I, which for few counts is below the root of the mean: P. Godard et al.,
     Opt. Express 20, 25914 (2012), compare the noise models.
     """
     counts = float(seen.measured[:, seen.good].mean())
-    return Measured(1 - float(seen.modelled[:, seen.good].mean()) / max(counts, 1e-30), detail={"counts": counts})
+    return FaultMeasure(1 - float(seen.modelled[:, seen.good].mean()) / max(counts, 1e-30), detail={"counts": counts})
 
 
-def falling(losses: Floats) -> Measured:
+def falling(losses: Floats) -> FaultMeasure:
     """Measure the relative decrease of the loss over the last tenth of the epochs, by a fit of its logarithm."""
     last = _tail(losses)
     decrease = 1 - math.exp(float(np.polyfit(np.arange(last), np.log(losses[-last:]), 1)[0]) * last)
-    return Measured(max(decrease, 0.0))
+    return FaultMeasure(max(decrease, 0.0))
 
 
-def rising(losses: Floats) -> Measured:
+def rising(losses: Floats) -> FaultMeasure:
     """Measure by how much the mean loss of the last tenth of the epochs is above that of any as long before."""
     last = _tail(losses)
     means = np.convolve(losses, np.full(last, 1 / last), "valid")
-    return Measured(float(means[-1] / means[:-last].min() - 1))
+    return FaultMeasure(float(means[-1] / means[:-last].min() - 1))
 
 
-def oscillating(losses: Floats) -> Measured:
+def oscillating(losses: Floats) -> FaultMeasure:
     """Measure the scatter of the loss from epoch to epoch in the last tenth, relative."""
-    return Measured(float(np.std(np.diff(np.log(losses[-_tail(losses) :]))) / math.sqrt(2)))
+    return FaultMeasure(float(np.std(np.diff(np.log(losses[-_tail(losses) :]))) / math.sqrt(2)))
 
 
 def _tail(losses: Floats) -> int:
     return max(3, len(losses) // 10)
 
 
-def drift(found: PositionRefinement) -> Measured:
+def drift(found: PositionRefinement) -> FaultMeasure:
     """Measure the refined positions' smooth drift in time [object pixels, root mean square].
 
     The moves times the root of their correlation from pattern to pattern, less twice its standard deviation by chance:
@@ -490,7 +490,7 @@ def drift(found: PositionRefinement) -> Measured:
     power = float((moves**2).sum())
     common = float((moves[1:] * moves[:-1]).sum()) / max(power, 1e-30)
     rms = math.sqrt(power / len(moves))
-    return Measured(
+    return FaultMeasure(
         rms * math.sqrt(max(common - 2 / math.sqrt(len(moves)), 0.0)),
         detail={"rms": rms, "largest": float(np.abs(moves).max())},
     )
