@@ -41,7 +41,7 @@ class Criterion:
 
     measure: what is measured, with its unit. threshold: the value above which it is a fault. plane: what it is seen in.
     good: number of good reconstructions with this measure, none of which exceeds the threshold. chance: probability of
-    a false alarm, if it is known by itself.
+    a false alarm, if one does (k of n: (k + 1) / (n + 2)), or if it is known by itself.
     """
 
     measure: str
@@ -96,7 +96,9 @@ CRITERIA = {
     RAMP: Criterion("phase ramp over the object [turns]", 2.0, "object", 30),
     CLIPPED_PROBE: Criterion("intensity at the window's edge [mean]", 0.15, "probe", 27),
     CLIPPED_PATTERNS: Criterion("counts at the detector's edge that do not fit [mean]", 0.02, "detector", 27),
-    BAD_PIXELS: Criterion("pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30),
+    BAD_PIXELS: Criterion(
+        "pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30, chance=2 / 32
+    ),
     SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
     NOT_CONVERGED: Criterion("decrease of the loss in the last tenth of the epochs", 0.04, "loss", 28),
     DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
