@@ -7,6 +7,8 @@ from .acquisition.listen import listen as listen
 from .acquisition.plan import Plan as Plan
 from .analysis.direct.direct_imaging import DirectImages as DirectImages
 from .analysis.direct.direct_imaging import direct as direct
+from .analysis.faults.diagnosis import Diagnosis as Diagnosis
+from .analysis.faults.diagnosis import Finding as Finding
 from .app.settings_form import settings_form as settings_form
 from .app.tuner_app import tuner as tuner
 from .app.workbench_app import workbench as workbench
@@ -52,6 +54,7 @@ from .planning.estimate import Estimate as Estimate
 from .planning.estimate import estimate as estimate
 from .report.film.film import film as film
 from .report.scaling_figure import scaling_figure as scaling_figure
+from .session.diagnose import diagnose as diagnose
 from .session.half_reconstructions import error_map as error_map
 from .session.preview import preview as preview
 from .session.reconstruction import Reconstruction as Reconstruction

@@ -7,6 +7,8 @@ from ptynb.analysis.bad_pixels import BadPixels as BadPixels
 from ptynb.analysis.bad_pixels import find_bad_pixels as find_bad_pixels
 from ptynb.analysis.error_map import ErrorMap as ErrorMap
 from ptynb.analysis.error_map import error_map as error_map
+from ptynb.analysis.faults.diagnosis import Diagnosis as Diagnosis
+from ptynb.analysis.faults.diagnosis import Finding as Finding
 from ptynb.analysis.half_scans import split_scan as split_scan
 from ptynb.analysis.image_measurements import AmplitudeSpectrum as AmplitudeSpectrum
 from ptynb.analysis.image_measurements import LineProfile as LineProfile

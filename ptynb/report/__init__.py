@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
+    from ptynb.analysis.faults.diagnosis import Diagnosis
     from ptynb.data.scan import Truth
 
 
@@ -27,6 +28,7 @@ class _Callable(ModuleType):
         title: str | None = None,
         comments: str | None = None,
         ground_truth: Truth | None = None,
+        diagnosis: Diagnosis | None = None,
         full: bool = False,
     ) -> Path:
         """Write one HTML file that shows a result or compares several; it opens without a network.
@@ -45,6 +47,9 @@ class _Callable(ModuleType):
         ground_truth : Truth, optional
             The ground truth of a simulated scan (`scan.ground_truth`), for the error and the Fourier ring correlation
             with it; for one result only.
+        diagnosis : Diagnosis, optional
+            Faults of the result and their remedies, from `ptynb.diagnose` with its scan; by default those that show in
+            the result alone. For one result only.
         full : bool, optional
             Contain every pixel of all pictures and arrays. Otherwise they are reduced to keep the file below 10 MB.
 
@@ -58,13 +63,15 @@ class _Callable(ModuleType):
         InvalidTypeError
             If `source` is not one of the above.
         InvalidValueError
-            If there is no result, or a ground truth for several.
+            If there is no result, or a ground truth or diagnosis for several.
         FileError
             If a file is not a result, or the report cannot be written.
         """
         from ptynb.report.report_file import report
 
-        return report(source, path, title=title, comments=comments, ground_truth=ground_truth, full=full)
+        return report(
+            source, path, title=title, comments=comments, ground_truth=ground_truth, diagnosis=diagnosis, full=full
+        )
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ptynb.analysis.faults.diagnosis import Diagnosis
 from ptynb.data.engine_records import Checkpoint, Result
 from ptynb.data.scan import Truth
 from ptynb.exceptions import InvalidTypeError, InvalidValueError
@@ -33,6 +34,7 @@ def report(
     title: str | None = None,
     comments: str | None = None,
     ground_truth: Truth | None = None,
+    diagnosis: Diagnosis | None = None,
     full: bool = False,
 ) -> Path:
     """Write a report as one HTML file; see `ptynb.report`."""
@@ -49,6 +51,11 @@ def report(
             f"ground_truth is supported for one result, not for {len(loaded)}; report them one by one.",
             code="argument.conflict",
         )
+    if diagnosis is not None and len(loaded) > 1:
+        raise InvalidValueError(
+            f"diagnosis is supported for one result, not for {len(loaded)}; report them one by one.",
+            code="argument.conflict",
+        )
     results = {name: result for name, (result, _) in loaded.items()}
     paths = {name: file for name, (_, file) in loaded.items()}
     first = next(iter(results.values()))
@@ -59,7 +66,7 @@ def report(
         heading, text = title or name_of(first), first.comments if comments is None else comments
         against = result_report.truth_correlation(first, ground_truth)
         headline = result_report.headline(first, against[1] if against else None)
-        sections = result_report.sections(data, first, next(iter(paths.values())), against, budget)
+        sections = result_report.sections(data, first, next(iter(paths.values())), against, budget, diagnosis)
     else:
         heading, text = title or f"Comparison of {', '.join(results)}", comments or ""
         headline, sections = comparison_report.headline_and_sections(data, results, paths, budget)

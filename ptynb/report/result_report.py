@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ptynb.analysis.faults.diagnosis import Diagnosis
 from ptynb.analysis.ring_correlation import RingCorrelation, ring_correlation
 from ptynb.data.engine_records import Result
 from ptynb.data.record import stop_reason
@@ -19,6 +20,7 @@ from ptynb.report.curve_sections import (
     show_losses,
     show_state_changes,
 )
+from ptynb.report.diagnosis_section import diagnosis_section
 from ptynb.report.page import (
     Block,
     CodeBlock,
@@ -90,7 +92,12 @@ def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, s
 
 
 def sections(
-    data: PageData, result: Result, path: Path | None, against: Truthful | None, budget: ByteBudget
+    data: PageData,
+    result: Result,
+    path: Path | None,
+    against: Truthful | None,
+    budget: ByteBudget,
+    diagnosis: Diagnosis | None = None,
 ) -> list[PageSection]:
     """Return all sections; their pictures, curves and files are added to `data`. path: of the result's file."""
     object, probe, positions = show_object(data, result, budget), show_probe(data, result, budget), None
@@ -114,6 +121,7 @@ def sections(
         PageSection("Positions", positions, note(position_notes)),
         PageSection("Loss", *_loss(data, result)),
         PageSection("Quality", *_quality(data, result, against)),
+        diagnosis_section(data, result, diagnosis),
         *arrival_sections(result),
         PageSection("Settings", *_settings(result)),
         PageSection("Changes", _changes(result)),

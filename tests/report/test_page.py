@@ -78,6 +78,7 @@ def test_a_report_is_well_formed_and_tells_what_a_physicist_asks(page):
         "Positions",
         "Loss",
         "Quality",
+        "Diagnosis",
         "Settings",
         "Changes",
         "Environment",

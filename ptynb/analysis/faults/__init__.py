@@ -1,0 +1,1 @@
+"""Known faults of a reconstruction: their measures, thresholds and remedies."""

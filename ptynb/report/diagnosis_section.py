@@ -1,0 +1,74 @@
+"""The section "Diagnosis" of a report: faults, their remedies, and where they are in the pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from ptynb.analysis.faults.diagnosis import Diagnosis, Finding, findings_of
+from ptynb.data import images
+from ptynb.data.engine_records import Array, Result
+from ptynb.exceptions import InvalidValueError, SettingsError
+from ptynb.report.page import Block, PageSection, TableBlock, TextBlock, ViewerBlock, note
+from ptynb.report.page_data import PageData, choice, picture_of, plain_picture, points
+
+SIDE = 512
+"""Largest side of a picture in which a fault is marked [pixels]."""
+PERCENTILES = (0.5, 99.5)
+
+
+def diagnosis_section(data: PageData, result: Result, found: Diagnosis | None) -> PageSection:
+    """Return the section; its pictures are added to `data`. found: None: from the result alone."""
+    try:
+        found = findings_of(result) if found is None else found
+    except (InvalidValueError, SettingsError) as error:
+        return PageSection("Diagnosis", TextBlock(str(error)))
+    if not found.findings:
+        text = f"None of {len(found.values)} known faults was found."
+        return PageSection("Diagnosis", TextBlock(text), note(found.notes))
+    rows = [
+        (one.name, f"{one.measure}: {one.value:.3g}", f"{one.threshold:.3g} ({one.false_alarm:.1%})", one.explanation,
+         one.remedy if one.confirmation is None else f"{one.remedy}. It {one.confirmation}.")
+        for one in found
+    ]  # fmt: skip
+    columns = ("fault", "measure", "threshold (false alarms)", "what it says", "remedy")
+    blocks: list[Block | None] = [TableBlock(columns, rows, f"{len(rows)} of {len(found.values)} known faults")]
+    frames = {one.name: frame for one in found if (frame := _frame(data, result, found, one))}
+    if frames:
+        data.add_viewer(
+            "faults", "Faults", frames, [choice("Fault", [(name, name) for name in frames])], tools=False, height=420
+        )
+        blocks += [ViewerBlock("faults"), note(["Outlines and points mark where the fault was measured."])]
+    return PageSection("Diagnosis", *blocks, note(found.notes))
+
+
+def _frame(data: PageData, result: Result, found: Diagnosis, one: Finding) -> dict[str, Any] | None:
+    """Return the frame of a finding in the viewer, with its picture added to `data`; None if it has no place."""
+    middle = np.array(result.probe.shape[-2:]) / 2
+    if one.patterns is not None and len(one.patterns):
+        _add(data, one.name, images.flat_phase(np.nan_to_num(result.projection)), None)
+        return {"pictures": [f"fault {one.name}"], "points": points(result.positions[one.patterns] + middle)}
+    if one.where is None or not one.where.any():
+        return None
+    planes = {"object": lambda: images.flat_phase(np.nan_to_num(result.projection)),
+              "probe": lambda: np.sqrt((np.abs(result.probe) ** 2).sum(0)),
+              "detector": lambda: None if found.pattern is None else np.log1p(found.pattern)}  # fmt: skip
+    values = planes[one.plane]() if one.plane in planes else None
+    if values is None or values.shape != one.where.shape:
+        return None
+    _add(data, one.name, values, one.where)
+    return {"pictures": [f"fault {one.name}"]}
+
+
+def _add(data: PageData, name: str, values: Array, where: Array | None) -> None:
+    """Add a picture (y, x) with the outline of a mask in the colour of the largest value."""
+    reduction = images.reduction_for(values.shape, SIDE)
+    shown = images.reduce_by(np.asarray(values, np.float64), reduction)
+    low, high = images.limits_of(shown, *PERCENTILES)
+    if where is not None:
+        marked = images.reduce_by(where.astype(np.float64), reduction) > 0
+        shown[ndimage.binary_dilation(marked, iterations=2) & ~marked] = high
+    picture = picture_of(shown, name, name.capitalize(), (low, high), colours="viridis")
+    data.pictures[f"fault {name}"] = plain_picture(picture)
