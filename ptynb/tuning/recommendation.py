@@ -24,11 +24,15 @@ class RecommendedSetting:
         Its value as text.
     reason : str
         Why.
+    confidence : float
+        Of an effect: by how much held-out counts are predicted better with it, in units of the standard error; NaN for
+        what was not decided by trials.
     """
 
     name: str
     value: str
     reason: str
+    confidence: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,10 @@ class RecommendationTrial:
         Settings that differ from those of the trial it is compared with, by dotted name.
     loss : float
         Loss of the last epoch; infinite if it diverged or is not supported.
-    significance : float
-        Gain in χ² relative to that of as many parameters without meaning; NaN if nothing was compared.
+    misfit : float
+        Mean square of the model's error in units of the noise; infinite without a loss.
+    confidence : float
+        By how much held-out counts are predicted better, in units of the standard error; NaN if nothing was compared.
     seconds : float
         Wall time [s].
     chosen : bool
@@ -56,7 +62,8 @@ class RecommendationTrial:
     effect: str
     settings: dict[str, Any]
     loss: float
-    significance: float = math.nan
+    misfit: float = math.inf
+    confidence: float = math.nan
     seconds: float = 0.0
     chosen: bool = False
     note: str = ""
@@ -81,7 +88,7 @@ class Recommendation(Tabular):
     seconds : float
         Wall time [s] of the recommendation.
     notes : tuple of str
-        What was not tried, and why.
+        What was not tried or not decided, and why.
     """
 
     scan: str
@@ -126,8 +133,11 @@ class Recommendation(Tabular):
             The attributes.
         """
         plain = super().to_plain()
-        trials = [{name: _finite(value) for name, value in trial.items()} for trial in plain["trials"]]
-        return plain | {"trials": trials, "recipe": self.recipe.model_dump(mode="json")}
+        rows = {
+            part: [{name: _finite(value) for name, value in row.items()} for row in plain[part]]
+            for part in ("choices", "trials")
+        }
+        return plain | rows | {"recipe": self.recipe.model_dump(mode="json")}
 
 
 def _finite(value: Any) -> Any:
