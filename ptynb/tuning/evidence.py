@@ -71,8 +71,8 @@ class Fit:
     """How well a fit describes the counts.
 
     predicted: of the held-out counts, m (pattern, y, x). misfit: mean square of the model's error in units of the
-    noise, x: Σ w (M - μ)² / Σ w μ. The fitted counts show x - k, the held-out ones x + k, where k is what the fit
-    follows of the noise; this is their mean, 0 for a perfect model of Poisson counts.
+    noise, x: Σ w (M - μ)² / Σ w μ. The fitted counts show x - k, the held-out ones x + k, where k is the
+    noise that the fit follows, per pixel; this is their mean, 0 for a perfect model of Poisson counts.
     """
 
     predicted: NDArray[np.float32]

@@ -61,10 +61,13 @@ SIGMAS = 5.0
 LEAST_SHARE = 0.1
 """Part of the misfit that an effect has to explain."""
 MOST_LEFT = 0.2
-"""Part of the misfit that the effects may leave together. From an object that was not found (PtyLab's simulation), whose
-misfit was 12, a varying and partially coherent beam still explained 61%; of true effects less than a tenth was left."""
+"""Part of the misfit that the effects may leave together.
+
+Of true effects less than a tenth was left. From an object that was not found (PtyLab's simulation, a misfit of 12), a
+beam that varies and is partially coherent still explained 61%.
+"""
 TO_THE_NOISE = 0.1
-"""Misfit below which there is nothing to explain: the noise alone is 1."""
+"""Misfit below which there is nothing to explain, and by which an effect has to lower it: the noise is 1."""
 SETTLED = 0.2
 """Relative decrease of the misfit by a further trial of object and probe, below which they have converged."""
 SETTLING = 0.5
@@ -286,7 +289,7 @@ class _Search:
         effects = sum(len(effect.variants) for effect in effects_of(self._whole))
         # One more round with half of them, as usual; several at once still take their time.
         self._engines.progress.plan((len(RATES) + 1) * warm_epochs + (1.5 * effects + 1) * trial_epochs)
-        unit = counts_per_unit(scan, seen)
+        unit = counts_per_unit(self._whole, seen)
         self._engines.held_out = HeldOut.of(scan, unit)
         base, warm = self._warm_up(thinned(scan, unit), base, warm_epochs)
         chosen = self._effects(base, warm, trial_epochs)
@@ -383,8 +386,10 @@ class _Search:
             variants = {f"learning rates {rate:g} of object and probe": _with_rate(base, rate) for rate in RATES}
             late = {"probe": {"start_epoch": max(2, epochs // 6)}}
             variants["the object alone first"] = merge(_with_rate(base, RATES[1]), late)
+            by_least_squares = merge(base, BY_LEAST_SQUARES)
             with contextlib.suppress(SettingsError):
-                variants["object and probe by LSQML"] = Settings(**(least := merge(base, BY_LEAST_SQUARES))) and least
+                Settings(**by_least_squares)
+                variants["object and probe by LSQML"] = by_least_squares
         self._report(f"Object and probe: {len(variants)} trials of {epochs} epochs")
         settings = [*variants.values()]
         outcomes = self._engines.run(scan, [(_settings(one, epochs), epochs) for one in settings], keep=True)
@@ -475,7 +480,7 @@ class _Search:
             )
             return []
         candidates = [Candidate(effect, changes) for effect in effects_of(self._whole) for changes in effect.variants]
-        fit, chosen = control, list[tuple[Candidate, int, str, float]]()
+        begin, fit, chosen = scan, control, list[tuple[Candidate, int, str, float]]()
         while candidates and fit.misfit > TO_THE_NOISE:
             names = " and ".join(one.effect.name for one, *_ in chosen)
             if chosen and time.monotonic() - self._started > self._seconds:
@@ -487,10 +492,12 @@ class _Search:
             jobs = [(_settings(merge(present, one.changes), epochs), epochs) for one in candidates]
             outcomes = self._engines.run(scan, jobs, keep=True)
             first, accepted = len(self._trials), list[tuple[int, float]]()
-            least = max(LEAST_SHARE * fit.misfit, 2 * gained)
+            least = max(LEAST_SHARE * fit.misfit, TO_THE_NOISE, 2 * gained)
             for index, (candidate, outcome) in enumerate(zip(candidates, outcomes, strict=True)):
-                gain, error = (0.0, 1.0) if outcome.fit is None else held_out.gain(fit.fit, outcome.fit)
-                sigmas = gain / error if error else 0.0
+                sigmas = 0.0
+                if fit.fit is not None and outcome.fit is not None:
+                    gain, error = held_out.gain(fit.fit, outcome.fit)
+                    sigmas = gain / error if error else 0.0
                 name = f"{candidate.effect.name}{f', with {names}' if names else ''}"
                 self._trials.append(_trial(name, candidate.changes, outcome, sigmas))
                 if sigmas > SIGMAS and fit.misfit - outcome.misfit > least:
@@ -530,7 +537,24 @@ class _Search:
                 self._choices = [choice for choice in self._choices if not choice.name.startswith("object.learning_r")]
             for name, value in flat(candidate.changes):
                 self._choose(name, value if isinstance(value, str) else f"{value:g}", reason, sigmas)
+            if "positions" in candidate.changes:
+                self._compare_with_map(begin, fit.scan)
         return [(candidate.effect, candidate.changes) for candidate, *_ in chosen]
+
+    def _compare_with_map(self, before: Scan, after: Scan | None) -> None:
+        """Note if moved positions are mostly one linear map, which other quantities can explain as well."""
+        assert after is not None
+        start, moved = (one.positions - one.positions.mean(0) for one in (before, after))
+        moved = moved - start
+        change = np.linalg.lstsq(start, moved, rcond=None)[0]
+        share = 1 - ((moved - start @ change) ** 2).sum() / max((moved**2).sum(), 1e-300)
+        if share > 0.5:
+            scale, angle = 1 + np.trace(change) / 2, np.degrees(abs(change[0, 1] - change[1, 0]) / 2)
+            self._notes.append(
+                f"{share:.0%} of the shifts of the positions are one linear map (scale {scale:.4g}, rotation "
+                f"{angle:.2f}°). A wrong pixel size (energy, distance), a wrong defocus of a known probe or a rotated "
+                "scan gives the same: a calibration decides, or affine.learning_rate instead of positions."
+            )
 
     def _recipe(self, base: dict[str, Any], chosen: list[tuple[Effect, dict[str, Any]]]) -> Recipe:
         """Return the stages: object and probe first, then all effects, whose rates are 0 before."""
