@@ -288,7 +288,7 @@ class _Search:
         )
         effects = sum(len(effect.variants) for effect in effects_of(self._whole))
         # One more round with half of them, as usual; several at once still take their time.
-        self._engines.progress.plan((len(RATES) + 1) * warm_epochs + (1.5 * effects + 1) * trial_epochs)
+        self._engines.progress.plan((len(RATES) + 2) * warm_epochs + (1.5 * effects + 3) * trial_epochs)
         unit = counts_per_unit(self._whole, seen)
         self._engines.held_out = HeldOut.of(scan, unit)
         base, warm = self._warm_up(thinned(scan, unit), base, warm_epochs)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ptynb.settings import Settings
+from ptynb.settings import PARTS, Settings
 from ptynb.settings.base_models import merge
 from ptynb.settings.recipe import Recipe
 from ptynb.table import Table, Tabular, duration
@@ -101,11 +101,16 @@ class Recommendation(Tabular):
 
     @property
     def settings(self) -> Settings:
-        """The settings without stages: parts of later stages have a `start_epoch` instead."""
+        """The settings without stages: parts that begin in a later one have a `start_epoch` instead.
+
+        An optimiser that only begins a run is left out: all epochs are those of the last one.
+        """
         settings, done = self.recipe.settings, 0
         for stage in self.recipe.stages:
-            later = {"start_epoch": done + 1} if done else {}
-            changes = {name: {**part, **later} for name, part in stage.settings.items()}
+            changes = dict(stage.settings)
+            for name in PARTS:
+                if done and name not in ("object", "probe") and "learning_rate" in changes.get(name, {}):
+                    changes[name] = {**changes[name], "start_epoch": done + 1}
             settings, done = Settings(**merge(settings.model_dump(), changes)), done + stage.epochs
         return settings
 

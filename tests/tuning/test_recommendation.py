@@ -28,7 +28,15 @@ from ptynb.session import reconstruction as session
 from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
 from ptynb.tuning.evidence import Fit, HeldOut, counts_per_unit, thinned
-from ptynb.tuning.recommend import LEAST_PATTERNS, SETTLED, TO_THE_NOISE, _Engines, _Search, _with_rate
+from ptynb.tuning.recommend import (
+    BY_LEAST_SQUARES,
+    LEAST_PATTERNS,
+    SETTLED,
+    TO_THE_NOISE,
+    _Engines,
+    _Search,
+    _with_rate,
+)
 from ptynb.tuning.trial_progress import TrialProgress
 from tests.preparation.test_rotation_fit import electron_scan
 from tests.raising import raises
@@ -102,6 +110,36 @@ def test_trials_go_on_until_the_misfit_falls_no_more() -> None:
     assert gained == misfits[-2] - misfits[-1]
     assert gained <= SETTLED * misfits[-2] or control.misfit < TO_THE_NOISE
     assert not np.array_equal(before.object, control.scan.object)
+
+
+def test_after_a_start_by_least_squares_the_effects_are_refined_by_adam() -> None:
+    scan = displaced(base(photons=1e5), 1.0)
+    search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
+    search._present = _with_rate({"object": {"padding": 9}, "batch": 8}, 0.03)
+    effects = {effect.name: effect for effect in effects_of(scan)}
+    chosen = [(effects[name], effects[name].variants[0]) for name in ("wrong positions", "descan", "partial coherence")]
+    by_least_squares = {"object": {"padding": 9}, "batch": 8, **BY_LEAST_SQUARES}
+    recipe = search._recipe(by_least_squares, chosen)
+    assert [(stage.epochs, stage.settings.get("optimiser", "lsqml")) for stage in recipe.stages] == [
+        (10, "lsqml"),
+        (10, "adam"),
+    ]
+    with pt.Reconstruction(scan, recipe, device="cpu") as recon:
+        recon.start(recipe.epochs)
+        recon.wait(200)
+        result = recon.result
+    assert result.parameters.keys() >= {"positions/start", "descan/shifts"}
+    assert len(result.probe) == 2
+    assert result.losses[-1] < result.losses[9]
+    whole = pt.Recommendation("scan", recipe, (), (), 1, 1.0).settings
+    assert (whole.optimiser, whole.momentum, whole.object.learning_rate, whole.object.start_epoch) == (
+        "adam",
+        0,
+        0.03,
+        1,
+    )
+    assert (whole.positions.start_epoch, whole.descan.start_epoch) == (11, 11)
+    assert len(search._recipe(by_least_squares, []).stages) == 1
 
 
 def test_counts_are_held_out_independently() -> None:
