@@ -60,6 +60,8 @@ SIGMAS = 5.0
 """Least gain of an effect in the prediction of held-out counts, in units of its standard error."""
 LEAST_SHARE = 0.1
 """Part of the misfit that an effect has to explain."""
+FLEXIBLE_SHARE = 0.3
+"""Part by which a probe that varies has to explain more than any other effect: it imitates several ones at a time."""
 MOST_LEFT = 0.2
 """Part of the misfit that the effects may leave together.
 
@@ -505,8 +507,10 @@ class _Search:
             if not accepted:
                 break
             # Of effects that explain the same, the simplest one, which is the first.
-            lowest = min(outcomes[index].misfit for index, _ in accepted)
-            limit = lowest + LEAST_SHARE * (fit.misfit - lowest)
+            lowest, flexible = min(
+                (outcomes[index].misfit, "opr" in candidates[index].changes) for index, _ in accepted
+            )
+            limit = lowest + (FLEXIBLE_SHARE if flexible else LEAST_SHARE) * (fit.misfit - lowest)
             best, sigmas = next(one for one in accepted if outcomes[one[0]].misfit <= limit)
             candidate, outcome, best = _best_variant(candidates, outcomes, best)
             reason = (

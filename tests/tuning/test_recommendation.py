@@ -285,7 +285,7 @@ def test_an_effect_for_which_memory_does_not_suffice_is_left_out_and_noted(monke
         out_of_memory(loop) if loop.settings.slices.count > 1 else step(loop)
 
     monkeypatch.setattr(Loop, "step", stepping)
-    found = pt.recommend(SCANS["far field"](), device="cpu", epochs=20, seconds=2)
+    found = pt.recommend(SCANS["wrong positions"](), device="cpu", epochs=20, seconds=2)
     notes = {trial.effect: trial.note for trial in found.trials if trial.note}
     assert notes.keys() == {"several slices"}
     assert "Tried to allocate 2.00 GiB" in notes["several slices"]
