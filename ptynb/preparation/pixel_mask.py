@@ -16,6 +16,8 @@ from ptynb.preparation.shared_transforms import parts
 
 ENOUGH_TO_BE_STUCK = 16
 """Smallest number of patterns from which stuck pixels are detected."""
+BRIGHTEST = 8.0
+"""Brightest fringe of one pixel width, in units of `factor` times its neighbours; 4.3 was seen."""
 
 
 @recorded
@@ -83,7 +85,8 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     """Find bad pixels from the statistics of the scan. Reads all patterns once.
 
     A pixel is hot if its mean over the scan exceeds that of all but two of its eight neighbours by `factor` and by
-    `sigmas` standard errors, and dead if it is as far below all but two of them. Pixels with non-finite counts are bad,
+    `sigmas` standard errors, and dead if it is as far below all but two of them; but for pixels that vary from pattern
+    to pattern as their neighbours do, as the fringes of a coherent beam. Pixels with non-finite counts are bad,
     as are stuck ones that never change although their neighbours do (from 16 patterns on). Pairs of pixels and lines of
     one pixel width are found, wider gaps are not; a beam narrower than two pixels is taken as hot. Masked pixels stay
     bad and are not used as neighbours.
@@ -146,10 +149,30 @@ def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Jud
     typical = _median(_neighbours(np.where(good, variance, np.nan)))
     error = sigmas * np.sqrt((variance + typical) / seen.patterns)
     enough = available >= 3
-    hot = good & enough & (mean > factor * high + error)
-    dead = good & enough & (low > factor * mean + error)
+    diffracted = _diffracted(mean, variance, good, seen.patterns, 4 / 3 * factor)
+    diffracted = _diffracted(mean, variance, good, seen.patterns, 4 / 3 * factor)
+    hot = good & enough & (mean > factor * high + error) & ~(diffracted & (mean < BRIGHTEST * factor * high))
+    dead = good & enough & (low > factor * mean + error) & ~diffracted
     stuck = good & (variance == 0) & (mean != 0) & (typical > 0) & (seen.patterns >= ENOUGH_TO_BE_STUCK)
     return Judged(*(np.fft.ifftshift(kind) if shifted else kind for kind in (hot, dead, stuck)))
+
+
+def _diffracted(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], good: NDArray[np.bool_], patterns: int, factor: float
+) -> NDArray[np.bool_]:
+    """Whether a pixel varies from pattern to pattern as its neighbours do, within a factor, or a little more.
+
+    Where the light A that is the same in all patterns interferes with the light δ of the object, |A + δ|² has a
+    variance in proportion to its mean, in bright and in dark fringes, also where each is one pixel wide. The values of
+    a defect do not depend on the object, have another gain, or flicker far more.
+    """
+    used = good & (mean > 0) & (variance > 0)
+    ratio = np.divide(variance, mean, out=np.full(mean.shape, np.nan), where=used)
+    # Less the noise of counts; values that are scaled down have less, and those of a detector with a gain more.
+    excess = ratio - (min(1.0, float(np.nanquantile(ratio, 1e-3))) if used.any() else 0)
+    typical = _median(_neighbours(excess))
+    varies = typical > 6 * np.sqrt(2 / patterns)
+    return varies & (excess * factor > typical) & (excess < factor**2 * typical)
 
 
 @dataclass(frozen=True, eq=False)

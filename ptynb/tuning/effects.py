@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +20,12 @@ thin objects best.
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Effect:
-    """An effect that may be in the data, with the settings that model it; several variants are tried.
-
-    parameters: number of additional parameters for a number of patterns and of object pixels.
-    """
+    """An effect that may be in the data, with the settings that model it; several variants are tried."""
 
     name: str
     variants: tuple[dict[str, Any], ...]
-    parameters: Callable[[dict[str, Any], Sizes], float]
     reason: str
 
 
@@ -42,47 +37,28 @@ class Candidate:
     changes: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the trials' scan: patterns, pixels of a pattern, pixels of the object."""
-
-    patterns: int
-    window: int
-    object: int
-
-
 def effects_of(scan: Scan) -> list[Effect]:
-    """Return the effects that may be in the patterns of this scan."""
+    """Return the effects that may be in the patterns of this scan, the simplest first."""
     effects = [
         Effect(
             "wrong positions",
             tuple({"positions": {"learning_rate": rate, "max_shift": MARGIN - 1.0}} for rate in (0.1, 0.3)),
-            lambda _, sizes: 2 * sizes.patterns,
             "the positions are not those of the file",
         ),
         Effect(
             "beam intensity",
             tuple({"pattern_intensities": {"learning_rate": rate}} for rate in (0.01, 0.03)),
-            lambda _, sizes: sizes.patterns,
             "the intensity of the beam varies from pattern to pattern",
         ),
         Effect(
             "background",
             tuple({"background": {"learning_rate": rate}} for rate in (0.01, 0.03)),
-            lambda _, sizes: sizes.window,
             "there are counts that are the same in all patterns",
         ),
         Effect(
             "partial coherence",
             tuple({"probe": {"modes": modes}} for modes in (2, 4)),
-            lambda changes, sizes: 2 * sizes.window * (changes["probe"]["modes"] - 1),
             "the beam is partially coherent",
-        ),
-        Effect(
-            "beam shape",
-            tuple({"opr": {"modes": 3, "learning_rate": rate}} for rate in (0.03, 0.1)),
-            lambda changes, sizes: 2 * changes["opr"]["modes"] * (sizes.window + sizes.patterns),
-            "the probe varies from pattern to pattern",
         ),
     ]
     if scan.is_far_field:
@@ -90,7 +66,6 @@ def effects_of(scan: Scan) -> list[Effect]:
             Effect(
                 "descan",
                 ({"descan": {"start": "zero", "learning_rate": 0.05}},),
-                lambda _, sizes: 2 * sizes.patterns,
                 "patterns are shifted on the detector",
             )
         )
@@ -107,8 +82,14 @@ def effects_of(scan: Scan) -> list[Effect]:
                     }
                     for factor in THICKNESSES
                 ),
-                lambda _, sizes: 2 * sizes.object,
                 "the object is thicker than one slice describes",
             )
         )
+    effects.append(
+        Effect(
+            "beam shape",
+            tuple({"opr": {"modes": 3, "learning_rate": rate}} for rate in (0.03, 0.1)),
+            "the probe varies from pattern to pattern",
+        )
+    )
     return effects

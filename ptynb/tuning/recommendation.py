@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ptynb.settings import Settings
+from ptynb.settings import PARTS, Settings
 from ptynb.settings.base_models import merge
 from ptynb.settings.recipe import Recipe
 from ptynb.table import Table, Tabular, duration
@@ -24,11 +24,15 @@ class RecommendedSetting:
         Its value as text.
     reason : str
         Why.
+    confidence : float
+        Of an effect: by how much held-out counts are predicted better with it, in units of the standard error; NaN for
+        what was not decided by trials.
     """
 
     name: str
     value: str
     reason: str
+    confidence: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,10 @@ class RecommendationTrial:
         Settings that differ from those of the trial it is compared with, by dotted name.
     loss : float
         Loss of the last epoch; infinite if it diverged or is not supported.
-    significance : float
-        Gain in χ² relative to that of as many parameters without meaning; NaN if nothing was compared.
+    misfit : float
+        Mean square of the model's error in units of the noise; infinite without a loss.
+    confidence : float
+        By how much held-out counts are predicted better, in units of the standard error; NaN if nothing was compared.
     seconds : float
         Wall time [s].
     chosen : bool
@@ -56,7 +62,8 @@ class RecommendationTrial:
     effect: str
     settings: dict[str, Any]
     loss: float
-    significance: float = math.nan
+    misfit: float = math.inf
+    confidence: float = math.nan
     seconds: float = 0.0
     chosen: bool = False
     note: str = ""
@@ -81,7 +88,7 @@ class Recommendation(Tabular):
     seconds : float
         Wall time [s] of the recommendation.
     notes : tuple of str
-        What was not tried, and why.
+        What was not tried or not decided, and why.
     """
 
     scan: str
@@ -94,11 +101,16 @@ class Recommendation(Tabular):
 
     @property
     def settings(self) -> Settings:
-        """The settings without stages: parts of later stages have a `start_epoch` instead."""
+        """The settings without stages: parts that begin in a later one have a `start_epoch` instead.
+
+        An optimiser that only begins a run is left out: all epochs are those of the last one.
+        """
         settings, done = self.recipe.settings, 0
         for stage in self.recipe.stages:
-            later = {"start_epoch": done + 1} if done else {}
-            changes = {name: {**part, **later} for name, part in stage.settings.items()}
+            changes = dict(stage.settings)
+            for name in PARTS:
+                if done and name not in ("object", "probe") and "learning_rate" in changes.get(name, {}):
+                    changes[name] = {**changes[name], "start_epoch": done + 1}
             settings, done = Settings(**merge(settings.model_dump(), changes)), done + stage.epochs
         return settings
 
@@ -126,8 +138,11 @@ class Recommendation(Tabular):
             The attributes.
         """
         plain = super().to_plain()
-        trials = [{name: _finite(value) for name, value in trial.items()} for trial in plain["trials"]]
-        return plain | {"trials": trials, "recipe": self.recipe.model_dump(mode="json")}
+        rows = {
+            part: [{name: _finite(value) for name, value in row.items()} for row in plain[part]]
+            for part in ("choices", "trials")
+        }
+        return plain | rows | {"recipe": self.recipe.model_dump(mode="json")}
 
 
 def _finite(value: Any) -> Any:

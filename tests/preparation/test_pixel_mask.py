@@ -2,9 +2,11 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import ndimage
 
 from ptynb import preparation as prepare
 from ptynb.data.patterns import ArrayFrames
+from ptynb.simulation.diffraction import simulate_diffraction
 from ptynb.simulation.simulated_scan import simulate
 from tests.parametrization import each
 from tests.preparation.scans import smooth_scan
@@ -53,6 +55,30 @@ def test_faults_are_found_and_nothing_else(centred):
 def test_noise_is_no_fault(photons):
     for seed in range(3):
         assert prepare.find_bad_pixels(simulate(patterns=30, photons=photons, seed=seed)).all()
+
+
+def fringed():
+    """Patterns of a rough probe that fills its window: bright and dark fringes, one pixel wide, in all of them."""
+    random = np.random.default_rng(4)
+    y, x = np.ogrid[-1:1:64j, -1:1:64j]
+    probe = (np.hypot(y, x) < 0.95) * np.exp(2j * ndimage.gaussian_filter(random.normal(0, 2, (64, 64)), 1))
+    phase = ndimage.gaussian_filter(random.normal(0, 0.4, (100, 100)), 1)
+    probe *= math.sqrt(1e7 / (np.abs(probe) ** 2).sum())
+    return simulate_diffraction(np.exp(1j * phase), probe[None], random.uniform(0, 36, (100, 2)))
+
+
+@each("centred", [True, False])
+def test_fringes_are_no_faults_and_faults_among_them_are_found(centred):
+    scan = fringed()
+    patterns = np.array(scan.frames.array)
+    patterns[:, 20, 21] = 30 * patterns.mean()
+    patterns[:, 40, 30] = 0
+    expected = np.ones(scan.pattern_shape, bool)
+    expected[20, 21] = expected[40, 30] = False
+    for frames, good in ((scan.frames.array, np.ones_like(expected)), (patterns, expected)):
+        stored, order = (frames, good) if centred else (np.fft.ifftshift(one, axes=(-2, -1)) for one in (frames, good))
+        made = dataclasses.replace(scan, frames=ArrayFrames.of(stored), centred=centred)
+        np.testing.assert_array_equal(prepare.find_bad_pixels(made), order)
 
 
 def test_masked_pixels_stay_bad_and_judge_nobody():

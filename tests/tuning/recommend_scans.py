@@ -144,6 +144,21 @@ def defocused() -> Scan:
     return dataclasses.replace(scan, probe=guess[None].astype(np.complex64))
 
 
+def strong(patterns: int = 64, window: int = 48) -> Scan:
+    """A strong object, in amplitude and phase, in a rough beam without an initial probe; no defects."""
+    random, size = np.random.default_rng(3), window + 60
+    y, x = np.ogrid[-1 : 1 : window * 1j, -1 : 1 : window * 1j]
+    rough = ndimage.gaussian_filter(random.normal(0, 4, (window, window)), 2)
+    probe = np.exp(-(y**2 + x**2) / 0.18 + 2.5j * rough)
+    fields = [ndimage.gaussian_filter(random.normal(size=(size, size)), 1.5) for _ in range(2)]
+    amplitude, phase = (np.clip(field / field.std() / 2, -1, 1) for field in fields)
+    side = math.isqrt(patterns)
+    grid = np.stack(np.meshgrid(*[5.0 * np.arange(side)] * 2, indexing="ij"), -1).reshape(-1, 2)
+    positions = grid + random.uniform(-1.5, 1.5, grid.shape) + 3
+    probe *= math.sqrt(1e6 / (np.abs(probe) ** 2).sum())
+    return pt.simulate_diffraction((0.6 + 0.4 * amplitude) * np.exp(1j * np.pi * phase), probe[None], positions)
+
+
 SCANS: dict[str, Callable[[], Scan]] = {
     "far field": base,
     "wrong positions": lambda: displaced(base(), 1.5),

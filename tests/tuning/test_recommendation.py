@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,18 +17,30 @@ import torch
 import yaml
 
 import ptynb as pt
+from ptynb.analysis.scan_survey import survey
 from ptynb.cli.main import main
+from ptynb.data.engine_records import PatternPair
+from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
 from ptynb.planning.memory import Room
 from ptynb.session import reconstruction as session
 from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
-from ptynb.tuning.recommend import LEAST_PATTERNS, _Engines
+from ptynb.tuning.evidence import Fit, HeldOut, counts_per_unit, thinned
+from ptynb.tuning.recommend import (
+    BY_LEAST_SQUARES,
+    LEAST_PATTERNS,
+    SETTLED,
+    TO_THE_NOISE,
+    _Engines,
+    _Search,
+    _with_rate,
+)
 from ptynb.tuning.trial_progress import TrialProgress
 from tests.preparation.test_rotation_fit import electron_scan
 from tests.raising import raises
-from tests.tuning.recommend_scans import SCANS, error
+from tests.tuning.recommend_scans import SCANS, base, displaced, error, strong
 
 
 def chosen_parts(found: pt.Recommendation) -> set[str]:
@@ -71,6 +86,123 @@ def test_nothing_is_found_where_nothing_is_wrong_and_bad_pixels_are_masked() -> 
     assert [step.function for step in found.recipe.prepare] == ["mask_bad_pixels"]
     before, after = errors(scan, found)
     assert after < before / 2
+
+
+def test_a_strong_object_that_converges_slowly_is_taken_for_no_effect() -> None:
+    """After 8 epochs four probe modes fitted better, as they converge in fewer."""
+    found = pt.recommend(strong(), device="cpu", epochs=20, seconds=3)
+    assert not chosen_parts(found)
+    assert any("to the noise" in note or "No effect" in note or "Not decided" in note for note in found.notes)
+
+
+def test_trials_go_on_until_the_misfit_falls_no_more() -> None:
+    """Each begins with the result of the one before, from which the control and all effects begin."""
+    search = _Search(base(photons=1e5), _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
+    scan = search._whole
+    search._engines.held_out = HeldOut.of(scan, 1.0)
+    slow = _with_rate({}, 0.01)
+    [first] = search._engines.run(thinned(scan, 1.0), [(pt.Settings(**slow), 8)], keep=True)
+    before, control, gained = search._settled(slow, first, 8, "object and probe")
+    misfits = [first.misfit, *(trial.misfit for trial in search._trials)]
+    assert len(misfits) > 2
+    assert misfits[-1] == control.misfit
+    assert all(after < (1 - SETTLED) * one for one, after in itertools.pairwise(misfits[:-1]))
+    assert gained == misfits[-2] - misfits[-1]
+    assert gained <= SETTLED * misfits[-2] or control.misfit < TO_THE_NOISE
+    assert not np.array_equal(before.object, control.scan.object)
+
+
+def test_after_a_start_by_least_squares_the_effects_are_refined_by_adam() -> None:
+    scan = displaced(base(photons=1e5), 1.0)
+    search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
+    search._present = _with_rate({"object": {"padding": 9}, "batch": 8}, 0.03)
+    effects = {effect.name: effect for effect in effects_of(scan)}
+    chosen = [(effects[name], effects[name].variants[0]) for name in ("wrong positions", "descan", "partial coherence")]
+    by_least_squares = {"object": {"padding": 9}, "batch": 8, **BY_LEAST_SQUARES}
+    recipe = search._recipe(by_least_squares, chosen)
+    assert [(stage.epochs, stage.settings.get("optimiser", "lsqml")) for stage in recipe.stages] == [
+        (10, "lsqml"),
+        (10, "adam"),
+    ]
+    with pt.Reconstruction(scan, recipe, device="cpu") as recon:
+        recon.start(recipe.epochs)
+        recon.wait(200)
+        result = recon.result
+    assert result.parameters.keys() >= {"positions/start", "descan/shifts"}
+    assert len(result.probe) == 2
+    assert result.losses[-1] < result.losses[9]
+    whole = pt.Recommendation("scan", recipe, (), (), 1, 1.0).settings
+    assert (whole.optimiser, whole.momentum, whole.object.learning_rate, whole.object.start_epoch) == (
+        "adam",
+        0,
+        0.03,
+        1,
+    )
+    assert (whole.positions.start_epoch, whole.descan.start_epoch) == (11, 11)
+    assert len(search._recipe(by_least_squares, []).stages) == 1
+
+
+def test_counts_are_held_out_independently() -> None:
+    scan = pt.simulate(patterns=40, window=32, photons=2e5, seed=3)
+    counts = scan.frames.read(0, len(scan)).astype(float)
+    kept, held = (thinned(scan, 1.0, held_out).frames for held_out in (False, True))
+    np.testing.assert_array_equal(kept.read(0, 40) + held.read(0, 40), counts)
+    taken = np.empty((3, 32, 32), np.float32)
+    held.take(np.array([17, 3, 16]), taken)
+    np.testing.assert_array_equal(taken, held.read(0, 40)[[17, 3, 16]])
+    # Deviations of both parts from the expectation are uncorrelated, as those of Poisson counts are only.
+    random = np.random.default_rng(0)
+    flat = dataclasses.replace(scan, frames=ArrayFrames.of(random.poisson(50.0, counts.shape).astype(np.uint16)))
+    parts = [thinned(flat, 1.0, held_out).frames.read(0, 40) for held_out in (False, True)]
+    assert [part.mean(dtype=float) for part in parts] == pytest.approx([45, 5], abs=5 * np.sqrt(50 / counts.size))
+    assert [part.var() for part in parts] == pytest.approx([45, 5], rel=0.03)
+    assert abs(np.corrcoef(parts[0].ravel(), parts[1].ravel())[0, 1]) < 4 / np.sqrt(counts.size)
+
+
+def test_held_out_counts_tell_what_is_there_from_what_follows_the_noise() -> None:
+    """Against the known expectation: better models gain, parameters that fit noise lose."""
+    random = np.random.default_rng(1)
+    expectation = np.exp(random.normal(2, 1, (160, 32, 32)))
+    scan = dataclasses.replace(
+        pt.simulate(patterns=160, window=32, seed=3),
+        frames=ArrayFrames.of(random.poisson(expectation).astype(np.uint16)),
+    )
+    held_out, kept = HeldOut.of(scan, 1.0), thinned(scan, 1.0).frames.read(0, 160)
+
+    def fit(model: np.ndarray[Any, Any]) -> Fit:
+        mask = np.ones((32, 32), bool)
+        pair = lambda index: PatternPair(index, 1, 0, kept[index], 0.9 * model[index], mask, (0.0, 0.0))  # noqa: E731
+        return held_out.fit(SimpleNamespace(pattern=pair))  # type: ignore[arg-type]
+
+    right = fit(expectation)
+    wrong = fit(expectation * np.where(np.arange(160) % 2, 1.2, 0.8)[:, None, None])
+    noisy = fit(np.where(random.uniform(size=expectation.shape) < 0.3, kept / 0.9, expectation))
+    assert abs(right.misfit) < 0.06
+    weights = 1 / (expectation + 1)
+    of_wrong = (weights * (0.2 * expectation) ** 2).sum() / (weights * expectation).sum() * 0.9
+    assert wrong.misfit == pytest.approx(of_wrong, abs=0.06)
+    gain, error = held_out.gain(wrong, right)
+    assert gain > 5 * error
+    gain, error = held_out.gain(right, noisy)
+    assert gain < -5 * error
+    assert abs(noisy.misfit) < 0.06, "what a fit follows of the noise is not its misfit"
+
+
+def test_values_that_are_scaled_are_counted_in_units_of_their_noise() -> None:
+    scan = pt.simulate(patterns=60, window=32, photons=2e5, seed=3)
+    assert counts_per_unit(scan, survey(scan)) == 1
+    scaled = dataclasses.replace(scan, frames=ArrayFrames.of(0.37 * scan.frames.read(0, 60).astype(np.float32)))
+    assert 0.3 / 0.37 < counts_per_unit(scaled, survey(scaled)) < 1.3 / 0.37
+
+
+def test_shifts_that_are_one_linear_map_are_noted() -> None:
+    """A wrong pixel size moves all positions from their centre; scattered shifts have no note."""
+    scan = base()
+    search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
+    search._compare_with_map(scan, displaced(scan, 1.5))
+    assert search._notes == []
+    search._compare_with_map(scan, dataclasses.replace(scan, positions=1.02 * scan.positions + 3))
+    assert "scale 1.02, rotation 0.00°" in search._notes[0]
 
 
 def test_a_transposed_and_rotated_detector_is_put_right_first() -> None:
@@ -153,7 +285,7 @@ def test_an_effect_for_which_memory_does_not_suffice_is_left_out_and_noted(monke
         out_of_memory(loop) if loop.settings.slices.count > 1 else step(loop)
 
     monkeypatch.setattr(Loop, "step", stepping)
-    found = pt.recommend(SCANS["far field"](), device="cpu", epochs=20, seconds=2)
+    found = pt.recommend(SCANS["wrong positions"](), device="cpu", epochs=20, seconds=2)
     notes = {trial.effect: trial.note for trial in found.trials if trial.note}
     assert notes.keys() == {"several slices"}
     assert "Tried to allocate 2.00 GiB" in notes["several slices"]
