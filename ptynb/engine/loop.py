@@ -736,17 +736,19 @@ def _data_terms(settings: Settings) -> list[DataTerm]:
 def short_result(scan: Scan, settings: Settings, device: torch.device, epochs: int) -> initial_probe.ShortResult | None:
     """Return the result after so many epochs on this device alone; None if the loss is not finite.
 
-    The phase that probe and object have in common is that in which the mean of the object is real.
+    Of the phase and scale that only probe and object together have, the probe has the mean counts of the patterns, as
+    an initial probe has, and the mean of the object is real.
     """
     loop = Loop(scan, settings, SingleGroup(device))
     try:
         for _ in range(epochs * loop.updates):
             loop.step()
         light, object = illumination_of_all(loop.model), loop.model.object.values.detach()[0, 0]
-        mean = (light * object).sum()
+        probe, mean = loop.model.probe.values.detach(), (light * object).sum()
         phase = mean / mean.abs().clamp(min=torch.finfo(light.dtype).tiny)
-        object = torch.where(light > initial_probe.LIT * light.max(), object * phase.conj(), 1)
-        probe = loop.model.probe.values.detach() * phase
+        scale = (loop.scan["counts"] / len(scan) / probe.abs().square().sum()).sqrt() * phase
+        object = torch.where(light > initial_probe.LIT * light.max(), object / scale, 1)
+        probe = probe * scale
         return initial_probe.ShortResult(probe.cpu().numpy(), object.cpu().numpy(), loop.frame.origin)
     except FloatingPointError:
         return None

@@ -196,7 +196,7 @@ def initial_arrays(
 
     mean_pattern: (y, x) [counts], in the pixel order of `Batch`; of scans with a probe each also (scan, y, x). found:
     probes (mode, y, x) of those of `scan.probe_scans` that have none; without one it is guessed from the mean pattern.
-    object_guess: (y, x), of a scan without one, found together with the probe; None: flat.
+    object_guess: (y, x), of a scan without one, found together with a probe that has the mean counts; None: flat.
     """
     guess = scan.object if object_guess is None else object_guess
     if guess is not None:
@@ -208,14 +208,7 @@ def initial_arrays(
     object = object_states(slices, settings.object.modes, settings.seed)
     means = mean_pattern.expand(len(scan.probe_scans), *scan.pattern_shape)
     probes = [
-        _initial_probe(
-            scan,
-            found.get(number, one.probe if scan.probe is None else scan.probe),
-            settings,
-            mean,
-            dtype,
-            scaled=guess is not None,
-        )
+        _initial_probe(scan, found.get(number, one.probe if scan.probe is None else scan.probe), settings, mean, dtype)
         for number, (one, mean) in enumerate(zip(scan.probe_scans, means, strict=True))
     ]
     return object, torch.cat(probes)
@@ -227,13 +220,8 @@ def _initial_probe(
     settings: Settings,
     mean: Tensor,
     dtype: torch.dtype,
-    *,
-    scaled: bool,
 ) -> Tensor:
-    """Return the probe (mode, y, x) from the given one, or from a mean pattern (y, x).
-
-    scaled: whether a given one has its scale, with which it fits a given object.
-    """
+    """Return the probe (mode, y, x) from the given one, or from a mean pattern (y, x)."""
     if given is not None:
         guess = torch.from_numpy(given).to(dtype)
     elif scan.is_far_field:
@@ -241,7 +229,7 @@ def _initial_probe(
     else:
         guess = mean.clamp(min=0).sqrt().to(dtype)[None]
     guess = centred_in(guess, model_window(scan, settings))
-    if not scaled or given is None:
+    if scan.object is None or given is None:
         guess = scale_to_counts(guess, float(mean.sum()))
     return add_modes(guess, settings.probe.modes)
 

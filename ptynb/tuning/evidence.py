@@ -67,7 +67,7 @@ def thinned(scan: Scan, unit: float, held_out: bool = False) -> Scan:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class TrialFit:
     """How well a fit describes the counts.
 
     predicted: of the held-out counts, m (pattern, y, x). misfit: mean square of the model's error in units of the
@@ -96,7 +96,7 @@ class HeldOut:
         held.frames.take(patterns, counts)
         return cls(patterns, counts if held.mask is None else counts * held.mask)
 
-    def fit(self, recon: Reconstruction) -> Fit:
+    def fit(self, recon: Reconstruction) -> TrialFit:
         """Judge a reconstruction from the other counts. Weights w are 1 / (m + h): h is one count before thinning."""
         predicted = np.empty_like(self.counts)
         sums = np.zeros((2, 2))
@@ -111,9 +111,9 @@ class HeldOut:
             ):
                 total += (weights * ((counts - model) ** 2 - counts)).sum(), (weights * counts).sum()
         fitted, held = sums[:, 0] / np.maximum(sums[:, 1], 1e-300)
-        return Fit(predicted, float(fitted + held / FACTOR) / 2)
+        return TrialFit(predicted, float(fitted + held / FACTOR) / 2)
 
-    def gain(self, before: Fit, after: Fit) -> tuple[float, float]:
+    def gain(self, before: TrialFit, after: TrialFit) -> tuple[float, float]:
         """Return G, with the weights of the fit before, and its standard error."""
         change = (after.predicted - before.predicted) / (before.predicted + HELD_OUT)
         gain = (change * (2 * self.counts - before.predicted - after.predicted)).sum(dtype=np.float64)

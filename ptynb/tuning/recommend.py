@@ -39,7 +39,7 @@ from ptynb.settings.base_models import MOST_EPOCHS, flat, merge
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage
 from ptynb.table import duration
 from ptynb.tuning.effects import MARGIN, Candidate, Effect, effects_of
-from ptynb.tuning.evidence import Fit, HeldOut, counts_per_unit, thinned
+from ptynb.tuning.evidence import HeldOut, TrialFit, counts_per_unit, thinned
 from ptynb.tuning.geometry_fit import mended_geometry
 from ptynb.tuning.recommendation import Recommendation, RecommendationTrial, RecommendedSetting
 from ptynb.tuning.trial import cause_of
@@ -107,7 +107,7 @@ class _Outcome:
     scan: Scan | None = None
     epoch_seconds: float = math.nan
     error: PtynbError | None = None
-    fit: Fit | None = None
+    fit: TrialFit | None = None
 
     @property
     def misfit(self) -> float:

@@ -193,7 +193,7 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     assert found.settings.object.learning_rate in (0.03, 0.1)
     assert one.settings == found.settings
     assert "mask bad pixels" in one._recommended.value
-    assert "Object learning rate, Probe learning rate" in one._recommended.value
+    assert '<td style="text-align:left">Batch</td>' in one._recommended.value
     [scan] = scans
     assert not scan.mask[3, 5]
     assert scan.mask.sum() == 32 * 32 - 1
@@ -201,7 +201,7 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     assert lines[2] == "settings = recommended.settings"
     assert (one.done.value, one._trials.layout.display, one.advise.disabled) == (1.0, "none", False)
     assert one.form.presets.choice.value == "recommended"
-    assert "◆ recommended</b>: loss" in one.form.row("object.learning_rate").about.value
+    assert "◆ recommended</b>: 36 patterns" in one.form.row("batch").about.value
 
 
 def test_a_recommendation_shows_how_far_it_is_and_is_cancelled(set_up):

@@ -47,7 +47,7 @@ def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning)
     tuning.tuner.refresh()
     assert study.ranges == {"probe.learning_rate": Between(0.001, 0.1, True)}
     assert [trial.state for trial in study.trials] == ["complete"] * 3
-    assert study.trials[0].values == {"probe.learning_rate": 0.01}
+    assert study.trials[0].values == {"probe.learning_rate": 0.1}
     assert tuning.tuner._table.value.count("data:image/png") == 3
     click(tuning, "Use")
     tuning.form.settle()

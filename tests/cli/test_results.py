@@ -20,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ) as recon:
         recon.run_until(1, 2)
         recon.wait()
-        recon.settings = recon.settings.replace(probe={"learning_rate": 0.1})
+        recon.settings = recon.settings.replace(probe={"learning_rate": 0.05})
         [*recon.run(2)]
         recon.title = "A title"
         recon.save(folder / "result.h5")

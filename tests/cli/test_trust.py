@@ -122,6 +122,7 @@ HARMLESS = {
     "PrepareStep.arguments": "are numbers, and names of files of arrays that are read",
     "Stage.settings": "are values of Settings, of which no field is asked about",
     "Stage.reason": "is shown in reports",
+    "LoadOptions.aberrations": "names that are known, and numbers",
     "SlurmCluster.time": "has a pattern",
     "SlurmCluster.partition": "Slurm decides who may use it, and it can be no other option",
     "SlurmCluster.account": "the same",

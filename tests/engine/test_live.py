@@ -73,7 +73,9 @@ def test_n_engines_give_one_engines_answer(ranks: Ranks, case: str) -> None:
         kind, settings, _ = CASES[case]
     else:
         kind, settings, _ = ALGORITHMS[case]
-    settings, most = settings.replace(batch=8, precision="double"), 1e-8
+    settings, most = settings.replace(batch=8, precision="double", schedule={"kind": "constant"}), 1e-8
+    if settings.optimiser == "adam":  # 50 larger steps would amplify the rounding errors more
+        settings = settings.replace(object={"learning_rate": 0.01}, probe={"learning_rate": 0.01})
     scan = a_scan(kind=kind)
     moved = scan.positions + np.random.default_rng(1).uniform(-1.5, 1.5, scan.positions.shape)
     order = np.random.default_rng(0).permutation(37)[:35]

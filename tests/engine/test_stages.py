@@ -148,6 +148,7 @@ def test_after_a_stage_units_are_those_of_a_run_that_began_with_its_window() -> 
         detector={"psf_sigma": 1},
         positions={"search_trials": 1, "search_radius": 2, "search_start_epoch": 50},
         constraints=(constraints.FixedProbePower(),),
+        schedule={"kind": "constant"},
     )
     plan = StagePlan((Stage(epochs=1, pattern_size=28), Stage(epochs=1)))
     coarse, began = Loop(whole, settings, CPU, (), plan), loop_of(whole, None, settings)

@@ -51,16 +51,17 @@ def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan:
 
 
 def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ranks: Ranks, scan: Scan) -> None:
-    slower = pt.Settings(probe=pt.Probe(learning_rate=0.003)).model_dump(mode="json")
-    answers = ranks.run(3, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS), (0.1, "settings", slower)])
+    settings = pt.Settings(schedule={"kind": "constant"})
+    slower = settings.replace(probe={"learning_rate": 0.003}).model_dump(mode="json")
+    answers = ranks.run(3, work.command, scan, settings, [(0.0, "start", EPOCHS), (0.1, "settings", slower)])
     [change] = answers[0]["status"].changes
-    assert (change.name, change.old, change.new) == ("probe.learning_rate", 0.01, 0.003)
+    assert (change.name, change.old, change.new) == ("probe.learning_rate", 0.1, 0.003)
     assert (change.epoch, change.update) > (0, 0)
     for answer in answers:
         assert answer["status"].changes == (change,)
-        assert answer["status"].rates == {"object": 0.01, "probe": 0.003}
+        assert answer["status"].rates == {"object": 0.1, "probe": 0.003}
         np.testing.assert_array_equal(answer["probe"], answers[0]["probe"])
-    unchanged = ranks.run(3, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS)])
+    unchanged = ranks.run(3, work.command, scan, settings, [(0.0, "start", EPOCHS)])
     assert np.abs(unchanged[0]["probe"] - answers[0]["probe"]).max() > 0
 
 

@@ -100,8 +100,7 @@ def frames(report: Report) -> None:
         batch=8,
         precision="double",
         optimiser="sgd",
-        object={"learning_rate": 0.1},  # type: ignore[arg-type]
-        probe={"learning_rate": 0.1},  # type: ignore[arg-type]
+        loss="amplitude",  # of the counts that 8 bits leave, too
     )
     for kind in COUNT_TYPES:
         name = np.dtype(kind).name

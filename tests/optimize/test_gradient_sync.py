@@ -300,9 +300,15 @@ def test_one_step_of_plain_sgd_before_an_average_is_one_engines(ranks: Ranks) ->
             assert difference(alone[name], answer[name]) < 1e-9
 
 
+SLOW = {"learning_rate": 0.01}
+"""Steps with which also batches of two patterns, and means of parameters that differ, lower the loss in each epoch."""
+
+
 @pytest.mark.parametrize("case", ALONE)
 def test_engines_without_patterns_do_not_keep_others_waiting(ranks: Ranks, case: str) -> None:
-    settings = ALONE[case].replace(batch=2, batch_sampling="random", gradient_accumulation=1, sync_every=3)
+    settings = ALONE[case].replace(
+        batch=2, batch_sampling="random", gradient_accumulation=1, sync_every=3, object=SLOW, probe=SLOW
+    )
     answers = ranks.run(3, work.trained, sparse_scan(13), settings, 14)
     for answer in answers:
         assert np.isfinite(answer["losses"]).all()
@@ -324,7 +330,7 @@ def test_of_the_object_only_what_was_touched_since_is_averaged(ranks: Ranks) -> 
 def test_with_averages_now_and_then_a_run_is_less_than_a_half_longer(ranks: Ranks, world: int) -> None:
     """After 20 epochs it is farther than averages at every update are after 13; in the first epochs hardly behind."""
     scan = pt.simulate(patterns=100, window=32, photons=1e5, step=4, seed=3)
-    settings = Settings(batch=12)
+    settings = Settings(batch=12, object=SLOW, probe=SLOW, schedule={"kind": "constant"})
     every, fourth = (
         ranks.run(world, work.trained, scan, settings.replace(sync_every=k), 9 * 20)[0]["losses"] for k in (1, 4)
     )

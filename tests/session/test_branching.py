@@ -230,7 +230,7 @@ def test_a_restart_goes_on_with_the_branch_worked_on_last(scan: Scan, recon: pt.
 def test_every_live_setting_is_taken_over_and_recorded(recon: pt.Reconstruction) -> None:
     recon.start(500)
     changes = {
-        "schedule": {"kind": "cosine", "epochs": 50},
+        "schedule": {"kind": "linear", "epochs": 50},
         "regularizers": ({"kind": "total_variation", "weight": 1e-3},),
         "constraints": ({"kind": "orthogonal_modes"},),
         "positions": {"learning_rate": 0.0},
@@ -288,7 +288,7 @@ def test_restructuring_goes_on_where_it_was(recon: pt.Reconstruction) -> None:
     assert (recon.state, recon.target, recon.settings) == ("running", 304, wanted)
     epoch = recon.epoch
     until(lambda: recon.epoch > epoch + 1)
-    assert recon.epochs[epoch].loss < 1.2 * before
+    assert recon.epochs[epoch].loss < 2 * before < recon.epochs[0].loss
     recon.stop()
     assert {one.name for one in recon.changes} == {"probe.modes", "batch", "opr.modes", "object.learning_rate"}
     assert recon.snapshot().probe.shape[0] == 3

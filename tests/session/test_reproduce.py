@@ -43,7 +43,7 @@ def restless(scan: Scan, cluster: pt.Cluster | None, path: Path) -> Path:
         scan, SETTINGS, cluster, device=device, checkpointing=pt.Checkpointing(folder=path.parent / "kept")
     ) as recon:
         for epoch, update, changes in (
-            (1, 2, {"probe": {"learning_rate": 0.003}, "schedule": {"kind": "cosine", "epochs": 8}}),
+            (1, 2, {"probe": {"learning_rate": 0.003}, "schedule": {"kind": "linear", "epochs": 8}}),
             (2, 0, {"probe": {"modes": 2}}),
             (3, 1, {"probe": {"learning_rate": 0.0}}),
             (3, 3, {"batch": 12, "object": {"learning_rate": 0.02}}),

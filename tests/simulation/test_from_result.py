@@ -35,14 +35,16 @@ def noise_loss(scan, exact):
 
 def test_from_its_own_guesses_the_loss_is_that_of_the_noise_at_once(result):
     exact = simulate_from_result(result, noise=False, guesses=True)
-    noisy = simulate_from_result(result, guesses=True, dose=1e5, seed=2)
+    noisy = simulate_from_result(result, guesses=True, dose=1e6, seed=2)
     losses = {}
     for name, scan in (("exact", exact), ("noisy", noisy)):
-        with Reconstruction(scan, Settings(batch=36, optimiser="sgd"), device="cpu", checkpointing=None) as recon:
+        with Reconstruction(
+            scan, Settings(batch=36, optimiser="sgd", loss="amplitude"), device="cpu", checkpointing=None
+        ) as recon:
             losses[name] = next(iter(recon.run(1))).loss
     assert losses["exact"] < 1e-6
     assert losses["noisy"] == pytest.approx(
-        noise_loss(noisy, simulate_from_result(result, noise=False, dose=1e5)), rel=0.05
+        noise_loss(noisy, simulate_from_result(result, noise=False, dose=1e6)), rel=0.05
     )
     assert losses["noisy"] < result.losses[-1]
 

@@ -27,7 +27,7 @@ from ptynb.planning.memory import Room
 from ptynb.session import reconstruction as session
 from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
-from ptynb.tuning.evidence import Fit, HeldOut, counts_per_unit, thinned
+from ptynb.tuning.evidence import HeldOut, TrialFit, counts_per_unit, thinned
 from ptynb.tuning.recommend import (
     BY_LEAST_SQUARES,
     LEAST_PATTERNS,
@@ -169,7 +169,7 @@ def test_held_out_counts_tell_what_is_there_from_what_follows_the_noise() -> Non
     )
     held_out, kept = HeldOut.of(scan, 1.0), thinned(scan, 1.0).frames.read(0, 160)
 
-    def fit(model: np.ndarray[Any, Any]) -> Fit:
+    def fit(model: np.ndarray[Any, Any]) -> TrialFit:
         mask = np.ones((32, 32), bool)
         pair = lambda index: PatternPair(index, 1, 0, kept[index], 0.9 * model[index], mask, (0.0, 0.0))  # noqa: E731
         return held_out.fit(SimpleNamespace(pattern=pair))  # type: ignore[arg-type]

@@ -244,7 +244,7 @@ def test_pruners_stop_as_they_are_named(tmp_path: Path) -> None:
         "halving": optuna.pruners.SuccessiveHalvingPruner,
         "hyperband": optuna.pruners.HyperbandPruner,
     }
-    ranges = {"object.learning_rate": (0.01, 1e-6)}
+    ranges = {"object.learning_rate": (0.1, 1e-6)}
     chosen: dict[str, Any] = {"sampler": "random", "trials": 6, "epochs": 5, "seed": 1}
     for pruner in (*kinds, optuna.pruners.ThresholdPruner(upper=1e-9)):
         study = tune(SIMULATED, ranges, tmp_path / str(pruner), pruner=pruner, **chosen)
@@ -275,7 +275,7 @@ def test_engines_read_the_scans_of_their_trials(file: Path, tmp_path: Path, clus
     ranges = {"load.rotation": (0.0, 0.3)}
     study = pt.tune(
         pt.load(file),
-        pt.Settings(batch=12),
+        pt.Settings(batch=12, object={"learning_rate": 0.01}, probe={"learning_rate": 0.01}),
         ranges,
         cluster,
         sampler="grid",

@@ -60,7 +60,7 @@ def test_a_trial_that_makes_no_more_progress_is_complete(small: Scan, tmp_path: 
 
 
 def test_trials_are_reconstructions_with_values_in_the_ranges(small: Scan, tmp_path: Path) -> None:
-    study = tune(small, tmp_path)
+    study = tune(small, tmp_path, settings=pt.Settings(probe={"learning_rate": 0.01}))
     came = [trial.number for trial in study]
     study.wait()
     trials = study.trials
@@ -254,7 +254,8 @@ def test_a_diverging_trial_is_no_failure(small: Scan, tmp_path: Path) -> None:
 
 def test_hopeless_trials_are_ended_early(small: Scan, tmp_path: Path) -> None:
     ranges = {"object.learning_rate": (0.01, 1e-6, 10.0)}
-    study = tune(small, tmp_path, ranges=ranges, trials=14, epochs=10, pruner="auto", seed=1)
+    settings = pt.Settings(object={"learning_rate": 0.01}, probe={"learning_rate": 0.01})
+    study = tune(small, tmp_path, settings=settings, ranges=ranges, trials=14, epochs=10, pruner="auto", seed=1)
     study.wait()
     by_rate: dict[float, set[str]] = {}
     for trial in study.trials[5:]:

@@ -285,7 +285,7 @@ def test_tables_have_what_differs_and_losses_their_curves(shown):
     view = shown({"first": one, HOSTILE: other})
     table = ElementTree.fromstring(view._settings.value)
     rows = [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")]
-    assert rows == [["", "first", HOSTILE], ["probe.modes", "1", "4"], ["loss", "amplitude", "poisson"]]
+    assert rows == [["", "first", HOSTILE], ["probe.modes", "1", "4"], ["loss", "auto", "poisson"]]
     assert "R-factor" in view._facts.value
     assert view._losses.value.count("<polyline") == 4
     assert "different kinds" in view._losses.value

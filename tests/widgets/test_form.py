@@ -163,7 +163,8 @@ def test_no_label_is_the_name_of_a_field(form):
 def test_a_part_that_is_off_takes_one_line_and_the_rest_is_made_on_demand(form):
     one = form()
     assert set(one.rows) == {
-        "loss", "optimiser", "batch", "object.learning_rate", "probe.modes", "probe.learning_rate"
+        "loss", "optimiser", "batch", "object.learning_rate", "probe.modes", "probe.learning_rate",
+        "schedule.kind", "schedule.epochs", "schedule.end_factor",
     }  # fmt: skip
     group = one.groups.groups["positions"]
     _, first, more = group.children
@@ -349,7 +350,7 @@ def test_a_default_that_follows_from_another_choice_is_followed(form):
     assert "(default: 1)" in one.row("object.learning_rate").about.value
     one.row("probe.learning_rate").input.value = "0"
     one.row("optimiser").input.value = "adam"
-    assert (one.settings.object.learning_rate, one.settings.probe.learning_rate) == (0.01, 0.0), "as Settings.replace"
+    assert (one.settings.object.learning_rate, one.settings.probe.learning_rate) == (0.1, 0.0), "as Settings.replace"
 
 
 # Units
@@ -621,8 +622,8 @@ def test_what_was_taken_from_elsewhere_is_offered_with_its_reasons(form):
 
 @pytest.mark.parametrize("part", SWITCHES)
 def test_a_part_is_switched_on_and_off(form, part):
-    thick = {"slices.count": 2, "slices.thickness": 1e-9} if part == "tilt" else {}
-    start = Settings(**nested(thick))
+    needed = {"tilt": {"slices.count": 2, "slices.thickness": 1e-9}, "schedule": {"schedule.kind": "constant"}}
+    start = Settings(**nested(needed.get(part, {})))
     one = form(start)
     group = one.groups.groups[part]
     assert group.switch.value is False
@@ -665,7 +666,7 @@ def test_ticked_fields_have_ranges(form):
         one.tick(name) for name in ("object.learning_rate", "probe.modes", "loss", "slices.thickness")
     )
     rate.tick.value = True
-    assert one.ranges() == {"object.learning_rate": (0.001, 0.1, True)}
+    assert one.ranges() == {"object.learning_rate": (0.01, 1.0, True)}
     modes.tick.value = True
     modes.low.value, modes.high.value = "1", "4"
     loss.tick.value = True
@@ -922,7 +923,7 @@ def test_a_refused_change_is_told_and_the_form_shows_what_holds(form):
     one.row("probe.learning_rate").input.value = "0.002"
     one.settle()
     assert "An engine is gone; recover() first." in one._failure.value
-    assert one.row("probe.learning_rate").input.value == "0.01"
+    assert one.row("probe.learning_rate").input.value == "0.1"
     assert one.settings == Settings()
 
 

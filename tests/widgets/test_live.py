@@ -384,8 +384,8 @@ def test_a_refused_rate_is_explained_and_the_old_value_comes_back(recon, sent, v
     steady(lambda: "object.learning_rate is -1.0" in view._message.value)
     assert "greater than or equal to 0" in html.unescape(view._message.value)
     assert recon.settings == Settings()
-    assert field.value == 0.01
-    assert values_sent(sent, field, "value")[-1] == 0.01
+    assert field.value == 0.1
+    assert values_sent(sent, field, "value")[-1] == 0.1
 
 
 def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent, view):
