@@ -113,7 +113,7 @@ def test_trials_go_on_until_the_misfit_falls_no_more() -> None:
 
 
 def test_after_a_start_by_least_squares_the_effects_are_refined_by_adam() -> None:
-    scan = displaced(base(photons=1e5), 1.0)
+    scan = displaced(base(photons=1e6), 1.0)  # so many that both optimisers have the amplitude loss
     search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
     search._present = _with_rate({"object": {"padding": 9}, "batch": 8}, 0.03)
     effects = {effect.name: effect for effect in effects_of(scan)}
@@ -221,7 +221,7 @@ def test_of_a_large_scan_the_middle_is_tried_if_time_is_short() -> None:
     scan = pt.simulate(patterns=400, window=32, photons=1e4, seed=1)
     found = pt.recommend(scan, device="cpu", seconds=0.5)
     assert found.patterns == LEAST_PATTERNS
-    assert f"{LEAST_PATTERNS} patterns of the middle of the scan" in found.notes[0]
+    assert any(f"{LEAST_PATTERNS} patterns of the middle of the scan" in note for note in found.notes)
     assert found.recipe.epochs == 100
 
 
