@@ -36,7 +36,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def reconstructed(scan: Scan, epochs: int, **settings: Any) -> pt.Result:
-    with pt.Reconstruction(scan, pt.Settings(**settings), device="cpu") as recon:
+    with pt.Reconstruction(scan, pt.Settings(**{"schedule": {"epochs": epochs}, **settings}), device="cpu") as recon:
         recon.start(epochs)
         recon.wait(250)
         return recon.result
