@@ -81,8 +81,8 @@ class Schedule(SettingsModel):
         ge=1,
         le=MOST_EPOCHS,
         title="Last epoch of the schedule",
-        description="Epoch in which the final factor is reached, and from which on the learning rates are constant; for a "
-        "shorter run set its number of epochs",
+        description="Epoch in which the final factor is reached, and from which on the learning rates are constant; "
+        "for a shorter run set its number of epochs",
         json_schema_extra=LIVE | SIMPLE,
     )
     end_factor: float = Field(

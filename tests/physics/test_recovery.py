@@ -36,7 +36,11 @@ def _one_thread() -> Iterator[None]:
 
 
 def reconstructed(scan: Scan, epochs: int, **settings: Any) -> pt.Result:
-    with pt.Reconstruction(scan, pt.Settings(**{"schedule": {"epochs": epochs}, **settings}), device="cpu") as recon:
+    """With a constant rate of 0.01 and the amplitude loss where nothing else is given, for which limits were chosen."""
+    chosen = pt.Settings(**{"loss": "amplitude", "schedule": {"kind": "constant"}, **settings})
+    parts = {name: chosen.part(name) for name in ("object", "probe")}
+    slow = {name: {"learning_rate": 0.01} for name, part in parts.items() if part.learning_rate == 0.1}
+    with pt.Reconstruction(scan, chosen.replace(**slow), device="cpu") as recon:
         recon.start(epochs)
         recon.wait(250)
         return recon.result
