@@ -135,18 +135,19 @@ def find_start(
 def _in_frame(found: ShortResult, scan: Scan, settings: Settings, size: tuple[int, int]) -> Field:
     """Return the object of cropped patterns of this size in the array of the run's object, in whose pixels it is."""
     frame = object_frame(scan, settings)
-    y, x = (
-        (np.arange(side) + first) * cropped / whole - start
-        for side, first, cropped, whole, start in zip(
-            frame.shape, frame.origin, size, scan.pattern_shape, found.origin, strict=True
-        )
+    whole = np.ones(frame.shape, found.object.dtype)
+    rows_and_columns, places = [], []
+    for side, first, cropped, window, start, last in zip(
+        frame.shape, frame.origin, size, scan.pattern_shape, found.origin, found.object.shape, strict=True
+    ):
+        along = (np.arange(side) + first) * cropped / window - start
+        inside = np.flatnonzero((along >= 0) & (along <= last - 1))
+        rows_and_columns.append(inside)
+        places.append(along[inside])
+    whole[np.ix_(*rows_and_columns)] = ndimage.map_coordinates(
+        found.object, np.meshgrid(*places, indexing="ij"), order=1
     )
-    places = np.meshgrid(y, x, indexing="ij")
-    real, imaginary = (
-        ndimage.map_coordinates(part, places, order=1, cval=beyond)
-        for part, beyond in ((found.object.real, 1.0), (found.object.imag, 0.0))
-    )
-    return real + 1j * imaginary
+    return whole
 
 
 def searches(scan: Scan, settings: Settings) -> bool:

@@ -45,7 +45,7 @@ from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
-from ptynb.physics.losses import FEW_COUNTS, Loss, Sums, WeightedSum, amplitude_residuals, make_loss
+from ptynb.physics.losses import POISSON_BELOW, Loss, Sums, WeightedSum, amplitude_residuals, make_loss
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
 from ptynb.physics.torch_steps import product_of_slices
@@ -759,7 +759,7 @@ def short_result(scan: Scan, settings: Settings, device: torch.device, epochs: i
 def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
     damped, name = settings.optimiser in ("rpie", *BY_EXIT_WAVES), str(settings.loss)
     if name == "auto":
-        name = "poisson" if sums.whole and mean_count < FEW_COUNTS and not damped else "amplitude"
+        name = "poisson" if sums.whole and mean_count < POISSON_BELOW and not damped else "amplitude"
     loss, terms = make_loss(name, mean_count, damped), _data_terms(settings)
     if not terms:
         return loss

@@ -29,7 +29,7 @@ loss, not 0.1%.
 """
 
 
-FEW_COUNTS = 30.0
+POISSON_BELOW = 30.0
 """Mean count of a pixel below which counts are compared by their Poisson likelihood, if no loss is chosen.
 
 The mean of √I is less than √M by about 1 / (8 √M), which the amplitude loss takes for contrast: of a weak object (MoS2

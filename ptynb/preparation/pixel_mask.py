@@ -150,7 +150,6 @@ def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Jud
     error = sigmas * np.sqrt((variance + typical) / seen.patterns)
     enough = available >= 3
     diffracted = _diffracted(mean, variance, good, seen.patterns, 4 / 3 * factor)
-    diffracted = _diffracted(mean, variance, good, seen.patterns, 4 / 3 * factor)
     hot = good & enough & (mean > factor * high + error) & ~(diffracted & (mean < BRIGHTEST * factor * high))
     dead = good & enough & (low > factor * mean + error) & ~diffracted
     stuck = good & (variance == 0) & (mean != 0) & (typical > 0) & (seen.patterns >= ENOUGH_TO_BE_STUCK)

@@ -50,6 +50,8 @@ MOST_PATTERNS = 40_000
 """Largest number of patterns that are used: triangulation takes 1.5 s, and 25 s for 200,000 on a raster."""
 PER_PART, MOST_PARTS = 12, 16
 """Smallest number of patterns of a part of the scan, and largest number of parts."""
+ORIENTING = 4096
+"""Largest number of patterns from which `rotation_if_known` finds the rotation, those nearest to the centre."""
 FALSE_ALARM = 1e-4
 """Probability that a field without orientation is taken for a rotated one."""
 MOST_CURL = 0.35
@@ -224,7 +226,7 @@ def estimate_rotation(scan: Scan, seen: Moments | None = None, *, patterns: int 
     return rotation_of_field(places, field, pairs)
 
 
-def rotation_if_known(scan: Scan, patterns: int, seen: Moments | None = None) -> ScanRotation | None:
+def rotation_if_known(scan: Scan, patterns: int = ORIENTING, seen: Moments | None = None) -> ScanRotation | None:
     """Return `estimate_rotation` from so many patterns; None if the scan is not one that it can be found of."""
     try:
         return estimate_rotation(scan, seen, patterns=patterns)

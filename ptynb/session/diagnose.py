@@ -16,6 +16,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.result_file import load_result
 from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.run_result import with_guesses_of
 from ptynb.settings import Settings
 from ptynb.settings.recipe import Recipe
 from ptynb.simulation.model_residuals import model_residuals
@@ -105,31 +106,13 @@ def confirm(
     helps if the finding's measure falls and the R-factor does not rise, or the R-factor falls clearly. If it is more
     epochs, the result is compared with its continuation.
 
-    Parameters
-    ----------
-    found : Diagnosis
-        Diagnosis of the result.
-    result : Result
-        The result.
-    scan : Scan
-        Its scan.
-    epochs : int
-        Epochs of each run.
-    cluster : Cluster, optional
-        Engines of the runs. None: this process.
-    device : {"auto", "cpu", "cuda", "xpu"}
-        Device of this process if there is no cluster.
-
-    Returns
-    -------
-    tuple of Finding
-        The findings; those without a remedy by settings or preparation as they were.
+    epochs, cluster, device: as for `diagnose`. Findings without a remedy by settings or preparation do not change.
     """
     settings = Settings(**result.settings)
     without: dict[bool, tuple[Result, Diagnosis]] = {}
 
     def run(recipe: Recipe, restart: bool) -> tuple[Result, Diagnosis]:
-        begun = scan if restart else _begun_with(result, scan)
+        begun = scan if restart else with_guesses_of(result, scan)
         with Reconstruction(begun, recipe, cluster, device=device, checkpointing=None) as recon:
             recon.warns = False
             recon.start(epochs)
@@ -167,12 +150,6 @@ def _sample(result: Result) -> NDArray[np.int64]:
     """Return indices of evenly spaced patterns, of those that came."""
     known = np.arange(len(result.positions)) if result.admissions is None else np.sort(result.admissions.patterns)
     return np.unique(known[np.linspace(0, len(known) - 1, min(SAMPLE, len(known))).astype(np.int64)])
-
-
-def _begun_with(result: Result, scan: Scan) -> Scan:
-    """Return the scan with the object, probe and positions of the result as initial guesses."""
-    object = result.object[0] if result.object.ndim == 4 else result.object
-    return dataclasses.replace(scan, object=object, probe=result.probe, positions=result.positions, ground_truth=None)
 
 
 def _result_and_scan(source: Any, scan: Scan | None) -> tuple[Result, Scan | None]:

@@ -100,6 +100,12 @@ def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Resu
     return _completed(whole, data, _machines(state, extensions), software, state.metadata, "")
 
 
+def with_guesses_of(result: Result, scan: Scan) -> Scan:
+    """Return the scan with object (of several modes the first), probe and positions of the result as its guesses."""
+    object = result.object[0] if result.object.ndim == 4 else result.object
+    return dataclasses.replace(scan, object=object, probe=result.probe, positions=result.positions, ground_truth=None)
+
+
 def in_stage(scan: Scan, record: RunRecord) -> Scan:
     """Return the scan with its patterns as in the present stage of a run."""
     return in_window(scan, StagePlan.of(record.stages, record.stage).pattern_size)

@@ -32,7 +32,13 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.prepared_scan import prepare
 from ptynb.preparation.bright_field_disc import SMALLEST_RADIUS
-from ptynb.preparation.rotation_fit import FEWEST_PATTERNS, ScanRotation, nearest_to_centre, rotation_if_known
+from ptynb.preparation.rotation_fit import (
+    FEWEST_PATTERNS,
+    ORIENTING,
+    ScanRotation,
+    nearest_to_centre,
+    rotation_if_known,
+)
 from ptynb.preparation.selection import select
 from ptynb.settings import Settings
 from ptynb.settings.recipe import PrepareStep
@@ -40,8 +46,6 @@ from ptynb.settings.recipe import PrepareStep
 Losses = Callable[[Sequence[Scan], Settings, int], list[float]]
 """Function that returns the loss after so many epochs of each of these scans; infinite if it diverged, NaN if time was
 too short to try."""
-ORIENTING = 4096
-"""Largest number of patterns from which geometry is found, those nearest to the centre."""
 TRIED, EPOCHS, WIDEST = 100, 25, 128
 """Patterns, epochs, and largest side of the patterns of a short reconstruction.
 
@@ -103,12 +107,12 @@ def mended_geometry(scan: Scan, losses: Losses) -> MendedGeometry:
 
 
 def _found(scan: Scan, losses: Losses) -> MendedGeometry:
-    part = _middle(scan, ORIENTING)
+    part = middle(scan, ORIENTING)
     if isinstance(scan.geometry, Geometry) and scan.geometry.wavelength < LONGEST_ELECTRON:
         seen = _seen(part)
         if seen is not None and seen.correction is not None:
             return _Electrons(scan, part, seen, losses).mended()
-    found = rotation_if_known(part, ORIENTING)
+    found = rotation_if_known(part)
     return _by_trials(scan, losses) if found is None else _by_deflection(scan, found)
 
 
@@ -342,7 +346,8 @@ def _names(steps: Sequence[PrepareStep]) -> str:
     return ", ".join(step.function for step in steps)
 
 
-def _middle(scan: Scan, count: int) -> Scan:
+def middle(scan: Scan, count: int) -> Scan:
+    """Return the patterns nearest to the centre of the scan, in their order; all of them: the scan itself."""
     near = nearest_to_centre(scan.positions, count)
     return scan if len(near) == len(scan) else select(scan, near)
 
@@ -350,7 +355,7 @@ def _middle(scan: Scan, count: int) -> Scan:
 def _short(scan: Scan) -> Scan:
     """Return the middle of a scan for a short reconstruction, without the object, and with small patterns."""
     window = [min(side, WIDEST) for side in scan.pattern_shape]
-    short = dataclasses.replace(_middle(scan, TRIED), object=None, ground_truth=None)
+    short = dataclasses.replace(middle(scan, TRIED), object=None, ground_truth=None)
     return prepare(short, [{"crop": window}]) if window != [*scan.pattern_shape] else short
 
 

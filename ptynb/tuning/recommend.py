@@ -31,16 +31,17 @@ from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError, EnginesBusyError, PtynbError, ReconstructionError, SettingsError
-from ptynb.preparation import find_bad_pixels, mask_pixels, select
+from ptynb.preparation import find_bad_pixels, mask_pixels
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import Reconstruction, make_way
+from ptynb.session.run_result import with_guesses_of
 from ptynb.settings import Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, merge
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage
 from ptynb.table import duration
 from ptynb.tuning.effects import MARGIN, Candidate, Effect, effects_of
 from ptynb.tuning.evidence import HeldOut, TrialFit, counts_per_unit, thinned
-from ptynb.tuning.geometry_fit import mended_geometry
+from ptynb.tuning.geometry_fit import mended_geometry, middle
 from ptynb.tuning.recommendation import Recommendation, RecommendationTrial, RecommendedSetting
 from ptynb.tuning.trial import cause_of
 from ptynb.tuning.trial_progress import TrialProgress
@@ -188,8 +189,7 @@ class _Engines:
             return _Outcome(math.inf, time.monotonic() - started, error=error)
         if result is None:
             return _Outcome(loss, time.monotonic() - started, epoch_seconds=per_epoch, fit=fit)
-        object = result.object if result.object.ndim < 4 else result.object[0]
-        warm = replace(scan, object=object, probe=result.probe, positions=result.positions, ground_truth=None)
+        warm = with_guesses_of(result, scan)
         return _Outcome(loss, time.monotonic() - started, warm, per_epoch, fit=fit)
 
 
@@ -361,7 +361,7 @@ class _Search:
     def _reduced(self, scan: Scan, base: Mapping[str, Any]) -> tuple[Scan, float]:
         """Return the scan of the trials, and the time of its epoch [s]."""
         self._report("Measuring the time of an epoch")
-        part = self._middle(scan, max(LEAST_PATTERNS, len(scan) // 16)) if len(scan) > 16 * LEAST_PATTERNS else scan
+        part = middle(scan, max(LEAST_PATTERNS, len(scan) // 16)) if len(scan) > 16 * LEAST_PATTERNS else scan
         settings = Settings(**base)
         # The first epoch compiles and reads.
         [timed] = self._engines.run(part, [(settings, 6)])
@@ -376,13 +376,7 @@ class _Search:
             f"Trials used {wanted} patterns of the middle of the scan: all {len(scan)} would take "
             f"{duration(PLANNED_EPOCHS * epoch)}, and {duration(self._seconds)} were given."
         )
-        return self._middle(scan, wanted), epoch * wanted / len(scan)
-
-    @staticmethod
-    def _middle(scan: Scan, count: int) -> Scan:
-        """Return the patterns nearest to the centre of the scan, in their order."""
-        away = np.linalg.norm(scan.positions - np.median(scan.positions, 0), axis=1)
-        return select(scan, np.sort(np.argsort(away, kind="stable")[:count]))
+        return middle(scan, wanted), epoch * wanted / len(scan)
 
     def _warm_up(self, scan: Scan, base: dict[str, Any], epochs: int) -> tuple[dict[str, Any], _Outcome]:
         """Find the algorithm and the learning rate of object and probe; return the settings, and the best outcome."""

@@ -171,7 +171,10 @@ def test_held_out_counts_tell_what_is_there_from_what_follows_the_noise() -> Non
 
     def fit(model: np.ndarray[Any, Any]) -> TrialFit:
         mask = np.ones((32, 32), bool)
-        pair = lambda index: PatternPair(index, 1, 0, kept[index], 0.9 * model[index], mask, (0.0, 0.0))  # noqa: E731
+
+        def pair(index: int) -> PatternPair:
+            return PatternPair(index, 1, 0, kept[index], 0.9 * model[index], mask, (0.0, 0.0))
+
         return held_out.fit(SimpleNamespace(pattern=pair))  # type: ignore[arg-type]
 
     right = fit(expectation)

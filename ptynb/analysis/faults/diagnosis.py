@@ -26,13 +26,12 @@ from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.preparation.rotation_fit import FALSE_ALARM, ScanRotation, rotation_if_known
 from ptynb.settings import Settings
 from ptynb.settings.constraints import RemoveGridArtifacts, RemovePhaseRamp
+from ptynb.settings.presets import RATE_OF_SLICES, SLICE_DISTANCES
 from ptynb.settings.recipe import Recipe
 from ptynb.settings.settings import PROJECTIONS
 from ptynb.table import Table, Tabular
 
 Plane = Literal["object", "probe", "detector", "positions", "loss"]
-ORIENTING = 4096
-"""Largest number of patterns from which the rotation between scan and detector is found."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,6 @@ CRITERIA = {
 """Thresholds lie above all values of good reconstructions; `tests/benchmarks/RESULTS.md` lists both."""
 FEW = 3.0
 """Mean counts of a pixel below which missing ones are those of the loss."""
-SLICE_DISTANCE = 50.0
-"""Distance of two slices to begin with, which is refined then [(object pixel)² / wavelength]."""
 NUMERICAL_OPTIMISER = "adam"
 """Optimiser that updates all parts, for remedies that another one does not support."""
 
@@ -409,7 +406,7 @@ class _Case:
         counts = measures.missing_counts(seen)
         if counts.detail["counts"] < FEW:
             found[FEW_COUNTS] = counts
-        rotation = rotation_if_known(self.scan, ORIENTING)
+        rotation = rotation_if_known(self.scan)
         if rotation is not None:
             self.rotation = rotation
             found[ORIENTATION] = FaultMeasure(rotation.curl_before if rotation.needed else 0.0)
@@ -553,7 +550,7 @@ class _Case:
         text = "Patterns ask for another defocus each: parts of the object lie at different depths."
         if result.pixel_size is None or geometry is None:
             return _Remedy(text)
-        depth = SLICE_DISTANCE * result.pixel_size[0] * result.pixel_size[1] / geometry.wavelength
+        depth = SLICE_DISTANCES[0] * result.pixel_size[0] * result.pixel_size[1] / geometry.wavelength
         slices = {"slices.count": 2, "slices.thickness": float(f"{depth:.3g}"), "slices.learning_rate": 0.005}
         rates = {"object.learning_rate": RATE_OF_SLICES, "probe.learning_rate": RATE_OF_SLICES}
         return _Remedy(text, {**slices, **rates, "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0}, restart=True)
@@ -620,7 +617,6 @@ class _Case:
         return [one.model_dump(mode="json", exclude_defaults=True) | {"kind": one.kind} for one in (*present, added)]
 
 
-RATE_OF_SLICES = 0.03
 MOST_MODES, MOST_PROBE = 8, 256
 """Modes, and side of their window, that are compared with the object: 2 s for 8 modes."""
 FEWEST_EPOCHS = 7

@@ -67,7 +67,7 @@ class FaultMeasure:
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """FaultMeasure and modelled patterns of a sample, and how the model changes with the position and with defocus.
+    """Measured and modelled patterns of a sample, and how the model changes with the position and with defocus.
 
     indices: of the patterns, in increasing order. measured, modelled: (pattern, y, x) [counts], centred. good: mask
     (y, x) of working pixels. moved: derivatives (yx, pattern, y, x) of √M by the position [1/pixel]. defocused: the
