@@ -190,7 +190,7 @@ class Settings(SettingsModel):
     loss: Literal["auto", "amplitude", "poisson", "intensity"] = Field(
         default="auto",
         description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
-        "intensities; auto: the Poisson likelihood of counts that are fewer than 30 a pixel on average, of which "
+        "intensities; auto: the Poisson likelihood of counts that are fewer than 10 a pixel on average, of which "
         "amplitudes give too small phases, and amplitudes otherwise",
         json_schema_extra=SIMPLE,
     )

@@ -4,7 +4,11 @@ import scipy.special
 import scipy.stats
 import torch
 
+import ptynb as pt
+from ptynb.distributed.group import SingleGroup
+from ptynb.engine.loop import Loop
 from ptynb.physics.losses import (
+    POISSON_BELOW,
     SLOPE_DAMPING,
     AmplitudeLoss,
     Sums,
@@ -44,6 +48,25 @@ def some_mask():
 
 def evaluate(loss, model, mask=None, counts=None):
     return loss.value_and_slope(model.clone(), some_counts() if counts is None else counts, mask)
+
+
+@pytest.mark.parametrize(
+    ("mean", "unit", "optimiser", "chosen"),
+    [
+        (0.9 * POISSON_BELOW, 1, "adam", "poisson"),
+        (1.1 * POISSON_BELOW, 1, "adam", "amplitude"),
+        (0.9 * POISSON_BELOW, 0.7, "adam", "amplitude"),  # no counts
+        (0.9 * POISSON_BELOW, 1, "lsqml", "amplitude"),
+    ],
+)
+def test_few_counts_are_compared_by_their_likelihood_unless_a_loss_is_chosen(mean, unit, optimiser, chosen):
+    patterns = unit * np.random.default_rng(0).poisson(mean / unit, (9, 16, 16))
+    y, x = np.mgrid[-8:8, -8:8]
+    scan = pt.Scan.from_arrays(patterns, np.mgrid[:3, :3].reshape(2, 9).T, probe=np.exp(-(y**2 + x**2) / 8) + 0j)
+    for name, expected in (("auto", chosen), ("amplitude", "amplitude")):
+        loop = Loop(scan, pt.Settings(loss=name, optimiser=optimiser), SingleGroup(torch.device("cpu")))
+        assert loop.model.loss.name == expected
+        loop.disconnect()
 
 
 def test_the_counts_hold_zeros_and_the_mask_both_values():
