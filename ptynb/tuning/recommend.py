@@ -10,8 +10,9 @@
 4. The effects are added one after the other, the one that explains most first, while they predict counts better that
    were held out from all trials (`evidence`): by `SIGMAS` standard errors, by a tenth of the misfit, and by more than
    object and probe still gain by further epochs.
-5. Together they have to explain most of the misfit. A fit that is wrong in another way (an object that has not been
-   found, an effect that was not tried) is also improved by parameters that only are flexible, but not to the noise.
+5. Together they have to explain most of the misfit, or leave less than the noise. A fit that is wrong in another way (an
+   object that has not been found, an effect that was not tried) is also improved by parameters that only are flexible,
+   but not to the noise.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ LEAST_SHARE = 0.1
 FLEXIBLE_SHARE = 0.3
 """Part by which a probe that varies has to explain more than any other effect: it imitates several ones at a time."""
 MOST_LEFT = 0.2
-"""Part of the misfit that the effects may leave together.
+"""Part of the misfit that the effects may leave together, if it is more than the noise.
 
 Of true effects less than a tenth was left. From an object that was not found (PtyLab's simulation, a misfit of 12), a
 beam that varies and is partially coherent still explained 61%.
@@ -523,7 +524,7 @@ class _Search:
                 present, outcome, epochs, " and ".join(one.effect.name for one, *_ in chosen)
             )
         left = fit.misfit / control.misfit
-        if chosen and left > MOST_LEFT and fit.misfit > TO_THE_NOISE:
+        if chosen and left > MOST_LEFT and fit.misfit > 1:  # more than the noise
             names = " and ".join(one.effect.name for one, *_ in chosen)
             self._notes.append(
                 f"Not decided: {names} would explain {1 - left:.0%} of the misfit; what remains, {fit.misfit:.3g} "
