@@ -10,9 +10,9 @@
 4. The effects are added one after the other, the one that explains most first, while they predict counts better that
    were held out from all trials (`evidence`): by `SIGMAS` standard errors, by a tenth of the misfit, and by more than
    object and probe still gain by further epochs.
-5. Together they have to explain most of the misfit, or leave less than the noise. A fit that is wrong in another way (an
-   object that has not been found, an effect that was not tried) is also improved by parameters that only are flexible,
-   but not to the noise.
+5. Together they have to explain most of the misfit, or leave less than the noise. A fit that is wrong in another way
+   (an object that has not been found, an effect that was not tried) is also improved by parameters that only are
+   flexible, but not to the noise.
 """
 
 from __future__ import annotations
