@@ -47,7 +47,7 @@ def test_the_common_problem_is_solved_with_default_settings(problem: Path, bench
     data = np.load(problem)
     scan = Scan.from_arrays(data["patterns"], data["positions_px"], probe=data["start_probe"])
     with pt.Cluster(engines, device="cpu") as cluster:
-        recon = pt.Reconstruction(scan, pt.Settings(schedule={"epochs": 40}), cluster)
+        recon = pt.Reconstruction(scan, pt.Settings(), cluster)
         recon.start(40)
         recon.wait(240)
         result = recon.result
@@ -59,7 +59,7 @@ def test_a_partly_coherent_beam_of_four_modes_is_solved(bench: Path, tmp_path: P
     problem = made(bench, tmp_path / "B.npz", "--modes", "4")
     data = np.load(problem)
     scan = Scan.from_arrays(data["patterns"], data["positions_px"], probe=data["start_probe"])
-    with pt.Reconstruction(scan, pt.Settings(probe=pt.Probe(modes=4), schedule={"epochs": 60}), device="cpu") as recon:
+    with pt.Reconstruction(scan, pt.Settings(probe=pt.Probe(modes=4)), device="cpu") as recon:
         recon.start(60)
         recon.wait(280)
         assert score(bench, problem, recon.result) <= 0.04
@@ -79,7 +79,7 @@ def test_the_siemens_star_is_reconstructed_from_real_data(
         data["data"][0], data["scan"][0], probe=data["probe"].reshape(128, 128), order="fft", name="Siemens star"
     )
     with pt.Cluster(2, device="cpu") as cluster:
-        settings = pt.Settings(probe=pt.Probe(modes=3), positions=positions, schedule={"epochs": 60})
+        settings = pt.Settings(probe=pt.Probe(modes=3), positions=positions)
         recon = pt.Reconstruction(scan, settings, cluster)
         recon.start(60)
         recon.wait(280)

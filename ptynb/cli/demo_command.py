@@ -72,7 +72,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     make_folder(folder)
     scan = pt.simulate(patterns=529, window=96, modes=2, seed=1)
     _say(console, f"Scan:    {scan!r}")
-    settings = pt.Settings(probe=pt.Probe(modes=2), schedule=pt.Schedule(epochs=chosen.epochs))
+    settings = pt.Settings(probe=pt.Probe(modes=2))
     written: dict[str, object] = {}
     with pt.Cluster(chosen.engines, device=chosen.device) as cluster, contextlib.ExitStack() as emulation:
         _say(console, f"Cluster: {cluster!r}")

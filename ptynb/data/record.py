@@ -145,7 +145,9 @@ class RunRecord(Annotation):
 
     epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), if measured.
     settings: current ones, as plain values. stages: as plain values, if there are several; stage: index of the present
-    one. update: completed updates of an epoch that is not complete.
+    one. update: completed updates of an epoch that is not complete. runs: of each run, and each change of its last
+    epoch, the epochs and updates completed then, the epochs completed at the beginning of the run, its last epoch, and
+    the time [s since 1970, UTC].
     started: when it was first opened, ISO 8601 in UTC; empty: unknown.
     history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
     admissions: which patterns came when, if they came during the run.
@@ -157,6 +159,9 @@ class RunRecord(Annotation):
         default=(), metadata=at("r_factors", required=True, columns=("epoch", "r_factor"))
     )
     changes: tuple[Change, ...] = field(default=(), metadata=at("changes", required=True))
+    runs: tuple[tuple[int, int, int, int, float], ...] = field(
+        default=(), metadata=at("runs", columns=("epoch", "update", "first", "last", "when"))
+    )
     settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_end", required=True))
     stages: tuple[Any, ...] = field(default=(), metadata=at("settings/stages"))
     stage: int = field(default=0, metadata=at("settings/stage"))

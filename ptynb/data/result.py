@@ -44,6 +44,9 @@ class Result(RunRecord):
         (epochs completed, amplitude R-factor), if measured during the run.
     changes : tuple of Change, optional
         Changes during the run.
+    runs : tuple of (int, int, int, int, float), optional
+        Runs, and changes of their last epoch: the epochs and updates completed then, the epochs completed at the
+        beginning of the run, its last epoch, and the time [s since 1970, UTC].
     settings : dict, optional
         Settings at the end, as plain values.
     stages : tuple of dict, optional

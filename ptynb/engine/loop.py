@@ -170,6 +170,8 @@ class Loop:
         """Updates completed in all epochs."""
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
+        self.runs: list[tuple[int, int, int, int, float]] = []
+        """As in `RunRecord`; first and last epochs are those of schedules."""
         self.r_factors: list[tuple[int, float]] = []
         """R-factors measured between epochs: (epochs completed, R-factor)."""
         self.pattern_r_factors = RFactorRecord(self.shard.present)
@@ -287,6 +289,19 @@ class Loop:
     def scheduled(self) -> int:
         """Number of the present epoch in schedules; 1 as long as further patterns may come."""
         return max(1, self.epoch + 1 - self.live_epochs)
+
+    def begin_run(self, last: int, before: int | None = None) -> None:
+        """Begin a run up to an epoch, or continue the one that ends there; `last` and `before` are those of schedules.
+
+        All stages are one run. before: epochs completed at its beginning; None: at that of the continued run, or now.
+        """
+        present, last = self.problem.run if self.runs else None, max(last, self.plan.epochs)
+        if before is None:
+            before = present[0] if present is not None and present[1] == last else self.scheduled - 1
+        if present != (before, last):
+            self.runs.append((self.epoch, self.update, before, last, time.time()))
+            self.problem.run = (before, last)
+            self.algorithm.prepare()
 
     def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
         """Begin an epoch, or continue in one. table: its order of patterns, if it is known."""
@@ -523,6 +538,7 @@ class Loop:
             update=self.update,
             r_factors=(*self.r_factors,),
             changes=(*self.changes,),
+            runs=(*self.runs,),
             settings=self.settings.model_dump(mode="json"),
             stages=self.plan.plain,
             stage=self.plan.number,
@@ -552,7 +568,9 @@ class Loop:
         same_batches = state.batch == self.order.batch
         self.epoch, self.update = state.epoch, state.update if same_batches else 0
         self.updates_done = state.updates_done
-        self.epochs, self.changes = [*state.epochs], [*state.changes]
+        self.epochs, self.changes, self.runs = [*state.epochs], [*state.changes], [*state.runs]
+        if self.runs:
+            self.problem.run = self.runs[-1][2:4]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
         self.annotation = Annotation.of(state)

@@ -608,6 +608,10 @@ class Worker:
         if self._from_end and self._will_end and loop.live_epochs != before:
             self._target, self._last_epoch = self._target + 1, self._last_epoch + 1
 
+    def _begin_run(self, loop: Loop) -> None:
+        loop.begin_run(self._last_epoch - loop.live_epochs)
+        self._state = "running"
+
     def _shared(self, newest: int, group: Group) -> list[Command]:
         """Return the commands up to this number that were not applied yet, which rank 0 has, on all ranks."""
         if newest == self._applied:
@@ -639,20 +643,23 @@ class Worker:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
                 self._last_epoch, self._from_end = self._target, True
-                self._state = "running"
+                self._begin_run(loop)
             case "advance":
                 self._target, self._reach = loop.epoch + 1, None
                 self._last_epoch, self._from_end = command.value, False
-                self._state = "running"
+                self._begin_run(loop)
             case "reach":
-                epoch, update = command.value
+                epoch, update, *run = command.value
                 self._from_end = False
                 self._target, self._reach = epoch + (update > 0), (epoch, update)
+                before, last = run or (None, self._target - loop.live_epochs)
+                loop.begin_run(last, before)
                 self._state = "running"
             case "target":
                 loop.note("target", self._target, command.value)
                 self._target, self._reach = command.value, None
                 self._last_epoch = self._target
+                loop.begin_run(self._target - loop.live_epochs, loop.problem.run[0])
                 if self._state == "ready":  # the run has just ended
                     self._state = "running"
             case "pause" if self._state == "running":

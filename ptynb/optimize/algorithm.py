@@ -25,6 +25,7 @@ class Problem:
 
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
     a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
+    run: epochs completed before the present run, and its last epoch.
     custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
@@ -36,6 +37,7 @@ class Problem:
     normaliser: float
     count: int
     epoch: int = 1
+    run: tuple[int, int] = (0, 100)
     imposed: tuple[CustomConstraint, ...] = ()
     custom_components: tuple[ModelComponent, ...] = ()
     initial_object: Tensor | None = None
@@ -44,6 +46,11 @@ class Problem:
     def scale(self) -> float:
         """Factor that makes the loss of a pattern a sum over its pixels in units of their mean count."""
         return self.pixels * self.count / self.normaliser
+
+    @property
+    def rate_factor(self) -> float:
+        """Factor of all learning rates in this epoch."""
+        return self.settings.schedule.factor(self.epoch, self.run)
 
     @property
     def pixels(self) -> int:
@@ -55,7 +62,7 @@ class Problem:
         if component not in PART_OF_COMPONENT:
             return self.model.parts[component].rate
         chosen = self.settings.part(PART_OF_COMPONENT[component])
-        return chosen.learning_rate * self.settings.schedule.factor(self.epoch) if chosen.moves(self.epoch) else 0.0
+        return chosen.learning_rate * self.rate_factor if chosen.moves(self.epoch) else 0.0
 
     def free(self, moving: Collection[str]) -> None:
         """Activate and optimise these components; freeze all others."""

@@ -347,7 +347,7 @@ class Gradient(Algorithm):
         problem = self.problem
         rate, own = problem.rate(name), problem.settings.object.amplitude_learning_rate
         if (name, parameter) == ("object", "amplitude") and own is not None and rate > 0:
-            return own * problem.settings.schedule.factor(problem.epoch)
+            return own * problem.rate_factor
         return rate
 
     @torch.no_grad()

@@ -337,7 +337,7 @@ class Reconstruction:
             )
         return plan.epochs - self.epoch
 
-    def run_until(self, epoch: int, update: int = 0) -> None:
+    def run_until(self, epoch: int, update: int = 0, run: tuple[int, int] | None = None) -> None:
         """Run in the background up to an update of an epoch, and return at once.
 
         The loss of an engine ends the run, also with `on_failure="continue"`.
@@ -348,6 +348,9 @@ class Reconstruction:
             Number of completed epochs at the end of the run.
         update : int
             Number of completed updates of the next epoch.
+        run : tuple of int, optional
+            Epochs completed at the beginning of the run that this is a part of, and its last epoch, for the schedule of
+            the learning rates. None: this is the whole run.
 
         Raises
         ------
@@ -356,9 +359,9 @@ class Reconstruction:
         """
         epoch, update = _whole("run_until", epoch, 0), _whole("run_until", update, 0, "updates")
         self._end_interrupted_epoch()
-        self._executor.run(lambda: self._begin_to(epoch, update))
+        self._executor.run(lambda: self._begin_to(epoch, update, run or ()))
 
-    def _begin_to(self, epoch: int, update: int) -> None:
+    def _begin_to(self, epoch: int, update: int, run: tuple[int, ...]) -> None:
         if busy := self._busy():
             raise ReconstructionError(
                 f"It is already {busy}, at epoch {self.epoch} of {self.target}; stop() it first.",
@@ -373,7 +376,7 @@ class Reconstruction:
                 code="argument.invalid-value",
             )
         self._advancing = self._client.target_epoch = None
-        self._client.command("reach", [epoch, update])
+        self._client.command("reach", [epoch, update, *run])
 
     def _begin(self, epochs: int, advancing: int | None = None, last: int | None = None) -> None:
         """Start a run. advancing: identifier of the thread that runs epoch by epoch, up to the epoch `last`."""

@@ -27,9 +27,11 @@ from ptynb.private_folder import private_folder
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.change_replay import settings_before, steps_of
+from ptynb.settings.change_replay import Step, settings_before, steps_of
 from ptynb.settings.recipe import Recipe
 
+RecordedRun = tuple[int, int, int, int, float]
+"""As in `RunRecord.runs`."""
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
 
@@ -132,12 +134,17 @@ def reproduce(
         with Reconstruction(
             scan, recipe, cluster, device=device, checkpointing=checkpointing, extensions=extensions
         ) as recon:
-            for step in steps:
-                _reach(recon, step.epoch, step.update)
-                if report is not None:
-                    report(f"After epoch {step.epoch}: {', '.join(step.names)}")
-                recon.reconfigure(step.settings)
-            _reach(recon, len(first.epochs), first.update)
+            run: tuple[int, int] | None = None
+            for event in _in_order(steps, first.runs):
+                if isinstance(event, Step):
+                    _reach(recon, event.epoch, event.update, run)
+                    if report is not None:
+                        report(f"After epoch {event.epoch}: {', '.join(event.names)}")
+                    recon.reconfigure(event.settings)
+                else:
+                    _reach(recon, *event[:2], run)
+                    run = event[2:4]
+            _reach(recon, len(first.epochs), first.update, run)
             second = recon.result
     return compared(first, second, (*notes_on(first, second), *_other_data(first, second)))
 
@@ -317,12 +324,17 @@ def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Repr
     return Reproduction(first, second, equal, difference, loss, (*notes, *more))
 
 
-def _reach(recon: Reconstruction, epoch: int, update: int) -> None:
-    """Run up to this update after this number of completed epochs, unless it is reached already."""
+def _in_order(steps: Sequence[Step], runs: Sequence[RecordedRun]) -> list[Step | RecordedRun]:
+    """Return steps and runs in the order of their times: an epoch that was restarted has some of both twice."""
+    return sorted([*steps, *runs], key=lambda event: event.when if isinstance(event, Step) else event[-1])
+
+
+def _reach(recon: Reconstruction, epoch: int, update: int, run: tuple[int, int] | None) -> None:
+    """Run up to this update after this number of completed epochs, as a part of a run, unless it is reached already."""
     recon.wait()  # until the patterns are loaded
     status = recon.status()[0]
     if (status.epoch, status.update) < (epoch, update):
-        recon.run_until(epoch, update)
+        recon.run_until(epoch, update, run)
         recon.wait()
 
 

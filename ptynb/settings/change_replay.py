@@ -16,13 +16,15 @@ from ptynb.settings.settings import Settings
 class Step:
     """Settings that were changed together.
 
-    epoch, update: completed before. names: of the settings that changed. settings: all of them from then on.
+    epoch, update: completed before. names: of the settings that changed. settings: all of them from then on. when: time
+    [s since 1970]; 0: unknown.
     """
 
     epoch: int
     update: int
     names: tuple[str, ...]
     settings: Settings
+    when: float = 0.0
 
 
 def steps_of(initial: Mapping[str, Any], changes: Sequence[Change]) -> tuple[Step, ...]:
@@ -52,7 +54,7 @@ def steps_of(initial: Mapping[str, Any], changes: Sequence[Change]) -> tuple[Ste
         names = tuple(change.name for change in group)
         if group[0].when in stages:
             continue
-        steps.append(Step(group[0].epoch, group[0].update, names, present))
+        steps.append(Step(group[0].epoch, group[0].update, names, present, group[0].when or 0.0))
     return tuple(steps)
 
 

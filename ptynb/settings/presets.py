@@ -59,8 +59,12 @@ def _thick_electron(patterns: int | None) -> dict[str, Any]:
     """
     return {
         "slices": {"count": 8, "thickness": 2e-9},
-        "object": {"parametrization": "amplitude_phase", "amplitude_learning_rate": 0.01},
-        "probe": {"modes": 2},
+        "object": {
+            "parametrization": "amplitude_phase",
+            "learning_rate": RATE_OF_SLICES,
+            "amplitude_learning_rate": RATE_OF_SLICES / 10,
+        },
+        "probe": {"modes": 2, "learning_rate": RATE_OF_SLICES},
     }
 
 
@@ -80,7 +84,7 @@ def _near_field(patterns: int | None) -> dict[str, Any]:
         "positions": {"learning_rate": 0.1},
         "pattern_intensities": {"learning_rate": 0.01},
         "background": {"learning_rate": 0.01},
-        "schedule": {"kind": "cosine", "epochs": 100, "end_factor": 0.1},
+        "schedule": {"end_factor": 0.1},
     }
 
 
@@ -113,21 +117,20 @@ PRESETS = {
             "slices.count": "multiple scattering; set it to your thickness",
             "slices.thickness": "the depth of focus of a probe of 25 to 35 mrad",
             "object.parametrization": "atoms shift the phase and hardly absorb",
+            "object.learning_rate": "smaller than that of thin objects, which fits several slices best",
+            "probe.learning_rate": "as that of the object",
             "object.amplitude_learning_rate": "a tenth of that of the phase, as atoms hardly absorb",
             "probe.modes": "the beam is partially coherent",
         },
     ),
     "near field": Preset(
-        "Full-field shadows at few positions: positions, intensities and background are refined. End the schedule at "
-        "your last epoch.",
+        "Full-field shadows at few positions: positions, intensities and background are refined.",
         _near_field,
         {
             "batch": "each pattern depends on nearly the whole object, so four make an effective update",
             "positions.learning_rate": "a wrong position appears as contrast in the whole field",
             "pattern_intensities.learning_rate": "a drift of the intensity appears as contrast in the whole field",
             "background.learning_rate": "a background appears as contrast in the whole field",
-            "schedule.kind": "decreasing steps end the fluctuations that small batches cause",
-            "schedule.epochs": "set it to your last epoch",
             "schedule.end_factor": "decreasing steps end the fluctuations that small batches cause",
         },
     ),

@@ -76,13 +76,13 @@ class Schedule(SettingsModel):
         "and RAAR, which compute their step length",
         json_schema_extra=LIVE | SIMPLE,
     )
-    epochs: int = Field(
-        default=100,
+    epochs: int | None = Field(
+        default=None,
         ge=1,
         le=MOST_EPOCHS,
         title="Last epoch of the schedule",
         description="Epoch in which the final factor is reached, and from which on the learning rates are constant; "
-        "for a shorter run set its number of epochs",
+        "None: the last epoch of each run, or of all stages; a run begins with the full rates",
         json_schema_extra=LIVE | SIMPLE,
     )
     end_factor: float = Field(
@@ -94,20 +94,23 @@ class Schedule(SettingsModel):
         json_schema_extra=LIVE | SIMPLE,
     )
 
-    def factor(self, epoch: int) -> float:
+    def factor(self, epoch: int, run: tuple[int, int] = (0, 100)) -> float:
         """Return the factor of the learning rates in an epoch.
 
         Parameters
         ----------
         epoch : int
             Number of the epoch, 1 for the first.
+        run : tuple of int
+            Epochs completed before the run, and its last epoch; used if `epochs` is None.
 
         Returns
         -------
         float
             Factor, 1 in the first epoch.
         """
-        done = min((epoch - 1) / max(self.epochs - 1, 1), 1.0)
+        before, last = run if self.epochs is None else (0, self.epochs)
+        done = min(max(epoch - before - 1, 0) / max(last - before - 1, 1), 1.0)
         match self.kind:
             case "constant":
                 return 1.0

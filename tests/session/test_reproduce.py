@@ -43,7 +43,7 @@ def restless(scan: Scan, cluster: pt.Cluster | None, path: Path) -> Path:
         scan, SETTINGS, cluster, device=device, checkpointing=pt.Checkpointing(folder=path.parent / "kept")
     ) as recon:
         for epoch, update, changes in (
-            (1, 2, {"probe": {"learning_rate": 0.003}, "schedule": {"kind": "linear", "epochs": 8}}),
+            (1, 2, {"probe": {"learning_rate": 0.003}, "schedule": {"kind": "linear", "end_factor": 0.2}}),
             (2, 0, {"probe": {"modes": 2}}),
             (3, 1, {"probe": {"learning_rate": 0.0}}),
             (3, 3, {"batch": 12, "object": {"learning_rate": 0.02}}),
@@ -69,7 +69,7 @@ def test_a_run_with_changes_is_repeated_to_the_bit(alone: Path) -> None:
     assert (repeat.difference, repeat.loss, repeat.notes) == (0.0, 0.0, ())
     assert str(repeat) == "5 epochs again. Equal to the bit."
     assert [line.split(": ")[1] for line in told] == [
-        "probe.learning_rate, schedule.kind, schedule.epochs",
+        "probe.learning_rate, schedule.kind, schedule.end_factor",
         "probe.modes",
         "probe.learning_rate",
         "object.learning_rate, batch",
@@ -78,6 +78,8 @@ def test_a_run_with_changes_is_repeated_to_the_bit(alone: Path) -> None:
     second = repeat.second
     assert (second.update, second.machines.engines, len(second.probe)) == (2, 1, 2)
     assert second.changes == load_result(alone).changes
+    runs = [[run[:4] for run in result.runs] for result in (second, load_result(alone))]
+    assert runs[0] == runs[1] == [(0, 0, 0, 2), (2, 0, 2, 4), (3, 0, 3, 5), (4, 1, 4, 6)]
     assert second.initial_settings == SETTINGS.model_dump(mode="json")
 
 

@@ -274,6 +274,8 @@ def test_a_schedule_goes_from_one_to_its_final_factor_and_stays(kind, expected):
     schedule = Schedule(kind=kind, epochs=11, end_factor=0.1)
     assert [schedule.factor(epoch) for epoch in (1, 6, 11)] == pytest.approx(expected)
     assert schedule.factor(1000) == schedule.factor(11)
+    of_runs = Schedule(kind=kind, end_factor=0.1)
+    assert [of_runs.factor(epoch, (20, 31)) for epoch in (21, 26, 31)] == pytest.approx(expected)
 
 
 def test_positions_that_move_get_room():

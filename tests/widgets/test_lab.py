@@ -123,7 +123,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         field.press("Enter")
         changes = view.locator("table", has_text="Changes")
         expect(changes).to_contain_text("Probe learning rate", timeout=5_000)
-        of_schedule = "recon.settings.schedule.factor(s.epoch + 1)"
+        of_schedule = "recon.settings.schedule.factor(s.epoch + 1, (0, recon.target))"
         rates = ask(kernel, f"[s.rates['probe'] / {of_schedule} for s in recon.status()]")
         assert rates == pytest.approx([0.004, 0.004])
         records = ask(
