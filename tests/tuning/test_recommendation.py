@@ -29,13 +29,12 @@ from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
 from ptynb.tuning.evidence import HeldOut, TrialFit, counts_per_unit, thinned
 from ptynb.tuning.recommend import (
-    BY_LEAST_SQUARES,
     LEAST_PATTERNS,
     SETTLED,
     TO_THE_NOISE,
     _Engines,
     _Search,
-    _with_rate,
+    _with_rates,
 )
 from ptynb.tuning.trial_progress import TrialProgress
 from tests.preparation.test_rotation_fit import electron_scan
@@ -100,7 +99,7 @@ def test_trials_go_on_until_the_misfit_falls_no_more() -> None:
     search = _Search(base(photons=1e5), _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
     scan = search._whole
     search._engines.held_out = HeldOut.of(scan, 1.0)
-    slow = _with_rate({}, 0.01)
+    slow = _with_rates({}, 0.01, 0.01)
     [first] = search._engines.run(thinned(scan, 1.0), [(pt.Settings(**slow), 8)], keep=True)
     before, control, gained = search._settled(slow, first, 8, "object and probe")
     misfits = [first.misfit, *(trial.misfit for trial in search._trials)]
@@ -112,34 +111,27 @@ def test_trials_go_on_until_the_misfit_falls_no_more() -> None:
     assert not np.array_equal(before.object, control.scan.object)
 
 
-def test_after_a_start_by_least_squares_the_effects_are_refined_by_adam() -> None:
-    scan = displaced(base(photons=1e6), 1.0)  # so many that both optimisers have the amplitude loss
+def test_a_run_whose_fit_is_at_the_level_of_the_noise_ends_with_the_likelihood_of_the_counts() -> None:
+    """Of many counts that are whole numbers; of fewer the default loss is the likelihood from the beginning."""
+    scan = base(photons=1e6)
     search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
-    search._present = _with_rate({"object": {"padding": 9}, "batch": 8}, 0.03)
+    search._mean_count, search._whole_counts, search._misfit = 200.0, True, 0.3
     effects = {effect.name: effect for effect in effects_of(scan)}
-    chosen = [(effects[name], effects[name].variants[0]) for name in ("wrong positions", "descan", "partial coherence")]
-    by_least_squares = {"object": {"padding": 9}, "batch": 8, **BY_LEAST_SQUARES}
-    recipe = search._recipe(by_least_squares, chosen)
-    assert [(stage.epochs, stage.settings.get("optimiser", "lsqml")) for stage in recipe.stages] == [
-        (10, "lsqml"),
-        (10, "adam"),
-    ]
-    with pt.Reconstruction(scan, recipe, device="cpu") as recon:
-        recon.start(recipe.epochs)
-        recon.wait(200)
-        result = recon.result
-    assert result.parameters.keys() >= {"positions/start", "descan/shifts"}
-    assert len(result.probe) == 2
-    assert result.losses[-1] < result.losses[9]
-    whole = pt.Recommendation("scan", recipe, (), (), 1, 1.0).settings
-    assert (whole.optimiser, whole.momentum, whole.object.learning_rate, whole.object.start_epoch) == (
-        "adam",
-        0,
-        0.03,
-        1,
-    )
-    assert (whole.positions.start_epoch, whole.descan.start_epoch) == (11, 11)
-    assert len(search._recipe(by_least_squares, []).stages) == 1
+    positions = effects["wrong positions"], effects["wrong positions"].variants[0]
+
+    def losses(*chosen: Any) -> list[tuple[int, str]]:
+        return [(stage.epochs, stage.settings.get("loss", "")) for stage in search._recipe({}, [*chosen]).stages]
+
+    assert losses() == [(10, ""), (10, "poisson")]
+    assert losses(positions) == [(2, ""), (8, ""), (10, "poisson")]
+    for name, value in (("_misfit", 1.5), ("_whole_counts", False), ("_mean_count", 5.0)):
+        before = getattr(search, name)
+        setattr(search, name, value)
+        assert losses() == [(20, "")]
+        setattr(search, name, before)
+    _, after = errors(scan, pt.Recommendation("scan", search._recipe({}, []), (), (), 1, 1.0))
+    plain, _ = errors(scan, pt.Recommendation("scan", pt.Recipe(stages=[{"epochs": 20}]), (), (), 1, 1.0))
+    assert after < 0.9 * plain
 
 
 def test_counts_are_held_out_independently() -> None:
