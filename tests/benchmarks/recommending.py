@@ -79,7 +79,7 @@ def main() -> None:
             started = time.perf_counter()
             with tempfile.TemporaryDirectory() as folder:
                 study = pt.tune(
-                    scan, pt.Settings(schedule={"epochs": chosen.epochs}), RANGES, trials=chosen.search,
+                    scan, pt.Settings(), RANGES, trials=chosen.search,
                     epochs=chosen.epochs, metric=lambda result: result.r_factor, device="cpu",
                     study=Path(folder) / "study.journal",
                 )  # fmt: skip

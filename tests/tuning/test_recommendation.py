@@ -122,8 +122,8 @@ def test_a_run_whose_fit_is_at_the_level_of_the_noise_ends_with_the_likelihood_o
     def losses(*chosen: Any) -> list[tuple[int, str]]:
         return [(stage.epochs, stage.settings.get("loss", "")) for stage in search._recipe({}, [*chosen]).stages]
 
-    assert losses() == [(10, ""), (10, "poisson")]
-    assert losses(positions) == [(2, ""), (8, ""), (10, "poisson")]
+    assert losses() == [(14, ""), (6, "poisson")]
+    assert losses(positions) == [(2, ""), (12, ""), (6, "poisson")]
     for name, value in (("_misfit", 1.5), ("_whole_counts", False), ("_mean_count", 5.0)):
         before = getattr(search, name)
         setattr(search, name, value)
