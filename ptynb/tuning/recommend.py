@@ -93,9 +93,13 @@ Amplitudes find a strong object in fewer epochs, and the likelihood weighs dark 
 first, and 0.5: 0.0059, 0.054, 0.035, 0.016. Positions, intensities and background of a near-field scan: 0.0111, 0.0112,
 0.0133.
 """
-LIKELY = 1.0
-"""Largest misfit of a fit whose run ends with the likelihood: model errors that are larger than the noise weigh more in
-dark pixels."""
+LIKELY = 0.3
+"""Largest misfit of a fit whose run ends with the likelihood: errors of the model weigh more in dark pixels.
+
+A measured Siemens star has a misfit of 0.42 with a background. The resolution of its halves is 3.67 pixels with
+amplitudes, 3.74 with the likelihood at the end; with a misfit of 1.3, without the background but with three modes, 3.46
+and 3.53, 3.75 with the likelihood from the beginning.
+"""
 FIRST_STAGE = 0.1
 """Part of the epochs with object and probe alone.
 

@@ -115,7 +115,7 @@ def test_a_run_whose_fit_is_at_the_level_of_the_noise_ends_with_the_likelihood_o
     """Of many counts that are whole numbers; of fewer the default loss is the likelihood from the beginning."""
     scan = base(photons=1e6)
     search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
-    search._mean_count, search._whole_counts, search._misfit = 200.0, True, 0.3
+    search._mean_count, search._whole_counts, search._misfit = 200.0, True, 0.1
     effects = {effect.name: effect for effect in effects_of(scan)}
     positions = effects["wrong positions"], effects["wrong positions"].variants[0]
 
@@ -124,7 +124,7 @@ def test_a_run_whose_fit_is_at_the_level_of_the_noise_ends_with_the_likelihood_o
 
     assert losses() == [(14, ""), (6, "poisson")]
     assert losses(positions) == [(2, ""), (12, ""), (6, "poisson")]
-    for name, value in (("_misfit", 1.5), ("_whole_counts", False), ("_mean_count", 5.0)):
+    for name, value in (("_misfit", 0.5), ("_whole_counts", False), ("_mean_count", 5.0)):
         before = getattr(search, name)
         setattr(search, name, value)
         assert losses() == [(20, "")]
