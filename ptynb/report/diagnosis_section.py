@@ -26,15 +26,14 @@ def diagnosis_section(data: PageData, result: Result, found: Diagnosis | None) -
     except (InvalidValueError, SettingsError) as error:
         return PageSection("Diagnosis", TextBlock(str(error)))
     if not found.findings:
-        text = f"None of {len(found.values)} known faults was found."
-        return PageSection("Diagnosis", TextBlock(text), note(found.notes))
+        return PageSection("Diagnosis", TextBlock(found.summary), note(found.notes))
     rows = [
         (one.name, f"{one.measure}: {one.value:.3g}", f"{one.threshold:.3g} ({one.false_alarm:.1%})", one.explanation,
          one.remedy if one.confirmation is None else f"{one.remedy}. It {one.confirmation}.")
         for one in found
     ]  # fmt: skip
     columns = ("fault", "measure", "threshold (false alarms)", "what it says", "remedy")
-    blocks: list[Block | None] = [TableBlock(columns, rows, f"{len(rows)} of {len(found.values)} known faults")]
+    blocks: list[Block | None] = [TableBlock(columns, rows, found.summary)]
     frames = {one.name: frame for one in found if (frame := _frame(data, result, found, one))}
     if frames:
         data.add_viewer(
