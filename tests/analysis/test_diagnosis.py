@@ -179,7 +179,9 @@ def test_windows_that_are_too_small_are_found(scan: Scan) -> None:
     frame[4:-4, 4:-4] = False
     mean = float(np.mean(scan.frames.read(0, len(scan))))
     scattered = with_patterns(scan, lambda patterns: patterns + np.where(frame, np.float32(0.1 * mean), 0))
-    [step] = found(perfect(scan), scattered)[diagnosis.CLIPPED_PATTERNS].prepare
+    clipped = found(perfect(scan), scattered)[diagnosis.CLIPPED_PATTERNS]
+    assert clipped.remedy == "pad(window=[96, 96]) (from the beginning)"
+    [step] = clipped.prepare
     assert pt.prepare(scattered, [step]).pattern_shape == (96, 96)
 
 
@@ -273,6 +275,7 @@ def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> 
     for number, places in ((40, [[20, 20], [30, 34]]), (5, [[30, 34]])):
         bad = found(dataclasses.replace(perfect(scan), epochs=displaced.epochs[:number]), broken)
         assert np.argwhere(bad[diagnosis.BAD_PIXELS].where).tolist() == places
+    assert bad[diagnosis.BAD_PIXELS].explanation.endswith("in all patterns: 1 pixel.")
 
 
 def test_few_counts_bias_a_model_of_amplitudes() -> None:

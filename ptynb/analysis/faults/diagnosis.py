@@ -101,7 +101,9 @@ CRITERIA = {
         "pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30, chance=2 / 32
     ),
     SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
-    NOT_CONVERGED: Criterion("decrease of the loss in the last tenth of the epochs, over √rates", 0.04, "loss", 28),
+    NOT_CONVERGED: Criterion(
+        "decrease of the loss in the last tenth of the epochs, over the root of the learning rates", 0.04, "loss", 28
+    ),
     DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
     OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 28),
     FEW_COUNTS: Criterion("missing counts of the model [part]", 0.02, "detector", 1),
@@ -211,6 +213,11 @@ class Finding:
     confirmation: Confirmation | None = None
 
     @property
+    def has_remedy(self) -> bool:
+        """Whether settings, preparation, or more epochs may help."""
+        return bool(self.changes or self.prepare or self.epochs)
+
+    @property
     def remedy(self) -> str:
         """The remedy as text."""
         parts = [f"{name} = {value!r}" for name, value in self.changes.items()]
@@ -244,8 +251,9 @@ def _step_text(step: Any) -> str:
     if isinstance(step, str):
         return step
     [(name, arguments)] = step.items()
-    shown = {key: "[...]" if isinstance(value, list) else value for key, value in arguments.items()}
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
+    long = {key for key, value in arguments.items() if isinstance(value, list) and len(value) > 2}
+    shown = (f"{key}={'[...]' if key in long else repr(value)}" for key, value in arguments.items())
+    return f"{name}({', '.join(shown)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -512,8 +520,8 @@ class _Case:
 
     def vortices(self, found: FaultMeasure) -> _Remedy:
         return _Remedy(
-            f"{found.detail['count']:.0f} phase vortices have no partner within {measures.LONE} pixels: the iterations "
-            "could not remove them. An object of amplitude and phase has none. If it has steps of more than π, "
+            f"Phase vortices without a partner within {measures.LONE} pixels: {found.detail['count']:.0f}, which the "
+            "iterations could not remove. An object of amplitude and phase has none. If it has steps of more than π, "
             "vortices may be real.",
             {"object.parametrization": "amplitude_phase", "optimiser": NUMERICAL_OPTIMISER, "momentum": 0.0},
             restart=True,
@@ -581,7 +589,7 @@ class _Case:
 
     def not_converged(self, found: FaultMeasure) -> _Remedy:
         growth = phase_growth(self.result)
-        grows = f" Its phase has grown by {growth:.0%} since half of the epochs." if growth > 0.05 else ""
+        grows = f" The object's phase has grown by {growth:.0%} since half of the epochs." if growth > 0.05 else ""
         return _Remedy(f"The loss still falls.{grows}", epochs=self._as_long)
 
     def diverging(self, found: FaultMeasure) -> _Remedy:
@@ -630,7 +638,8 @@ class _Case:
         assert self.scan is not None
         assert found.where is not None
         bad = found.where if self.scan.centred or not self.scan.is_far_field else np.fft.ifftshift(found.where)
-        text = f"{found.value:.0f} pixels are far from their neighbours or the model, in the same way in all patterns."
+        pixels = counted(round(found.value), "pixel")
+        text = f"Far from their neighbours or the model, in the same way in all patterns: {pixels}."
         if not found.detail["unknown"]:
             return _Remedy(text, prepare=("mask_bad_pixels",), restart=True)
         return _Remedy(text, prepare=({"mask_pixels": {"mask": (~bad).tolist()}},), restart=True)
