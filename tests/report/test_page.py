@@ -22,6 +22,7 @@ from ptynb.data.result import ScanIdentity
 from ptynb.data.scan import Truth
 from ptynb.io.result_file import save_result
 from ptynb.report.diagnosis_section import marked_place
+from ptynb.report.result_facts import settings_rows
 from tests.raising import raises
 from tests.report.results import field, probe, result
 
@@ -182,6 +183,11 @@ def test_patterns_of_a_finding_are_marked_at_their_places_in_a_reduced_picture()
     values, points = marked_place(one, Diagnosis((finding,), {}), finding)
     assert values.shape == (400, 433)
     np.testing.assert_allclose(points, [[1150 / 3, 1250 / 3]], atol=0.5)
+
+
+def test_another_optimiser_is_a_setting_that_differs_and_its_own_defaults_are_none():
+    changed, _ = settings_rows(pt.Settings(optimiser="rpie").model_dump(mode="json"))
+    assert [(name, value, default) for name, value, default, _ in changed] == [("optimiser", "rpie", "adam")]
 
 
 def test_figures_for_a_paper_can_be_saved_from_the_page(page):
