@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,14 +12,10 @@ from ptynb.app.session_state import Desk
 from ptynb.exceptions import InvalidValueError
 from ptynb.report.film.film import film
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.shared_widgets import Whole, complaint, put
+from ptynb.widgets.shared_widgets import CancelBar, CancelledError, Whole, complaint, put
 
 CHECKPOINTS, THUMBNAILS = "checkpoints", "thumbnails"
 RATE = 4.0
-
-
-class _CancelledError(Exception):
-    """The user has cancelled the film."""
 
 
 class FilmPanel(Whole):
@@ -31,7 +26,6 @@ class FilmPanel(Whole):
 
     def __init__(self, desk: Desk, default: Callable[[], str]) -> None:
         self._desk, self._default = desk, default
-        self._cancelled = threading.Event()
         own = {"description_width": "initial"}
         self._path = ipywidgets.Text(
             description="Film file",
@@ -51,17 +45,10 @@ class FilmPanel(Whole):
             layout=ipywidgets.Layout(width="auto"),
         )  # fmt: skip
         self._make.on_click(lambda _: self._start())
-        self._cancel = ipywidgets.Button(
-            description="Cancel film", icon="times", tooltip="Ends the film; no file is written",
-            layout=ipywidgets.Layout(width="auto", display="none"),
-        )  # fmt: skip
-        self._cancel.on_click(lambda _: self._cancelled.set())
-        self._bar = ipywidgets.IntProgress(
-            description="Film", style=own, layout=ipywidgets.Layout(width="240px", display="none")
-        )
+        self._progress = CancelBar("Film", "Ends the film; no file is written")
         self._status = ipywidgets.HTML()
         row = ipywidgets.HBox(
-            [self._path, self._of, self._rate, self._make, self._bar, self._cancel],
+            [self._path, self._of, self._rate, self._make, self._progress],
             layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center"),
         )
         super().__init__([row, self._status], layout=ipywidgets.Layout(overflow="visible"))
@@ -69,14 +56,13 @@ class FilmPanel(Whole):
 
     def close(self) -> None:
         """Cancel a film, close the panel and end its thread."""
-        self._cancelled.set()
         self._actions.close()
         super().close()
 
     def _start(self) -> None:
         path, kind, rate = self._path.value.strip(), self._of.value, self._rate.value
-        self._cancelled.clear()
         self._make.disabled = True
+        self._progress.begin()
         self._actions.put(lambda: self._write(Path(path or self._default()), kind, rate))
 
     def _write(self, path: Path, kind: str, rate: float) -> None:
@@ -85,25 +71,18 @@ class FilmPanel(Whole):
             raise InvalidValueError(
                 "There is no reconstruction; press New run first.", code="workbench.no-reconstruction"
             )
-        self._bar.value = 0
-        self._cancel.layout.display = self._bar.layout.display = None
         source, line = (recon, "recon") if kind == CHECKPOINTS else (recon.result, "recon.result")
         try:
-            written = film(source, path, rate=rate, progress=self._show_progress)
-        except _CancelledError:
+            written = film(source, path, rate=rate, progress=self._progress.show)
+        except CancelledError:
             self._say("The film was cancelled; no file was written.")
             return
         given = "" if rate == RATE else f", rate={rate:g}"
         self._desk.tell(f"pt.film({line}, {str(path)!r}{given})")
         self._say(f"written: {written}")
 
-    def _show_progress(self, done: int, total: int) -> None:
-        if self._cancelled.is_set():
-            raise _CancelledError
-        self._bar.max, self._bar.value = total, done
-
     def _end(self) -> None:
-        self._cancel.layout.display = self._bar.layout.display = "none"
+        self._progress.end()
         self._make.disabled = False
 
     def _say(self, text: str) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import ipywidgets
 
+from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.checkpoint_fields import CheckpointFields
+from ptynb.app.diagnosis_panel import DiagnosisPanel
 from ptynb.app.film_panel import FilmPanel
 from ptynb.app.session_state import RUN, SCAN, Desk
 from ptynb.cluster.cluster import Cluster
@@ -49,6 +51,8 @@ class RunTab(Whole):
         self._desk, self._actions = desk, actions
         self.open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
         """Shows checkpoints side by side; see `History`."""
+        self.next_run: Callable[[Finding], None] = lambda finding: None
+        """Takes the remedy of a finding into the scan and settings of the next run."""
         self._started: Cluster | None = None
         self._started_with: tuple[int, str] | None = None
         self._engines = ipywidgets.BoundedIntText(
@@ -213,7 +217,8 @@ class RunTab(Whole):
         self._desk.recon = recon
         form = SettingsForm(recon.settings, live=True, recon=recon)
         history = History(recon)
-        view = Live(recon, pages={"Live settings": form, CHECKPOINTS: history})
+        diagnosis = DiagnosisPanel(recon, self._actions, self.next_run, self._desk.tell)
+        view = Live(recon, pages={"Live settings": form, CHECKPOINTS: history, "Diagnosis": diagnosis})
         history.rest(True)
         view.on_page(lambda: history.rest(view.page != CHECKPOINTS))
         for widget in (form, history, view):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import ipywidgets
 
+from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.compare_tab import CompareTab
 from ptynb.app.resume_offer import Offer
 from ptynb.app.run_tab import RunTab
@@ -17,12 +18,14 @@ from ptynb.app.tuner_app import tuner
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Checkpoint
 from ptynb.data.scan import Scan
+from ptynb.io.prepared_scan import prepare
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.text import counted
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.form.settings_sources import Source
 from ptynb.widgets.layout.own_tab import OwnTab
 from ptynb.widgets.shared_widgets import Whole, complaint, free, put
 
@@ -52,6 +55,7 @@ class Workbench(Whole):
         self._run_tab = RunTab(self._desk, self._actions)
         self._compare_tab = CompareTab(self._desk, self._actions)
         self._run_tab.open_comparison = self._compare_checkpoints
+        self._run_tab.next_run = self._take_remedy
         self._form = settings_form(scan, self._desk.settings, cluster)
         self._form.tell, self._form.use_scan = self._desk.tell, self._take_scan
         self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings, use_scan=self._take_scan)
@@ -146,6 +150,20 @@ class Workbench(Whole):
         """Make the scan of a trial that of the workbench."""
         self._scan_tab.show(scan)
         self._desk.scan = scan
+
+    def _take_remedy(self, finding: Finding) -> None:
+        """Take the remedy of a finding of the current reconstruction into the scan and settings of the next one."""
+        assert self.recon is not None
+        source = f"found[{finding.name!r}]"
+        if finding.prepare:
+            self._take_scan(prepare(self.recon.scan, finding.prepare))
+            self._desk.tell(f"scan = pt.prepare(recon.scan, {source}.prepare)")
+        if finding.changes:
+            settings = self.settings.with_values(finding.changes)
+            reasons = dict.fromkeys(finding.changes, finding.explanation)
+            line = f"settings.with_values({source}.changes)"
+            title = f"remedy of {finding.name}"
+            self._form.form.take(Source(title, title, settings, line, "from a diagnosis of the run", reasons))
 
     def _follow(self, what: str) -> None:
         if what == "lines":

@@ -26,15 +26,14 @@ def diagnosis_section(data: PageData, result: Result, found: Diagnosis | None) -
     except (InvalidValueError, SettingsError) as error:
         return PageSection("Diagnosis", TextBlock(str(error)))
     if not found.findings:
-        text = f"None of {len(found.values)} known faults was found."
-        return PageSection("Diagnosis", TextBlock(text), note(found.notes))
+        return PageSection("Diagnosis", TextBlock(found.summary), note(found.notes))
     rows = [
         (one.name, f"{one.measure}: {one.value:.3g}", f"{one.threshold:.3g} ({one.false_alarm:.1%})", one.explanation,
          one.remedy if one.confirmation is None else f"{one.remedy}. It {one.confirmation}.")
         for one in found
     ]  # fmt: skip
     columns = ("fault", "measure", "threshold (false alarms)", "what it says", "remedy")
-    blocks: list[Block | None] = [TableBlock(columns, rows, f"{len(rows)} of {len(found.values)} known faults")]
+    blocks: list[Block | None] = [TableBlock(columns, rows, found.summary)]
     frames = {one.name: frame for one in found if (frame := _frame(data, result, found, one))}
     if frames:
         data.add_viewer(
@@ -46,29 +45,37 @@ def diagnosis_section(data: PageData, result: Result, found: Diagnosis | None) -
 
 def _frame(data: PageData, result: Result, found: Diagnosis, one: Finding) -> dict[str, Any] | None:
     """Return the frame of a finding in the viewer, with its picture added to `data`; None if it has no place."""
-    middle = np.array(result.probe.shape[-2:]) / 2
-    if one.patterns is not None and len(one.patterns):
-        _add(data, one.name, images.flat_phase(np.nan_to_num(result.projection)), None)
-        return {"pictures": [f"fault {one.name}"], "points": points(result.positions[one.patterns] + middle)}
-    if one.where is None or not one.where.any():
+    place = marked_place(result, found, one)
+    if place is None:
         return None
+    values, patterns = place
+    limits = images.limits_of(values, 0, 100)
+    picture = picture_of(values, one.name, one.name.capitalize(), limits, colours="viridis")
+    data.pictures[f"fault {one.name}"] = plain_picture(picture)
+    frame = {"pictures": [f"fault {one.name}"]}
+    return frame if patterns is None else {**frame, "points": points(patterns)}
+
+
+def marked_place(result: Result, found: Diagnosis, one: Finding) -> tuple[Array, Array | None] | None:
+    """Return a picture (y, x) of what a finding is seen in, with its outline in the colour of the largest value.
+
+    And points (point, yx) in this picture, the middles of its patterns, instead of an outline. None: it has no place.
+    """
     planes = {"object": lambda: images.flat_phase(np.nan_to_num(result.projection)),
               "probe": lambda: np.sqrt((np.abs(result.probe) ** 2).sum(0)),
               "detector": lambda: None if found.pattern is None else np.log1p(found.pattern)}  # fmt: skip
-    values = planes[one.plane]() if one.plane in planes else None
-    if values is None or values.shape != one.where.shape:
+    patterns, where = one.patterns if one.patterns is not None and len(one.patterns) else None, one.where
+    plane = one.plane if patterns is None else "object"
+    values = planes[plane]() if plane in planes else None
+    if values is None or (patterns is None and (where is None or not where.any() or where.shape != values.shape)):
         return None
-    _add(data, one.name, values, one.where)
-    return {"pictures": [f"fault {one.name}"]}
-
-
-def _add(data: PageData, name: str, values: Array, where: Array | None) -> None:
-    """Add a picture (y, x) with the outline of a mask in the colour of the largest value."""
     reduction = images.reduction_for(values.shape, SIDE)
     shown = images.reduce_by(np.asarray(values, np.float64), reduction)
-    low, high = images.limits_of(shown, *PERCENTILES)
-    if where is not None:
-        marked = images.reduce_by(where.astype(np.float64), reduction) > 0
-        shown[ndimage.binary_dilation(marked, iterations=2) & ~marked] = high
-    picture = picture_of(shown, name, name.capitalize(), (low, high), colours="viridis")
-    data.pictures[f"fault {name}"] = plain_picture(picture)
+    shown = np.clip(shown, *images.limits_of(shown, *PERCENTILES))
+    if patterns is not None:
+        middles = result.positions[patterns] + np.array(result.probe.shape[-2:]) / 2
+        return shown, (middles + 0.5) / reduction - 0.5
+    assert where is not None
+    marked = images.reduce_by(where.astype(np.float64), reduction) > 0
+    shown[ndimage.binary_dilation(marked, iterations=2) & ~marked] = shown.max()
+    return shown, None

@@ -71,6 +71,7 @@ def settings_rows(settings: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
     optimiser = settings.get("optimiser")
     defaults_of = Settings().replace(optimiser=optimiser) if optimiser in get_args(Optimiser) else Settings()
     values, defaults = dict(entries(settings)), dict(entries(defaults_of.model_dump(mode="json")))
+    defaults["optimiser"] = Settings().optimiser  # by which those of other settings differ
     known = {setting.name: setting for setting in structure().settings}
     changed: list[Row] = []
     every: list[Row] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ SAMPLE = 96
 """Largest number of patterns that are compared with the model: 2 s for 128 x 128 pixels and one mode."""
 EPOCHS = 30
 """Epochs of a trial."""
+LOOK_SECONDS = 0.3
+"""Interval in which the progress of a trial is reported."""
+Progress = Callable[[int, int], None]
 
 
 def diagnose(
@@ -35,6 +39,7 @@ def diagnose(
     epochs: int = EPOCHS,
     cluster: Cluster | None = None,
     device: str = "auto",
+    progress: Progress | None = None,
 ) -> Diagnosis:
     """Look for known faults of a reconstruction, and for what helps against each.
 
@@ -63,6 +68,8 @@ def diagnose(
         Engines of the trials. None: this process.
     device : {"auto", "cpu", "cuda", "xpu"}
         Device of this process if there is no cluster.
+    progress : callable, optional
+        Called with (epochs done, epochs in total) of the trials; an exception that it raises ends them.
 
     Returns
     -------
@@ -87,7 +94,8 @@ def diagnose(
     if not trial or scan is None:
         return found
     return dataclasses.replace(
-        found, findings=confirm(found, result, scan, epochs=epochs, cluster=cluster, device=device)
+        found,
+        findings=confirm(found, result, scan, epochs=epochs, cluster=cluster, device=device, progress=progress),
     )
 
 
@@ -99,6 +107,7 @@ def confirm(
     epochs: int = EPOCHS,
     cluster: Cluster | None = None,
     device: str = "auto",
+    progress: Progress | None = None,
 ) -> tuple[Finding, ...]:
     """Try the remedy of each finding in a short run, beside one without it, and return the findings with the outcome.
 
@@ -106,21 +115,36 @@ def confirm(
     helps if the finding's measure falls and the R-factor does not rise, or the R-factor falls clearly. If it is more
     epochs, the result is compared with its continuation.
 
-    epochs, cluster, device: as for `diagnose`. Findings without a remedy by settings or preparation do not change.
+    epochs, cluster, device, progress: as for `diagnose`. Findings without a remedy by settings or preparation do not
+    change.
     """
     settings = Settings(**result.settings)
     without: dict[bool, tuple[Result, Diagnosis]] = {}
+    tries = [one for one in found.findings if one.has_remedy]
+    total = epochs * (len(tries) + len({one.restart for one in tries if not one.epochs}))
+    done = 0
+
+    def wait(recon: Reconstruction) -> None:
+        while True:
+            if progress is not None:
+                progress(done + min(recon.epoch, epochs), total)
+            try:
+                return recon.wait(LOOK_SECONDS)
+            except TimeoutError:
+                continue
 
     def run(recipe: Recipe, restart: bool) -> tuple[Result, Diagnosis]:
+        nonlocal done
         begun = scan if restart else with_guesses_of(result, scan)
         with Reconstruction(begun, recipe, cluster, device=device, checkpointing=None) as recon:
             recon.warns = False
             recon.start(epochs)
-            recon.wait()
+            wait(recon)
+            done += epochs
             return recon.result, _examined(recon.result, recon.scan)
 
     def tried(finding: Finding) -> Finding:
-        if not (finding.changes or finding.prepare or finding.epochs):
+        if not finding.has_remedy:
             return finding
         try:
             after, with_it = run(finding.recipe(settings), finding.restart)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import threading
 from collections.abc import Iterator, Sequence
 
 import ipywidgets
@@ -37,6 +38,46 @@ class Whole(ipywidgets.VBox):
         # An instance whose __init__ raised has nothing to close; ipywidgets would try, and print an error.
         if self.comm is not None:
             super().__del__()
+
+
+class CancelledError(Exception):
+    """The user has cancelled what a `CancelBar` shows."""
+
+
+class CancelBar(Whole):
+    """A progress bar with a button that cancels, shown from `begin` to `end`."""
+
+    def __init__(self, what: str, tooltip: str) -> None:
+        self._cancelled = threading.Event()
+        self.bar = ipywidgets.IntProgress(
+            description=what, style={"description_width": "initial"}, layout=ipywidgets.Layout(width="240px")
+        )
+        button = ipywidgets.Button(
+            description=f"Cancel {what.lower()}", icon="times", tooltip=tooltip, layout=ipywidgets.Layout(width="auto")
+        )
+        button.on_click(lambda _: self._cancelled.set())
+        row = ipywidgets.HBox([self.bar, button], layout=ipywidgets.Layout(overflow="visible", align_items="center"))
+        super().__init__([row], layout=ipywidgets.Layout(overflow="visible", display="none"))
+
+    def begin(self) -> None:
+        """Show an empty bar."""
+        self._cancelled.clear()
+        self.bar.value, self.layout.display = 0, None
+
+    def show(self, done: int, total: int) -> None:
+        """Show the progress. Raises CancelledError if it was cancelled."""
+        if self._cancelled.is_set():
+            raise CancelledError
+        self.bar.max, self.bar.value = total, done
+
+    def end(self) -> None:
+        """Hide the bar."""
+        self.layout.display = "none"
+
+    def close(self) -> None:
+        """Cancel, and close the bar."""
+        self._cancelled.set()
+        super().close()
 
 
 def close_all(*widgets: ipywidgets.Widget) -> None:

@@ -179,7 +179,9 @@ def test_windows_that_are_too_small_are_found(scan: Scan) -> None:
     frame[4:-4, 4:-4] = False
     mean = float(np.mean(scan.frames.read(0, len(scan))))
     scattered = with_patterns(scan, lambda patterns: patterns + np.where(frame, np.float32(0.1 * mean), 0))
-    [step] = found(perfect(scan), scattered)[diagnosis.CLIPPED_PATTERNS].prepare
+    clipped = found(perfect(scan), scattered)[diagnosis.CLIPPED_PATTERNS]
+    assert clipped.remedy == "pad(window=[96, 96]) (from the beginning)"
+    [step] = clipped.prepare
     assert pt.prepare(scattered, [step]).pattern_shape == (96, 96)
 
 
@@ -223,6 +225,57 @@ def test_the_record_of_the_losses_tells_how_the_run_went_on(scan: Scan) -> None:
     for name, losses in cases.items():
         assert [one.name for one in diagnosis.findings_of(with_losses(scan, losses))] == [name]
     assert diagnosis.findings_of(with_losses(scan, 1 / epochs))[diagnosis.NOT_CONVERGED].epochs == 60
+    # With the small rates at the end of a schedule, the loss of an unfinished run falls little.
+    slowly = with_losses(scan, np.exp(-0.003 * epochs))
+    assert diagnosis.NOT_CONVERGED not in diagnosis.findings_of(slowly)
+    assert diagnosis.NOT_CONVERGED in diagnosis.findings_of(dataclasses.replace(slowly, runs=((0, 0, 0, 60, 0.0),)))
+
+
+def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> None:
+    """A run of 20 epochs of a scan without a fault has residuals as of a thick object, until it has converged."""
+    few = pt.simulate(patterns=64, window=64, seed=5)
+    truth = few.ground_truth
+    rough = truth.object * np.exp(0.6j * np.random.default_rng(0).standard_normal(truth.object.shape))
+    scattering = pt.simulate_diffraction(rough, truth.probe, few.positions, geometry=few.geometry)
+    for simulated, settings in (
+        (dataclasses.replace(scattering, probe=few.probe), pt.Settings()),  # whose learning rates have fallen
+        (pt.simulate(patterns=64, window=96, seed=1), pt.Settings(optimiser="rpie")),
+    ):
+        with pt.Reconstruction(simulated, settings, device="cpu", checkpointing=None) as recon:
+            list(recon.run(20))
+            early = pt.diagnose(recon)
+        assert early.values[diagnosis.FEW_SLICES] > 2 * diagnosis.CRITERIA[diagnosis.FEW_SLICES].threshold
+        assert [one.name for one in early] == [diagnosis.NOT_CONVERGED]
+        assert {diagnosis.FEW_SLICES, diagnosis.POSITIONS, diagnosis.CLIPPED_PATTERNS} < {*early.deferred}
+        assert "Judged once it has converged: wrong positions" in str(early)
+    # Also of few epochs, of a loss that does not settle, and while the learning rates are still high.
+    wrong = scan.positions + np.random.default_rng(0).normal(0, 1.0, scan.positions.shape)
+    displaced = perfect(scan, positions=wrong)
+    with_schedule = pt.Settings(schedule={"epochs": 100}).model_dump(mode="json")
+    runs, flat = ((0, 0, 0, 100, 0.0),), with_losses(scan, np.full(40, 0.01)).epochs
+    for changes, why in (
+        ({"epochs": displaced.epochs[:5]}, "The run has 5 epochs"),
+        ({"epochs": with_losses(scan, 0.01 * (1 + 0.2 * (-1.0) ** np.arange(1, 61))).epochs}, "is oscillating"),
+        ({"runs": runs, "epochs": flat}, "rates are still 68%"),
+        ({"settings": with_schedule, "epochs": flat}, "rates are still 68%"),
+    ):
+        later = found(dataclasses.replace(displaced, **changes), scan)
+        assert diagnosis.POSITIONS not in later
+        assert why in str(later)
+    for changes in ({}, {"epochs": ()}, {"runs": ((0, 0, 0, 40, 0.0),), "epochs": flat}):
+        assert diagnosis.POSITIONS in found(dataclasses.replace(displaced, **changes), scan)
+
+    # Bad pixels that the patterns alone show have nothing to do with the run.
+    def damaged(patterns):
+        patterns[:, 30, 34] = 0
+        patterns[:, 20, 20] *= 5  # unlike the model only
+        return patterns
+
+    broken = with_patterns(scan, damaged)
+    for number, places in ((40, [[20, 20], [30, 34]]), (5, [[30, 34]])):
+        bad = found(dataclasses.replace(perfect(scan), epochs=displaced.epochs[:number]), broken)
+        assert np.argwhere(bad[diagnosis.BAD_PIXELS].where).tolist() == places
+    assert bad[diagnosis.BAD_PIXELS].explanation.endswith("in all patterns: 1 pixel.")
 
 
 def test_few_counts_bias_a_model_of_amplitudes() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
+import html
 import math
 import re
 import subprocess
@@ -22,11 +24,14 @@ import pytest
 import ptynb as pt
 from ptynb.acquisition.emulators.playback import Recording
 from ptynb.app import dashboard_page
+from ptynb.app.diagnosis_panel import DiagnosisPanel
 from ptynb.app.plan_fields import FROM_ADDRESS, SAME_FILE, PlanFields
 from ptynb.app.scan_tab import LIVE
 from ptynb.app.session_state import Desk
 from ptynb.app.workbench_app import TABS, Workbench
+from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
+from ptynb.report.diagnosis_section import marked_place
 from ptynb.settings.schema import as_python
 from ptynb.widgets.history import History
 from ptynb.widgets.shared_widgets import below
@@ -755,7 +760,7 @@ def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Wo
 
 def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     panel = bench._run_tab._film
-    make, cancel = button(bench, "Run", "Film"), button(bench, "Run", "Cancel film")
+    make, cancel, shown = button(bench, "Run", "Film"), button(bench, "Run", "Cancel film"), panel._progress
     make.click()
     panel._actions.settle()
     assert "There is no reconstruction" in panel._status.value
@@ -765,24 +770,133 @@ def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench, mon
     assert "1 epoch; a film needs 2" in panel._status.value or "no checkpoints" in panel._status.value
     field(bench, "Run", "of").value = "thumbnails"
     seen: list[tuple[str | None, float]] = []
-    panel._bar.observe(lambda change: seen.append((cancel.layout.display, change["new"])), "value")
+    shown.bar.observe(lambda change: seen.append((shown.layout.display, change["new"])), "value")
     make.click()
     panel._actions.settle()
     name = field(bench, "Run", "Result file").value.replace(".result.h5", ".gif")
     assert f"written: {name}" in panel._status.value
     assert seen[-1] == (None, 4)
-    assert (cancel.layout.display, make.disabled) == ("none", False)
+    assert (shown.layout.display, make.disabled) == ("none", False)
     assert bench.code.splitlines()[-1] == f"pt.film(recon.result, {name!r})"
     Path(name).unlink()
     exec(bench.code.splitlines()[-1], {"pt": pt, "recon": bench.recon})
     assert Path(name).exists()
     field(bench, "Run", "Film file").value = "other.gif"
-    panel._bar.unobserve_all()
-    panel._bar.observe(lambda _: cancel.click(), "value")
+    shown.bar.unobserve_all()
+    shown.bar.observe(lambda _: cancel.click(), "value")
     make.click()
     panel._actions.settle()
     assert "cancelled" in panel._status.value
     assert not [*Path().glob("*other*")]
+
+
+def faulty(scan: Scan) -> Scan:
+    """The scan with a dead pixel and wrong positions."""
+    patterns = np.array(scan.frames.read(0, len(scan)))
+    patterns[:, 15, 18] = 0
+    wrong = np.random.default_rng(0).normal(0, 0.7, scan.positions.shape)
+    return dataclasses.replace(scan, frames=ArrayFrames.of(patterns), positions=scan.positions + wrong)
+
+
+def diagnosed(bench: Workbench, text: str = "Diagnose") -> list[str]:
+    """Press a button of the page Diagnosis and return the texts of its findings."""
+    panel = panel_of(bench)
+    button(bench, "Run", text).click()
+    panel._actions.settle(120)
+    return [next(one.value for one in row.children if hasattr(one, "value")) for row in panel._findings.children]
+
+
+def panel_of(bench: Workbench) -> DiagnosisPanel:
+    return next(one for one in below(bench._tabs.children[TABS.index("Run")]) if isinstance(one, DiagnosisPanel))
+
+
+def test_faults_of_a_run_are_shown_and_what_helps_is_applied_by_a_click(bench: Workbench) -> None:
+    bench._take_scan(faulty(pt.simulate(patterns=49, window=32, seed=2)))
+    bench._form.settings = pt.Settings(optimiser="lsqml", momentum=0.5)
+    bench._form.settle()
+    reconstruct(bench, 40)
+    panel, recon = panel_of(bench), bench.recon
+    assert recon is not None
+    positions, pixels = diagnosed(bench)
+    assert "Epoch 40: 2 of" in panel._status.value
+    found = pt.diagnose(recon)
+    for text, finding in zip((positions, pixels), found, strict=True):
+        for part in (finding.name, f"{finding.value:.3g}, threshold {finding.threshold:.3g}", finding.remedy):
+            assert html.escape(part) in text
+    assert bench.code.splitlines()[-1] == "found = pt.diagnose(recon)"
+    assert [one["name"] for one in panel._viewer.frame["pictures"]] == [
+        one.name for one in found if marked_place(recon.result, found, one) is not None
+    ]
+    assert "bad pixels" in {one["name"] for one in panel._viewer.frame["pictures"]}
+    # Trials are cancelled, and carried out.
+    shown, lines = panel._progress, bench.code
+    cancel = button(bench, "Run", "Cancel trials")
+    shown.bar.observe(lambda _: cancel.click(), "value")
+    assert diagnosed(bench, "Try remedies") == [positions, pixels]
+    assert "cancelled" in panel._status.value
+    assert (shown.layout.display, bench.code) == ("none", lines)
+    shown.bar.unobserve_all()
+    assert ". It helps: after 30 epochs" in diagnosed(bench, "Try remedies")[0]
+    assert bench.code.splitlines()[-1] == "found = pt.diagnose(recon, trial=True)"
+    assert recon.epoch == 40
+    # Remedies: of the run, and of the scan of the next one.
+    first, second = (row.children[0] for row in panel._findings.children)
+    before = len(bench.code.splitlines())
+    for apply in (first, second):
+        apply.click()
+        bench._actions.settle()
+    assert recon.settings.positions.learning_rate == 0.5
+    assert "press New run" in panel._applied.value
+    assert bench.scan is not None
+    assert bench.scan.mask is not None
+    assert not bench.scan.mask[15, 18]
+    names: dict[str, Any] = {"pt": pt, "recon": recon, "found": found}
+    exec("\n".join(bench.code.splitlines()[before:]), names)
+    np.testing.assert_array_equal(names["scan"].mask, bench.scan.mask)
+    click(bench, "Run", "New run")
+    assert bench.recon is not recon
+    assert not bench.recon.scan.mask[15, 18]
+
+
+def test_a_run_is_diagnosed_while_it_goes_on_and_without_faults_in_one_sentence(bench: Workbench) -> None:
+    reconstruct(bench, 5)
+    assert bench.recon is not None
+    assert diagnosed(bench) == []
+    assert re.search(
+        r"None of \d+ known faults was found\. The run has 5 epochs\. Judged", panel_of(bench)._status.value
+    )
+    bench.recon.start(1_000_000)
+    diagnosed(bench)
+    assert bench.recon.state == "running"
+    bench.recon.stop()
+    bench.recon.wait()
+    bench._form.settings = pt.Settings(optimiser="lsqml", momentum=0.5)
+    bench._form.settle()
+    reconstruct(bench, 80)
+    assert diagnosed(bench) == []
+    assert re.search(r">Epoch 80: None of \d+ known faults was found\.<", panel_of(bench)._status.value)
+
+
+def test_more_epochs_and_settings_of_the_next_run_are_remedies(bench: Workbench) -> None:
+    bench._form.settings = pt.Settings(optimiser="rpie")
+    bench._form.settle()
+    reconstruct(bench, 8)
+    recon = bench.recon
+    assert recon is not None
+    [text] = diagnosed(bench)
+    assert "not converged" in text
+    panel_of(bench)._findings.children[0].children[0].click()
+    bench._actions.settle()
+    recon.wait()
+    assert recon.epoch == 18
+    assert bench.code.splitlines()[-1] == "recon.start(found['not converged'].epochs)"
+    slices = {"slices.count": 2, "slices.thickness": 1e-6}
+    found = pt.diagnose(recon)
+    finding = dataclasses.replace(found.findings[0], name="too few slices", changes=slices, epochs=0, restart=True)
+    panel_of(bench)._apply(finding)
+    bench._form.settle()
+    assert (bench.settings.slices.count, recon.settings.slices.count) == (2, 1)
+    assert bench.code.splitlines()[-1] == "settings = settings.with_values(found['too few slices'].changes)"
 
 
 def test_a_second_start_takes_the_new_settings_and_ends_the_first_run(bench: Workbench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import io
 import json
@@ -16,9 +17,12 @@ from PIL import Image
 from tinyhtml5.parser import HTMLParser
 
 import ptynb as pt
+from ptynb.analysis.faults.diagnosis import Diagnosis, Finding
 from ptynb.data.result import ScanIdentity
 from ptynb.data.scan import Truth
 from ptynb.io.result_file import save_result
+from ptynb.report.diagnosis_section import marked_place
+from ptynb.report.result_facts import settings_rows
 from tests.raising import raises
 from tests.report.results import field, probe, result
 
@@ -166,6 +170,24 @@ def test_a_large_result_stays_below_10_mb_and_says_what_is_reduced(tmp_path):
         "Left out to stay below 10 MB; full=True (ptynb report --full) adds: Figure of the object's amplitude" in told
     )
     assert "Figure of the loss, for a paper" in told
+
+
+def test_patterns_of_a_finding_are_marked_at_their_places_in_a_reduced_picture():
+    one = result(object=field((1200, 1300), noise=0.1), window=100)
+    last = np.array(one.positions)
+    last[-1] = (1100, 1200)
+    one = dataclasses.replace(one, positions=last)
+    finding = Finding(
+        "outlying patterns", "patterns", 1.0, 0.5, 0.03, "positions", "", patterns=np.array([len(last) - 1])
+    )
+    values, points = marked_place(one, Diagnosis((finding,), {}), finding)
+    assert values.shape == (400, 433)
+    np.testing.assert_allclose(points, [[1150 / 3, 1250 / 3]], atol=0.5)
+
+
+def test_another_optimiser_is_a_setting_that_differs_and_its_own_defaults_are_none():
+    changed, _ = settings_rows(pt.Settings(optimiser="rpie").model_dump(mode="json"))
+    assert [(name, value, default) for name, value, default, _ in changed] == [("optimiser", "rpie", "adam")]
 
 
 def test_figures_for_a_paper_can_be_saved_from_the_page(page):

@@ -186,7 +186,7 @@ def test_a_session_in_jupyterlab(lab: Lab, browser: Browser, request: pytest.Fix
         assert session.ask("__import__('ipykernel').__version__").startswith("7.2" if kernel == "7.2" else "")
         refuse(session)
         open_near_field(session)
-        for stage in (choose_a_file, mask, set_up, reconstruct, measure, busy, go_back):
+        for stage in (choose_a_file, mask, set_up, reconstruct, measure, diagnose, busy, go_back):
             stage(session)
         leave_and_come_back(session)
         for stage in (compare_two, compare_epochs, tune, keep, read_the_lines):
@@ -206,7 +206,8 @@ def test_a_session_on_the_dashboard(theme: str, browser: Browser, tmp_path: Path
         session.kernel = dashboard.client()
         with ended(session):
             session.kernel.execute(FIND, reply=True, timeout=60)
-            for stage in (choose_a_file, take_a_preset, reconstruct, measure, go_back, run_again, compare_two, keep):
+            first = (choose_a_file, take_a_preset, reconstruct, measure, diagnose)
+            for stage in (*first, go_back, run_again, compare_two, keep):
                 stage(session)
             assert session.wrong == []
 
@@ -418,6 +419,16 @@ def measure(session: Session) -> None:
         session.look(tool.lower().replace(" ", "-"))
     pictures.get_by_role("button", name="Line profile").click()
     pictures.get_by_role("button", name="Remove the measurement").click()
+
+
+def diagnose(session: Session) -> None:
+    """Known faults are looked for while it runs, and what was found is said."""
+    session.click("Diagnosis")
+    session.click("Diagnose")
+    said = re.compile(r"Epoch \d+: \S+ of \d+ known faults (was|were) found")
+    expect(session.bench.locator(".ptynb-live")).to_contain_text(said, timeout=SLOW)
+    session.look("diagnosis")
+    session.click("Diagnosis")
 
 
 def busy(session: Session) -> None:

@@ -65,6 +65,7 @@ ICONS = {
     "More": "ellipsis-h",
     "Live settings": "sliders",
     "Checkpoints": "history",
+    "Diagnosis": "stethoscope",
 }
 LINES = {POSITIONS: POSITIONS_LINE, ERRORS: ERRORS_LINE}
 """The Python of pages that show the values of a function."""
