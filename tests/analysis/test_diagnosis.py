@@ -10,7 +10,7 @@ import ptynb as pt
 from ptynb.analysis.faults import diagnosis
 from ptynb.analysis.faults.fault_measures import poisson_roots
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.record import Epoch
+from ptynb.data.record import Epoch, Thumbnail
 from ptynb.data.result import Result, ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.io.scan_identity import plain_geometry
@@ -223,6 +223,16 @@ def test_the_record_of_the_losses_tells_how_the_run_went_on(scan: Scan) -> None:
     for name, losses in cases.items():
         assert [one.name for one in diagnosis.findings_of(with_losses(scan, losses))] == [name]
     assert diagnosis.findings_of(with_losses(scan, 1 / epochs))[diagnosis.NOT_CONVERGED].epochs == 60
+
+
+def test_a_phase_that_still_grows_is_not_converged_though_the_loss_shows_it_not(scan: Scan) -> None:
+    field = perfect(scan).object
+    for scale, found in ((0.7, True), (0.99, False)):
+        early = Thumbnail(30, np.abs(field) * np.exp(1j * scale * np.angle(field)), np.ones((2, 2)))
+        result = dataclasses.replace(with_losses(scan, np.full(60, 0.01)), history=(early,))
+        assert (diagnosis.NOT_CONVERGED in diagnosis.findings_of(result)) == found
+        if found:
+            assert "phase grew by" in diagnosis.findings_of(result)[diagnosis.NOT_CONVERGED].explanation
 
 
 def test_few_counts_bias_a_model_of_amplitudes() -> None:

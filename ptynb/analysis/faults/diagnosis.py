@@ -19,7 +19,7 @@ from ptynb.analysis.faults import fault_measures as measures
 from ptynb.analysis.faults.fault_measures import FaultMeasure, Mask, Residuals
 from ptynb.analysis.position_refinement import position_refinement
 from ptynb.data.geometry import Geometry
-from ptynb.data.images import flat_phase, reduce_by
+from ptynb.data.record import CONVERGED, Progress
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, SettingsError
@@ -99,7 +99,7 @@ CRITERIA = {
         "pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30, chance=2 / 32
     ),
     SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
-    NOT_CONVERGED: Criterion("decrease of the loss in the last tenth of the epochs", 0.04, "loss", 28),
+    NOT_CONVERGED: Criterion("change of loss or phase at the end of the run [part]", CONVERGED, "loss", 28),
     DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
     OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 28),
     FEW_COUNTS: Criterion("missing counts of the model [part]", 0.02, "detector", 1),
@@ -355,7 +355,7 @@ class _Case:
             found[DRIFT] = measures.drift(moved)
         losses = result.losses
         if len(losses) >= FEWEST_EPOCHS and (losses > 0).all() and self.settings.optimiser not in PROJECTIONS:
-            found[NOT_CONVERGED] = measures.falling(losses)
+            found[NOT_CONVERGED] = measures.progressing(result)
             found[DIVERGING] = measures.rising(losses)
             found[OSCILLATING] = measures.oscillating(losses)
         if self.seen is not None:
@@ -518,9 +518,7 @@ class _Case:
         return _Remedy(f"{text} The refinement follows it; more epochs let it settle.", epochs=self._as_long)
 
     def not_converged(self, found: FaultMeasure) -> _Remedy:
-        growth = phase_growth(self.result)
-        grows = f" Its phase has grown by {growth:.0%} since half of the epochs." if growth > 0.05 else ""
-        return _Remedy(f"The loss still falls.{grows}", epochs=self._as_long)
+        return _Remedy(f"At the end {Progress(**found.detail)} of the epochs.", epochs=self._as_long)
 
     def diverging(self, found: FaultMeasure) -> _Remedy:
         return _Remedy("The loss rises: steps are too long.", self._slower(0.1), restart=True)
@@ -679,17 +677,3 @@ def findings_of(result: Result, scan: Scan | None = None, seen: Residuals | None
         notes=tuple(case.notes),
         pattern=None if seen is None else seen.measured.mean(0, dtype=np.float64),
     )
-
-
-def phase_growth(result: Result) -> float:
-    """Return the growth of the phase's standard deviation since the last thumbnail of the first 3/4 of the epochs."""
-    early = [one for one in result.history if 0 < one.epoch <= 0.75 * len(result.epochs)]
-    if not early:
-        return 0.0
-    last = early[-1]
-    end = [corner + last.reduction * side for corner, side in zip(last.corner, last.object.shape, strict=True)]
-    now = reduce_by(result.projection[last.corner[0] : end[0], last.corner[1] : end[1]], last.reduction)
-    height, width = np.minimum(now.shape, last.object.shape)
-    inner = slice(height // 6, height - height // 6), slice(width // 6, width - width // 6)
-    spreads = [float(flat_phase(one[inner].copy()).std()) for one in (last.object, now)]
-    return spreads[1] / max(spreads[0], 1e-9) - 1
