@@ -199,10 +199,11 @@ class Progress(NamedTuple):
     loss: float
     phase: float
 
-    def __str__(self) -> str:
+    def text(self, epochs: int) -> str:
+        """Return what changed more than in a run that has converged, in words; `epochs`: number that was judged."""
         changes = (
-            f"the loss fell by {self.loss:.0%} in the last tenth",
-            f"the phase grew by {self.phase:.0%} in the last quarter",
+            f"the loss fell by {self.loss:.0%} in the last {last_tenth(epochs)} epochs",
+            f"the phase grew by {self.phase:.0%} in the last {last_quarter(epochs)} epochs",
         )
         return " and ".join(text for text, value in zip(changes, self, strict=True) if value > CONVERGED)
 
@@ -212,6 +213,11 @@ def last_tenth(epochs: int) -> int:
     return max(3, epochs // 10)
 
 
+def last_quarter(epochs: int) -> int:
+    """Return the number of epochs at the end of a run in which the growth of the phase is judged."""
+    return max(1, epochs // 4)
+
+
 def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) -> Progress:
     """Return what still changed at the end of these epochs, at least 3, whose losses are positive.
 
@@ -219,14 +225,14 @@ def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) 
     it is in the last quarter of the epochs is estimated by the object's changes, which become small as learning rates
     fall. A phase that grows while the loss rises is that of steps too long.
     """
-    count, last = len(epochs), last_tenth(len(epochs))
+    last = last_tenth(len(epochs))
     losses = [math.log(epoch.loss) for epoch in epochs[-last:]]
     decrease = 1 - math.exp(float(np.polyfit(np.arange(last), losses, 1)[0]) * last)
     moves = [epoch.object_change for epoch in epochs if epoch.number > since]
     known = [move for move in moves if move is not None]
     if len(known) < len(moves) or not sum(known) > 0:
         known = [1.0] * len(moves)
-    late = sum(known[-max(1, count // 4) :]) / max(sum(known), 1e-300)
+    late = sum(known[-last_quarter(len(epochs)) :]) / max(sum(known), 1e-300)
     return Progress(max(decrease, 0.0), max(late * growth, 0.0) if decrease > -CONVERGED else 0.0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ptynb.data.images import phase_growth
-from ptynb.data.record import CONVERGED, Change, Epoch, Thumbnail, early_thumbnail, late_progress
+from ptynb.data.record import Change, Epoch, Thumbnail, early_thumbnail, late_progress
 from ptynb.settings import PARTS, Settings
 from ptynb.settings.settings import PROJECTIONS
 
@@ -65,7 +65,7 @@ def still_progressing(
         if (early.reduction, early.corner, early.object.shape) == (late.reduction, late.corner, late.object.shape):
             since, growth = early.epoch, phase_growth(early.object, late.object)
     found = late_progress(judged, since, growth)
-    return f"{found} of {len(judged)} epochs" if max(found) > CONVERGED else ""
+    return found.text(len(judged))
 
 
 def _undisturbed(

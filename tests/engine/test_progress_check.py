@@ -109,7 +109,7 @@ def verdict(losses: Sequence[float], moves: Sequence[float] = (), begun: int = 0
 
 def test_a_loss_that_falls_at_the_end_is_progress_once_there_are_enough_epochs() -> None:
     steep = [0.9**n for n in range(60)]
-    assert "the loss fell by 47% in the last tenth of 60 epochs" in verdict(steep, late=thumbnail(60, 0.15))
+    assert "the loss fell by 47% in the last 6 epochs" in verdict(steep, late=thumbnail(60, 0.15))
     assert verdict([*PLATEAU, *[2.0**-9] * 20], late=thumbnail(60, 0.15)) == ""
     assert verdict(steep[: FEWEST_EPOCHS - 1]) == ""
     assert verdict(steep[:FEWEST_EPOCHS])
@@ -120,7 +120,7 @@ def test_a_loss_that_falls_at_the_end_is_progress_once_there_are_enough_epochs()
 
 def test_a_phase_that_grows_at_the_end_is_progress_though_the_loss_shows_none() -> None:
     """A quarter of the phase came in the last 40 epochs, and 15 of these are the last quarter of the run."""
-    assert verdict(NOISE) == "the phase grew by 9% in the last quarter of 60 epochs"
+    assert verdict(NOISE) == "the phase grew by 9% in the last 15 epochs"
     assert verdict(NOISE, late=thumbnail(60, 0.151)) == ""
     falling = [*np.linspace(0.02, 0.001, 60) ** 2]
     assert verdict(NOISE, falling) == "", "it grew while rates were large"

@@ -99,7 +99,7 @@ CRITERIA = {
         "pixels unlike their neighbours or the model in all patterns", 0.5, "detector", 30, chance=2 / 32
     ),
     SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
-    NOT_CONVERGED: Criterion("change of loss or phase at the end of the run [part]", CONVERGED, "loss", 28),
+    NOT_CONVERGED: Criterion("change of loss or phase at the end of the run [part]", CONVERGED, "loss", 22),
     DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
     OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 28),
     FEW_COUNTS: Criterion("missing counts of the model [part]", 0.02, "detector", 1),
@@ -518,7 +518,7 @@ class _Case:
         return _Remedy(f"{text} The refinement follows it; more epochs let it settle.", epochs=self._as_long)
 
     def not_converged(self, found: FaultMeasure) -> _Remedy:
-        return _Remedy(f"At the end {Progress(**found.detail)} of the epochs.", epochs=self._as_long)
+        return _Remedy(f"At the end, {Progress(**found.detail).text(len(self.result.epochs))}.", epochs=self._as_long)
 
     def diverging(self, found: FaultMeasure) -> _Remedy:
         return _Remedy("The loss rises: steps are too long.", self._slower(0.1), restart=True)
