@@ -63,6 +63,17 @@ def flat_phase(field: Array) -> NDArray[np.floating[Any]]:
     return without_ramp(np.angle(field), field)
 
 
+def phase_growth(early: Array, late: Array) -> float:
+    """Return which part of the phase's standard deviation in the middle of a field (y, x) was not in the earlier one.
+
+    Fields of different shapes are cut at the far edges.
+    """
+    height, width = np.minimum(early.shape, late.shape)
+    inner = slice(height // 6, height - height // 6), slice(width // 6, width - width // 6)
+    before, now = (float(flat_phase(one[inner].copy()).std()) for one in (early, late))
+    return 1 - before / max(now, 1e-9)
+
+
 def without_ramp(phase: Array, field: Array) -> NDArray[np.floating[Any]]:
     """Return the phase (y, x) of a field [rad] without the field's mean phase and linear ramp; overwrites `phase`."""
     down, across = ramp(field)

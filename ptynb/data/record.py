@@ -1,5 +1,7 @@
 """The record of a run: epochs, changes, R-factors, thumbnails, settings, and the user's title and comments.
 
+`late_progress` says from it whether a run has converged.
+
 `RunRecord` is the base of a `Result`, of a checkpoint's state and of an engine's `Status`. A field is declared once,
 with its path in files (`at`); `ptynb.io.record_mapper` writes and reads the declared fields.
 """
@@ -7,11 +9,13 @@ with its path in files (`at`); `ptynb.io.record_mapper` writes and reads the dec
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.admissions import Admissions
@@ -179,6 +183,64 @@ def stop_reason(changes: Sequence[Change], epoch: int) -> str:
     """Return why `Settings.stop` ended the run after `epoch` epochs, if that was the last event; else an empty text."""
     last = changes[-1] if changes else None
     return str(last.new) if last is not None and (last.name, last.epoch) == (STOPPED, epoch) else ""
+
+
+CONVERGED = 0.04
+"""Largest `late_progress` of a run that has converged; `tests/benchmarks/RESULTS.md` lists runs on both sides."""
+
+
+class Progress(NamedTuple):
+    """What still changed at the end of a run [part of the value].
+
+    loss: decrease of the loss in the last tenth of the epochs. phase: growth of the phase in the last quarter, which
+    the loss of a weak object does not show where the noise of few counts outweighs it.
+    """
+
+    loss: float
+    phase: float
+
+    def text(self, epochs: int) -> str:
+        """Return what changed more than in a run that has converged, in words; `epochs`: number that was judged."""
+        changes = (
+            f"the loss fell by {self.loss:.0%} in the last {last_tenth(epochs)} epochs",
+            f"the phase grew by {self.phase:.0%} in the last {last_quarter(epochs)} epochs",
+        )
+        return " and ".join(text for text, value in zip(changes, self, strict=True) if value > CONVERGED)
+
+
+def last_tenth(epochs: int) -> int:
+    """Return the number of epochs at the end of a run from which it is judged."""
+    return max(3, epochs // 10)
+
+
+def last_quarter(epochs: int) -> int:
+    """Return the number of epochs at the end of a run in which the growth of the phase is judged."""
+    return max(1, epochs // 4)
+
+
+def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) -> Progress:
+    """Return what still changed at the end of these epochs, at least 3, whose losses are positive.
+
+    growth: of the standard deviation of the object's phase after epoch `since`, part of that at the end. How much of
+    it is in the last quarter of the epochs is estimated by the object's changes, which become small as learning rates
+    fall. A phase that grows while the loss rises is that of steps too long.
+    """
+    last = last_tenth(len(epochs))
+    losses = [math.log(epoch.loss) for epoch in epochs[-last:]]
+    decrease = 1 - math.exp(float(np.polyfit(np.arange(last), losses, 1)[0]) * last)
+    moves = [epoch.object_change for epoch in epochs if epoch.number > since]
+    known = [move for move in moves if move is not None]
+    if len(known) < len(moves) or not sum(known) > 0:
+        known = [1.0] * len(moves)
+    late = sum(known[-last_quarter(len(epochs)) :]) / max(sum(known), 1e-300)
+    return Progress(max(decrease, 0.0), max(late * growth, 0.0) if decrease > -CONVERGED else 0.0)
+
+
+def early_thumbnail(history: Sequence[Thumbnail], epochs: Sequence[Epoch]) -> Thumbnail | None:
+    """Return the last thumbnail of the first three quarters of these epochs; None: there is none."""
+    first = epochs[0].number
+    latest = first - 1 + 0.75 * len(epochs)
+    return next((one for one in reversed(history) if max(first - 1, 1) <= one.epoch <= latest), None)
 
 
 def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:

@@ -25,13 +25,14 @@ from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, SingleGroup
 from ptynb.engine import initial_probe, thumbnails
-from ptynb.engine.progress_check import reason_to_stop
+from ptynb.engine.progress_check import reason_to_stop, still_progressing
 from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
 from ptynb.kernels import buffers
 from ptynb.kernels.thread_count import count, torch_alone
+from ptynb.kernels.window_sides import slow_window
 from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
 from ptynb.optimize.algorithm import Algorithm, Problem
@@ -65,6 +66,7 @@ INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integer types by their size [bytes]."""
 GROWTH = 1.1
 """Growth of the number of patterns that have come after which the sums over them are determined again."""
+NOT_CONVERGED = "The reconstruction has not converged"
 SCAN_FACTS = {
     "patterns": "number of patterns",
     "window": "size of the patterns",
@@ -358,12 +360,33 @@ class Loop:
         The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
         applies = self.epoch < target and self.plan.end is None and not self.order.open
-        before = self.live_epochs
-        changes = [dataclasses.replace(one, epoch=max(0, one.epoch - before)) for one in self.changes]
-        reason = reason_to_stop(self.settings, self.epochs[before:], changes) if applies else ""
+        reason = reason_to_stop(self.settings, *self._record_after_arrivals) if applies else ""
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)
+
+    def not_converged(self) -> str:
+        """Return a sentence if the run that ends here has not converged, or an empty text; on rank 0."""
+        found = still_progressing(
+            self.settings,
+            *self._record_after_arrivals,
+            self.problem.run[0],
+            self.history,
+            lambda: thumbnails.take(self.model, self.area, self.epoch),
+        )
+        return f"{NOT_CONVERGED} after epoch {self.epoch}: {found}; continue the run." if found else ""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What takes more time than it need: the size of the patterns, and what the algorithm says."""
+        return (*(slow_window(self._windows[1]) if self.model.compiled else ()), *self.algorithm.notices)
+
+    @property
+    def _record_after_arrivals(self) -> tuple[Sequence[Epoch], Sequence[Change]]:
+        """The epochs in which no further patterns could come, and the changes, counted from their beginning."""
+        before = self.live_epochs
+        changes = [dataclasses.replace(one, epoch=max(0, one.epoch - before)) for one in self.changes]
+        return self.epochs[before:], changes
 
     def settle(self) -> None:
         """Make parameters equal on all engines, before they are read or changed.

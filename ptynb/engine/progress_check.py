@@ -1,11 +1,16 @@
-"""Whether a run makes no more progress, by the rule in `Settings.stop`."""
+"""Whether a run makes no more progress, by the rule in `Settings.stop`, and whether it still does at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from ptynb.data.record import Change, Epoch
+from ptynb.data.images import phase_growth
+from ptynb.data.record import Change, Epoch, Thumbnail, early_thumbnail, late_progress
 from ptynb.settings import PARTS, Settings
+from ptynb.settings.settings import PROJECTIONS
+
+FEWEST_EPOCHS = 10
+"""Epochs, all with the same settings, from which a run is judged at its end."""
 
 
 def reason_to_stop(settings: Settings, epochs: Sequence[Epoch], changes: Sequence[Change]) -> str:
@@ -19,7 +24,7 @@ def reason_to_stop(settings: Settings, epochs: Sequence[Epoch], changes: Sequenc
     stop, completed = settings.stop, len(epochs)
     if stop.patience == 0 or completed < stop.min_epochs:
         return ""
-    judged = epochs[min(max(_events(settings, changes), default=0), completed) :]
+    judged = _undisturbed(settings, epochs, changes)
     recent, before = judged[-stop.patience :], judged[: -stop.patience]
     span = f"over {stop.patience} epochs" if stop.patience > 1 else "in an epoch"
     if stop.criterion == "changes":
@@ -35,6 +40,39 @@ def reason_to_stop(settings: Settings, epochs: Sequence[Epoch], changes: Sequenc
         return ""
     decrease = f"decreased by {gain / lowest:.2g}" if gain > 0 else "did not decrease"
     return f"the loss {decrease} {span} (tolerance {stop.tolerance:g})"
+
+
+def still_progressing(
+    settings: Settings,
+    epochs: Sequence[Epoch],
+    changes: Sequence[Change],
+    begun: int,
+    history: Sequence[Thumbnail],
+    present: Callable[[], Thumbnail],
+) -> str:
+    """Return what still changed at the end of a run of these epochs; an empty text: not much, or it is not known.
+
+    begun: epochs completed before the run; these, and those before the last event, do not count. history: thumbnails;
+    present: takes one of the present state. The loss of projections is not that of their object.
+    """
+    judged = _undisturbed(settings, epochs, changes, begun)
+    enough = len(judged) >= FEWEST_EPOCHS and all(epoch.loss > 0 for epoch in judged)
+    if not enough or settings.optimiser in PROJECTIONS:
+        return ""
+    early, since, growth = early_thumbnail(history, judged), 0, 0.0
+    if early is not None:
+        late = present()
+        if (early.reduction, early.corner, early.object.shape) == (late.reduction, late.corner, late.object.shape):
+            since, growth = early.epoch, phase_growth(early.object, late.object)
+    found = late_progress(judged, since, growth)
+    return found.text(len(judged))
+
+
+def _undisturbed(
+    settings: Settings, epochs: Sequence[Epoch], changes: Sequence[Change], begun: int = 0
+) -> Sequence[Epoch]:
+    """Return the epochs after the last event, and after the first `begun` ones."""
+    return epochs[min(max(begun, *_events(settings, changes), 0), len(epochs)) :]
 
 
 def _events(settings: Settings, changes: Sequence[Change]) -> Iterator[int]:

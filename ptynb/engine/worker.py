@@ -172,6 +172,8 @@ class Worker:
         """The record between two stages, while the model of the next one is made."""
         self._notices: tuple[str, ...] = ()
         """Messages for the user, besides those about checkpoints; each once."""
+        self._verdict: tuple[str, ...] = ()
+        """A notice if the run that has ended did not converge, until another begins; on rank 0."""
         acquisition = scan.acquisition
         self._will_end = isinstance(acquisition, Acquisition) or bool(acquisition and acquisition.admissions.ended)
         """Whether the scan is being measured, or was in an earlier run, so that its end will come."""
@@ -278,7 +280,7 @@ class Worker:
             checkpoint=writer.checkpoint if writer else None,
             checkpoint_epoch=writer.checkpoint_epoch if writer else None,
             checkpoint_folder=writer.checkpoint_folder if writer else None,
-            notices=(*self._notices, *(writer.notices if writer else ()), *problems()),
+            notices=(*self._notices, *self._verdict, *(writer.notices if writer else ()), *problems()),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
             checkpoint_failure=writer.failure if writer else "",
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
@@ -585,7 +587,7 @@ class Worker:
             if self._repeated:
                 self._repeat_admissions(loop)
             self._step(loop)
-            self._notify(*found_problems(), *loop.algorithm.notices)
+            self._notify(*found_problems(), *loop.notices)
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
             if loop.update == 0 and self._reach is None and loop.stop_if_done(self._last_epoch):
@@ -597,6 +599,8 @@ class Worker:
         if self._pending is not None and loop.equal:
             self._write_checkpoint(loop)
         if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
+            if group.rank == 0 and loop.epoch == self._last_epoch:  # neither stopped nor an epoch of a longer run
+                self._verdict = tuple(filter(None, [loop.not_converged()]))
             self._target, self._reach, self._state = loop.epoch, None, "ready"
             self._update_status_file(loop, look=True)
         self._answer_requests()
@@ -610,7 +614,7 @@ class Worker:
 
     def _begin_run(self, loop: Loop) -> None:
         loop.begin_run(self._last_epoch - loop.live_epochs)
-        self._state = "running"
+        self._verdict, self._state = (), "running"
 
     def _shared(self, newest: int, group: Group) -> list[Command]:
         """Return the commands up to this number that were not applied yet, which rank 0 has, on all ranks."""

@@ -36,6 +36,7 @@ from ptynb.io.reading.shadow_motion import shadow_motion
 from ptynb.io.result_file import FORMAT as RESULT
 from ptynb.io.scan_file import FORMAT as SCAN
 from ptynb.io.scan_file import read_scan
+from ptynb.kernels.window_sides import slow_window
 from ptynb.preparation.bright_field_disc import bright_field_disc
 from ptynb.preparation.rotation_fit import FEWEST_PATTERNS, ScanRotation, nearest_to_centre, rotation_if_known
 from ptynb.settings.load_options import LoadOptions, takes_load_options
@@ -167,7 +168,7 @@ def info(path: str | Path, options: LoadOptions) -> FileInfo:
         scan = read_scan(path)
         remarks, problem, found = tuple[str, ...](), None, None
         try:
-            remarks = check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
+            remarks = _remarks_on_patterns(scan)
             found = _orientation(scan)
         except ValueError as error:
             problem = str(error)
@@ -196,7 +197,7 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
             scan = assemble(record, options, path, unpack)
             facts += tuple(_derived(scan))
             remarks += unusual_step(scan)
-            remarks += check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
+            remarks += _remarks_on_patterns(scan)
             found = _orientation(scan) if unpack else None
             facts, remarks = (*facts, *_fact_of(found)), (*remarks, *_remark_on(found))
             if unpack and options.convergence_angle is not None:
@@ -207,6 +208,11 @@ def _of_record(path: Path, record: FileRecord, options: LoadOptions) -> FileInfo
         problem = str(error)
     line = _line(path, arguments, lacks)
     return FileInfo(str(path), record.format, facts, lacks, remarks, problem, line, suggested)
+
+
+def _remarks_on_patterns(scan: Scan) -> tuple[str, ...]:
+    checked = check_patterns(scan.frames, scan.counts, masked=scan.mask is not None)
+    return (*checked, *slow_window(scan.pattern_shape))
 
 
 def _shadows(record: FileRecord, options: LoadOptions, path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:

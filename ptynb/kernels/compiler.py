@@ -1,7 +1,8 @@
 """Compilation of loops by numba, at the first call for each combination of argument types.
 
 Only functions that Python calls get machine code of their own, which is cached on disk. Those that other loops call end
-at LLVM's intermediate code, which their callers include: this takes a third less time for all loops of an update.
+at LLVM's intermediate code, which their callers include: this takes a third less time for all loops of an update. They
+call functions of the operating system by their addresses.
 """
 
 from __future__ import annotations
@@ -156,3 +157,16 @@ class _Inner(CompilerBase):
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.passes = [(_InnerLowering if step is NativeLowering else step, text) for step, text in passes.passes]
         return [passes]
+
+
+def system_function(name: str, library: str | None = None) -> Any:
+    """Return a function of a library, or of the loaded libraries; None if it does not exist."""
+    try:
+        return getattr(ctypes.CDLL(library), name)
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def address_of(function: Any) -> int:
+    """Return the address of a function; 0 for None."""
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

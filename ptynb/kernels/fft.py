@@ -34,9 +34,8 @@ from numba.extending import intrinsic
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.compiler import callback, inner
 from ptynb.kernels.simd import Complex, Vectors
+from ptynb.kernels.window_sides import RADICES, is_embedded, radices
 
-RADICES = (8, 4, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)
-"""Radices of passes; a larger prime factor of a side is transformed by a `Convolution`."""
 LARGEST_COMPOSITE = 16
 """Largest composite radix of a convolution; two passes of 16 take less time than three of 4 to 8."""
 LETTERS = {np.dtype(np.complex64): "f", np.dtype(np.complex128): "d"}
@@ -77,18 +76,18 @@ def convolution(prime: int) -> Convolution:
     count = prime - 1
     orders = [order for order in range(1, count) if count % order == 0]
     root = next(g for g in range(2, prime) if all(pow(g, order, prime) != 1 for order in orders))
-    size = next(size for size in itertools.chain((count,), itertools.count(2 * count - 1)) if _fewest(size))
+    size = next(size for size in itertools.count(2 * count - 1) if _fewest(size)) if is_embedded(prime) else count
     values = np.zeros(size, np.complex128)
     for n in range(min(size, 2 * count - 1)):
         values[n] = cmath.exp(-2j * math.pi * pow(root, n, prime) / prime)
-    radices, order = _fewest(size), [*range(count)]
-    twiddled = size > count or math.lcm(*radices) < size
+    passes, order = _fewest(size), [*range(count)]
+    twiddled = size > count or math.lcm(*passes) < size
     if twiddled:
-        factors = np.fft.ifft(values).reshape(radices[::-1]).transpose()
+        factors = np.fft.ifft(values).reshape(passes[::-1]).transpose()
     else:
-        order.sort(key=lambda n: [n % radix for radix in radices])
-        factors = np.fft.ifftn(values[order].reshape(radices))
-    return Convolution(radices, twiddled, tuple(pow(root, n, prime) for n in order), tuple(factors.ravel().tolist()))
+        order.sort(key=lambda n: [n % radix for radix in passes])
+        factors = np.fft.ifftn(values[order].reshape(passes))
+    return Convolution(passes, twiddled, tuple(pow(root, n, prime) for n in order), tuple(factors.ravel().tolist()))
 
 
 @functools.cache
@@ -98,17 +97,6 @@ def _fewest(size: int) -> tuple[int, ...]:
     found = [(size,)] if size in usable else [(radix, *_fewest(size // radix)) for radix in usable]
     whole = [tuple(sorted(some, reverse=True)) for some in found if math.prod(some) == size]
     return min(whole, key=lambda some: (len(some), some[0]), default=())
-
-
-@functools.cache
-def radices(side: int) -> tuple[int, ...]:
-    """Return the radices of a side, smallest first; those above the largest of `RADICES` are prime."""
-    found, rest = list[int](), side
-    for radix in itertools.chain(RADICES, range(RADICES[-1] + 2, side + 1, 2)):
-        while rest % radix == 0:
-            found.append(radix)
-            rest //= radix
-    return tuple(sorted(found))
 
 
 @functools.cache

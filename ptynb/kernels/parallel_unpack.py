@@ -12,8 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ptynb.kernels.compiler import compiled
-from ptynb.kernels.libc import address_of, system_function
+from ptynb.kernels.compiler import address_of, compiled, system_function
 from ptynb.kernels.thread_pool import in_shares, part
 from ptynb.kernels.unpack import row_into
 

@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptynb.kernels import thread_count
-from ptynb.kernels.compiler import compiled
-from ptynb.kernels.libc import address_of, system_function
+from ptynb.kernels.compiler import address_of, compiled, system_function
 from ptynb.kernels.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
 from ptynb.supervised_thread import SupervisedThread
 

@@ -656,7 +656,7 @@ class Reconstruction:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Messages about problems that did not stop the run, such as a full disk; each once."""
+        """Messages about problems that did not stop the run, such as a full disk or too few epochs; each once."""
         status = self.last_status()
         others = [f"Rank {one.rank}: {problem}" for one in self._health if one.rank for problem in one.problems]
         return tuple(dict.fromkeys((*(status.notices if status else ()), *problems(), *others)))

@@ -10,7 +10,7 @@ import ptynb as pt
 from ptynb.analysis.faults import diagnosis
 from ptynb.analysis.faults.fault_measures import poisson_roots
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.record import Epoch
+from ptynb.data.record import Epoch, Thumbnail
 from ptynb.data.result import Result, ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.io.scan_identity import plain_geometry
@@ -276,6 +276,16 @@ def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> 
         bad = found(dataclasses.replace(perfect(scan), epochs=displaced.epochs[:number]), broken)
         assert np.argwhere(bad[diagnosis.BAD_PIXELS].where).tolist() == places
     assert bad[diagnosis.BAD_PIXELS].explanation.endswith("in all patterns: 1 pixel.")
+
+
+def test_a_phase_that_still_grows_is_not_converged_though_the_loss_shows_it_not(scan: Scan) -> None:
+    field = perfect(scan).object
+    for scale, found in ((0.7, True), (0.99, False)):
+        early = Thumbnail(30, np.abs(field) * np.exp(1j * scale * np.angle(field)), np.ones((2, 2)))
+        result = dataclasses.replace(with_losses(scan, np.full(60, 0.01)), history=(early,))
+        assert (diagnosis.NOT_CONVERGED in diagnosis.findings_of(result)) == found
+        if found:
+            assert "phase grew by" in diagnosis.findings_of(result)[diagnosis.NOT_CONVERGED].explanation
 
 
 def test_few_counts_bias_a_model_of_amplitudes() -> None:

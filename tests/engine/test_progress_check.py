@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
-from ptynb.data.record import Change, Epoch
-from ptynb.engine.progress_check import reason_to_stop
+from ptynb.data.record import Change, Epoch, Thumbnail
+from ptynb.engine.progress_check import FEWEST_EPOCHS, reason_to_stop, still_progressing
 from ptynb.settings import Positions, Settings, Stop
 from ptynb.settings.constraints import GaussianBlur
 
@@ -86,3 +87,43 @@ def test_by_changes_each_of_the_last_epochs_has_to_be_below_the_tolerance() -> N
     assert ended([(*quiet[:2], 2e-3)] * 5) is None
     assert ended([(*quiet[:2], 5e-4)] * 5) == 2
     assert ended([(None, 1e-4, None)] * 5) is None
+
+
+SHAPE = np.random.default_rng(0).normal(size=(24, 24))
+"""Of a phase."""
+NOISE = [0.03 + 1e-5 * (-1) ** n for n in range(60)]
+"""The loss of a weak object, whose growth does not show in it."""
+
+
+def thumbnail(epoch: int, scale: float, corner: tuple[int, int] = (0, 0)) -> Thumbnail:
+    return Thumbnail(epoch, np.exp(1j * scale * SHAPE), np.ones((2, 2)), corner=corner)
+
+
+def verdict(losses: Sequence[float], moves: Sequence[float] = (), begun: int = 0, **given: object) -> str:
+    """What still changes at the end of a run, whose phase grows by a quarter after epoch 20."""
+    epochs = epochs_of(losses, [(move, None, None) for move in moves or [0.01] * len(losses)])
+    changes, settings = given.get("changes", ()), given.get("settings", Settings())
+    late = given.get("late", thumbnail(len(losses), 0.2))
+    return still_progressing(settings, epochs, changes, begun, (thumbnail(20, 0.15),), lambda: late)  # type: ignore[arg-type]
+
+
+def test_a_loss_that_falls_at_the_end_is_progress_once_there_are_enough_epochs() -> None:
+    steep = [0.9**n for n in range(60)]
+    assert "the loss fell by 47% in the last 6 epochs" in verdict(steep, late=thumbnail(60, 0.15))
+    assert verdict([*PLATEAU, *[2.0**-9] * 20], late=thumbnail(60, 0.15)) == ""
+    assert verdict(steep[: FEWEST_EPOCHS - 1]) == ""
+    assert verdict(steep[:FEWEST_EPOCHS])
+    assert verdict(steep, begun=61 - FEWEST_EPOCHS) == ""
+    assert verdict(steep, changes=[Change(55, 0, "probe.learning_rate", 1, 2)]) == ""
+    assert verdict(steep, settings=Settings(optimiser="dm")) == ""
+
+
+def test_a_phase_that_grows_at_the_end_is_progress_though_the_loss_shows_none() -> None:
+    """A quarter of the phase came in the last 40 epochs, and 15 of these are the last quarter of the run."""
+    assert verdict(NOISE) == "the phase grew by 9% in the last 15 epochs"
+    assert verdict(NOISE, late=thumbnail(60, 0.151)) == ""
+    falling = [*np.linspace(0.02, 0.001, 60) ** 2]
+    assert verdict(NOISE, falling) == "", "it grew while rates were large"
+    assert verdict(NOISE, late=thumbnail(60, 0.2, corner=(1, 0))) == "", "another area"
+    assert verdict(NOISE, begun=21) == "", "it grew in an earlier run"
+    assert verdict([0.03 * 1.02**n for n in range(60)]) == "", "the loss rises"

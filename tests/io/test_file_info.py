@@ -253,3 +253,11 @@ def test_pixels_with_the_largest_number_of_their_type_are_told(tmp_path):
         with pytest.warns(ptynb.PtynbWarning, match="1 pixels have") if told else contextlib.nullcontext():
             load(path)
         assert not info(path, mask=np.all(counts != np.iinfo(kind).max, axis=0)).notes
+
+
+def test_sides_that_are_slow_to_transform_are_told_in_all_formats(tmp_path):
+    for window, told in ((83, True), (84, False)):
+        scan = simulate(4, window=window)
+        save_scan(scan, tmp_path / f"{window}.ptynb.h5")
+        for path in (tmp_path / f"{window}.ptynb.h5", layouts.cxidb(tmp_path / f"{window}.cxi", scan)):
+            assert any(f"{window} x {window} takes" in note for note in info(path).notes) == told

@@ -3,15 +3,16 @@ import pytest
 
 from ptynb.kernels import fft
 from ptynb.kernels.compiler import compiled
+from ptynb.kernels.window_sides import radices, slow_window
 from tests.parametrization import each
 from tests.raising import raises
 
 SHAPES = [(8, 8), (1, 5), (9, 7), (7, 12), (30, 26), (64, 96), (11, 130), (169, 3), (4, 1024), (17, 19), (23, 29)]
-SHAPES += [(127, 31), (129, 2), (1, 257), (3, 514), (59, 4), (2, 37 * 41)]
+SHAPES += [(127, 31), (129, 2), (1, 257), (3, 514), (83, 4), (2, 37 * 41)]
 """With all radices, sides below and above the lanes of a vector, and with something left over along y, x, both.
 
-Prime factors above the largest radix, by convolutions of one to three radices (37, 127, 257), padded (59), in the last
-and in another pass (1517).
+Prime factors above the largest radix, by convolutions of one to three radices (37, 127, 257), embedded (83), in the
+last and in another pass (1517).
 """
 
 
@@ -59,3 +60,11 @@ def test_loops_within_loops_refuse_calls_from_python():
 def test_real_planes_are_refused():
     with raises("kernel.unsupported"):
         fft.plans(8, 8, np.dtype(np.float32))
+
+
+def test_windows_are_slow_where_a_convolution_is_longer_than_its_prime():
+    for side in range(2, 600):
+        primes = [radix for radix in radices(side) if radix > fft.RADICES[-1]]
+        assert any(len(fft.convolution(prime).factors) >= prime for prime in primes) == bool(slow_window((side, 128)))
+    (remark,) = slow_window((128, 166))
+    assert all(text in remark for text in ("128 x 166", "factor 83", "to 128 x 165", "to 128 x 168"))

@@ -206,6 +206,28 @@ def test_epochs_are_whole_numbers_that_engines_can_count(scan: Scan) -> None:
         assert recon.epoch == 1
 
 
+def test_a_run_that_ends_before_it_has_converged_says_so_until_the_next_one(scan: Scan) -> None:
+    slow = pt.Settings(object={"learning_rate": 0.01}, probe={"learning_rate": 0.01}, schedule={"kind": "constant"})
+    with pt.Reconstruction(scan, slow, checkpointing=None) as recon:
+        with pytest.warns(pt.PtynbWarning, match="not converged after epoch 12: the loss fell"):
+            told = [recon.notices for _ in recon.run(12)]
+        assert [len(notices) for notices in told] == [0] * 11 + [1]
+        recon.start(30)
+        recon.stop()
+        assert recon.notices == ()
+        recon.settings = pt.Settings()
+        recon.start(30)
+        recon.wait(60)
+        assert recon.notices == ()
+
+
+def test_patterns_of_a_slow_size_are_a_warning() -> None:
+    with pt.Reconstruction(pt.simulate(4, window=83), checkpointing=None) as recon:
+        told = pytest.warns(pt.PtynbWarning, match=r"83 x 83 takes .* 84 x 84")
+        with told:
+            recon.step()
+
+
 def test_what_slows_the_updates_of_a_gpu_is_a_warning_once(scan: Scan, monkeypatch: pytest.MonkeyPatch) -> None:
     triton, graphs = "Triton does not work.", "The update cannot be recorded as a CUDA graph."
     monkeypatch.setitem(triton_dispatch._problems, "cuda", triton)

@@ -20,7 +20,7 @@ from ptynb.analysis.faults import fault_measures as measures
 from ptynb.analysis.faults.fault_measures import FaultMeasure, Mask, Residuals
 from ptynb.analysis.position_refinement import position_refinement
 from ptynb.data.geometry import Geometry
-from ptynb.data.images import flat_phase, reduce_by
+from ptynb.data.record import CONVERGED, Progress, last_tenth
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, SettingsError
@@ -102,7 +102,10 @@ CRITERIA = {
     ),
     SATURATED: Criterion("patterns with several pixels at the largest count [part]", 0.05, "detector", 30),
     NOT_CONVERGED: Criterion(
-        "decrease of the loss in the last tenth of the epochs, over the root of the learning rates", 0.04, "loss", 28
+        "fall of the loss, over the root of the learning rates, or growth of the phase at the end",
+        CONVERGED,
+        "loss",
+        22,
     ),
     DIVERGING: Criterion("rise of the loss above its minimum", 0.1, "loss", 28),
     OSCILLATING: Criterion("scatter of the loss from epoch to epoch", 0.05, "loss", 28),
@@ -394,7 +397,7 @@ class _Case:
             found[DRIFT] = measures.drift(moved)
         losses = result.losses
         if len(losses) >= FEWEST_EPOCHS and (losses > 0).all() and self.settings.optimiser not in PROJECTIONS:
-            found[NOT_CONVERGED] = measures.falling(losses, self._rates)
+            found[NOT_CONVERGED] = measures.progressing(result, self._rates)
             found[DIVERGING] = measures.rising(losses)
             found[OSCILLATING] = measures.oscillating(losses)
         unsettled = self._unsettled()
@@ -588,9 +591,13 @@ class _Case:
         return _Remedy(f"{text} The refinement follows it; more epochs let it settle.", epochs=self._as_long)
 
     def not_converged(self, found: FaultMeasure) -> _Remedy:
-        growth = phase_growth(self.result)
-        grows = f" The object's phase has grown by {growth:.0%} since half of the epochs." if growth > 0.05 else ""
-        return _Remedy(f"The loss still falls.{grows}", epochs=self._as_long)
+        epochs, rates = len(self.result.epochs), found.detail["rates"]
+        progress = Progress(found.detail["loss"], found.detail["phase"])
+        small = (
+            f"the loss fell by {progress.loss:.1%} in the last {last_tenth(epochs)} epochs, with {rates:.0%} of the "
+            "learning rates at the beginning"
+        )
+        return _Remedy(f"At the end, {progress.text(epochs) or small}.", epochs=self._as_long)
 
     def diverging(self, found: FaultMeasure) -> _Remedy:
         return _Remedy("The loss rises: steps are too long.", self._slower(0.1), restart=True)
@@ -751,17 +758,3 @@ def findings_of(result: Result, scan: Scan | None = None, seen: Residuals | None
         pattern=None if seen is None else seen.measured.mean(0, dtype=np.float64),
         deferred=case.deferred,
     )
-
-
-def phase_growth(result: Result) -> float:
-    """Return the growth of the phase's standard deviation since the last thumbnail of the first 3/4 of the epochs."""
-    early = [one for one in result.history if 0 < one.epoch <= 0.75 * len(result.epochs)]
-    if not early:
-        return 0.0
-    last = early[-1]
-    end = [corner + last.reduction * side for corner, side in zip(last.corner, last.object.shape, strict=True)]
-    now = reduce_by(result.projection[last.corner[0] : end[0], last.corner[1] : end[1]], last.reduction)
-    height, width = np.minimum(now.shape, last.object.shape)
-    inner = slice(height // 6, height - height // 6), slice(width // 6, width - width // 6)
-    spreads = [float(flat_phase(one[inner].copy()).std()) for one in (last.object, now)]
-    return spreads[1] / max(spreads[0], 1e-9) - 1

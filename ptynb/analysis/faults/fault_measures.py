@@ -24,6 +24,8 @@ from scipy import ndimage, stats
 from ptynb.analysis.position_refinement import PositionRefinement
 from ptynb.analysis.probe_modes import mode_powers, orthogonal_modes
 from ptynb.analysis.result_comparison import illuminated
+from ptynb.data.images import phase_growth, reduce_by
+from ptynb.data.record import early_thumbnail, last_tenth, late_progress
 from ptynb.data.result import Result
 
 Array = NDArray[Any]
@@ -456,33 +458,33 @@ def missing_counts(seen: Residuals) -> FaultMeasure:
     return FaultMeasure(1 - float(seen.modelled[:, seen.good].mean()) / max(counts, 1e-30), detail={"counts": counts})
 
 
-def falling(losses: Floats, rates: Floats) -> FaultMeasure:
-    """Measure the relative decrease of the loss over the last tenth of the epochs, by a fit of its logarithm.
+def progressing(result: Result, rates: Floats) -> FaultMeasure:
+    """Measure what still changed at the end of the run: its loss, or its phase.
 
-    It is divided by the root of the learning rates' mean there, relative to the first ones: at the end of a schedule
-    the loss of a run that has not converged hardly falls, too. The whole ratio would be too much, as lower rates lower
-    also the noise of the updates. Of simulated runs with the default schedule it was up to 0.016 once they had
-    converged, and 0.056 to 0.6 in shorter ones.
+    The fall of the loss is divided by the root of the learning rates' mean there, relative to the first ones: at the
+    end of a schedule the loss of a run that has not converged hardly falls, too. The whole ratio would be too much, as
+    lower rates lower also the noise of the updates. Of simulated runs with the default schedule it was up to 0.016
+    once they had converged, and 0.056 to 0.6 in shorter ones.
     """
-    last = _tail(losses)
-    decrease = 1 - math.exp(float(np.polyfit(np.arange(last), np.log(losses[-last:]), 1)[0]) * last)
-    return FaultMeasure(max(decrease, 0.0) / math.sqrt(float(rates[-last:].mean())))
+    early, since, growth = early_thumbnail(result.history, result.epochs), 0, 0.0
+    if early is not None:
+        end = [corner + early.reduction * side for corner, side in zip(early.corner, early.object.shape, strict=True)]
+        late = reduce_by(result.projection[early.corner[0] : end[0], early.corner[1] : end[1]], early.reduction)
+        since, growth = early.epoch, phase_growth(early.object, late)
+    found, slowed = late_progress(result.epochs, since, growth), float(rates[-last_tenth(len(rates)) :].mean())
+    return FaultMeasure(max(found.loss / math.sqrt(slowed), found.phase), detail={**found._asdict(), "rates": slowed})
 
 
 def rising(losses: Floats) -> FaultMeasure:
     """Measure by how much the mean loss of the last tenth of the epochs is above that of any as long before."""
-    last = _tail(losses)
+    last = last_tenth(len(losses))
     means = np.convolve(losses, np.full(last, 1 / last), "valid")
     return FaultMeasure(float(means[-1] / means[:-last].min() - 1))
 
 
 def oscillating(losses: Floats) -> FaultMeasure:
     """Measure the scatter of the loss from epoch to epoch in the last tenth, relative."""
-    return FaultMeasure(float(np.std(np.diff(np.log(losses[-_tail(losses) :]))) / math.sqrt(2)))
-
-
-def _tail(losses: Floats) -> int:
-    return max(3, len(losses) // 10)
+    return FaultMeasure(float(np.std(np.diff(np.log(losses[-last_tenth(len(losses)) :]))) / math.sqrt(2)))
 
 
 def drift(found: PositionRefinement) -> FaultMeasure:
