@@ -360,7 +360,7 @@ class Loop:
         The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
         applies = self.epoch < target and self.plan.end is None and not self.order.open
-        reason = reason_to_stop(self.settings, *self._record_after_arrivals) if applies else ""
+        reason = reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run[0]) if applies else ""
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)

@@ -13,18 +13,18 @@ FEWEST_EPOCHS = 10
 """Epochs, all with the same settings, from which a run is judged at its end."""
 
 
-def reason_to_stop(settings: Settings, epochs: Sequence[Epoch], changes: Sequence[Change]) -> str:
+def reason_to_stop(settings: Settings, epochs: Sequence[Epoch], changes: Sequence[Change], begun: int = 0) -> str:
     """Return why the run ends after the last of these epochs, or an empty text.
 
     With the criterion "loss" it ends if the lowest loss of the last `patience` epochs is not lower, by a fraction of
     `tolerance`, than the lowest before them; with "changes" if in each of these epochs object, probe and positions
     changed by at most `tolerance`. Epochs before the last change of settings, or before the last part or constraint
-    began, do not count.
+    began, do not count, nor do the `begun` ones before the run, which begins with the full learning rates.
     """
     stop, completed = settings.stop, len(epochs)
     if stop.patience == 0 or completed < stop.min_epochs:
         return ""
-    judged = _undisturbed(settings, epochs, changes)
+    judged = _undisturbed(settings, epochs, changes, begun)
     recent, before = judged[-stop.patience :], judged[: -stop.patience]
     span = f"over {stop.patience} epochs" if stop.patience > 1 else "in an epoch"
     if stop.criterion == "changes":

@@ -125,8 +125,8 @@ class Schedule(SettingsModel):
 class Stop(SettingsModel):
     """End of a run before its last epoch, once it makes no more progress.
 
-    Only epochs after the last change of settings count, and only once all parts and constraints have begun. In a run of
-    stages it applies in the last one only.
+    Only epochs of the present run after the last change of settings count, and only once all parts and constraints have
+    begun. In a run of stages it applies in the last one only.
     """
 
     patience: int = Field(

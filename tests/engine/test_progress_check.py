@@ -26,6 +26,15 @@ def first_stop(settings: Settings, epochs: Sequence[Epoch], changes: Sequence[Ch
     return next((n for n in range(1, len(epochs) + 1) if reason_to_stop(settings, epochs[:n], changes)), None)
 
 
+def test_a_further_run_is_judged_by_its_own_epochs() -> None:
+    """It begins with the full learning rates, and a loss above that at the end of the run before."""
+    settings = Settings(stop={"patience": 2})
+    losses = epochs_of([1.0, 0.5, 0.4, 0.8, 0.6, 0.3])
+    assert reason_to_stop(settings, losses[:5], []) != ""
+    assert reason_to_stop(settings, losses[:5], [], 3) == ""
+    assert reason_to_stop(settings, losses, [], 3) == ""
+
+
 PLATEAU = [2.0**-n for n in range(10)] + [2.0**-9] * 30
 """A loss that halves until epoch 10 and then stays."""
 
