@@ -50,7 +50,7 @@ def test_a_run_repeated_by_its_record_is_equal_to_the_bit(ranks: Ranks, source: 
 def test_patterns_that_are_all_there_are_an_ordinary_scan(ranks: Ranks, source: Source, world: int) -> None:
     source.give(range(100))
     source.end()
-    settings = Settings(batch=8, object=pt.Object(padding=4))
+    settings = Settings(batch=8, object=pt.Object(padding=4), schedule={"epochs": 100})
     updates = 26
     first = ranks.run(world, live_work.live, source.live, settings, 2)
     assert first[0]["live_epochs"] == 0

@@ -218,7 +218,7 @@ def test_a_command_obeyed_while_the_status_is_read_is_not_taken_for_done() -> No
                 rank=0, world=1, store="", backend="none", device="cpu", identity="CPU", timeout=1.0
             )
             self._loop = self._between = self._writer = self._failure = self._watch = None
-            self._plan, self._notices = WITHOUT_STAGES, ()
+            self._plan, self._notices, self._verdict = WITHOUT_STAGES, (), ()
             self._r_factors = []
             self._read, self._applied, self._target, self._threads = "ready", 0, 0, 1
 

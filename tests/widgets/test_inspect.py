@@ -24,7 +24,9 @@ from ptynb.widgets.inspect.scan_facts import histogram
 from ptynb.widgets.shared_widgets import below
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.analysis.scans import made, raster
+from tests.preparation.test_rotation_fit import electron_scan
 from tests.raising import raises
+from tests.tuning import recommend_scans
 
 SCAN = simulate(patterns=36, window=32, seed=3)
 COUNTS = SCAN.counts(0, len(SCAN)).astype(np.float64)
@@ -606,3 +608,26 @@ def test_every_control_says_what_it_is(shown):
     for widget in below(shown(SCAN)):
         if isinstance(widget, ipywidgets.ValueWidget | ipywidgets.Button) and not isinstance(widget, ipywidgets.HTML):
             assert getattr(widget, "description", "") or isinstance(widget, Viewer), widget
+
+
+def test_first_pictures_come_when_their_page_is_opened_and_give_the_first_guess(shown):
+    scan = electron_scan(30.05, transposed=True, counts=1e4, grid=(16, 18))
+    look = shown(scan)
+    assert "pt.direct" not in " ".join(look.lines)
+    look._tab.selected_index = 4
+    look.settle()
+    expected = pt.direct(scan)
+    seen, step = values(look, "integrated phase")
+    phase = expected.pictures["integrated phase"]
+    inside = np.isfinite(phase) & (seen > seen.min()) & (seen < seen.max())
+    np.testing.assert_allclose(seen[inside], phase[inside], atol=step)
+    assert inside.mean() > 0.9
+    assert f"{abs(np.degrees(expected.angle)):.1f}" in words(look)
+    press(look, "Use as first guess")
+    assert "scan = first.initial_guess(scan)" in look.lines
+    np.testing.assert_array_equal(look.scan.positions, done_by(look.lines, scan)["scan"].positions)
+    assert not pt.preparation.estimate_rotation(look.scan).needed
+    near = shown(recommend_scans.SCANS["near field"]())
+    near._tab.selected_index = 4
+    near.settle()
+    assert "patterns are images themselves" in words(near)

@@ -19,6 +19,7 @@ from ptynb.data.arrivals import SCAN_NAME, ArrivalIndex
 from ptynb.data.scan import Scan
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
+from ptynb.widgets.inspect.direct_panel import DirectPanel
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.mask_panel import MaskPanel
 from ptynb.widgets.inspect.pattern_panel import PatternPanel
@@ -65,7 +66,9 @@ class Inspect(Whole):
         self.patterns = PatternPanel(self.state)
         self.mask, self.positions = MaskPanel(self.state), PositionsPanel(self.state)
         self._prepare = PreparePanel(self.state)
-        self._panels: list[InspectorPanel] = [StatisticsPanel(self.state), self.mask, self.positions, self._prepare]
+        self._panels: list[InspectorPanel] = [
+            StatisticsPanel(self.state), self.mask, self.positions, self._prepare, DirectPanel(self.state)
+        ]  # fmt: skip
         self._tab = ipywidgets.Tab(self._panels, titles=[panel.title for panel in self._panels], selected_index=0)
         super().__init__(
             [self._facts, row(self._progress, self._pause, self._back), *self._problems, self.patterns, self._tab],
@@ -251,10 +254,11 @@ class Inspect(Whole):
 
 
 def inspect(scan: Scan) -> Inspect:
-    """Return an inspector of a scan: patterns, virtual images, statistics, mask, positions and preparation.
+    """Return an inspector of a scan: patterns, virtual images, statistics, mask, positions, preparation.
 
-    It is displayed if it is the last expression of a notebook cell. It reads a few patterns at a time, so that a scan
-    may be larger than memory. Of a scan that is being measured it shows what has come, and the newest pattern.
+    A further page has the pictures of `direct`. It is displayed if it is the last expression of a notebook cell. It
+    reads a few patterns at a time, so that a scan may be larger than memory. Of a scan that is being measured it shows
+    what has come, and the newest pattern.
 
     Parameters
     ----------
