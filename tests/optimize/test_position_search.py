@@ -152,7 +152,7 @@ def test_a_run_that_was_interrupted_searches_as_one_that_was_not(tmp_path: Path)
         expected = whole.result
     kept = pt.Checkpointing(folder=tmp_path, epochs=None, seconds=None)
     with pt.Reconstruction(scan, settings, device="cpu", checkpointing=kept) as first:
-        first.run_until(2)
+        first.run_until(2, run=(0, 4))
         first.wait()
         first.save_checkpoint()
     with pt.resume(tmp_path, scan, device="cpu") as second:
