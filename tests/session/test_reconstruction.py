@@ -453,11 +453,12 @@ def test_a_question_that_fails_does_not_end_the_reconstruction(cluster: pt.Clust
 
 
 def test_a_result_taken_while_it_runs_is_all_of_one_moment(recon: pt.Reconstruction) -> None:
+    recon.settings = recon.settings.replace(schedule={"kind": "constant"})  # not over the 2000 epochs
     recon.start(2000)
     until(lambda: recon.epoch >= 2)
     result = recon.result
     recon.stop()
-    with pt.Reconstruction(recon.scan) as again:
+    with pt.Reconstruction(recon.scan, recon.settings) as again:
         for _ in again.run(len(result.epochs)):
             pass
         before = again.result.object

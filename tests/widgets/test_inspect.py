@@ -613,6 +613,7 @@ def test_every_control_says_what_it_is(shown):
 def test_first_pictures_come_when_their_page_is_opened_and_give_the_first_guess(shown):
     scan = electron_scan(30.05, transposed=True, counts=1e4, grid=(16, 18))
     look = shown(scan)
+    assert "electrons of 299.7 kV" in facts(scan)
     assert "pt.direct" not in " ".join(look.lines)
     look._tab.selected_index = 4
     look.settle()

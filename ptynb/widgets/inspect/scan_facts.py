@@ -7,6 +7,8 @@ import html
 import numpy as np
 
 from ptynb.analysis import Survey
+from ptynb.analysis.direct.direct_imaging import LONGEST_ELECTRON
+from ptynb.data.electrons import electron_voltage
 from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
 from ptynb.text import counted
@@ -22,9 +24,10 @@ def facts(scan: Scan) -> str:
     ]
     pixel = scan.pixel_size
     if scan.geometry is not None and pixel is not None:
-        entries.append(
-            f"{scan.geometry.energy / 1e3:.4g} keV, object pixel {pixel[0] * 1e9:.4g} × {pixel[1] * 1e9:.4g} nm"
-        )
+        wavelength, photons = scan.geometry.wavelength, f"{scan.geometry.energy / 1e3:.4g} keV"
+        # No X-ray ptychography has such wavelengths.
+        beam = f"electrons of {electron_voltage(wavelength) / 1e3:.4g} kV" if wavelength < LONGEST_ELECTRON else photons
+        entries.append(f"{beam}, object pixel {pixel[0] * 1e9:.4g} × {pixel[1] * 1e9:.4g} nm")
     if scan.mask is not None:
         entries.append(f"{counted(int((~scan.mask).sum()), 'bad pixel')} masked")
     if scan.probe is not None:
