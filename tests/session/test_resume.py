@@ -29,7 +29,7 @@ def whole(stored: Scan, cluster: pt.Cluster) -> pt.Result:
 
 
 def kept(stored: Scan, cluster: pt.Cluster | None, folder: Path, every: int = 2) -> None:
-    """A run that ends after four epochs, its states in a folder."""
+    """A run that is left after four epochs, its states in a folder."""
     with pt.Reconstruction(
         stored,
         SETTINGS,
@@ -37,10 +37,12 @@ def kept(stored: Scan, cluster: pt.Cluster | None, folder: Path, every: int = 2)
         checkpointing=pt.Checkpointing(folder=folder, epochs=every, seconds=None),
         device="auto",
     ) as recon:
-        for epoch in recon.run(4):
+        for epoch in recon.run(EPOCHS):
             if epoch.number % every == 0:
                 while recon.latest_checkpoint is None or f"{epoch.number:05d}" not in recon.latest_checkpoint.name:
                     recon.status()
+            if epoch.number == 4:
+                break
 
 
 @pytest.mark.parametrize("engines", ["two engines", "this process"])
