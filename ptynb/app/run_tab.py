@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import ipywidgets
+import yaml
 
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.checkpoint_fields import CheckpointFields
@@ -23,7 +24,7 @@ from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
 from ptynb.settings.cluster_options import OFFERED_DEVICES
-from ptynb.settings.recipe import Recipe, StagePlan
+from ptynb.settings.recipe import Recipe, Stage, StagePlan
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
@@ -67,6 +68,7 @@ class RunTab(Whole):
         self._epochs = ipywidgets.BoundedIntText(
             100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=ipywidgets.Layout(width="130px")
         )
+        self._proposed = ""
         self._stages = ipywidgets.Textarea(
             description="Stages",
             placeholder=STAGES_EXAMPLE,
@@ -122,6 +124,12 @@ class RunTab(Whole):
         button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
         button.on_click(lambda _: self._actions.put(action, lane=RUN, after=after))
         return button
+
+    def propose(self, stages: tuple[Stage, ...]) -> None:
+        """Enter stages, which may be none, in the place of those that were entered so before, or of an empty field."""
+        if stages or self._stages.value == self._proposed:
+            plain = [*StagePlan(stages).plain]
+            self._proposed = self._stages.value = yaml.safe_dump(plain, sort_keys=False) if plain else ""
 
     def _begin(self) -> None:
         desk, scan = self._desk, self._desk.scan  # another one may be loaded while engines start

@@ -16,6 +16,7 @@ from ptynb.planning.advice import Advice, advise
 from ptynb.planning.estimate import Estimate, estimate
 from ptynb.session.preview import Preview, preview
 from ptynb.settings import Settings
+from ptynb.settings.recipe import Stage
 from ptynb.table import duration, gigabytes
 from ptynb.text import counted
 from ptynb.tuning.recommend import recommend
@@ -36,12 +37,13 @@ class SetUp(Whole):
 
     `settings` are the last valid ones; `form` is the form itself; `cluster` is the cluster to estimate for (None: one
     engine of this machine). `scan` and `cluster` may be set later. `use_scan` is called with the scan that a
-    recommendation has prepared.
+    recommendation has prepared, `use_stages` with the stages that it has beside the settings.
     """
 
     def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
         self.cluster = cluster
         self.use_scan: Callable[[Scan], None] | None = None
+        self.use_stages: Callable[[tuple[Stage, ...]], None] | None = None
         self._scan: Scan | None = None
         self._tell: Callable[[str], None] | None = None
         self._cancelled = threading.Event()
@@ -218,6 +220,8 @@ class SetUp(Whole):
         if found.recipe.prepare and self.use_scan is not None:
             self.use_scan(prepare(scan, found.recipe.prepare))
             self._say("scan = pt.prepare(scan, recommended.recipe.prepare)")
+        if self.use_stages is not None:
+            self.use_stages(found.stages)
         self.last_recommendation = found
         put(self._recommended, _reasons(found))
         self.form.take(_source(found))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ptynb.settings import PARTS, Settings
 from ptynb.settings.base_models import merge
-from ptynb.settings.recipe import Recipe
+from ptynb.settings.recipe import Recipe, Stage
 from ptynb.table import Table, Tabular, duration
 
 
@@ -103,16 +103,24 @@ class Recommendation(Tabular):
     def settings(self) -> Settings:
         """The settings without stages: parts that begin in a later one have a `start_epoch` instead.
 
-        An optimiser that only begins a run is left out: all epochs are those of the last one.
+        The loss of the last stage is left out: with the likelihood from the beginning, strong objects are not found.
         """
         settings, done = self.recipe.settings, 0
         for stage in self.recipe.stages:
-            changes = dict(stage.settings)
+            changes = {name: value for name, value in stage.settings.items() if not (done and name == "loss")}
             for name in PARTS:
                 if done and name not in ("object", "probe") and "learning_rate" in changes.get(name, {}):
                     changes[name] = {**changes[name], "start_epoch": done + 1}
             settings, done = Settings(**merge(settings.model_dump(), changes)), done + stage.epochs
         return settings
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of a run with `settings`, if its last epochs minimise the likelihood; else none."""
+        last = self.recipe.stages[-1]
+        if "loss" not in last.settings or len(self.recipe.stages) < 2:
+            return ()
+        return Stage(epochs=self.recipe.epochs - last.epochs), last
 
     def table(self) -> Table:
         """Return the choices as a table.

@@ -181,17 +181,19 @@ def test_a_recommendation_is_shown_and_put_into_the_form_and_the_scan_is_prepare
     patterns = np.array(SCAN.frames.read(0, len(SCAN)))
     patterns[:, 3, 5] = 50 * patterns.mean()
     one, lines, scans = set_up(pt.Scan.from_arrays(patterns, SCAN.positions, probe=SCAN.probe)), [], []
+    stages = list[Any]()
 
     def tell(line: str) -> None:
         time.sleep(0.1)  # so that `settle` has to wait for it
         lines.append(line)
 
-    one.tell, one.use_scan = tell, scans.append
+    one.tell, one.use_scan, one.use_stages = tell, scans.append, stages.append
     one.advise.click()
     one.settle(240)
     found = one.last_recommendation
-    assert found.settings.object.learning_rate in (0.03, 0.1)
+    assert found.settings.object.learning_rate in (0.03, 0.1, 0.2)
     assert one.settings == found.settings
+    assert stages == [found.stages]
     assert "mask bad pixels" in one._recommended.value
     assert '<td style="text-align:left">Batch</td>' in one._recommended.value
     [scan] = scans

@@ -102,6 +102,18 @@ def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench,
     assert list(names["kept"]) == ["epoch 3"]
 
 
+def test_stages_of_a_recommendation_are_entered_and_leave_those_of_the_user(bench: Workbench) -> None:
+    stages = (pt.Stage(epochs=14), pt.Stage(epochs=6, settings={"loss": "poisson"}))
+    tab = bench._run_tab
+    tab.propose(stages)
+    assert pt.Recipe.from_yaml(f"stages:\n{tab._stages.value}").stages == stages
+    tab.propose(())
+    assert tab._stages.value == ""
+    tab._stages.value = "- epochs: 3"
+    tab.propose(())
+    assert tab._stages.value == "- epochs: 3"
+
+
 def test_stages_are_entered_and_told_as_python(bench: Workbench, scan: Scan) -> None:
     field(bench, "Run", "Stages").value = "- epochs: 2\n  pattern_size: 16\n- epochs: 1\n  settings: {batch: 9}"
     reconstruct(bench, 50)

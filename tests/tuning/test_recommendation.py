@@ -124,10 +124,14 @@ def test_a_run_whose_fit_is_at_the_level_of_the_noise_ends_with_the_likelihood_o
 
     assert losses() == [(14, ""), (6, "poisson")]
     assert losses(positions) == [(2, ""), (12, ""), (6, "poisson")]
+    whole = pt.Recommendation("scan", search._recipe({}, [positions]), (), (), 1, 1.0)
+    assert (whole.settings.loss, whole.settings.positions.start_epoch) == ("auto", 3)
+    assert [(stage.epochs, stage.settings) for stage in whole.stages] == [(14, {}), (6, {"loss": "poisson"})]
     for name, value in (("_misfit", 0.5), ("_whole_counts", False), ("_mean_count", 5.0)):
         before = getattr(search, name)
         setattr(search, name, value)
         assert losses() == [(20, "")]
+        assert pt.Recommendation("scan", search._recipe({}, []), (), (), 1, 1.0).stages == ()
         setattr(search, name, before)
     _, after = errors(scan, pt.Recommendation("scan", search._recipe({}, []), (), (), 1, 1.0))
     plain, _ = errors(scan, pt.Recommendation("scan", pt.Recipe(stages=[{"epochs": 20}]), (), (), 1, 1.0))
