@@ -89,7 +89,7 @@ LIKELIHOOD_STAGE = 0.3
 
 Amplitudes find a strong object in fewer epochs, and the likelihood weighs dark pixels correctly. Object errors after
 100 epochs of scans that other packages simulated, with amplitudes alone, and with 0.3 and 0.5: CDTools 0.0074, 0.0056,
-0.0058; ptypy 0.057, 0.030, 0.031; xptycho 0.035, 0.027, 0.027; HCIPy 0.0196, 0.0161, 0.0160. With 50 epochs of LSQML
+0.0058; ptypy 0.030, 0.030, 0.031; xptycho 0.035, 0.027, 0.027; HCIPy 0.0196, 0.0161, 0.0160. With 50 epochs of LSQML
 first, and 0.5: 0.0059, 0.054, 0.035, 0.016. Positions, intensities and background of a near-field scan: 0.0111, 0.0112,
 0.0133.
 """
