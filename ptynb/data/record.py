@@ -189,7 +189,7 @@ CONVERGED = 0.04
 """Largest `late_progress` of a run that has converged; `tests/benchmarks/RESULTS.md` lists runs on both sides."""
 
 
-class Progress(NamedTuple):
+class LateProgress(NamedTuple):
     """What still changed at the end of a run [part of the value].
 
     loss: decrease of the loss in the last tenth of the epochs. phase: growth of the phase in the last quarter, which
@@ -218,7 +218,7 @@ def last_quarter(epochs: int) -> int:
     return max(1, epochs // 4)
 
 
-def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) -> Progress:
+def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) -> LateProgress:
     """Return what still changed at the end of these epochs, at least 3, whose losses are positive.
 
     growth: of the standard deviation of the object's phase after epoch `since`, part of that at the end. How much of
@@ -233,7 +233,7 @@ def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) 
     if len(known) < len(moves) or not sum(known) > 0:
         known = [1.0] * len(moves)
     late = sum(known[-last_quarter(len(epochs)) :]) / max(sum(known), 1e-300)
-    return Progress(max(decrease, 0.0), max(late * growth, 0.0) if decrease > -CONVERGED else 0.0)
+    return LateProgress(max(decrease, 0.0), max(late * growth, 0.0) if decrease > -CONVERGED else 0.0)
 
 
 def early_thumbnail(history: Sequence[Thumbnail], epochs: Sequence[Epoch]) -> Thumbnail | None:

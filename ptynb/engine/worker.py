@@ -587,7 +587,7 @@ class Worker:
             if self._repeated:
                 self._repeat_admissions(loop)
             self._step(loop)
-            self._notify(*found_problems(), *loop.notices)
+            self._notify(*found_problems(), *loop.algorithm.notices)
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
             if loop.update == 0 and self._reach is None and loop.stop_if_done(self._last_epoch):
@@ -612,8 +612,9 @@ class Worker:
         if self._from_end and self._will_end and loop.live_epochs != before:
             self._target, self._last_epoch = self._target + 1, self._last_epoch + 1
 
-    def _begin_run(self, loop: Loop) -> None:
-        loop.begin_run(self._last_epoch - loop.live_epochs)
+    def _begin_run(self, loop: Loop, last: int, before: int | None = None) -> None:
+        loop.begin_run(last, before)
+        self._notify(*loop.notices)
         self._verdict, self._state = (), "running"
 
     def _shared(self, newest: int, group: Group) -> list[Command]:
@@ -647,18 +648,17 @@ class Worker:
             case "start":
                 self._target, self._reach = loop.epoch + command.value, None
                 self._last_epoch, self._from_end = self._target, True
-                self._begin_run(loop)
+                self._begin_run(loop, self._last_epoch - loop.live_epochs)
             case "advance":
                 self._target, self._reach = loop.epoch + 1, None
                 self._last_epoch, self._from_end = command.value, False
-                self._begin_run(loop)
+                self._begin_run(loop, self._last_epoch - loop.live_epochs)
             case "reach":
                 epoch, update, *run = command.value
                 self._from_end = False
                 self._target, self._reach = epoch + (update > 0), (epoch, update)
                 before, last = run or (None, self._target - loop.live_epochs)
-                loop.begin_run(last, before)
-                self._state = "running"
+                self._begin_run(loop, last, before)
             case "target":
                 loop.note("target", self._target, command.value)
                 self._target, self._reach = command.value, None

@@ -310,7 +310,7 @@ class _Search:
         )
         effects = sum(len(effect.variants) for effect in effects_of(self._whole))
         # One more round with half of them, as usual; several at once still take their time.
-        self._engines.progress.plan((len(RATES) + 2) * warm_epochs + (1.5 * effects + 3) * trial_epochs)
+        self._engines.progress.plan((len(RATES) + 1) * warm_epochs + (1.5 * effects + 3) * trial_epochs)
         unit = counts_per_unit(self._whole, seen)
         self._whole_counts = unit == 1
         self._engines.held_out = HeldOut.of(scan, unit)
@@ -400,7 +400,7 @@ class _Search:
         return middle(scan, wanted), epoch * wanted / len(scan)
 
     def _warm_up(self, scan: Scan, base: dict[str, Any], epochs: int) -> tuple[dict[str, Any], _Outcome]:
-        """Find the algorithm and the learning rate of object and probe; return the settings, and the best outcome."""
+        """Find the learning rates of object and probe; return the settings, and the best outcome."""
         full_steps = Settings(**base).optimiser == "lbfgs"
         variants = {"object and probe, before other effects": base}
         if not full_steps:
@@ -432,19 +432,6 @@ class _Search:
                 )
         return chosen, outcomes[best]
 
-    def _converged(
-        self, base: dict[str, Any], before: _Outcome, epochs: int
-    ) -> tuple[dict[str, Any], Scan, _Outcome, float]:
-        """Continue object and probe until they have converged.
-
-        Return the settings of further trials, the scan with their guesses, the control, which begins with them, and
-        the decrease of the misfit by it.
-        """
-        present = dict(base)
-        if "probe" in present:
-            present["probe"] = {name: value for name, value in base["probe"].items() if name != "start_epoch"}
-        return present, *self._settled(present, before, epochs, "object and probe", SETTLING)
-
     def _settled(
         self, present: dict[str, Any], before: _Outcome, epochs: int, what: str, share: float = 1.0
     ) -> tuple[Scan, _Outcome, float]:
@@ -472,7 +459,10 @@ class _Search:
 
     def _effects(self, base: dict[str, Any], warm: _Outcome, epochs: int) -> list[tuple[Effect, dict[str, Any]]]:
         """Return the effects that are in the data, with the settings that model them, the largest first."""
-        present, scan, control, gained = self._converged(base, warm, epochs)
+        present = dict(base)
+        if "probe" in present:
+            present["probe"] = {name: value for name, value in base["probe"].items() if name != "start_epoch"}
+        scan, control, gained = self._settled(present, warm, epochs, "object and probe", SETTLING)
         held_out = self._engines.held_out
         assert held_out is not None
         self._misfit = control.misfit

@@ -108,12 +108,18 @@ def thumbnail(epoch: int, scale: float, corner: tuple[int, int] = (0, 0)) -> Thu
     return Thumbnail(epoch, np.exp(1j * scale * SHAPE), np.ones((2, 2)), corner=corner)
 
 
-def verdict(losses: Sequence[float], moves: Sequence[float] = (), begun: int = 0, **given: object) -> str:
+def verdict(
+    losses: Sequence[float],
+    moves: Sequence[float] = (),
+    begun: int = 0,
+    changes: Sequence[Change] = (),
+    settings: Settings | None = None,
+    late: Thumbnail | None = None,
+) -> str:
     """What still changes at the end of a run, whose phase grows by a quarter after epoch 20."""
     epochs = epochs_of(losses, [(move, None, None) for move in moves or [0.01] * len(losses)])
-    changes, settings = given.get("changes", ()), given.get("settings", Settings())
-    late = given.get("late", thumbnail(len(losses), 0.2))
-    return still_progressing(settings, epochs, changes, begun, (thumbnail(20, 0.15),), lambda: late)  # type: ignore[arg-type]
+    now = late or thumbnail(len(losses), 0.2)
+    return still_progressing(settings or Settings(), epochs, changes, begun, (thumbnail(20, 0.15),), lambda: now)
 
 
 def test_a_loss_that_falls_at_the_end_is_progress_once_there_are_enough_epochs() -> None:

@@ -20,7 +20,7 @@ from ptynb.analysis.faults import fault_measures as measures
 from ptynb.analysis.faults.fault_measures import FaultMeasure, Mask, Residuals
 from ptynb.analysis.position_refinement import position_refinement
 from ptynb.data.geometry import Geometry
-from ptynb.data.record import CONVERGED, Progress, last_tenth
+from ptynb.data.record import CONVERGED, LateProgress, last_tenth
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, SettingsError
@@ -592,7 +592,7 @@ class _Case:
 
     def not_converged(self, found: FaultMeasure) -> _Remedy:
         epochs, rates = len(self.result.epochs), found.detail["rates"]
-        progress = Progress(found.detail["loss"], found.detail["phase"])
+        progress = LateProgress(found.detail["loss"], found.detail["phase"])
         small = (
             f"the loss fell by {progress.loss:.1%} in the last {last_tenth(epochs)} epochs, with {rates:.0%} of the "
             "learning rates at the beginning"
