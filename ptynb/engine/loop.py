@@ -378,8 +378,8 @@ class Loop:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What takes more time than it need: the size of the patterns, and what the algorithm says."""
-        return (*(slow_window(self._windows[1]) if self.model.compiled else ()), *self.algorithm.notices)
+        """What takes more time than it need, as known before the first update: the size of the patterns."""
+        return slow_window(self._windows[1]) if self.model.compiled else ()
 
     @property
     def _record_after_arrivals(self) -> tuple[Sequence[Epoch], Sequence[Change]]:

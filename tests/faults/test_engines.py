@@ -30,6 +30,8 @@ RECOVERY = 1.5
 """Longest recovery, in units of the time that the cluster and its run took to start; measured: 0.6."""
 LONG = 100_000
 KEPT_EPOCHS = 5
+SETTINGS = pt.Settings(batch=20, schedule={"kind": "constant"})
+"""With rates that do not depend on the number of epochs of a run, so that runs of any length can be compared."""
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def nanny_of(pid: int) -> psutil.Process:
 def training(scan: Scan, cluster: pt.Cluster, folder: Path, on_failure: str) -> pt.Reconstruction:
     """A run that has kept a state."""
     keep = pt.Checkpointing(folder=folder / "states", epochs=KEPT_EPOCHS, seconds=None)
-    recon = pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=keep, on_failure=on_failure)
+    recon = pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=keep, on_failure=on_failure)
     recon.start(LONG)
     until(lambda: recon.latest_checkpoint is not None, 60, "a state")
     return recon
@@ -114,7 +116,7 @@ def test_an_engine_is_killed_and_the_run_goes_on_by_itself(
     recon.stop()
     recon.close()
     # The engines are those of an undisturbed run again: same numbers, one epoch after the other.
-    with pt.Reconstruction(scan, pt.Settings(batch=20), cluster, checkpointing=None) as undisturbed:
+    with pt.Reconstruction(scan, SETTINGS, cluster, checkpointing=None) as undisturbed:
         expected = [epoch.loss for epoch in undisturbed.run(min(len(losses), 20))]
     np.testing.assert_array_equal(losses[: len(expected)], expected)
 
@@ -386,7 +388,7 @@ def test_where_no_fresh_engine_can_be_had_the_others_go_on_alone(
     assert [status.world for status in recon.status()] == [1]
     recon.stop()
     losses = [epoch.loss for epoch in recon.epochs]
-    with pt.Reconstruction(scan, pt.Settings(batch=20), device="cpu", checkpointing=None) as alone:
+    with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=None) as alone:
         expected = [epoch.loss for epoch in alone.run(min(len(losses), 20))]
     np.testing.assert_allclose(losses[: len(expected)], expected, rtol=1e-3)
     with raises("engine.lost", "ranks [0]"):

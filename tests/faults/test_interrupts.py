@@ -25,7 +25,7 @@ import psutil
 import ptynb as pt
 
 def opened(on_failure="pause", keep=None):
-    scan, settings = pt.load({scan!r}), pt.Settings(batch=10)
+    scan, settings = pt.load({scan!r}), pt.Settings(batch=10, schedule={{"kind": "constant"}})  # for runs of any length
     return pt.Reconstruction(scan, settings, cluster, checkpointing=keep, on_failure=on_failure)
 
 def told(recon):
