@@ -114,6 +114,33 @@ class Change:
     when: float | None = field(default=None, compare=False, metadata=at(unit="s since 1970"))
 
 
+@dataclass(frozen=True)
+class RunSpan:
+    """The epochs of a run, from its beginning or from a change of its last epoch.
+
+    Two that differ only in `when` are equal.
+
+    Parameters
+    ----------
+    epoch : int
+        Epochs completed then.
+    update : int
+        Updates of the running epoch completed then.
+    first : int
+        Epochs completed at the beginning of the run.
+    last : int
+        Last epoch of the run.
+    when : float
+        Time [s since 1970, UTC].
+    """
+
+    epoch: int
+    update: int
+    first: int
+    last: int
+    when: float = field(compare=False, metadata=at(unit="s since 1970"))
+
+
 @dataclass(frozen=True, eq=False)
 class Thumbnail:
     """Object and probe after an epoch, reduced in size.
@@ -149,9 +176,7 @@ class RunRecord(Annotation):
 
     epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), if measured.
     settings: current ones, as plain values. stages: as plain values, if there are several; stage: index of the present
-    one. update: completed updates of an epoch that is not complete. runs: of each run, and each change of its last
-    epoch, the epochs and updates completed then, the epochs completed at the beginning of the run, its last epoch, and
-    the time [s since 1970, UTC].
+    one. update: completed updates of an epoch that is not complete. runs: each run, and each change of its last epoch.
     started: when it was first opened, ISO 8601 in UTC; empty: unknown.
     history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
     admissions: which patterns came when, if they came during the run.
@@ -163,9 +188,7 @@ class RunRecord(Annotation):
         default=(), metadata=at("r_factors", required=True, columns=("epoch", "r_factor"))
     )
     changes: tuple[Change, ...] = field(default=(), metadata=at("changes", required=True))
-    runs: tuple[tuple[int, int, int, int, float], ...] = field(
-        default=(), metadata=at("runs", columns=("epoch", "update", "first", "last", "when"))
-    )
+    runs: tuple[RunSpan, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_end", required=True))
     stages: tuple[Any, ...] = field(default=(), metadata=at("settings/stages"))
     stage: int = field(default=0, metadata=at("settings/stage"))
