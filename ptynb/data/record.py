@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.admissions import Admissions
+from ptynb.data.images import phase_growth
 from ptynb.data.stored_field import at as at
 
 Array = NDArray[Any]
@@ -241,13 +242,21 @@ def last_quarter(epochs: int) -> int:
     return max(1, epochs // 4)
 
 
-def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) -> LateProgress:
+def late_progress(
+    epochs: Sequence[Epoch], history: Sequence[Thumbnail], late_object: Callable[[Thumbnail], Array | None]
+) -> LateProgress:
     """Return what still changed at the end of these epochs, at least 3, whose losses are positive.
 
-    growth: of the standard deviation of the object's phase after epoch `since`, part of that at the end. How much of
-    it is in the last quarter of the epochs is estimated by the object's changes, which become small as learning rates
-    fall. A phase that grows while the loss rises is that of steps too long.
+    history: thumbnails; the phase grew since the last of the first three quarters of the epochs. late_object: returns
+    the object at the end in the pixels of a thumbnail; None: it has others. How much of the growth is in the last
+    quarter of the epochs is estimated by the object's changes, which become small as learning rates fall. A phase that
+    grows while the loss rises is that of steps too long.
     """
+    first, since, growth = epochs[0].number, 0, 0.0
+    latest = first - 1 + 0.75 * len(epochs)
+    early = next((one for one in reversed(history) if max(first - 1, 1) <= one.epoch <= latest), None)
+    if early is not None and (late := late_object(early)) is not None:
+        since, growth = early.epoch, phase_growth(early.object, late)
     last = last_tenth(len(epochs))
     losses = [math.log(epoch.loss) for epoch in epochs[-last:]]
     decrease = 1 - math.exp(float(np.polyfit(np.arange(last), losses, 1)[0]) * last)
@@ -257,13 +266,6 @@ def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) 
         known = [1.0] * len(moves)
     late = sum(known[-last_quarter(len(epochs)) :]) / max(sum(known), 1e-300)
     return LateProgress(max(decrease, 0.0), max(late * growth, 0.0) if decrease > -CONVERGED else 0.0)
-
-
-def early_thumbnail(history: Sequence[Thumbnail], epochs: Sequence[Epoch]) -> Thumbnail | None:
-    """Return the last thumbnail of the first three quarters of these epochs; None: there is none."""
-    first = epochs[0].number
-    latest = first - 1 + 0.75 * len(epochs)
-    return next((one for one in reversed(history) if max(first - 1, 1) <= one.epoch <= latest), None)
 
 
 def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:
