@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis.direct.direct_imaging import LONGEST_ELECTRON, DirectImages, direct
+from ptynb.analysis.direct.direct_imaging import DirectImages, direct
 from ptynb.analysis.direct.weak_phase import turn_matrix
+from ptynb.data.electrons import LONGEST_ELECTRON
 from ptynb.data.geometry import Geometry
 from ptynb.data.optics.lens import electron_probe
 from ptynb.data.scan import Scan

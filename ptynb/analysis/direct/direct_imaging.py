@@ -24,6 +24,7 @@ from ptynb.analysis.direct.position_grid import PositionGrid, position_grid
 from ptynb.analysis.direct.weak_phase import BrightFieldImages, WeakPhaseFit, integrated, turn_matrix
 from ptynb.analysis.scan_survey import Survey, bright_radius, survey
 from ptynb.data import images
+from ptynb.data.electrons import LONGEST_ELECTRON
 from ptynb.data.picture import Picture, pictures_html
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ScanError
@@ -47,8 +48,6 @@ DARK = 1.1
 """Inner radius of the dark-field detector, in radii of the disc."""
 ORIENTING = 10_000
 """Largest number of patterns that the rotation is found from: 0.4 s."""
-LONGEST_ELECTRON = 9e-12
-"""Wavelength [m] below which a beam is taken for electrons: 18 kV, and 138 keV of photons."""
 SKEWED = 0.3
 """Smallest skewness of the phase by which atoms are told from holes."""
 PARALLAX_ERROR = math.radians(1.5)

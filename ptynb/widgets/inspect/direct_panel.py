@@ -21,14 +21,14 @@ class DirectPanel(InspectorPanel):
     def __init__(self, state: InspectorState) -> None:
         self._found: DirectImages | None = None
         self._tried = False
-        self._again = self.button("Compute", self._compute, "Reads all patterns once", "image")
+        compute = self.button("Compute", self._compute, "Reads all patterns once", "image")
         self._use = self.button(
             "Use as first guess", self._adopt, "Corrects the positions, and sets the probe of the fitted lens", "check"
         )
         self._progress = CancelBar("Pictures", "Ends the reading; the scan stays as it is")
         self._text = ipywidgets.HTML()
         self._view = Viewer(columns=4, height=520, share=0.6)
-        super().__init__(state, [row(self._again, self._use, self._progress), self._view, self._text])
+        super().__init__(state, [row(compute, self._use, self._progress), self._view, self._text])
         self.renew()
 
     def draw(self) -> None:

@@ -254,11 +254,10 @@ class Inspect(Whole):
 
 
 def inspect(scan: Scan) -> Inspect:
-    """Return an inspector of a scan: patterns, virtual images, statistics, mask, positions, preparation.
+    """Return an inspector of a scan: patterns, virtual images, pictures of `direct`, statistics, mask, and preparation.
 
-    A further page has the pictures of `direct`. It is displayed if it is the last expression of a notebook cell. It
-    reads a few patterns at a time, so that a scan may be larger than memory. Of a scan that is being measured it shows
-    what has come, and the newest pattern.
+    It is displayed if it is the last expression of a notebook cell. It reads a few patterns at a time, so that a scan
+    may be larger than memory. Of a scan that is being measured it shows what has come, and the newest pattern.
 
     Parameters
     ----------
