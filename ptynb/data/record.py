@@ -255,8 +255,8 @@ def late_progress(
     first, since, growth = epochs[0].number, 0, 0.0
     latest = first - 1 + 0.75 * len(epochs)
     early = next((one for one in reversed(history) if max(first - 1, 1) <= one.epoch <= latest), None)
-    if early is not None and (late := late_object(early)) is not None:
-        since, growth = early.epoch, phase_growth(early.object, late)
+    if early is not None and (end := late_object(early)) is not None:
+        since, growth = early.epoch, phase_growth(early.object, end)
     last = last_tenth(len(epochs))
     losses = [math.log(epoch.loss) for epoch in epochs[-last:]]
     decrease = 1 - math.exp(float(np.polyfit(np.arange(last), losses, 1)[0]) * last)

@@ -135,7 +135,8 @@ def reproduce(
         ) as recon:
             run: RunSpan | None = None
             # In the order of their times, as an epoch that was restarted has some of both twice.
-            for event in sorted([*steps, *first.runs], key=lambda event: event.when):
+            events: list[Step | RunSpan] = [*steps, *first.runs]
+            for event in sorted(events, key=lambda event: event.when):
                 _reach(recon, event.epoch, event.update, run)
                 if isinstance(event, Step):
                     if report is not None:
