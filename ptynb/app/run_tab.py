@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import ipywidgets
-import yaml
 
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.checkpoint_fields import CheckpointFields
@@ -128,8 +127,7 @@ class RunTab(Whole):
     def propose(self, stages: tuple[Stage, ...]) -> None:
         """Enter stages, which may be none, in the place of those that were entered so before, or of an empty field."""
         if stages or self._stages.value == self._proposed:
-            plain = [*StagePlan(stages).plain]
-            self._proposed = self._stages.value = yaml.safe_dump(plain, sort_keys=False) if plain else ""
+            self._proposed = self._stages.value = StagePlan(stages).to_yaml()
 
     def _begin(self) -> None:
         desk, scan = self._desk, self._desk.scan  # another one may be loaded while engines start

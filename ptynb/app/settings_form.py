@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,7 +24,7 @@ from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.field_search import choice_label, label_of_name
 from ptynb.widgets.form.settings_sources import Source
-from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import CancelBar, CancelledError, Whole, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 ENGINES = "engines"
@@ -46,7 +45,6 @@ class SetUp(Whole):
         self.use_stages: Callable[[tuple[Stage, ...]], None] | None = None
         self._scan: Scan | None = None
         self._tell: Callable[[str], None] | None = None
-        self._cancelled = threading.Event()
         self.form = SettingsForm(settings, scan=scan)
         self.last_estimate: Estimate | None = None
         self.last_advice: Advice | None = None
@@ -67,19 +65,7 @@ class SetUp(Whole):
             self._recommend,
             ENGINES,
         )
-        self.cancel = ipywidgets.Button(
-            description="Cancel",
-            icon="stop",
-            tooltip="Ends the trials; the settings stay as they are",
-            layout=ipywidgets.Layout(width="auto"),
-        )
-        self.cancel.on_click(lambda _: self._cancelled.set())
-        self.done = ipywidgets.FloatProgress(
-            min=0.0, max=1.0, tooltip="Completed part of the trials", layout=ipywidgets.Layout(width="160px")
-        )
-        self._trials = ipywidgets.HBox(
-            [self.done, self.cancel], layout=ipywidgets.Layout(display="none", align_items="center", overflow="visible")
-        )
+        self.trials = CancelBar("Trials", "Ends the trials; the settings stay as they are")
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220, share=0.4)
         self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
@@ -90,7 +76,7 @@ class SetUp(Whole):
             layout=ipywidgets.Layout(overflow="visible", flex_flow="row wrap", align_items="center"),
         )
         self._beside = ipywidgets.VBox(
-            [line, self._trials, self._recommended, self._time, self._message, self._viewed],
+            [line, self.trials, self._recommended, self._time, self._message, self._viewed],
             layout=ipywidgets.Layout(display="none", overflow="visible"),
         )
         super().__init__([self._beside, self.form])
@@ -139,7 +125,7 @@ class SetUp(Whole):
 
     def close(self) -> None:
         """Close the form and end its threads."""
-        self._cancelled.set()
+        self.trials.close()
         self._actions.close()
         super().close()
 
@@ -192,19 +178,19 @@ class SetUp(Whole):
         """Find settings by trials on the engines, show them with their reasons, and put them into the form."""
         if (scan := self._scan) is None:
             return
-        self._cancelled.clear()
-        self.done.value, self.advise.disabled, self._trials.layout.display = 0.0, True, None
+        self.advise.disabled = True
+        self.trials.begin()
         try:
             found = recommend(
                 scan,
                 self.cluster,
                 report=lambda line: put(self._recommended, note(f"{line} ...")),
-                progress=self._show_progress,
-                cancelled=lambda: self._cancelled.is_set() or scan is not self._scan,
+                progress=lambda fraction: self.trials.show(round(100 * fraction), 100),
+                cancelled=lambda: self.trials.cancelled or scan is not self._scan,
             )
-        except ReconstructionError as error:
+        except (CancelledError, ReconstructionError) as error:
             put(self._recommended, "")
-            if error.code != "tuning.cancelled":
+            if isinstance(error, ReconstructionError) and error.code != "tuning.cancelled":
                 raise
             if scan is self._scan:
                 put(self._recommended, note("Cancelled; the settings are as before."))
@@ -213,7 +199,8 @@ class SetUp(Whole):
             put(self._recommended, "")
             raise
         finally:
-            self.advise.disabled, self._trials.layout.display = False, "none"
+            self.advise.disabled = False
+            self.trials.end()
         if scan is not self._scan:
             return
         self._say(f"recommended = pt.recommend(scan{self._cluster_text})")
@@ -225,11 +212,6 @@ class SetUp(Whole):
         self.last_recommendation = found
         put(self._recommended, _reasons(found))
         self.form.take(_source(found))
-
-    def _show_progress(self, fraction: float) -> None:
-        if fraction == 1.0 or fraction - self.done.value >= 0.01:  # a message to the page each
-            self.done.value = fraction
-            self.done.description = f"{fraction:.0%}"
 
     def _preview(self) -> None:
         if (scan := self._scan) is None:

@@ -20,6 +20,8 @@ ELECTRON_MASS = 9.1093837139e-31
 """[kg], CODATA 2022, with a relative uncertainty of 3e-10."""
 REST_ENERGY = ELECTRON_MASS * LIGHT_SPEED**2 / ELEMENTARY_CHARGE
 """m c² / e [V]: 511 kV."""
+LONGEST_ELECTRON = 9e-12
+"""Wavelength [m] below which a beam is taken for electrons: 18 kV, and 138 keV of photons."""
 
 
 def electron_wavelength(voltage: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.admissions import Admissions
+from ptynb.data.images import phase_growth
 from ptynb.data.stored_field import at as at
 
 Array = NDArray[Any]
@@ -114,6 +115,33 @@ class Change:
     when: float | None = field(default=None, compare=False, metadata=at(unit="s since 1970"))
 
 
+@dataclass(frozen=True)
+class RunSpan:
+    """The epochs of a run, from its beginning or from a change of its last epoch.
+
+    Two that differ only in `when` are equal.
+
+    Parameters
+    ----------
+    epoch : int
+        Epochs completed then.
+    update : int
+        Updates of the running epoch completed then.
+    first : int
+        Epochs completed at the beginning of the run.
+    last : int
+        Last epoch of the run.
+    when : float
+        Time [s since 1970, UTC].
+    """
+
+    epoch: int
+    update: int
+    first: int
+    last: int
+    when: float = field(compare=False, metadata=at(unit="s since 1970"))
+
+
 @dataclass(frozen=True, eq=False)
 class Thumbnail:
     """Object and probe after an epoch, reduced in size.
@@ -149,9 +177,7 @@ class RunRecord(Annotation):
 
     epochs, changes: the earliest first. r_factors: (epochs completed, amplitude R-factor), if measured.
     settings: current ones, as plain values. stages: as plain values, if there are several; stage: index of the present
-    one. update: completed updates of an epoch that is not complete. runs: of each run, and each change of its last
-    epoch, the epochs and updates completed then, the epochs completed at the beginning of the run, its last epoch, and
-    the time [s since 1970, UTC].
+    one. update: completed updates of an epoch that is not complete. runs: each run, and each change of its last epoch.
     started: when it was first opened, ISO 8601 in UTC; empty: unknown.
     history: thumbnails of some epochs, the earliest first. metadata: facts as texts, by name.
     admissions: which patterns came when, if they came during the run.
@@ -163,9 +189,7 @@ class RunRecord(Annotation):
         default=(), metadata=at("r_factors", required=True, columns=("epoch", "r_factor"))
     )
     changes: tuple[Change, ...] = field(default=(), metadata=at("changes", required=True))
-    runs: tuple[tuple[int, int, int, int, float], ...] = field(
-        default=(), metadata=at("runs", columns=("epoch", "update", "first", "last", "when"))
-    )
+    runs: tuple[RunSpan, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict, metadata=at("settings/at_end", required=True))
     stages: tuple[Any, ...] = field(default=(), metadata=at("settings/stages"))
     stage: int = field(default=0, metadata=at("settings/stage"))
@@ -218,13 +242,21 @@ def last_quarter(epochs: int) -> int:
     return max(1, epochs // 4)
 
 
-def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) -> LateProgress:
+def late_progress(
+    epochs: Sequence[Epoch], history: Sequence[Thumbnail], late_object: Callable[[Thumbnail], Array | None]
+) -> LateProgress:
     """Return what still changed at the end of these epochs, at least 3, whose losses are positive.
 
-    growth: of the standard deviation of the object's phase after epoch `since`, part of that at the end. How much of
-    it is in the last quarter of the epochs is estimated by the object's changes, which become small as learning rates
-    fall. A phase that grows while the loss rises is that of steps too long.
+    history: thumbnails; the phase grew since the last of the first three quarters of the epochs. late_object: returns
+    the object at the end in the pixels of a thumbnail; None: it has others. How much of the growth is in the last
+    quarter of the epochs is estimated by the object's changes, which become small as learning rates fall. A phase that
+    grows while the loss rises is that of steps too long.
     """
+    first, since, growth = epochs[0].number, 0, 0.0
+    latest = first - 1 + 0.75 * len(epochs)
+    early = next((one for one in reversed(history) if max(first - 1, 1) <= one.epoch <= latest), None)
+    if early is not None and (end := late_object(early)) is not None:
+        since, growth = early.epoch, phase_growth(early.object, end)
     last = last_tenth(len(epochs))
     losses = [math.log(epoch.loss) for epoch in epochs[-last:]]
     decrease = 1 - math.exp(float(np.polyfit(np.arange(last), losses, 1)[0]) * last)
@@ -234,13 +266,6 @@ def late_progress(epochs: Sequence[Epoch], since: int = 0, growth: float = 0.0) 
         known = [1.0] * len(moves)
     late = sum(known[-last_quarter(len(epochs)) :]) / max(sum(known), 1e-300)
     return LateProgress(max(decrease, 0.0), max(late * growth, 0.0) if decrease > -CONVERGED else 0.0)
-
-
-def early_thumbnail(history: Sequence[Thumbnail], epochs: Sequence[Epoch]) -> Thumbnail | None:
-    """Return the last thumbnail of the first three quarters of these epochs; None: there is none."""
-    first = epochs[0].number
-    latest = first - 1 + 0.75 * len(epochs)
-    return next((one for one in reversed(history) if max(first - 1, 1) <= one.epoch <= latest), None)
 
 
 def fields_of(kind: type[Any], record: Any) -> dict[str, Any]:

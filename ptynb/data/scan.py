@@ -25,7 +25,7 @@ from ptynb.data.arrivals import Acquisition, Arrivals
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.optics.aberrations import Aberrations
 from ptynb.data.optics.lens import electron_probe, lens_aberrations
-from ptynb.data.patterns import AbsentFrames, Frames, StackedFrames, frames_of
+from ptynb.data.patterns import AbsentFrames, Frames, SelectedFrames, StackedFrames, frames_of
 from ptynb.data.provenance import Loaded
 from ptynb.data.tilted_geometry import TiltedGeometry, positions_on_sample
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbWarning, ScanError
@@ -652,6 +652,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     return value
+
+
+def part_that_came(scan: Scan, patterns: NDArray[np.int64], positions: NDArray[np.float64]) -> Scan:
+    """Return these patterns of a received scan as a scan of their own. positions: of all patterns (pattern, yx)."""
+    frames = SelectedFrames.of(scan.frames, patterns)
+    return dataclasses.replace(scan, frames=frames, positions=positions[patterns], acquisition=None)
 
 
 def default_name(path: Path) -> str:

@@ -20,7 +20,7 @@ from ptynb.data.admissions import Admission, Admissions, admissions_of
 from ptynb.data.engine_records import Change, Epoch, Thumbnail
 from ptynb.data.geometry import illuminated_area
 from ptynb.data.pattern_r_factors import RFactorRecord
-from ptynb.data.record import STOPPED, Annotation, RunRecord, fields_of, utc
+from ptynb.data.record import STOPPED, Annotation, RunRecord, RunSpan, fields_of, utc
 from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, SingleGroup
@@ -172,7 +172,7 @@ class Loop:
         """Updates completed in all epochs."""
         self.epochs: list[Epoch] = []
         self.changes: list[Change] = []
-        self.runs: list[tuple[int, int, int, int, float]] = []
+        self.runs: list[RunSpan] = []
         """As in `RunRecord`; first and last epochs are those of schedules."""
         self.r_factors: list[tuple[int, float]] = []
         """R-factors measured between epochs: (epochs completed, R-factor)."""
@@ -297,12 +297,12 @@ class Loop:
 
         All stages are one run. before: epochs completed at its beginning; None: at that of the continued run, or now.
         """
-        present, last = self.problem.run if self.runs else None, max(last, self.plan.epochs)
+        present, last = self.runs[-1] if self.runs else None, max(last, self.plan.epochs)
         if before is None:
-            before = present[0] if present is not None and present[1] == last else self.scheduled - 1
-        if present != (before, last):
-            self.runs.append((self.epoch, self.update, before, last, time.time()))
-            self.problem.run = (before, last)
+            before = present.first if present is not None and present.last == last else self.scheduled - 1
+        if present is None or (present.first, present.last) != (before, last):
+            self.problem.run = RunSpan(self.epoch, self.update, before, last, time.time())
+            self.runs.append(self.problem.run)
             self.algorithm.prepare()
 
     def _begin_epoch(self, table: NDArray[np.int64] | None = None) -> None:
@@ -360,7 +360,7 @@ class Loop:
         The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
         applies = self.epoch < target and self.plan.end is None and not self.order.open
-        reason = reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run[0]) if applies else ""
+        reason = reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run.first) if applies else ""
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)
@@ -370,7 +370,7 @@ class Loop:
         found = still_progressing(
             self.settings,
             *self._record_after_arrivals,
-            self.problem.run[0],
+            self.problem.run.first,
             self.history,
             lambda: thumbnails.take(self.model, self.area, self.epoch),
         )
@@ -593,7 +593,7 @@ class Loop:
         self.updates_done = state.updates_done
         self.epochs, self.changes, self.runs = [*state.epochs], [*state.changes], [*state.runs]
         if self.runs:
-            self.problem.run = self.runs[-1][2:4]
+            self.problem.run = self.runs[-1]
         self.r_factors = [*state.r_factors]
         self.history = state.history if self.group.rank == 0 else ()
         self.annotation = Annotation.of(state)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ptynb.data.images import phase_growth
-from ptynb.data.record import Change, Epoch, Thumbnail, early_thumbnail, late_progress
+from ptynb.data.record import Array, Change, Epoch, Thumbnail, late_progress
 from ptynb.settings import PARTS, Settings
 from ptynb.settings.settings import PROJECTIONS
 
@@ -59,13 +58,13 @@ def still_progressing(
     enough = len(judged) >= FEWEST_EPOCHS and all(epoch.loss > 0 for epoch in judged)
     if not enough or settings.optimiser in PROJECTIONS:
         return ""
-    early, since, growth = early_thumbnail(history, judged), 0, 0.0
-    if early is not None:
+
+    def late_object(early: Thumbnail) -> Array | None:
         late = present()
-        if (early.reduction, early.corner, early.object.shape) == (late.reduction, late.corner, late.object.shape):
-            since, growth = early.epoch, phase_growth(early.object, late.object)
-    found = late_progress(judged, since, growth)
-    return found.text(len(judged))
+        same = (early.reduction, early.corner, early.object.shape) == (late.reduction, late.corner, late.object.shape)
+        return late.object if same else None
+
+    return late_progress(judged, history, late_object).text(len(judged))
 
 
 def _undisturbed(

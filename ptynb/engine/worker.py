@@ -663,7 +663,7 @@ class Worker:
                 loop.note("target", self._target, command.value)
                 self._target, self._reach = command.value, None
                 self._last_epoch = self._target
-                loop.begin_run(self._target - loop.live_epochs, loop.problem.run[0])
+                loop.begin_run(self._target - loop.live_epochs, loop.problem.run.first)
                 if self._state == "ready":  # the run has just ended
                     self._state = "running"
             case "pause" if self._state == "running":

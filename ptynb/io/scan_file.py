@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 
 from ptynb.data.arrivals import INDEX_NAME, PLACED, Acquisition
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.patterns import ArrivingFrames, HDF5Frames, SelectedFrames
-from ptynb.data.scan import AnyGeometry, Scan, Truth
+from ptynb.data.patterns import ArrivingFrames, HDF5Frames
+from ptynb.data.scan import AnyGeometry, Scan, Truth, part_that_came
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.exceptions import FileError, ScanError
 from ptynb.io.hdf5_file import open_for_reading, replacing
@@ -227,8 +227,7 @@ def read_scan(path: Path) -> Scan:
         raise FileError(f"{path} has no pattern with a position; nothing came.", code="scan.nothing-left")
     if len(placed) == len(scan):
         return dataclasses.replace(scan, positions=positions, acquisition=None)
-    frames = SelectedFrames.of(scan.frames, placed)
-    return dataclasses.replace(scan, frames=frames, positions=positions[placed], acquisition=None)
+    return part_that_came(scan, placed, positions)
 
 
 def _arrived(path: Path) -> tuple[bool, NDArray[np.uint8], NDArray[np.float64]]:

@@ -34,7 +34,7 @@ from numba.extending import intrinsic
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.compiler import callback, inner
 from ptynb.kernels.simd import Complex, Vectors
-from ptynb.kernels.window_sides import RADICES, is_embedded, radices
+from ptynb.kernels.window_sides import RADICES, is_zero_padded, radices
 
 LARGEST_COMPOSITE = 16
 """Largest composite radix of a convolution; two passes of 16 take less time than three of 4 to 8."""
@@ -55,7 +55,7 @@ class Convolution(NamedTuple):
     """How a prime number p of values is transformed: X[g^t] = x[0] + Σ_n x[g^n] exp(-2πi g^(n + t) / p).
 
     The powers of g, modulo p, are all numbers but 0, so that the sum is a cyclic correlation of p - 1 values (Rader,
-    Proc. IEEE 56, 1107 (1968)); if p - 1 has a large prime factor, it is embedded in a longer one. It is computed by
+    Proc. IEEE 56, 1107 (1968)); if p - 1 has a large prime factor, it is zero-padded to a longer one. It is computed by
     two transforms and a product between them.
 
     radices: of each transform. twiddled: False if these have no common factor: then n is replaced by its remainders,
@@ -76,7 +76,7 @@ def convolution(prime: int) -> Convolution:
     count = prime - 1
     orders = [order for order in range(1, count) if count % order == 0]
     root = next(g for g in range(2, prime) if all(pow(g, order, prime) != 1 for order in orders))
-    size = next(size for size in itertools.count(2 * count - 1) if _fewest(size)) if is_embedded(prime) else count
+    size = next(size for size in itertools.count(2 * count - 1) if _fewest(size)) if is_zero_padded(prime) else count
     values = np.zeros(size, np.complex128)
     for n in range(min(size, 2 * count - 1)):
         values[n] = cmath.exp(-2j * math.pi * pow(root, n, prime) / prime)

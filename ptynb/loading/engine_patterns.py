@@ -22,6 +22,7 @@ from ptynb.loading.transfer import BufferRing, Copied, StreamTransfer
 from ptynb.physics.components.component import Batch, copied_to, selected
 from ptynb.physics.losses import Sums
 from ptynb.physics.patches import add_windows
+from ptynb.preparation.field_resampling import middle_start
 
 Storage = Literal["device", "host", "disk"]
 StorageOption = Literal["auto", "device", "host", "disk"]
@@ -353,5 +354,5 @@ def free_on_host() -> int:
 def in_middle(counts: Tensor, size: tuple[int, int]) -> Tensor:
     """Return patterns (..., y, x) in the pixel order of the model with the zero frequency in the middle, cropped."""
     middle = torch.fft.fftshift(counts, dim=(-2, -1))
-    starts = [whole // 2 - side // 2 for whole, side in zip(counts.shape[-2:], size, strict=True)]
-    return middle[..., starts[0] : starts[0] + size[0], starts[1] : starts[1] + size[1]]
+    y, x = middle_start((counts.shape[-2], counts.shape[-1]), size)
+    return middle[..., y : y + size[0], x : x + size[1]]

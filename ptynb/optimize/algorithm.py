@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ptynb.data.record import RunSpan
 from ptynb.distributed.group import Group
 from ptynb.loading.engine_patterns import EnginePatterns
 from ptynb.optimize.sampler import Sampler
@@ -25,7 +26,7 @@ class Problem:
 
     normaliser: divisor of the sum of the losses of all patterns; count: their number. While patterns come, both are of
     a moment at most a tenth of the patterns ago, so that recorded updates stay valid. imposed: custom constraints.
-    run: epochs completed before the present run, and its last epoch.
+    run: the present run.
     custom_components: the user's own. initial_object: (state, slice, y, x), kept if the settings restart the object.
     """
 
@@ -37,7 +38,7 @@ class Problem:
     normaliser: float
     count: int
     epoch: int = 1
-    run: tuple[int, int] = (0, 100)
+    run: RunSpan = field(default_factory=lambda: RunSpan(0, 0, 0, 100, 0.0))
     imposed: tuple[CustomConstraint, ...] = ()
     custom_components: tuple[ModelComponent, ...] = ()
     initial_object: Tensor | None = None
@@ -50,7 +51,7 @@ class Problem:
     @property
     def rate_factor(self) -> float:
         """Factor of all learning rates in this epoch."""
-        return self.settings.schedule.factor(self.epoch, self.run)
+        return self.settings.schedule.factor(self.epoch, (self.run.first, self.run.last))
 
     @property
     def pixels(self) -> int:

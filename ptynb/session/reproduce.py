@@ -15,6 +15,7 @@ import numpy as np
 from ptynb.analysis.result_comparison import Together
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.provenance import ScanIdentity
+from ptynb.data.record import RunSpan
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError, PtynbError
@@ -30,8 +31,6 @@ from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import Step, settings_before, steps_of
 from ptynb.settings.recipe import Recipe
 
-RecordedRun = tuple[int, int, int, int, float]
-"""As in `RunRecord.runs`."""
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
 
@@ -134,16 +133,17 @@ def reproduce(
         with Reconstruction(
             scan, recipe, cluster, device=device, checkpointing=checkpointing, extensions=extensions
         ) as recon:
-            run: tuple[int, int] | None = None
-            for event in _in_order(steps, first.runs):
+            run: RunSpan | None = None
+            # In the order of their times, as an epoch that was restarted has some of both twice.
+            events: list[Step | RunSpan] = [*steps, *first.runs]
+            for event in sorted(events, key=lambda event: event.when):
+                _reach(recon, event.epoch, event.update, run)
                 if isinstance(event, Step):
-                    _reach(recon, event.epoch, event.update, run)
                     if report is not None:
                         report(f"After epoch {event.epoch}: {', '.join(event.names)}")
                     recon.reconfigure(event.settings)
                 else:
-                    _reach(recon, *event[:2], run)
-                    run = event[2:4]
+                    run = event
             _reach(recon, len(first.epochs), first.update, run)
             second = recon.result
     return compared(first, second, (*notes_on(first, second), *_other_data(first, second)))
@@ -324,17 +324,12 @@ def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Repr
     return Reproduction(first, second, equal, difference, loss, (*notes, *more))
 
 
-def _in_order(steps: Sequence[Step], runs: Sequence[RecordedRun]) -> list[Step | RecordedRun]:
-    """Return steps and runs in the order of their times: an epoch that was restarted has some of both twice."""
-    return sorted([*steps, *runs], key=lambda event: event.when if isinstance(event, Step) else event[-1])
-
-
-def _reach(recon: Reconstruction, epoch: int, update: int, run: tuple[int, int] | None) -> None:
+def _reach(recon: Reconstruction, epoch: int, update: int, run: RunSpan | None) -> None:
     """Run up to this update after this number of completed epochs, as a part of a run, unless it is reached already."""
     recon.wait()  # until the patterns are loaded
     status = recon.status()[0]
     if (status.epoch, status.update) < (epoch, update):
-        recon.run_until(epoch, update, run)
+        recon.run_until(epoch, update, None if run is None else (run.first, run.last))
         recon.wait()
 
 

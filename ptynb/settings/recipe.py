@@ -332,6 +332,10 @@ class StagePlan:
         """The stages as plain values."""
         return tuple(stage.model_dump(mode="json", exclude_defaults=True) for stage in self.stages)
 
+    def to_yaml(self) -> str:
+        """Return the stages as YAML, as they stand in the section of a recipe; empty if there are none."""
+        return yaml.safe_dump([*self.plain], sort_keys=False) if self.stages else ""
+
     @property
     def end(self) -> int | None:
         """Number of epochs after which the next stage begins; None if there is none."""

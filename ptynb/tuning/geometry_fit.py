@@ -24,11 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.analysis.direct.direct_imaging import LONGEST_ELECTRON, DirectImages, direct
+from ptynb.analysis.direct.direct_imaging import DirectImages, direct
 from ptynb.analysis.direct.weak_phase import turn_matrix
+from ptynb.data.electrons import LONGEST_ELECTRON
 from ptynb.data.geometry import Geometry
 from ptynb.data.optics.lens import electron_probe
 from ptynb.data.scan import Scan
+from ptynb.engine import initial_probe
 from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.prepared_scan import prepare
 from ptynb.preparation.bright_field_disc import SMALLEST_RADIUS
@@ -281,7 +283,7 @@ class _Electrons:
         return fitted
 
 
-SETTINGS = Settings(optimiser="lsqml", batch=8, momentum=0.5)
+SETTINGS = initial_probe.run_settings(Settings())
 HELD = SETTINGS.replace(probe={"start_epoch": EPOCHS + 1})
 """With the probe as it is given, which otherwise adapts to what is wrong."""
 

@@ -64,9 +64,14 @@ class CancelBar(Whole):
         self._cancelled.clear()
         self.bar.value, self.layout.display = 0, None
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled since `begin`."""
+        return self._cancelled.is_set()
+
     def show(self, done: int, total: int) -> None:
         """Show the progress. Raises CancelledError if it was cancelled."""
-        if self._cancelled.is_set():
+        if self.cancelled:
             raise CancelledError
         self.bar.max, self.bar.value = total, done
 

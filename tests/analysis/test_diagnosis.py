@@ -10,7 +10,7 @@ import ptynb as pt
 from ptynb.analysis.faults import diagnosis
 from ptynb.analysis.faults.fault_measures import poisson_roots
 from ptynb.data.patterns import ArrayFrames
-from ptynb.data.record import Epoch, Thumbnail
+from ptynb.data.record import Epoch, RunSpan, Thumbnail
 from ptynb.data.result import Result, ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.io.scan_identity import plain_geometry
@@ -228,7 +228,9 @@ def test_the_record_of_the_losses_tells_how_the_run_went_on(scan: Scan) -> None:
     # With the small rates at the end of a schedule, the loss of an unfinished run falls little.
     slowly = with_losses(scan, np.exp(-0.003 * epochs))
     assert diagnosis.NOT_CONVERGED not in diagnosis.findings_of(slowly)
-    assert diagnosis.NOT_CONVERGED in diagnosis.findings_of(dataclasses.replace(slowly, runs=((0, 0, 0, 60, 0.0),)))
+    assert diagnosis.NOT_CONVERGED in diagnosis.findings_of(
+        dataclasses.replace(slowly, runs=(RunSpan(0, 0, 0, 60, 0.0),))
+    )
 
 
 def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> None:
@@ -252,7 +254,7 @@ def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> 
     wrong = scan.positions + np.random.default_rng(0).normal(0, 1.0, scan.positions.shape)
     displaced = perfect(scan, positions=wrong)
     with_schedule = pt.Settings(schedule={"epochs": 100}).model_dump(mode="json")
-    runs, flat = ((0, 0, 0, 100, 0.0),), with_losses(scan, np.full(40, 0.01)).epochs
+    runs, flat = (RunSpan(0, 0, 0, 100, 0.0),), with_losses(scan, np.full(40, 0.01)).epochs
     for changes, why in (
         ({"epochs": displaced.epochs[:5]}, "The run has 5 epochs"),
         ({"epochs": with_losses(scan, 0.01 * (1 + 0.2 * (-1.0) ** np.arange(1, 61))).epochs}, "is oscillating"),
@@ -262,7 +264,7 @@ def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> 
         later = found(dataclasses.replace(displaced, **changes), scan)
         assert diagnosis.POSITIONS not in later
         assert why in str(later)
-    for changes in ({}, {"epochs": ()}, {"runs": ((0, 0, 0, 40, 0.0),), "epochs": flat}):
+    for changes in ({}, {"epochs": ()}, {"runs": (RunSpan(0, 0, 0, 40, 0.0),), "epochs": flat}):
         assert diagnosis.POSITIONS in found(dataclasses.replace(displaced, **changes), scan)
 
     # Bad pixels that the patterns alone show have nothing to do with the run.

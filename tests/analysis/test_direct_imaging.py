@@ -10,10 +10,13 @@ from scipy import ndimage
 
 import ptynb as pt
 from ptynb import preparation
+from ptynb.analysis.direct import direct_imaging
+from ptynb.analysis.direct.direct_imaging import DirectReading
 from ptynb.analysis.direct.position_grid import position_grid
 from ptynb.analysis.direct.weak_phase import BrightFieldImages, WeakPhaseFit, integrated, turn_matrix
 from ptynb.cli.main import main
-from ptynb.data.patterns import ArrayFrames, Frames
+from ptynb.data.patterns import ArrayFrames, ArrivingFrames, Frames
+from tests.live_source import Source
 from tests.parametrization import each
 from tests.raising import raises
 
@@ -343,3 +346,66 @@ def test_what_direct_cannot_read():
         pt.direct(dataclasses.replace(scan, frames=ArrayFrames.of(np.zeros((16, 64, 64), np.uint16))))
     with raises("scan.too-few-patterns", 16):
         pt.direct(dataclasses.replace(scan, positions=np.arange(32.0).reshape(16, 2)))
+
+
+def test_a_scan_that_is_being_measured_gives_pictures_of_what_has_come(tmp_path, monkeypatch):
+    """Each pattern is read once, but for the first ones, which show where the disc is."""
+    whole = electron_scan({"C10": -20e-9})[0]
+    source, taken = Source(whole, tmp_path), []
+    take = ArrivingFrames.take
+    monkeypatch.setattr(
+        ArrivingFrames,
+        "take",
+        lambda frames, indices, out: (taken.extend(indices.tolist()), take(frames, indices, out)),
+    )
+    try:
+        with raises("scan.live", 576):
+            pt.direct(source.live)
+        came = 24 * 11
+        source.give(range(came))
+        reading = DirectReading(source.live)
+        assert reading.read(most=100)
+        assert not reading.read()
+        half = reading.images()
+        with monkeypatch.context() as without:
+            without.setattr(direct_imaging, "FEWEST_PIXELS", math.inf)  # the angle of the deflections
+            alone = pt.direct(preparation.select(whole, np.arange(came)))
+        assert (half.raster, half.rotation) == (True, alone.rotation)
+        for name in ("sum", "bright field", "dark field", "deflection y", "deflection x", "integrated phase"):
+            seen = half.pictures[name]
+            assert np.isnan(seen[11:]).all()
+            np.testing.assert_allclose(seen[:11], alone.pictures[name], rtol=1e-6, atol=1e-6 * np.ptp(seen[:11]))
+        assert "single side band" not in half.pictures
+        assert "264 of 576 patterns" in str(half)
+        taken.clear()
+        source.give([400, *range(came, 300)])
+        assert not reading.read()
+        assert not reading.read(), "nothing has come since"
+        assert sorted(taken) == [*range(came, 300), 400]
+        known = np.isfinite(reading.images().pictures["sum"]).ravel()
+        np.testing.assert_array_equal(np.flatnonzero(known), [*range(300), 400])
+        source.give(range(576))
+        reading.read()
+        assert len(set(taken)) == len(taken)
+        now, complete = reading.images(), pt.direct(whole)
+        np.testing.assert_allclose(now.pictures["sum"], complete.pictures["sum"], rtol=1e-6)
+        assert now.rotation == complete.rotation
+    finally:
+        source.close()
+
+
+def test_measured_positions_are_interpolated_on_the_grid_of_the_plan(tmp_path):
+    plan = electron_scan({}, positions=raster(12, 12))[0]
+    measured = plan.positions + np.random.default_rng(0).uniform(-1.2, 1.2, plan.positions.shape)
+    source = Source(plan, tmp_path, positions=measured, positions_planned=False)
+    try:
+        source.give(range(72))
+        found = pt.direct(source.live)
+    finally:
+        source.close()
+    seen, sums = found.pictures["sum"], plan.counts(0, 144).sum((1, 2)).reshape(12, 12)
+    assert (found.raster, seen.shape) == (False, (12, 12))
+    assert np.isfinite(seen[:6]).all()
+    assert np.isnan(seen[8:]).all()
+    assert np.abs(seen[:6] - sums[:6]).max() < np.ptp(sums)
+    assert not np.array_equal(seen[:6], sums[:6])

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.io.hdf5_file import Linked, check_texts, open_for_reading
+from ptynb.io.hdf5_file import check_texts, open_for_reading
+from ptynb.io.reading.hdf5_links import Linked
 from tests.io.cases import of_case
 from tests.raising import raises
 

@@ -11,7 +11,7 @@ SHAPES = [(8, 8), (1, 5), (9, 7), (7, 12), (30, 26), (64, 96), (11, 130), (169, 
 SHAPES += [(127, 31), (129, 2), (1, 257), (3, 514), (83, 4), (2, 37 * 41)]
 """With all radices, sides below and above the lanes of a vector, and with something left over along y, x, both.
 
-Prime factors above the largest radix, by convolutions of one to three radices (37, 127, 257), embedded (83), in the
+Prime factors above the largest radix, by convolutions of one to three radices (37, 127, 257), zero-padded (83), in the
 last and in another pass (1517).
 """
 

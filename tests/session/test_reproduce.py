@@ -12,7 +12,7 @@ import pytest
 
 import ptynb as pt
 from ptynb import preparation
-from ptynb.data.record import Change
+from ptynb.data.record import Change, RunSpan
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.io.result_file import load_result, save_result
@@ -78,8 +78,8 @@ def test_a_run_with_changes_is_repeated_to_the_bit(alone: Path) -> None:
     second = repeat.second
     assert (second.update, second.machines.engines, len(second.probe)) == (2, 1, 2)
     assert second.changes == load_result(alone).changes
-    runs = [[run[:4] for run in result.runs] for result in (second, load_result(alone))]
-    assert runs[0] == runs[1] == [(0, 0, 0, 2), (2, 0, 2, 4), (3, 0, 3, 5), (4, 1, 4, 6)]
+    spans = (0, 0, 0, 2), (2, 0, 2, 4), (3, 0, 3, 5), (4, 1, 4, 6)
+    assert second.runs == load_result(alone).runs == tuple(RunSpan(*span, 0.0) for span in spans)
     assert second.initial_settings == SETTINGS.model_dump(mode="json")
 
 

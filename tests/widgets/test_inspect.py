@@ -24,6 +24,7 @@ from ptynb.widgets.inspect.scan_facts import histogram
 from ptynb.widgets.shared_widgets import below
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.analysis.scans import made, raster
+from tests.live_source import Source
 from tests.preparation.test_rotation_fit import electron_scan
 from tests.raising import raises
 from tests.tuning import recommend_scans
@@ -608,6 +609,38 @@ def test_every_control_says_what_it_is(shown):
     for widget in below(shown(SCAN)):
         if isinstance(widget, ipywidgets.ValueWidget | ipywidgets.Button) and not isinstance(widget, ipywidgets.HTML):
             assert getattr(widget, "description", "") or isinstance(widget, Viewer), widget
+
+
+def test_first_pictures_fill_in_while_a_scan_is_measured(shown, tmp_path):
+    scan = electron_scan(0.0, counts=1e4, grid=(12, 14))
+    sums = scan.counts(0, len(scan)).sum((1, 2))
+    source = Source(scan, tmp_path / "spool")
+
+    def wait(text):
+        last = time.monotonic() + 60
+        while text not in words(look):
+            assert time.monotonic() < last
+            time.sleep(0.02)
+
+    try:
+        look = shown(source.live, wait=False)
+        assert look._tab.titles == ("First pictures",)
+        wait("None of the 168 patterns")
+        for come in (range(5), range(70), range(168)):
+            for number in come:
+                source.frame(number)
+            wait(f"<b>{len(come)}</b> of 168")
+            source.give(come)  # positions come later
+            wait(f"{len(come)} of 168 patterns have come")
+            seen, step = values(look, "sum")
+            np.testing.assert_allclose(
+                seen.ravel()[: len(come)], sums[: len(come)].clip(*picture(look, "sum")[0]["limits"]), atol=step
+            )
+            assert (picture(look, "sum")[1].ravel()[len(come) :] == 0).all()
+        assert look._problems[1].value == ""
+        assert not look.lines
+    finally:
+        source.close()
 
 
 def test_first_pictures_come_when_their_page_is_opened_and_give_the_first_guess(shown):

@@ -13,19 +13,22 @@ import functools
 import html
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from ptynb.analysis.direct.position_grid import PositionGrid, position_grid
 from ptynb.analysis.direct.weak_phase import BrightFieldImages, WeakPhaseFit, integrated, turn_matrix
 from ptynb.analysis.scan_survey import Survey, bright_radius, survey
 from ptynb.data import images
+from ptynb.data.arrivals import Acquisition
+from ptynb.data.electrons import LONGEST_ELECTRON
 from ptynb.data.picture import Picture, pictures_html
-from ptynb.data.scan import Scan
+from ptynb.data.scan import Scan, check_scan, part_that_came
 from ptynb.exceptions import ScanError
 from ptynb.preparation.bright_field_disc import Disc, bright_field_disc
 from ptynb.preparation.center_of_mass import PatternMoments
@@ -47,8 +50,8 @@ DARK = 1.1
 """Inner radius of the dark-field detector, in radii of the disc."""
 ORIENTING = 10_000
 """Largest number of patterns that the rotation is found from: 0.4 s."""
-LONGEST_ELECTRON = 9e-12
-"""Wavelength [m] below which a beam is taken for electrons: 18 kV, and 138 keV of photons."""
+GROWTH = 1.1
+"""Factor by which the number of patterns that have come grows until the rotation is determined from them again."""
 SKEWED = 0.3
 """Smallest skewness of the phase by which atoms are told from holes."""
 PARALLAX_ERROR = math.radians(1.5)
@@ -271,6 +274,9 @@ def direct(scan: Scan, *, report: Callable[[int], None] = lambda _: None) -> Dir
     rotation of the scan from the shifts of the images of bright-field pixels, with the tilt-corrected bright field
     (parallax) and the single-side-band phase. The last two assume a weak phase object in the plane of C10.
 
+    Of a scan that is being measured these are the pictures of what has come, NaN elsewhere, without those that need
+    the aberrations.
+
     Positions may be scattered; they are interpolated then. A rotation by another half turn with aberrations and phases
     of the other sign fits equally well. Angles are those within a quarter turn; of electrons with known aberrations,
     beyond an eighth of a turn, those for which atoms have positive phases.
@@ -290,77 +296,147 @@ def direct(scan: Scan, *, report: Callable[[int], None] = lambda _: None) -> Dir
     Raises
     ------
     ScanError
-        For near-field scans (code "scan.near-field"), tilted geometries ("scan.tilted-geometry"), scans that are being
-        measured ("scan.live"), combined scans ("scan.combined"), positions on a line ("scan.too-few-patterns") and
-        scans without counts ("scan.empty").
+        For near-field scans (code "scan.near-field"), tilted geometries ("scan.tilted-geometry"), combined scans
+        ("scan.combined"), positions on a line ("scan.too-few-patterns"), scans of which no pattern has come yet
+        ("scan.live"), and scans without counts ("scan.empty").
     """
-    began = time.perf_counter()
-    check_measured(scan, "direct")
-    if not scan.is_far_field:
-        raise ScanError("The scan is a near-field one; its patterns are images themselves.", code="scan.near-field")
-    if scan.combination is not None:
-        raise ScanError(
-            f"'{scan.name}' is made of {len(scan.combination.scans)} scans, which have no common pictures; expected "
-            "one of them.",
-            code="scan.combined",
+    reading = DirectReading(scan)
+    reading.read(report)
+    return reading.images()
+
+
+class DirectReading:
+    """Numbers of each pattern of a scan, read once, and the pictures that follow from them; see `direct`.
+
+    Of a scan that is being measured, `read` continues with what has come since. Where the disc is on the detector is
+    determined again while the first few hundred patterns come, which are read again then.
+    """
+
+    def __init__(self, scan: Scan) -> None:
+        check_scan(scan)
+        acquisition = scan.acquisition
+        if not isinstance(acquisition, Acquisition):
+            check_measured(scan, "direct")
+        if not scan.is_far_field:
+            raise ScanError("The scan is a near-field one; its patterns are images themselves.", code="scan.near-field")
+        if scan.combination is not None:
+            raise ScanError(
+                f"'{scan.name}' is made of {len(scan.combination.scans)} scans, which have no common pictures; "
+                "expected one of them.",
+                code="scan.combined",
+            )
+        self._geometry = facing_geometry(scan, "direct")
+        self._index = acquisition.index() if isinstance(acquisition, Acquisition) else None
+        self._scan = as_centred(scan)
+        self._pixel = pixel_of(scan)
+        self._detector: _Detector | None = None
+        self._sampled = 0  # patterns that the detector was determined from, or a part of them
+        self._turned_by = 0  # patterns that the rotation was determined from
+        self._rotation: ScanRotation | None = None
+        self._seconds = 0.0
+        position_grid(self._places(scan))  # raises an error before anything is read
+
+    def read(self, report: Callable[[int], None] = lambda _: None, most: int | None = None) -> bool:
+        """Read the patterns that have come and were not read, at most so many; return whether there are more.
+
+        Raises ScanError if none has come ("scan.live"), or they have no counts ("scan.empty").
+        """
+        began = time.perf_counter()
+        came = np.arange(len(self._scan)) if self._index is None else np.flatnonzero(self._index.placed())
+        if not len(came):
+            raise ScanError(
+                f"None of the {len(self._scan)} patterns of the scan has come yet; try again later.", code="scan.live"
+            )
+        if self._detector is None or self._sampled < min(SAMPLE, len(came) // 2):
+            self._detector = self._find_detector(self._part(came))
+            self._sampled = len(came)
+            self._channels = np.full((len(self._scan), self._detector.weights.shape[1]), np.nan)
+            self._pixels = np.empty((len(self._scan), int(self._detector.chosen.sum())), np.float32)
+        left = came[np.isnan(self._channels[came, 0])]
+        now = left[:most]
+        for rows, channels, pixels in _read(self._part(now), self._detector, report) if len(now) else ():
+            self._channels[now[rows]], self._pixels[now[rows]] = channels, pixels
+        self._seconds += time.perf_counter() - began
+        return len(now) < len(left)
+
+    def images(self) -> DirectImages:
+        """Return the pictures of the patterns that were read, at least one."""
+        began = time.perf_counter()
+        assert self._detector is not None, "nothing was read"
+        known = np.flatnonzero(~np.isnan(self._channels[:, 0]))
+        scan, disc, notes = self._part(known), self._disc, [*self._notes]
+        read = _Read.of(self._channels[known], self._pixels[known])
+        grid = position_grid(self._places(scan), None if self._index is None else self._places(self._scan))
+        field = read.moments / (np.array(scan.pattern_shape) * self._pixel)
+        if len(known) >= GROWTH * self._turned_by or len(known) == len(self._scan):
+            moments = PatternMoments(read.sums, read.moments, self._seen.mean)
+            self._rotation, self._turned_by = rotation_if_known(scan, ORIENTING, moments), len(known)
+        rotation, fit = self._rotation, None
+        if self._index is not None:
+            notes.append(
+                f"{len(known)} of {len(self._scan)} patterns have come. Aberrations, parallax and single side band are "
+                "those of the file, after the end of the scan."
+            )
+        elif disc is not None and read.pixels.shape[1] >= FEWEST_PIXELS:
+            bright = _bright_field(scan, self._detector, read, grid, disc, self._pixel)
+            fit = bright.fit(None if rotation is None else (rotation.angle, rotation.transposed))
+            if fit is None:
+                notes.append("The images of bright-field pixels show no common shift (noise, or no phase contrast).")
+        elif disc is not None:
+            notes.append(f"The disc has {read.pixels.shape[1]} pixels, too few for aberrations.")
+        if rotation is None and fit is None:
+            notes.append("The deflections show no rotation of the scan; none is assumed.")
+        wavelength = None if self._geometry is None else self._geometry.wavelength
+        more: dict[str, Array] = {}
+        if fit is not None:
+            aligned, phase = bright.pictures(fit)
+            if wavelength is not None and wavelength < LONGEST_ELECTRON and _reversed(fit, phase):
+                fit, phase = fit.opposite, -phase
+                notes.append("Of both half turns the one is taken for which atoms have positive phases.")
+            more = {"parallax": aligned, "single side band": phase}
+        found = fit or rotation
+        angle, transposed = (0.0, False) if found is None else (found.angle, found.transposed)
+        pictures, units = _pictures(read, field, grid, turn_matrix(angle, transposed), wavelength)
+        pictures |= more
+        units |= {"parallax": "", "single side band": "rad"}
+        unit = np.ones(2) if self._geometry is not None else self._pixel
+        radius = None if disc is None or wavelength is None else radius_of(scan, disc, self._pixel)
+        return DirectImages(
+            scan=scan.name,
+            pictures={name: np.where(grid.inside, one, np.nan) for name, one in pictures.items()},
+            units=units,
+            y=grid.y / unit[0],
+            x=grid.x / unit[1],
+            pixel_size=None if self._geometry is None else grid.step,
+            raster=grid.raster,
+            counts=float(read.sums.mean()),
+            disc=disc,
+            convergence_angle=None if radius is None or wavelength is None else radius * wavelength,
+            rotation=rotation,
+            angle=angle,
+            transposed=transposed,
+            aberrations=None if fit is None or wavelength is None else _aberrations(fit, wavelength),
+            gain=1.0 if fit is None else fit.gain,
+            seconds=self._seconds + time.perf_counter() - began,
+            notes=tuple(notes),
         )
-    geometry = facing_geometry(scan, "direct")
-    scan = as_centred(scan)
-    pixel = pixel_of(scan)
-    notes: list[str] = []
-    places = (scan.positions + middle_of(scan)) * pixel
-    grid = position_grid(places)
-    seen = survey(scan, SAMPLE)
-    if not seen.mean.any():
-        raise ScanError("All patterns that were read are 0 at the good pixels.", code="scan.empty")
-    disc = _disc(scan, seen, notes)
-    detector = _Detector.of(scan, seen, disc)
-    read = _read(scan, detector, report)
-    field = read.moments / (np.array(scan.pattern_shape) * pixel)
-    rotation = rotation_if_known(scan, ORIENTING, PatternMoments(read.sums, read.moments, seen.mean))
-    fit = None
-    if disc is not None and read.pixels.shape[1] >= FEWEST_PIXELS:
-        bright = _bright_field(scan, detector, read, grid, disc, pixel)
-        fit = bright.fit(None if rotation is None else (rotation.angle, rotation.transposed))
-        if fit is None:
-            notes.append("The images of bright-field pixels show no common shift (noise, or no phase contrast).")
-    elif disc is not None:
-        notes.append(f"The disc has {read.pixels.shape[1]} pixels, too few for aberrations.")
-    if rotation is None and fit is None:
-        notes.append("The deflections show no rotation of the scan; none is assumed.")
-    wavelength = None if geometry is None else geometry.wavelength
-    more: dict[str, Array] = {}
-    if fit is not None:
-        aligned, phase = bright.pictures(fit)
-        if wavelength is not None and wavelength < LONGEST_ELECTRON and _reversed(fit, phase):
-            fit, phase = fit.opposite, -phase
-            notes.append("Of both half turns the one is taken for which atoms have positive phases.")
-        more = {"parallax": aligned, "single side band": phase}
-    found = fit or rotation
-    angle, transposed = (0.0, False) if found is None else (found.angle, found.transposed)
-    pictures, units = _pictures(read, field, grid, turn_matrix(angle, transposed), wavelength)
-    pictures |= more
-    units |= {"parallax": "", "single side band": "rad"}
-    unit = np.ones(2) if geometry is not None else pixel
-    return DirectImages(
-        scan=scan.name,
-        pictures={name: np.where(grid.inside, one, np.nan) for name, one in pictures.items()},
-        units=units,
-        y=grid.y / unit[0],
-        x=grid.x / unit[1],
-        pixel_size=None if geometry is None else grid.step,
-        raster=grid.raster,
-        counts=float(read.sums.mean()),
-        disc=disc,
-        convergence_angle=None if disc is None or wavelength is None else radius_of(scan, disc, pixel) * wavelength,
-        rotation=rotation,
-        angle=angle,
-        transposed=transposed,
-        aberrations=None if fit is None or wavelength is None else _aberrations(fit, wavelength),
-        gain=1.0 if fit is None else fit.gain,
-        seconds=time.perf_counter() - began,
-        notes=tuple(notes),
-    )
+
+    def _find_detector(self, scan: Scan) -> _Detector:
+        self._seen = seen = survey(scan, SAMPLE)
+        if not seen.mean.any():
+            raise ScanError("All patterns that were read are 0 at the good pixels.", code="scan.empty")
+        self._notes: list[str] = []
+        self._disc = _disc(scan, seen, self._notes)
+        return _Detector.of(scan, seen, self._disc, grouped=self._index is None)
+
+    def _part(self, patterns: NDArray[np.int64]) -> Scan:
+        """Return the scan of these patterns, which have come; of a complete scan all of it."""
+        if self._index is None:
+            return self._scan
+        return part_that_came(self._scan, patterns, self._index.positions())
+
+    def _places(self, scan: Scan) -> Array:
+        return (scan.positions + middle_of(scan)) * self._pixel
 
 
 def radius_of(scan: Scan, disc: Disc, pixel: Array) -> float:
@@ -391,14 +467,14 @@ class _Detector:
     chosen: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, scan: Scan, seen: Survey, disc: Disc | None) -> _Detector:
+    def of(cls, scan: Scan, seen: Survey, disc: Disc | None, *, grouped: bool) -> _Detector:
         height, width = scan.pattern_shape
         y, x = np.meshgrid(*(np.arange(side) - float(side // 2) for side in (height, width)), indexing="ij")
         centre, radius = (seen.centre, bright_radius(seen)) if disc is None else (disc.centre, disc.radius)
         away = np.hypot(y - centre[0], x - centre[1])
         parts = [np.ones_like(y), y, x, away <= radius, away > DARK * radius]
         weights = np.stack([part.ravel() for part in parts], 1).astype(np.float32)
-        if disc is None:
+        if disc is None or not grouped:
             return cls(weights, (0, 0), 1, np.zeros((0, 0), bool))
         side = math.ceil(2 * radius / ACROSS)
         while len(scan) * math.pi * (radius / side) ** 2 > MOST_NUMBERS:
@@ -450,22 +526,26 @@ class _Read:
     dark: Array
     pixels: NDArray[np.float32]
 
+    @classmethod
+    def of(cls, channels: Array, pixels: NDArray[np.float32]) -> _Read:
+        """Return the numbers of patterns from their channels of the detector (pattern, channel)."""
+        sums = channels[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            moments = np.where(sums[:, None] > 0, channels[:, 1:3] / sums[:, None], np.nan)
+        return cls(sums, moments, channels[:, 3], channels[:, 4], pixels)
 
-def _read(scan: Scan, detector: _Detector, report: Callable[[int], None]) -> _Read:
-    channels = np.empty((len(scan), detector.weights.shape[1]))
-    pixels = np.empty((len(scan), int(detector.chosen.sum())), np.float32)
+
+def _read(
+    scan: Scan, detector: _Detector, report: Callable[[int], None]
+) -> Iterator[tuple[slice, NDArray[np.float32], NDArray[np.float32]]]:
+    """Yield the channels and the groups of pixels of all patterns in parts, and which these are."""
     for part, counts in pieces(scan):
         few = max(1, IN_CACHE // (counts.shape[1] * counts.shape[2]))
         for first in range(0, len(counts), few):
             some = counts[first : first + few].astype(np.float32)
             rows = slice(part.start + first, part.start + first + len(some))
-            channels[rows] = some.reshape(len(some), -1) @ detector.weights
-            pixels[rows] = detector.groups(some)
+            yield rows, some.reshape(len(some), -1) @ detector.weights, detector.groups(some)
         report(part.stop)
-    sums = channels[:, 0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        moments = np.where(sums[:, None] > 0, channels[:, 1:3] / sums[:, None], np.nan)
-    return _Read(sums, moments, channels[:, 3], channels[:, 4], pixels)
 
 
 def _bright_field(
@@ -492,7 +572,10 @@ def _pictures(
     # Without geometry ⟨k⟩ is in detector pixels.
     scale, unit = (1.0, "detector pixels") if wavelength is None else (wavelength, "rad")
     pictures |= {"deflection y": scale * deflection[..., 0], "deflection x": scale * deflection[..., 1]}
-    pictures["integrated phase"] = integrated(2 * np.pi * deflection, grid.step)
+    # Of a part of a scan: gradients of 0 beside it would bend the phase at its edges.
+    phase = pictures["integrated phase"] = np.zeros(grid.inside.shape)
+    for box in ndimage.find_objects(grid.inside.astype(int)):
+        phase[box] = integrated(2 * np.pi * deflection[box], grid.step)
     return pictures, dict.fromkeys(counts, "counts") | {
         "deflection y": unit,
         "deflection x": unit,

@@ -57,17 +57,19 @@ class PositionGrid:
         return on_grid.reshape(len(self.y), len(self.x), *values.shape[1:])
 
 
-def position_grid(places: Array) -> PositionGrid:
+def position_grid(places: Array, planned: Array | None = None) -> PositionGrid:
     """Return the grid of a raster along y and x, or one with about as many pixels as there are scattered positions.
 
-    places: positions (pattern, yx). Pixels of a scattered scan are means of the nearest patterns, weighted by the
-    inverse fourth power of the distance.
+    places: positions (pattern, yx). planned: those of the whole scan, of which `places` have come; the grid is that of
+    all, and a pixel of a raster is outside until its pattern comes. Pixels of a scattered scan are means of the nearest
+    patterns, weighted by the inverse fourth power of the distance.
     """
-    y, x = (_raster_axis(places[:, axis]) for axis in (0, 1))
-    raster = y is not None and x is not None and 0.9 <= len(places) / (len(y) * len(x)) <= 1
+    whole = places if planned is None else planned
+    y, x = (_raster_axis(whole[:, axis]) for axis in (0, 1))
+    raster = y is not None and x is not None and 0.9 <= len(whole) / (len(y) * len(x)) <= 1
     if not raster:
-        step = math.sqrt(_area(places) / len(places))
-        low, high = places.min(0), places.max(0)
+        step = math.sqrt(_area(whole) / len(whole))
+        low, high = whole.min(0), whole.max(0)
         y, x = (
             first + step * np.arange(max(FEWEST, 1 + math.floor((last - first) / step + 1e-6)))
             for first, last in zip(low, high, strict=True)
@@ -75,11 +77,14 @@ def position_grid(places: Array) -> PositionGrid:
     assert y is not None
     assert x is not None
     steps = np.array([y[1] - y[0], x[1] - x[0]])
+    if raster and planned is not None:  # measured positions may differ from those of the plan
+        at = (places - [y[0], x[0]]) / steps
+        raster = math.sqrt(float(np.mean((at - np.rint(at)) ** 2))) <= JITTER
     pixels = np.stack(np.meshgrid(y, x, indexing="ij"), -1).reshape(-1, 2)
     count = 1 if raster else min(NEIGHBOURS, len(places))
     distance, nearest = cKDTree(places / steps).query(pixels / steps, k=count)
     distance, nearest = distance.reshape(len(pixels), count), nearest.reshape(len(pixels), count)
-    inside = distance[:, 0] <= FARTHEST
+    inside = distance[:, 0] <= (FARTHEST if planned is None or not raster else 0.5)
     weights = 1 / (distance**2 + 1e-6) ** 2
     weights = np.where(inside[:, None], weights / weights.sum(1, keepdims=True), 0)
     rows = np.repeat(np.arange(len(pixels)), count)

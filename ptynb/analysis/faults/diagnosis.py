@@ -425,7 +425,7 @@ class _Case:
     def _rates(self) -> NDArray[np.float64]:
         """Factors of the learning rates in the completed epochs; 1 without a record of the run."""
         result, schedule = self.result, self.settings.schedule
-        run = result.runs[-1][2:4] if result.runs else (0, 0)
+        run = (result.runs[-1].first, result.runs[-1].last) if result.runs else (0, 0)
         live = 0 if result.admissions is None else result.admissions.epochs
         if not result.runs and schedule.epochs is None:
             return np.ones(len(result.epochs))

@@ -24,8 +24,8 @@ from scipy import ndimage, stats
 from ptynb.analysis.position_refinement import PositionRefinement
 from ptynb.analysis.probe_modes import mode_powers, orthogonal_modes
 from ptynb.analysis.result_comparison import illuminated
-from ptynb.data.images import phase_growth, reduce_by
-from ptynb.data.record import early_thumbnail, last_tenth, late_progress
+from ptynb.data.images import reduce_by
+from ptynb.data.record import Thumbnail, last_tenth, late_progress
 from ptynb.data.result import Result
 
 Array = NDArray[Any]
@@ -466,12 +466,15 @@ def progressing(result: Result, rates: Floats) -> FaultMeasure:
     lower rates lower also the noise of the updates. Of simulated runs with the default schedule it was up to 0.016
     once they had converged, and 0.056 to 0.6 in shorter ones.
     """
-    early, since, growth = early_thumbnail(result.history, result.epochs), 0, 0.0
-    if early is not None:
+
+    def late_object(early: Thumbnail) -> Array:
         end = [corner + early.reduction * side for corner, side in zip(early.corner, early.object.shape, strict=True)]
-        late = reduce_by(result.projection[early.corner[0] : end[0], early.corner[1] : end[1]], early.reduction)
-        since, growth = early.epoch, phase_growth(early.object, late)
-    found, slowed = late_progress(result.epochs, since, growth), float(rates[-last_tenth(len(rates)) :].mean())
+        return reduce_by(result.projection[early.corner[0] : end[0], early.corner[1] : end[1]], early.reduction)
+
+    found, slowed = (
+        late_progress(result.epochs, result.history, late_object),
+        float(rates[-last_tenth(len(rates)) :].mean()),
+    )
     return FaultMeasure(max(found.loss / math.sqrt(slowed), found.phase), detail={**found._asdict(), "rates": slowed})
 
 

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import ipywidgets
-import numpy as np
 
-from ptynb.analysis.direct.direct_imaging import DirectImages, direct
-from ptynb.data.images import picture
+from ptynb.analysis.direct.direct_imaging import DirectImages, DirectReading, direct
 from ptynb.exceptions import ScanError
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.shared_widgets import CancelBar, CancelledError, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
+MOST = 2000
+"""Number of patterns of a scan that is being measured after which the pictures are shown: 1.5 s of 128 x 128 pixels."""
+
 
 class DirectPanel(InspectorPanel):
-    """Virtual detectors, deflections and phases, which are computed when the panel is first shown."""
+    """Virtual detectors, deflections and phases, which are computed when the panel is first shown.
+
+    Of a scan that is being measured they are those of what has come.
+    """
 
     title = "First pictures"
 
     def __init__(self, state: InspectorState) -> None:
         self._found: DirectImages | None = None
+        self._reading: DirectReading | None = None
         self._tried = False
-        self._again = self.button("Compute", self._compute, "Reads all patterns once", "image")
+        compute = self.button("Compute", self._compute, "Reads all patterns once", "image")
         self._use = self.button(
             "Use as first guess", self._adopt, "Corrects the positions, and sets the probe of the fitted lens", "check"
         )
         self._progress = CancelBar("Pictures", "Ends the reading; the scan stays as it is")
         self._text = ipywidgets.HTML()
         self._view = Viewer(columns=4, height=520, share=0.6)
-        super().__init__(state, [row(self._again, self._use, self._progress), self._view, self._text])
+        controls = row(compute, self._use, self._progress)
+        if state.acquisition is not None:
+            controls.layout.display = "none"
+        super().__init__(state, [controls, self._view, self._text])
         self.renew()
 
     def draw(self) -> None:
-        """Compute the pictures, if that was not tried."""
-        if not self._tried:
+        """Compute the pictures, if that was not tried, or more patterns have come."""
+        if self.state.acquisition is not None:
+            self._continue()
+        elif not self._tried:
             self._compute()
 
     def renew(self) -> None:
@@ -56,19 +66,26 @@ class DirectPanel(InspectorPanel):
             return
         finally:
             self._progress.end()
+        self._show(found)
+        self.state.say("first = pt.direct(scan)")
+
+    def _continue(self) -> None:
+        """Read what has come since, in portions, and show all that was read."""
+        try:
+            self._reading = self._reading or DirectReading(self.state.scan)
+            more = self._reading.read(most=MOST)
+        except ScanError as error:
+            put(self._text, note(str(error)))
+            return
+        self._show(self._reading.images())
+        if more:
+            self.state.work.put(self.draw, instead_of="first pictures")
+
+    def _show(self, found: DirectImages) -> None:
         self._found = found
         self._use.disabled = not found.lines
-        self._view.show(
-            [
-                picture(
-                    np.nan_to_num(values, nan=float(np.nanmin(values))), name, name.capitalize(),
-                    unit=found.units[name], pixel_size=found.pixel_size,
-                )
-                for name, values in found.pictures.items()
-            ]
-        )  # fmt: skip
+        self._view.show(found.shown())
         put(self._text, found.table().html())
-        self.state.say("first = pt.direct(scan)")
 
     def _adopt(self) -> None:
         if self._found is not None:

@@ -28,7 +28,7 @@ from ptynb.widgets.inspect.preparation_panel import PreparePanel
 from ptynb.widgets.inspect.scan_facts import facts, progress
 from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
 from ptynb.widgets.live.arrival_bar import arrival_bar
-from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import Whole, close_all, complaint, note, put
 
 ARRIVALS_SECONDS = 0.5
 """Time between looks at what has come of a scan that is being measured [s]."""
@@ -69,7 +69,9 @@ class Inspect(Whole):
         self._panels: list[InspectorPanel] = [
             StatisticsPanel(self.state), self.mask, self.positions, self._prepare, DirectPanel(self.state)
         ]  # fmt: skip
-        self._tab = ipywidgets.Tab(self._panels, titles=[panel.title for panel in self._panels], selected_index=0)
+        acquisition = self.state.acquisition
+        pages = self._panels if acquisition is None else self._panels[-1:]
+        self._tab = ipywidgets.Tab(pages, titles=[panel.title for panel in pages], selected_index=0)
         super().__init__(
             [self._facts, row(self._progress, self._pause, self._back), *self._problems, self.patterns, self._tab],
             layout=ipywidgets.Layout(overflow="visible"),
@@ -77,14 +79,14 @@ class Inspect(Whole):
         self.add_class("ptynb-inspect")
         self._pause.observe(self._paused, "value")
         self._back.on_click(lambda _: self.state.run(self.state.undo))
-        self._came = self._newest = -1
+        self._came, self._newest = (-1, -1), -1
         self._arrivals_over = False
         self._index: ArrivalIndex | None = None
-        if self.state.acquisition is not None:
-            for widget in (self._pause, self._back, self._tab):
+        if acquisition is not None:
+            for widget in (self._pause, self._back):
                 widget.layout.display = "none"
             self._progress.layout.width = "100%"
-            put(self._problems[2], note(WAITING.format(path=self.state.acquisition.folder / SCAN_NAME)))
+            put(self._problems[2], note(WAITING.format(path=acquisition.folder / SCAN_NAME)))
         self._tab.observe(lambda _: self._work.put(self._draw_selected, instead_of="tab"), "selected_index")
         self._surveying = self._new_survey()
         self._begin()
@@ -133,6 +135,7 @@ class Inspect(Whole):
         self._reading.close()
         self._work.close()
         super().close()
+        close_all(*self._panels)  # also those that have no page
 
     # Executed in the threads
 
@@ -146,7 +149,7 @@ class Inspect(Whole):
     def _selected(self) -> InspectorPanel | None:
         """The visible panel; the others are drawn when they are selected."""
         index = self._tab.selected_index
-        return None if index is None else self._panels[index]
+        return None if index is None else self._tab.children[index]
 
     def _draw(self) -> None:
         with self._drawing:
@@ -215,8 +218,8 @@ class Inspect(Whole):
         self._index = index = self._index or self.state.acquisition.index()
         arrivals = index.summary()
         put(self._progress, arrival_bar(arrivals))
-        if arrivals.arrived != self._came:
-            self._came = arrivals.arrived
+        if (came := (arrivals.arrived, arrivals.placed)) != self._came:  # a position may come after its pattern
+            self._came = came
             if arrivals.arrived and self.state.chosen == max(self._newest, 0):
                 self._newest = int(np.nanargmax(index.arrival_times()))
                 self.choose(self._newest)
@@ -254,11 +257,11 @@ class Inspect(Whole):
 
 
 def inspect(scan: Scan) -> Inspect:
-    """Return an inspector of a scan: patterns, virtual images, statistics, mask, positions, preparation.
+    """Return an inspector of a scan: patterns, first pictures, statistics, mask, positions, and preparation.
 
-    A further page has the pictures of `direct`. It is displayed if it is the last expression of a notebook cell. It
-    reads a few patterns at a time, so that a scan may be larger than memory. Of a scan that is being measured it shows
-    what has come, and the newest pattern.
+    It is displayed if it is the last expression of a notebook cell. It reads a few patterns at a time, so that a scan
+    may be larger than memory. Of a scan that is being measured it shows the newest pattern, and the pictures of what
+    has come.
 
     Parameters
     ----------

@@ -7,8 +7,7 @@ import html
 import numpy as np
 
 from ptynb.analysis import Survey
-from ptynb.analysis.direct.direct_imaging import LONGEST_ELECTRON
-from ptynb.data.electrons import electron_voltage
+from ptynb.data.electrons import LONGEST_ELECTRON, electron_voltage
 from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
 from ptynb.text import counted
