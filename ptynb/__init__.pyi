@@ -66,6 +66,7 @@ from .settings import constraints as constraints
 from .settings import regularizers as regularizers
 from .settings.checkpointing import Checkpointing as Checkpointing
 from .settings.model_parts import OPR as OPR
+from .settings.model_parts import Aberrations as Aberrations
 from .settings.model_parts import Affine as Affine
 from .settings.model_parts import Background as Background
 from .settings.model_parts import Descan as Descan

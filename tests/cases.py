@@ -15,6 +15,7 @@ from ptynb.data.scan import Scan
 from ptynb.settings import (
     OPR,
     PARTS,
+    Aberrations,
     Affine,
     Background,
     Descan,
@@ -33,7 +34,7 @@ from ptynb.settings import (
 from ptynb.settings.regularizers import PACBED, DataTerm, Similarity, Sparsity, TotalVariation
 
 THICK = Slices(count=3, thickness=2e-4)
-MODES = Probe(modes=2)
+MODES, FIXED = Probe(modes=2), Probe(modes=2, learning_rate=0)
 PLACES = Positions(learning_rate=0.1)
 INTENSITIES, LIGHT = PatternIntensities(learning_rate=0.01), Background(learning_rate=0.01)
 
@@ -100,6 +101,17 @@ CASES: dict[str, tuple[str, Settings, set[str]]] = {
     "affine": ("far", Settings(affine=Affine(learning_rate=0.1)), {"affine"}),
     "offset": ("far", Settings(probe_offset=ProbeOffset(learning_rate=0.1)), {"offset"}),
     "variations": ("far", Settings(probe=MODES, opr=OPR(modes=2)), {"variations"}),
+    "aberrations": ("far", Settings(probe=FIXED, aberrations=Aberrations(order=3)), {"aberrations"}),
+    "aberrations of two probes": (
+        "shared object",
+        Settings(
+            probe=FIXED,
+            aberrations=Aberrations(order=2, learning_rate=0.05),
+            opr=OPR(modes=1),
+            probe_offset=ProbeOffset(learning_rate=0.1),
+        ),
+        {"aberrations", "variations"},
+    ),
     "weights": ("far", Settings(pattern_intensities=INTENSITIES), {"weights"}),
     "background": ("far", Settings(background=LIGHT), {"background"}),
     "descan": ("far", Settings(probe=MODES, descan=Descan(start="plane", learning_rate=0.05)), {"descan"}),
@@ -161,6 +173,7 @@ PART_RATES = {
     "positions": 1e-2,
     "affine": 1e-2,
     "probe_offset": 1e-2,
+    "aberrations": 1e-5,
     "opr": 0.3,
     "pattern_intensities": 1e-2,
     "background": 1e-3,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -72,8 +73,9 @@ class Result(RunRecord):
         (y, x) of an object pixel [m]; None if the geometry is unknown.
     parameters : dict of ndarray, optional
         Other parameters by "component/name": "weights/weights", "background/background" (counts, with the zero
-        frequency at index n // 2), "slices/thickness", "descan/shifts" (detector pixels); "positions/start" are the
-        initial ones if they are optimised.
+        frequency at index n // 2), "slices/thickness", "descan/shifts" (detector pixels), "aberrations/C10" and
+        others (m; of those that are not round C_nma and C_nmb); "positions/start" are the initial ones if they are
+        optimised.
     initial_settings : dict, optional
         Settings at the start, as plain values.
     ended : str, optional
@@ -150,6 +152,23 @@ class Result(RunRecord):
         """The projection of the object (y, x): the product of the slices of its first mode."""
         projection: Array = self.slices.prod(0)
         return projection
+
+    @property
+    def aberrations(self) -> dict[str, float | tuple[float, float]]:
+        """How the aberrations of the probe have changed since the start, by Krivanek's names; empty: none were refined.
+
+        Round ones [m], others (magnitude [m], azimuth [rad]); to be added to those of a probe that began as a lens's.
+        """
+        found = dict[str, float | tuple[float, float]]()
+        for name, values in self.parameters.items():
+            if name.startswith("aberrations/"):
+                term, fold = name.removeprefix("aberrations/"), int(name[-1])
+                if fold:
+                    along, across = values.tolist()
+                    found[term] = math.hypot(along, across), math.atan2(across, along) / fold
+                else:
+                    found[term] = float(values)
+        return found
 
     @property
     def losses(self) -> NDArray[np.float64]:

@@ -246,8 +246,8 @@ class Loop:
         positions = model.parts["positions"]
         assert isinstance(positions, Positions)
         positions.limit = self._in_window.positions.max_shift
-        for parameter in model.parameters():
-            self.group.broadcast(parameter.data)
+        for tensor in (*model.parameters(), *model.buffers()):
+            self.group.broadcast(tensor.data)
         return model
 
     @property

@@ -21,7 +21,8 @@ from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
-from ptynb.physics.model_builder import STATE_PHASE, add_modes, object_frame, tilt_unit
+from ptynb.physics.components.probe_aberrations import mixture_of
+from ptynb.physics.model_builder import STATE_PHASE, add_modes, lens_figures, object_frame, tilt_unit
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
@@ -37,6 +38,8 @@ REFUSED = {
     "detector.oversampling": "the probe would get another window",
 }
 """Settings that cannot change, and the reasons."""
+BEGINNING = ("aberrations", "variations", "descan")
+"""Components that a change of the settings adds, inactive until they are first updated."""
 POSITIONS_AND_SLAB = ("object", "probe", "positions", "affine", "offset", "tilt", "slices")
 BESIDE_EXIT_WAVES = {
     "lsqml": (*POSITIONS_AND_SLAB, "variations", "weights", "background"),
@@ -80,6 +83,7 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
         first_stays, probes = requested.opr.modes > 0, probe.chunk(len(scan.probe_scans))
         probe = torch.cat([with_modes(one, requested.probe.modes, first_stays) for one in probes])
         arrays["probe"] = {"parts": _real(probe)}
+    arrays |= _aberrations(arrays.pop("aberrations", {}), probe, requested, scan)
     arrays |= _variations(arrays.pop("variations", {}), probe, requested, scan)
     if requested.descan.start != "none" and "descan" not in arrays:
         arrays["descan"] = {"shifts": np.zeros((len(scan), 2), dtype=probe.real.numpy().dtype)}
@@ -98,7 +102,7 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
         seconds=0.0 if anew else state.seconds,
         loss_sums=np.zeros_like(state.loss_sums) if anew else state.loss_sums,
         changes=(*state.changes, *changes),
-        active={name: state.active.get(name, name not in ("variations", "descan")) for name in names},
+        active={name: state.active.get(name, name not in BEGINNING) for name in names},
         model=model,
         algorithm=algorithm,
         numbers=numbers,
@@ -248,6 +252,7 @@ def _component_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
     """Return the names of all components of a model, in the order of `model_builder.make_model`."""
     detector = settings.detector
     optional = {
+        "aberrations": settings.aberrations.order > 0,
         "variations": settings.opr.modes > 0,
         "descan": settings.descan.start != "none",
         "pixels": detector.oversampling > 1,
@@ -296,6 +301,21 @@ def _object(
         return {"parts": _real(whole)}
     phase = torch.cat([phase[:states], whole[len(phase) :].angle()])
     return {"amplitude": whole.abs().numpy(), "phase": phase.numpy()}
+
+
+def _aberrations(
+    old: Mapping[str, Array], probe: Tensor, requested: Settings, scan: Scan
+) -> dict[str, dict[str, Array]]:
+    """Return the aberrations up to another order of this probe, with the totals of those that stay."""
+    if requested.aberrations.order == 0:
+        return {}
+    mixture = mixture_of(probe.numpy(), lens_figures(scan, requested)).astype(probe.real.numpy().dtype)
+    if old and old["mixture"].shape == mixture.shape:
+        return {"aberrations": dict(old)}
+    total = np.zeros(mixture.shape[1], dtype=mixture.dtype)
+    both = min(len(total), len(old.get("total", ())))
+    total[:both] = old.get("total", total)[:both]
+    return {"aberrations": {"step": np.zeros_like(total), "mixture": mixture, "total": total}}
 
 
 def _variations(

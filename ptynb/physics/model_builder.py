@@ -35,6 +35,7 @@ from ptynb.physics.components.builtin import (
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.components.descan import Descan, ThinObjectDescan
 from ptynb.physics.components.fly_scan import FlyScan, NearFieldFlyScan, motion_between
+from ptynb.physics.components.probe_aberrations import Aberrations, figures_of
 from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
@@ -67,6 +68,12 @@ def check_together(scan: Scan, settings: Settings) -> None:
         raise ScanError(
             f"slices.count is {settings.slices.count} and the scan has no geometry; propagation between slices "
             "requires a wavelength and a pixel size: give the scan geometry=Geometry(...).",
+            code="scan.no-geometry",
+        )
+    if settings.aberrations.order > 0 and geometry is None:
+        raise ScanError(
+            f"aberrations.order is {settings.aberrations.order} and the scan has no geometry; the angles of a lens "
+            "require a wavelength and a pixel size: give the scan geometry=Geometry(...).",
             code="scan.no-geometry",
         )
     if isinstance(geometry, TiltedGeometry) and (settings.slices.count > 1 or settings.detector.oversampling > 1):
@@ -262,6 +269,9 @@ def make_model(
         Offset(dtype, of_pattern),
         Weights(patterns, dtype),
     ]
+    if (order := settings.aberrations.order) > 0:
+        # Before the variations, which are not of the pixels that it changes.
+        components.append(Aberrations(probe_part, lens_figures(scan, settings), order))
     if settings.opr.modes:
         variations = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
         variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
@@ -290,6 +300,14 @@ def make_model(
         mask=mask,
         slab=_make_slab(scan, settings, dtype, device),
     )
+
+
+def lens_figures(scan: Scan, settings: Settings) -> NDArray[np.float64]:
+    """Return the figures of the aberrations that are refined, in the model's window."""
+    assert scan.geometry is not None, "see `check_together`"
+    assert scan.pixel_size is not None
+    window, wavelength = model_window(scan, settings), scan.geometry.wavelength
+    return figures_of(window, scan.pixel_size, wavelength, settings.aberrations.order)
 
 
 def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Propagation:

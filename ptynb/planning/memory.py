@@ -177,7 +177,8 @@ def arrays_of_an_update(scan: Scan, settings: Settings, on_gpu: bool) -> UpdateA
     plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
     # Intermediate results of automatic differentiation.
     waves = RECORDED * (settings.descan.start != "none") + TILTED * (not plane)
-    probes = RECORDED * ((settings.opr.modes > 0) + (len(scan.probe_scans) > 1))
+    several, lens = len(scan.probe_scans) > 1, settings.aberrations.order > 0
+    probes = RECORDED * ((settings.opr.modes > 0) + several + (several and lens))
     blurred, saturated = detector.psf_sigma > 0, detector.saturation is not None
     if not on_gpu and (still or settings.optimiser == "lsqml"):
         behind = (settings.background.learning_rate > 0, weighted, blurred, detector.oversampling > 1, saturated)
@@ -321,7 +322,10 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
     of_run = _taken(lasting + sums, object, on_gpu)
     yield Item("object, gradient and optimiser", where, of_run)
     probes = wave * len(scan.probe_scans)
-    yield Item("probe, gradient and optimiser", where, _taken(lasting, probes + ways, on_gpu))
+    # A plane for each term of order n, of which there are n + 2, a constant, and two tilts.
+    order = settings.aberrations.order
+    figures = window / 2 * (3 + sum(n + 2 for n in range(1, order + 1))) if order else 0.0
+    yield Item("probe, gradient and optimiser", where, _taken(lasting, probes + ways, on_gpu) + figures)
     arrays = arrays_of_an_update(scan, settings, on_gpu)
     waves = (
         _taken(arrays.waves, at_once * states * wave, on_gpu)

@@ -32,6 +32,15 @@ def pixel_text(result: Result) -> str:
     return sides[0] if sides[0] == sides[1] else f"{sides[0]} × {sides[1]}"
 
 
+def aberrations_text(result: Result) -> str:
+    """Return how the aberrations of the probe have changed, those that are not round without azimuths; "": none."""
+    changes = list[str]()
+    for name, value in result.aberrations.items():
+        size = value[0] if isinstance(value, tuple) else value
+        changes.append(f"{name} {'-' if size < 0 else ''}{metric(abs(size))}")
+    return f"changed by {', '.join(changes)}" if changes else ""
+
+
 def name_of(result: Result) -> str:
     """Return the title of the result, or else the name of its scan."""
     return result.title or result.scan.name or result.metadata.get("scan", "") or "Reconstruction"

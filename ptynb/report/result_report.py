@@ -35,6 +35,7 @@ from ptynb.report.page import (
 )
 from ptynb.report.page_data import ByteBudget, PageData
 from ptynb.report.result_facts import (
+    aberrations_text,
     arrival_rows,
     changes_rows,
     command_of,
@@ -85,6 +86,7 @@ def headline(result: Result, rings: RingCorrelation | None) -> list[tuple[str, s
         "Date": date_of(result),
         "R-factor": f"{result.r_factor:.4f}" if np.isfinite(result.r_factor) else "not known",
         "Pixel": pixel_text(result),
+        "Aberrations": aberrations_text(result),
         "Resolution": "" if rings is None else f"{period_text(rings.resolution, known)} (period, against the truth)",
         "Epochs": f"{len(result.epochs)} in {duration(seconds)}" if result.epochs else "0",
     }

@@ -9,6 +9,7 @@ from ptynb.settings.checkpointing import Checkpointing as Checkpointing
 from ptynb.settings.model_parts import OPR as OPR
 from ptynb.settings.model_parts import PART_OF_COMPONENT as PART_OF_COMPONENT
 from ptynb.settings.model_parts import PARTS as PARTS
+from ptynb.settings.model_parts import Aberrations as Aberrations
 from ptynb.settings.model_parts import Affine as Affine
 from ptynb.settings.model_parts import Background as Background
 from ptynb.settings.model_parts import Descan as Descan

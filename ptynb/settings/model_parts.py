@@ -267,6 +267,28 @@ class OPR(Part):
     )
 
 
+class Aberrations(Part):
+    """Aberrations of the lens that forms the probe, common to all modes and positions; changes since the start.
+
+    Meanwhile the pixels of the probe are fixed but for these changes: its learning rate is 0, or it begins later.
+    """
+
+    order: int = Field(
+        default=0,
+        ge=0,
+        le=3,
+        description="Highest order of the aberrations that are refined: 1: defocus and astigmatism, 2: also coma and "
+        "threefold astigmatism, 3: also spherical aberration and those of its order; 0: none",
+        json_schema_extra=SIMPLE,
+    )
+    learning_rate: Rate = Field(
+        default=0.01,
+        description="Learning rate of each aberration (1 = a phase of 1 rad, root mean square over the probe's "
+        "spectrum); 0.03 if the defocus may have the wrong sign, 0 keeps them fixed",
+        json_schema_extra=LIVE | SIMPLE,
+    )
+
+
 class PatternIntensities(Part):
     """Relative intensity of the beam for each pattern, 1 on average."""
 
@@ -366,6 +388,7 @@ PARTS = (
     "positions",
     "affine",
     "probe_offset",
+    "aberrations",
     "opr",
     "pattern_intensities",
     "background",

@@ -29,6 +29,7 @@ from ptynb.settings.lr_scaling import BY_PATTERN, rate_factor
 from ptynb.settings.model_parts import (
     OPR,
     PARTS,
+    Aberrations,
     Affine,
     Background,
     Descan,
@@ -177,6 +178,9 @@ class Settings(SettingsModel):
     )
     probe_offset: ProbeOffset = Field(
         default=ProbeOffset(), description="Refinement of one shift of the probe against all positions"
+    )
+    aberrations: Aberrations = Field(
+        default=Aberrations(), description="Refinement of the aberrations of the lens that forms the probe"
     )
     opr: OPR = Field(
         default=OPR(),
@@ -453,6 +457,8 @@ class Settings(SettingsModel):
         changes: dict[str, Any] = {"batch_per": "engine"}
         for name in PARTS:
             by_pattern = name in BY_PATTERN or (name == "tilt" and self.tilt.per_position)
+            if name == "aberrations" and self.aberrations.order == 0:
+                continue  # its rate is that of no parameter
             factor = rate_factor(self.optimiser, name, engines, by_pattern)
             changes[name] = {"learning_rate": self.part(name).learning_rate * factor}
             if name == "object" and self.object.amplitude_learning_rate is not None:
@@ -577,6 +583,28 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
             f"descan.learning_rate is {settings.descan.learning_rate:g} and descan.start is 'none', so that patterns "
             "are not shifted; set descan.start to 'plane' or 'zero', or descan.learning_rate to 0",
             ("descan.learning_rate", "descan.start"),
+        )
+    lens, pixels = settings.aberrations, settings.probe
+    together = lens.start_epoch <= (pixels.end_epoch or MOST_EPOCHS) and pixels.start_epoch <= (
+        lens.end_epoch or MOST_EPOCHS
+    )
+    if lens.order and lens.learning_rate and pixels.learning_rate and together:
+        # Pixels contain aberrations: MoS2 at 10^4 electrons a square angstrom (`tests/benchmarks/RESULTS.md`) with both
+        # in ten epochs lost the focus (correlation 0.29); with pixels after the lens it has 0.91.
+        yield _conflict(
+            f"aberrations.order is {lens.order} and probe.learning_rate is {pixels.learning_rate:g}, so that the lens "
+            "and the pixels of its probe are refined in the same epochs; set probe.learning_rate to 0, or "
+            "aberrations.end_epoch to an epoch before probe.start_epoch",
+            ("aberrations.order", "probe.learning_rate"),
+        )
+    if settings.aberrations.order and (settings.optimiser in GLOBAL_STEPS or settings.sync_every > 1):
+        # Their steps become part of the probe after each update: the memory of L-BFGS would be of another probe, and
+        # totals would differ between engines.
+        yield _conflict(
+            f"aberrations.order is {settings.aberrations.order}, optimiser is '{settings.optimiser}' and sync_every is "
+            f"{settings.sync_every}; aberrations are refined by other optimisers, such as 'adam', with sync_every 1: "
+            "use these, or set aberrations.order to 0",
+            ("aberrations.order", "optimiser", "sync_every"),
         )
     yield from _search(settings)
     yield from _optimisers(settings)
@@ -723,7 +751,7 @@ def _by_exit_waves(settings: Settings) -> Iterator[InvalidValueError]:
     unsupported += [
         (f"{part}.learning_rate", f"{part}.learning_rate above 0", settings.part(part).learning_rate > 0)
         for part in PARTS
-        if part not in (*supported, "opr")
+        if part not in (*supported, "aberrations", "opr")
     ]
     for field, setting, present in unsupported:
         if present:

@@ -116,6 +116,7 @@ ALONE: dict[str, tuple[str, Settings]] = {
         for name in (
             "polar",
             "thickness",
+            "aberrations",
             "variations",
             "descan",
             "mean pattern",

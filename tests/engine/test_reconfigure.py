@@ -29,6 +29,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.physics.hotpath import exit_waves
 from ptynb.settings import (
     OPR,
+    Aberrations,
     Descan,
     Detector,
     FlyScan,
@@ -117,6 +118,7 @@ def test_states_and_frames_grow_around_what_there_is() -> None:
 
 
 START: dict[str, Any] = {"precision": "double", "batch": 8, "probe": Probe(modes=2)}
+ABERRATIONS = {"aberrations": Aberrations(order=2), "probe": Probe(modes=2, learning_rate=0)}
 # name -> (settings before, what changes, how far the R-factor may move)
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "more modes": ({}, {"probe": {"modes": 4}}, 4e-3),
@@ -148,6 +150,10 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "more variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 3}}, 1e-9),
     "fewer variations": ({"opr": OPR(modes=3)}, {"opr": {"modes": 2}}, 1e-2),
     "no variations": ({"opr": OPR(modes=1)}, {"opr": {"modes": 0}}, 1e-1),
+    "aberrations": ({}, {"aberrations": {"order": 2}, "probe": {"modes": 3, "learning_rate": 0}}, 4e-3),
+    "more aberrations": (ABERRATIONS, {"aberrations": {"order": 3}}, 1e-9),
+    "fewer aberrations": (ABERRATIONS, {"aberrations": {"order": 1}}, 1e-9),
+    "no aberrations": (ABERRATIONS, {"aberrations": {"order": 0}, "optimiser": "lbfgs"}, 1e-9),
     "descan": ({}, {"descan": {"start": "plane", "learning_rate": 0.1}}, 1e-9),
     "no motion": ({"fly_scan": FlyScan(steps=2, exposure_fraction=1e-4)}, {"fly_scan": {"steps": 1}}, 1e-6),
     "blur": ({"pattern_intensities": PatternIntensities(learning_rate=0.01)}, {"detector": {"psf_sigma": 1e-3}}, 1e-6),

@@ -45,6 +45,8 @@ FULL = Result(
     metadata={"scan": "a name with ü", "backend": "gloo"},
     parameters={
         "weights/weights": np.arange(3.0),
+        "aberrations/C10": np.array(-5e-9),
+        "aberrations/C12": np.array([0.0, 2e-9]),
         "slices/thickness": np.array(2e-9),
         "descan/shifts": np.linspace(-1, 1, 14).reshape(7, 2),
         "fly_scan/motion": np.linspace(0, 3, 14).reshape(7, 2),

@@ -19,14 +19,18 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.physics.components.builtin import BACKGROUND_START
+from ptynb.physics.components.probe_aberrations import BESIDE, mixture_of
+from ptynb.physics.model_builder import lens_figures
 from ptynb.settings import (
     OPR,
+    Aberrations,
     Affine,
     Background,
     Descan,
     Object,
     PatternIntensities,
     Positions,
+    Probe,
     ProbeOffset,
     Settings,
     Slices,
@@ -42,6 +46,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "positions": {"positions": Positions(learning_rate=RATE)},
     "affine": {"affine": Affine(learning_rate=RATE)},
     "offset": {"probe_offset": ProbeOffset(learning_rate=RATE)},
+    "aberrations": {"aberrations": Aberrations(order=1, learning_rate=RATE), "probe": Probe(learning_rate=0)},
     "variations": {"opr": OPR(modes=1, learning_rate=RATE)},
     "weights": {"pattern_intensities": PatternIntensities(learning_rate=RATE)},
     "background": {"background": Background(learning_rate=RATE)},
@@ -82,6 +87,14 @@ def after(updates: int, scan: Scan, **settings: Any) -> Arrays:
     return found
 
 
+def terms_of(found: Arrays, scan: Scan) -> NDArray[np.float64]:
+    """Root-mean-square phases of the terms: coefficients in metres times the inverse of the mixture."""
+    assert scan.probe is not None
+    settings = Settings(probe=Probe(learning_rate=0), aberrations=Aberrations(order=1))
+    mixture = mixture_of(scan.probe, lens_figures(scan, settings))[BESIDE:]
+    return np.linalg.solve(mixture, np.hstack([found["aberrations/C10"], found["aberrations/C12"]]))
+
+
 def test_the_first_step_of_each_part_has_the_size_of_its_learning_rate_in_the_unit_of_its_description() -> None:
     """Adam's first step is the rate; of parts of all patterns a little less, by the ratio of a gradient and 0.015."""
     scan = the_scan()
@@ -95,6 +108,7 @@ def test_the_first_step_of_each_part_has_the_size_of_its_learning_rate_in_the_un
         "positions": found["positions"]["positions"] - found["positions"]["positions/start"],
         "affine": radius * (found["affine"]["affine/matrix"] - np.eye(2)),
         "offset": found["offset"]["offset/shift"],
+        "aberrations": terms_of(found["aberrations"], scan),
         # Both parts of the coefficient move.
         "variations": varied / found["variations"]["probe scale"] / math.sqrt(2),
         # Up and down; the mean is 1 again, or 0.
@@ -108,7 +122,7 @@ def test_the_first_step_of_each_part_has_the_size_of_its_learning_rate_in_the_un
     assert {*steps} == {*PARTS}
     for part, step in steps.items():
         size = np.abs(step)
-        if part in ("affine", "offset", "background", "slices", "tilt"):
+        if part in ("affine", "offset", "aberrations", "background", "slices", "tilt"):
             assert 0.95 * RATE < size.max() < RATE, part
         else:
             np.testing.assert_allclose(size, RATE, rtol=1e-4, err_msg=part)
@@ -128,7 +142,7 @@ def test_a_part_moves_alike_in_brighter_patterns_and_with_other_lengths(part: st
         deeper = settings | {"slices": settings["slices"].model_copy(update={"thickness": thickness})}
     first = after(3, scan, **settings)
     in_counts = {"probe": 4, "probe scale": 4, "variations/coefficients": 4, "background/background": 16}
-    in_metres = {"slices/thickness": 4, "tilt/angles": 1 / 2}
+    in_metres = {"slices/thickness": 4, "tilt/angles": 1 / 2, "aberrations/C10": 4, "aberrations/C12": 4}
     for second, units in ((after(3, brighter, **settings), in_counts), (after(3, larger, **deeper), in_metres)):
         for name, values in first.items():
             tolerance = 1e-6 * np.abs(values).max()

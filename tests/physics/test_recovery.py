@@ -593,6 +593,37 @@ def test_a_diverging_beam_through_a_diffuser_shows_the_object_in_its_shadows() -
     assert found < 0.05
 
 
+def test_a_defocus_of_the_wrong_sign_and_an_unknown_astigmatism_are_found_at_low_dose() -> None:
+    """300 kV, 20 mrad, 3e4 electrons per square angstrom; free pixels of the probe do not leave the wrong focus."""
+    wavelength, window, pixel, angle, step = 1.9687e-12, 64, 0.2e-10, 20e-3, 3.0
+    true = {"C10": -10e-9, "C12": (2e-9, 0.5)}
+    grid = np.stack(np.meshgrid(np.arange(20), np.arange(20), indexing="ij"), -1).reshape(-1, 2) * step
+    positions = grid + np.random.default_rng(0).uniform(-0.9, 0.9, grid.shape) + 6
+    lens = [
+        pt.illumination.electron_probe((window, window), (pixel, pixel), wavelength, angle, aberrations)
+        for aberrations in (true, {"C10": 10e-9})
+    ]
+    power = 3e4 * (step * pixel * 1e10) ** 2
+    probe, start = (one * math.sqrt(power / (np.abs(one) ** 2).sum()) for one in lens)
+    shape = (int(positions.max()) + window + 8,) * 2
+    geometry = pt.Geometry(wavelength=wavelength, distance=1.0, detector_pixel=(wavelength / (window * pixel),) * 2)
+    made = pt.simulate_diffraction(mottled(shape, 3), probe[None], positions, geometry=geometry)
+    scan = dataclasses.replace(made, probe=start[None])
+    of_lens = {
+        "probe": pt.Probe(learning_rate=0),
+        "aberrations": pt.Aberrations(order=2, learning_rate=0.03),
+    }
+    common = {"loss": "poisson", "schedule": {}, "object": pt.Object(learning_rate=0.05)}
+    refined = reconstructed(scan, 40, **common, **of_lens)
+    free = reconstructed(scan, 40, **common, probe=pt.Probe(learning_rate=0.05))
+    changed = refined.aberrations
+    print(f"errors {error(refined, scan):.3f}, free pixels {error(free, scan):.3f}; {changed}")
+    assert isinstance(changed["C10"], float)
+    assert changed["C10"] == pytest.approx(-20e-9, abs=0.5e-9)
+    np.testing.assert_allclose(changed["C12"], true["C12"], rtol=0.1)
+    assert error(refined, scan) < 0.5 * error(free, scan)
+
+
 def test_poissons_likelihood_beats_amplitudes_at_a_hundred_counts_a_pattern() -> None:
     scan = base(1600, step=2, photons=100)
     assert scan.ground_truth is not None

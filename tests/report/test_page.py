@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import math
 import re
 from pathlib import Path
 
@@ -300,6 +301,13 @@ def test_several_results_are_compared(tmp_path):
         "loss of first",
         "loss of second",
     ]
+
+
+def test_refined_aberrations_are_told_with_their_sign(tmp_path):
+    lens = {"aberrations/C10": np.array(-5e-9), "aberrations/C12": np.array([0.0, 2e-9])}
+    assert result(parameters=lens).aberrations == {"C10": -5e-9, "C12": (2e-9, math.pi / 4)}
+    told = text_of(parsed(pt.report(result(parameters=lens), tmp_path / "a.html")))
+    assert "changed by C10 -5 nm, C12 2 nm" in told
 
 
 def test_the_two_halves_of_a_scan_give_its_resolution(tmp_path):

@@ -172,6 +172,10 @@ def test_stages_that_cannot_run_are_refused_before_they_begin(scan: Scan) -> Non
         bare = dataclasses.replace(scan, geometry=None)
         recipe = pt.Recipe(stages=[{"epochs": 1, "settings": {"slices": {"count": 2, "thickness": 1e-6}}}])
         pt.Reconstruction(bare, recipe, device="cpu")
+    with raises("scan.no-geometry", "aberrations.order is 1"):
+        pt.Reconstruction(
+            bare, pt.Settings(aberrations=pt.Aberrations(order=1), probe=pt.Probe(learning_rate=0)), device="cpu"
+        )
 
     class Own(pt.ModelComponent):
         name = "own"

@@ -97,6 +97,7 @@ REFUSED = [
 
 THICK = {"count": 2, "thickness": 1e-9}
 DEEP = {"kind": "depth_blur", "sigma": 1.0}
+LENS = {"aberrations": {"order": 1}, "probe": {"learning_rate": 0}}
 PACBED = [{"kind": "pacbed", "weight": 1}]
 # Valid values that are not supported together, and facts that the message states.
 CONTRADICTIONS = [
@@ -117,6 +118,9 @@ CONTRADICTIONS = [
     ({"optimiser": "rpie", "object": {"parametrization": "amplitude_phase"}}, "object.parametrization", "'rpie'"),
     ({"optimiser": "lbfgs", "gradient_accumulation": 2}, "gradient_accumulation is 2", "'lbfgs'"),
     ({"regularizers": PACBED, "sync_every": 4}, "sync_every is 4", "'pacbed'"),
+    ({**LENS, "sync_every": 4}, "aberrations.order is 1", "sync_every is 4"),
+    ({**LENS, "optimiser": "lbfgs"}, "aberrations.order is 1", "optimiser is 'lbfgs'"),
+    ({"aberrations": {"order": 1, "end_epoch": 4}, "probe": {"start_epoch": 4}}, "same epochs", "probe.start_epoch"),
     *[
         ({"optimiser": name, "sync_every": 4}, "sync_every is 4", f"'{name}'")
         for name in ("lbfgs", "lsqml", "dm", "raar")
@@ -412,7 +416,8 @@ def test_every_field_says_what_it_is():
 
 
 def rates(settings):
-    return {name: settings.part(name).learning_rate for name in PARTS if settings.part(name).learning_rate}
+    moving = [name for name in PARTS if name != "aberrations" or settings.aberrations.order]
+    return {name: settings.part(name).learning_rate for name in moving if settings.part(name).learning_rate}
 
 
 MOVING = {
@@ -422,6 +427,8 @@ MOVING = {
     "background": {"learning_rate": 0.04},
     "affine": {"learning_rate": 0.05},
     "opr": {"modes": 1},
+    "aberrations": {"order": 1, "learning_rate": 0.07, "end_epoch": 4},
+    "probe": {"start_epoch": 5},
     "descan": {"start": "plane", "learning_rate": 0.06},
 }
 
@@ -433,7 +440,7 @@ def test_rates_for_several_engines_grow_with_what_their_batches_do_to_the_noise(
     assert scaled.object.amplitude_learning_rate == pytest.approx(0.02 * shared)
     assert rates(scaled) == pytest.approx(
         {"object": 0.01 * shared, "probe": 0.1 * shared}
-        | {"background": 0.04 * shared, "affine": 0.05 * shared}
+        | {"background": 0.04 * shared, "affine": 0.05 * shared, "aberrations": 0.07 * shared}
         | {"positions": 0.1 * single, "pattern_intensities": 0.03 * single, "opr": 0.03 * single}
         | {"descan": 0.06 * single}
     )

@@ -45,7 +45,8 @@ from tests.tuning.recommend_scans import SCANS, base, displaced, error, strong
 def chosen_parts(found: pt.Recommendation) -> set[str]:
     """Parts with a rate beside object and probe, and "modes" for several probe modes."""
     settings = found.settings
-    parts = {name for name in PARTS if name not in ("object", "probe", "opr") and settings.part(name).learning_rate > 0}
+    others = set(PARTS) - {"object", "probe", "opr", "aberrations"}
+    parts = {name for name in others if settings.part(name).learning_rate > 0}
     return parts | ({"modes"} if settings.probe.modes > 1 else set()) | ({"opr"} if settings.opr.modes else set())
 
 

@@ -622,7 +622,11 @@ def test_what_was_taken_from_elsewhere_is_offered_with_its_reasons(form):
 
 @pytest.mark.parametrize("part", SWITCHES)
 def test_a_part_is_switched_on_and_off(form, part):
-    needed = {"tilt": {"slices.count": 2, "slices.thickness": 1e-9}, "schedule": {"schedule.kind": "constant"}}
+    needed = {
+        "tilt": {"slices.count": 2, "slices.thickness": 1e-9},
+        "aberrations": {"probe.learning_rate": 0.0},
+        "schedule": {"schedule.kind": "constant"},
+    }
     start = Settings(**nested(needed.get(part, {})))
     one = form(start)
     group = one.groups.groups[part]
@@ -724,7 +728,7 @@ def test_the_rest_is_shown_only_where_it_can_not_be_restructured(form):
     one = form(live=True, recon=Steered())
     one.groups.make_all()
     assert {name for name, group in one.groups.groups.items() if group.switch and group.switch.disabled} == {
-        "slices", "opr", "descan", "fly_scan"
+        "slices", "aberrations", "opr", "descan", "fly_scan"
     }  # fmt: skip
     for name, row in one.rows.items():
         assert row.input.disabled != Settings.is_live(name)

@@ -61,6 +61,11 @@ _KRIVANEK |= {"D5": _KRIVANEK["R5"]} | {krivanek: (krivanek, 1) for krivanek, _,
 _HAIDER = {krivanek: (name, factor) for krivanek, name, factor in _FAMILIES}
 
 
+def aberrations_up_to(order: int) -> tuple[str, ...]:
+    """Return Krivanek's names of the aberrations up to an order, 1 to 5: C10, C12, C21, C23, C30, …."""
+    return tuple(name for name, _, _ in _FAMILIES if int(name[1]) <= order)
+
+
 def krivanek_aberrations(aberrations: Aberrations) -> dict[str, tuple[float, float]]:
     """Convert aberrations to Krivanek's names (C10, C12, …, C56), each with magnitude [m] and azimuth [rad].
 

@@ -17,7 +17,9 @@ from ptynb.widgets.form.group_summary import GroupState, Page
 from ptynb.widgets.form.part_switches import SWITCHES
 from ptynb.widgets.shared_widgets import free, put
 
-LEFT = ("Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset")
+LEFT = (
+    "Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations",
+)  # fmt: skip
 RIGHT = (
     "opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers",
     "constraints", "Computing",
@@ -26,6 +28,7 @@ RIGHT = (
 FIRST = {
     "probe": ("probe.modes",),
     "slices": ("slices.count", "slices.thickness"),
+    "aberrations": ("aberrations.order",),
     "opr": ("opr.modes",),
     "descan": ("descan.start",),
 }

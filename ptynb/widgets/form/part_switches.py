@@ -35,6 +35,7 @@ SWITCHES: Mapping[str, PartSwitch] = {
     ),
     "affine": _rate("affine", 0.1),
     "probe_offset": _rate("probe_offset", 0.1),
+    "aberrations": PartSwitch({"aberrations.order": 0}, {"aberrations.order": 2}),
     "opr": PartSwitch({"opr.modes": 0}, {"opr.modes": 3}),
     "pattern_intensities": _rate("pattern_intensities", 0.01),
     "background": _rate("background", 0.01),
