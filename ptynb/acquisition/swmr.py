@@ -32,8 +32,7 @@ from ptynb.acquisition.messages import (
     positive,
 )
 from ptynb.exceptions import AcquisitionError, FileError
-from ptynb.io.hdf5_file import check_texts, is_being_written, opened_checked, reason
-from ptynb.io.reading.hdf5_links import LinkPolicy, has, inside, names_of
+from ptynb.io.hdf5_file import LinkPolicy, check_texts, has, inside, is_being_written, names_of, opened_checked, reason
 from ptynb.io.reading.hdf5_reading import attribute_of, factor, text, units_of
 from ptynb.text import natural_order
 

@@ -50,8 +50,7 @@ from ptynb.data.record import RunRecord, at, seconds_of, utc
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_dir import default_folder as default_folder
-from ptynb.io.hdf5_file import in_one_line, open_for_reading
-from ptynb.io.reading.hdf5_links import dataset
+from ptynb.io.hdf5_file import dataset, in_one_line, open_for_reading
 from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json

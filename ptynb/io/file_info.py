@@ -18,6 +18,7 @@ from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.exceptions import ScanError
 from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
+from ptynb.io.hdf5_file import own
 from ptynb.io.load import (
     assemble,
     check_patterns,
@@ -28,7 +29,6 @@ from ptynb.io.load import (
     positions_in_pixels,
     unusual_step,
 )
-from ptynb.io.reading.hdf5_links import own
 from ptynb.io.reading.packed_patterns import PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Missing
 from ptynb.io.reading.safe_reading import mapped

@@ -40,8 +40,7 @@ from ptynb.io.formats import (
     tiff,
     zarr_store,
 )
-from ptynb.io.hdf5_file import open_for_reading
-from ptynb.io.reading.hdf5_links import Linked
+from ptynb.io.hdf5_file import Linked, open_for_reading
 from ptynb.io.reading.hdf5_reading import array, factor, units_of
 from ptynb.io.reading.packed_patterns import LARGE, PackedFrames
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head, Missing

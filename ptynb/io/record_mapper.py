@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError, InvalidTypeError
-from ptynb.io.reading.hdf5_links import names_of
+from ptynb.io.hdf5_file import names_of
 from ptynb.io.reading.safe_reading import Checked
 
 TEXT = h5py.string_dtype()

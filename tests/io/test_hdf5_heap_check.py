@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.io.hdf5_file import check_texts, open_for_reading
-from ptynb.io.reading.hdf5_links import Linked
+from ptynb.io.hdf5_file import Linked, check_texts, open_for_reading
 from tests.io.cases import of_case
 from tests.raising import raises
 

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import values_text
-from ptynb.io.reading.hdf5_links import Linked, identity, names_of, own
+from ptynb.io.hdf5_file import Linked, identity, names_of, own, values_text
 from ptynb.io.reading.hdf5_reading import (
     Notes,
     PatternSource,

@@ -27,9 +27,8 @@ import numpy as np
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import check_chunks
+from ptynb.io.hdf5_file import Linked, check_chunks, own
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.hdf5_links import Linked, own
 from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed

@@ -35,8 +35,7 @@ from defusedxml.ElementTree import fromstring
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import reason
-from ptynb.io.reading.hdf5_links import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy, reason
 from ptynb.io.reading.microscope_scales import volts
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames, HDF5Frames, PlacedFrames, SelectedFrames
 from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
-from ptynb.io.hdf5_file import check_chunks, open_for_reading, read_all, reason
-from ptynb.io.reading.hdf5_links import LinkPolicy, own
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all, reason
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
 from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head

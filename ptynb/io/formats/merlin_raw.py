@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.hdf5_links import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import placed, stacked
 from ptynb.settings.load_options import LoadOptions

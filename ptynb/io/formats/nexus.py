@@ -36,10 +36,9 @@ from ptynb.io.formats.cxi import (
     photon_energy,
     pixel_sizes,
 )
-from ptynb.io.hdf5_file import Item
+from ptynb.io.hdf5_file import Item, Linked, identity
 from ptynb.io.reading.dataset_search import PAIRS, Names, candidates, choose, positions_in, without_doubles
 from ptynb.io.reading.dectris_files import beside_master
-from ptynb.io.reading.hdf5_links import Linked, identity
 from ptynb.io.reading.hdf5_reading import (
     Notes,
     PatternSource,

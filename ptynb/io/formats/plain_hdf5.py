@@ -11,9 +11,9 @@ from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.formats.cxi import DESCRIPTIONS, UPRIGHT, on_detector
+from ptynb.io.hdf5_file import Linked
 from ptynb.io.reading import dataset_search as known
 from ptynb.io.reading.dataset_search import Names, candidates, choose
-from ptynb.io.reading.hdf5_links import Linked
 from ptynb.io.reading.hdf5_reading import Notes, PatternSource, Quantity, is_real, other_axes, patterns_at, units_of
 from ptynb.io.reading.microscope_scales import kilovolts
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import StackedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import check_chunks
-from ptynb.io.reading.hdf5_links import Linked, names_of
+from ptynb.io.hdf5_file import Linked, check_chunks, names_of
 from ptynb.io.reading.hdf5_reading import (
     MOST_BYTES,
     Notes,

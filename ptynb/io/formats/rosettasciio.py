@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import check_chunks, check_texts, open_for_reading
+from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.direct_electron import movie_metadata
-from ptynb.io.reading.hdf5_links import LinkPolicy, has, inside
 from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.reading_errors import reading

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames, PlacedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import packed_at_most
-from ptynb.io.reading.hdf5_links import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy, packed_at_most
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import check_room
 from ptynb.io.reading.stack_axes import check_counts, native, stacked

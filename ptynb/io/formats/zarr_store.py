@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import packed_at_most, reason
-from ptynb.io.reading.hdf5_links import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy, packed_at_most, reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
 from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head

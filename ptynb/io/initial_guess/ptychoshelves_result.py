@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import STRUCT, variables
+from ptynb.io.hdf5_file import inside
 from ptynb.io.initial_guess.imported_guess import Array, ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult, as_complex, as_numbers, as_reals
-from ptynb.io.reading.hdf5_links import inside
 
 HEADER = b"MATLAB 5.0 MAT-file"
 """Beginning of files of versions 5 to 7."""

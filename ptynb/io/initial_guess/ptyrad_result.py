@@ -18,9 +18,9 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import inside
 from ptynb.io.initial_guess.imported_guess import ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult, as_complex
-from ptynb.io.reading.hdf5_links import inside
 
 TENSORS, ATTRIBUTES = "optimizable_tensors", "model_attributes"
 

@@ -17,9 +17,9 @@ import h5py
 import numpy as np
 
 from ptynb.exceptions import FileError
+from ptynb.io.hdf5_file import has, names_of
 from ptynb.io.initial_guess.imported_guess import ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult, as_complex
-from ptynb.io.reading.hdf5_links import has, names_of
 
 ANGSTROM = 1e-10
 OBJECT, PROBE = "_object_emd/data", "_probe_emd/data"

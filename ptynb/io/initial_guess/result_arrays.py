@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import check_chunks, read_all
-from ptynb.io.reading.hdf5_links import dataset, has, inside
+from ptynb.io.hdf5_file import check_chunks, dataset, has, inside, read_all
 from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import ELSEWHERE, check_room
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import Item
-from ptynb.io.reading.hdf5_links import Linked, identity
+from ptynb.io.hdf5_file import Item, Linked, identity
 from ptynb.io.reading.hdf5_reading import (
     Notes,
     Quantity,

@@ -16,9 +16,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from ptynb.io.hdf5_file import Linked
 from ptynb.io.reading import dataset_search as known
 from ptynb.io.reading.dataset_search import Names
-from ptynb.io.reading.hdf5_links import Linked
 from ptynb.io.reading.hdf5_reading import Notes, is_real, real
 from ptynb.io.reading.microscope_scales import kilovolts
 from ptynb.settings.claimed_values import ELECTRON_DETECTORS, is_set

@@ -17,7 +17,7 @@ import numpy as np
 
 from ptynb.exceptions import FileError
 from ptynb.io.array_file import read_array
-from ptynb.io.reading.hdf5_links import LinkPolicy
+from ptynb.io.hdf5_file import LinkPolicy
 from ptynb.settings.claimed_values import is_set
 
 LONGEST = 2**20

@@ -17,8 +17,7 @@ from ptynb.data.geometry import ELECTRON_VOLT
 from ptynb.data.patterns import Frames, HDF5Frames, SelectedFrames, StackedFrames
 from ptynb.data.patterns.frames import require_filters
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import Item, check_chunks, read_all
-from ptynb.io.reading.hdf5_links import DEEPEST, Linked, is_counted, names_of
+from ptynb.io.hdf5_file import DEEPEST, Item, Linked, check_chunks, is_counted, names_of, read_all
 from ptynb.io.reading.reading_errors import unreadable
 from ptynb.settings.claimed_values import is_set
 from ptynb.text import natural_order

@@ -15,8 +15,7 @@ import psutil
 from numpy.typing import NDArray
 
 from ptynb.exceptions import FileError
-from ptynb.io.hdf5_file import Item, check_chunks, in_one_line, read_all, reason
-from ptynb.io.reading.hdf5_links import inside
+from ptynb.io.hdf5_file import Item, check_chunks, in_one_line, inside, read_all, reason
 from ptynb.table import gigabytes
 
 SHARE = 0.5

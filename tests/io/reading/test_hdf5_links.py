@@ -9,8 +9,8 @@ import pytest
 
 from ptynb.data.patterns import HDF5Frames, PlacedFrames, StackedFrames
 from ptynb.exceptions import FileError, ScanError
+from ptynb.io.hdf5_file import Linked
 from ptynb.io.load import find, load
-from ptynb.io.reading.hdf5_links import Linked
 from ptynb.io.reading.hdf5_reading import patterns_at
 from ptynb.settings.load_options import LoadOptions
 from ptynb.simulation.simulated_scan import simulate

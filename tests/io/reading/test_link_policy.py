@@ -17,8 +17,8 @@ import zarr
 
 from ptynb.exceptions import FileError
 from ptynb.io.file_info import info
+from ptynb.io.hdf5_file import LinkPolicy
 from ptynb.io.load import load
-from ptynb.io.reading.hdf5_links import LinkPolicy
 from tests.io.cases import of_case
 from tests.io.formats import test_empad, test_rosettasciio, test_zarr_store
 from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, oblong
