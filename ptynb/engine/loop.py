@@ -24,8 +24,7 @@ from ptynb.data.record import STOPPED, Annotation, RunRecord, RunSpan, fields_of
 from ptynb.data.result import squeezed
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, SingleGroup
-from ptynb.engine import initial_probe, thumbnails
-from ptynb.engine.progress_check import reason_to_stop, still_progressing
+from ptynb.engine import initial_probe, run_progress
 from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
@@ -337,8 +336,8 @@ class Loop:
                 code="engine.parameters-differ",
             )
         self.agreed = self.epoch
-        if self.group.rank == 0 and thumbnails.due(self.epoch):
-            self.history = thumbnails.thinned((*self.history, thumbnails.take(self.model, self.area, self.epoch)))
+        if self.group.rank == 0 and run_progress.due(self.epoch):
+            self.history = run_progress.thinned((*self.history, run_progress.take(self.model, self.area, self.epoch)))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
         if not live:
             search_positions(self.problem)
@@ -360,19 +359,23 @@ class Loop:
         The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
         applies = self.epoch < target and self.plan.end is None and not self.order.open
-        reason = reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run.first) if applies else ""
+        reason = (
+            run_progress.reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run.first)
+            if applies
+            else ""
+        )
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)
 
     def not_converged(self) -> str:
         """Return a sentence if the run that ends here has not converged, or an empty text; on rank 0."""
-        found = still_progressing(
+        found = run_progress.still_progressing(
             self.settings,
             *self._record_after_arrivals,
             self.problem.run.first,
             self.history,
-            lambda: thumbnails.take(self.model, self.area, self.epoch),
+            lambda: run_progress.take(self.model, self.area, self.epoch),
         )
         return f"{NOT_CONVERGED} after epoch {self.epoch}: {found}; continue the run." if found else ""
 

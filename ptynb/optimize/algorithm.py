@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model import Model
 from ptynb.settings import PART_OF_COMPONENT, Settings
+
+FIRST_RUN = RunSpan(epoch=0, update=0, first=0, last=100, when=0.0)
 
 
 @dataclass(eq=False)
@@ -38,7 +40,7 @@ class Problem:
     normaliser: float
     count: int
     epoch: int = 1
-    run: RunSpan = field(default_factory=lambda: RunSpan(0, 0, 0, 100, 0.0))
+    run: RunSpan = FIRST_RUN
     imposed: tuple[CustomConstraint, ...] = ()
     custom_components: tuple[ModelComponent, ...] = ()
     initial_object: Tensor | None = None

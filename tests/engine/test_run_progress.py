@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.record import Change, Epoch, Thumbnail
-from ptynb.engine.progress_check import FEWEST_EPOCHS, reason_to_stop, still_progressing
+from ptynb.engine.run_progress import FEWEST_EPOCHS, reason_to_stop, still_progressing
 from ptynb.settings import Positions, Settings, Stop
 from ptynb.settings.constraints import GaussianBlur
 
