@@ -5,13 +5,13 @@ They are keys in a store at MASTER_ADDR and MASTER_PORT (env://). A rank that ca
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from typing import Any, final
 
 from ptynb.batch.rank_env import Place
 from ptynb.distributed.rendezvous import find_store
 from ptynb.exceptions import ClusterError
+from ptynb.polling import comes
 
 MEET_SECONDS = 600.0
 """Longest wait of the ranks for each other at the start [s]: pods of one job may start minutes apart."""
@@ -104,15 +104,15 @@ class SharedBoard(Board):
         self._wait_for_all(place, timeout)
 
     def _wait_for_all(self, place: Place, timeout: float) -> None:
-        world, until = place.world, time.monotonic() + timeout
         self._store.set(f"here {place.rank}", "1")
-        missing = list(range(world))
-        while missing := [rank for rank in missing if not self._store.check([f"here {rank}"])]:
-            if time.monotonic() > until:
-                raise ClusterError(
-                    f"Ranks {missing} of {world} did not come within {timeout:.0f} s.", code="group.join-failed"
-                )
-            time.sleep(0.02)
+
+        def missing() -> list[int]:
+            return [rank for rank in range(place.world) if not self._store.check([f"here {rank}"])]
+
+        if not comes(lambda: not missing(), timeout):
+            raise ClusterError(
+                f"Ranks {missing()} of {place.world} did not come within {timeout:.0f} s.", code="group.join-failed"
+            )
 
     def _has(self, key: str) -> bool:
         try:

@@ -34,6 +34,7 @@ from ptynb.cluster.selftest import SelfTest, run_selftest
 from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive, run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
+from ptynb.polling import comes
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
     LocalCluster,
@@ -824,12 +825,12 @@ class Cluster:
                 launcher.start(lost)
             except ClusterError:
                 return  # its machine is lost: the others continue without it
-            until = time.monotonic() + REPLACE_SECONDS
-            while set(lost) - set(self.alive()) and time.monotonic() < until and not launcher.failed():
-                if set(lost) - set(self.alive()) <= set(launcher.dead()):
-                    break
+
+            def decided() -> bool:
                 caller.find(REPLACE_SECONDS)
-                time.sleep(POLL_SECONDS)
+                return bool(launcher.failed()) or {*lost} - {*self.alive()} <= {*launcher.dead()}
+
+            comes(decided, REPLACE_SECONDS, POLL_SECONDS)
             self._record(folder, launcher)
             self._renew_lease()
 

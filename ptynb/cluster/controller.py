@@ -7,7 +7,6 @@ import os
 import secrets
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
 from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers.launcher import begin
 from ptynb.exceptions import ClusterError
+from ptynb.polling import comes
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
@@ -76,15 +76,18 @@ def _encrypt(folder: Path) -> None:
 
 def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: float) -> None:
     """Wait for the connection files. Raises ClusterError if the controller ended, or TimeoutError."""
-    until = time.monotonic() + timeout
-    while not all(_whole(file) for file in (engine_file(folder), client_file(folder))):
+
+    def is_there() -> bool:
+        if all(_whole(file) for file in (engine_file(folder), client_file(folder))):
+            return True
         if process.poll() is not None:
             logs = [folder / "log" / "controller.log"]
             message = f"The controller of the cluster ended with status {process.returncode}.{log_end(logs)}"
             raise ClusterError(summarize(message, logs=logs), code="cluster.start-failed")
-        if time.monotonic() > until:
-            raise TimeoutError
-        time.sleep(0.02)
+        return False
+
+    if not comes(is_there, timeout):
+        raise TimeoutError
 
 
 def _whole(file: Path) -> bool:

@@ -16,12 +16,12 @@ any more (`ptynb.engine.keepalive`); a checkpoint of its reconstruction is writt
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import MutableMapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 from ptynb.cluster.addresses import environment_towards
 from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
+from ptynb.polling import comes
 
 CONNECTION_SECONDS = 60.0
 """Time limit for the connection file of the controller [s]."""
@@ -79,17 +80,15 @@ def connection(source: str) -> str:
     if source == "-":
         return sys.stdin.read()
     file = Path(source) / "security" / "ipcontroller-engine.json"
-    until = time.monotonic() + CONNECTION_SECONDS
-    while True:
-        try:
-            text = file.read_text()
-            json.loads(text)
-        except (OSError, ValueError):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
-        else:
-            return text
+
+    def is_whole() -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            json.loads(file.read_text())
+            return True
+        return False
+
+    comes(is_whole, CONNECTION_SECONDS)
+    return file.read_text()
 
 
 def address_of(text: str) -> tuple[str, int]:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
+from ptynb.polling import comes
 from ptynb.table import duration
 from ptynb.text import counted
 
@@ -320,10 +321,8 @@ class ArrivalIndex:
         """Return whether the receiver gives signs of life: the last one is recent, or another one comes."""
         if abs(time.time() - self.heartbeat) < SILENCE_SECONDS:
             return True
-        seen, until = self.heartbeat, time.monotonic() + NEXT_BEAT_SECONDS
-        while self.heartbeat == seen and time.monotonic() < until:
-            time.sleep(0.02)
-        return self.heartbeat != seen
+        seen = self.heartbeat
+        return comes(lambda: self.heartbeat != seen, NEXT_BEAT_SECONDS)
 
     @property
     def receiver(self) -> int:
@@ -441,20 +440,18 @@ class Acquisition:
         AcquisitionError
             If it does not within 20 s, or was killed (code "acquisition.failed").
         """
-        index, until = self.index(), time.monotonic() + STOP_SECONDS
+        index = self.index()
         request = self.folder / STOP_NAME
         if index.ended is None:
             request.touch()
-        while index.ended is None:
-            if time.monotonic() > until or index.silence > SILENCE_SECONDS:
-                request.unlink(missing_ok=True)
-                raise AcquisitionError(
-                    f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; it has given no "
-                    f"sign of life for {index.silence:.0f} s. What came is in {SCAN_NAME}.",
-                    code="acquisition.failed",
-                )
-            time.sleep(0.02)
+        comes(lambda: index.ended is not None or index.silence > SILENCE_SECONDS, STOP_SECONDS)
         request.unlink(missing_ok=True)
+        if index.ended is None:
+            raise AcquisitionError(
+                f"The receiver (process {index.receiver}) has not ended the scan in {self.folder}; it has given no "
+                f"sign of life for {index.silence:.0f} s. What came is in {SCAN_NAME}.",
+                code="acquisition.failed",
+            )
         return index.summary()
 
 

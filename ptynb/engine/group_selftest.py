@@ -23,6 +23,7 @@ from ptynb.engine.gpu import gpu_uuid
 from ptynb.engine.update_timing import refuse_where_open, time_sums
 from ptynb.exceptions import ClusterError
 from ptynb.physics.triton_dispatch import check_triton
+from ptynb.polling import comes
 
 LARGE, SMALL = 2**25, 2**12
 """Sizes of messages [bytes] whose time is determined by the bandwidth, and by the latency."""
@@ -112,15 +113,13 @@ def _check_first_sum(group: Group, timeout: float) -> None:
     ones = torch.ones(4, device=group.device)
     group.start_sum(ones)()
     if group.device.type == "cuda":
-        done, until = torch.cuda.Event(), time.monotonic() + timeout / 2
+        done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(group.device))
-        while not done.query():
-            if time.monotonic() > until:
-                raise ClusterError(
-                    f"The first sum over {group.world} GPUs by {group.backend} did not end within {timeout / 2:g} s.",
-                    code="cluster.selftest-failed",
-                )
-            time.sleep(0.001)
+        if not comes(done.query, timeout / 2, 0.001):
+            raise ClusterError(
+                f"The first sum over {group.world} GPUs by {group.backend} did not end within {timeout / 2:g} s.",
+                code="cluster.selftest-failed",
+            )
     if ones.tolist() != [group.world] * 4:
         raise ClusterError(
             f"Ones sum up to {ones.tolist()} over {group.world} engines; expected {group.world}.",

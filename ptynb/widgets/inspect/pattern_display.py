@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import ipywidgets
@@ -11,6 +10,7 @@ import numpy as np
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture
 from ptynb.data.scan import Scan
+from ptynb.polling import comes
 from ptynb.widgets.inspect.inspect_state import real
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -83,6 +83,5 @@ def mask_picture(counts: Array, good: Array, found: Array | None, name: str, tit
 
 def show(viewer: Viewer, pictures: Sequence[Picture]) -> None:
     """Show pictures after the browser has drawn the last ones; wait a second at most."""
-    while not viewer.ready:
-        time.sleep(0.005)
+    comes(lambda: viewer.ready, 1.0, 0.005)
     viewer.show(pictures)
