@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -13,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from ptynb.exceptions import ReconstructionError
 
 if TYPE_CHECKING:
     from ptynb.data.arrivals import Arrivals
@@ -35,6 +38,7 @@ class SupportsProgress(Protocol):
     @property
     def failure(self) -> Exception | None: ...  # noqa: D102
     def start(self, epochs: int) -> None: ...  # noqa: D102
+    def wait(self, timeout: float | None = None) -> None: ...  # noqa: D102
 
 
 class SupportsLiveProgress(SupportsProgress, Protocol):
@@ -217,7 +221,8 @@ def _latest_epochs(
             raise recon.failure
         if state in ("ready", "closed"):
             return
-        time.sleep(LOOK_SECONDS)
+        with contextlib.suppress(TimeoutError, ReconstructionError):  # the next iteration raises a failure
+            recon.wait(LOOK_SECONDS)
 
 
 class ArrivalDisplay:

@@ -29,6 +29,11 @@ class Run:
         self.started.append(epochs)
         self.state, self.target = "running", self.done + epochs
 
+    def wait(self, timeout):
+        time.sleep(timeout)
+        if self.state == "running":
+            raise TimeoutError
+
     @property
     def epochs(self):
         if self.state == "running" and self.done != self.fails_at:

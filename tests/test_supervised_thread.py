@@ -108,14 +108,17 @@ def test_a_training_thread_that_ends_by_itself_is_a_failure_of_the_run() -> None
     assert "SystemExit: of a component" in status.failure.message
 
 
-def test_a_record_is_followed_though_a_fetch_failed_and_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = Failing(pt.Reconstruction._fetch)
-    monkeypatch.setattr(pt.Reconstruction, "_fetch", lambda self, within=0.0: failing(self, within))
+def test_the_record_is_complete_though_one_status_could_not_be_received_and_the_user_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     recon = pt.Reconstruction(a_scan(), pt.Settings(batch=8), checkpointing=None)
-    assert comes(lambda: failing.calls > 1)
-    recon._client.begin(2)
-    assert comes(lambda: len(recon._client.epochs) == 2), "by the thread alone"
-    assert ["'ptynb follower' failed" in notice for notice in recon.notices] == [True]
+    assert comes(lambda: recon.state == "ready")
+    failing = Failing(EngineClient._receive)
+    monkeypatch.setattr(EngineClient, "_receive", lambda *arguments: failing(*arguments))
+    recon._client.command("start", 2)
+    assert comes(lambda: len(recon._client.epochs) == 2)
+    assert failing.calls > 1
+    assert ["could not be delivered" in notice for notice in recon.notices] == [True]
     recon.close()
 
 
@@ -129,13 +132,13 @@ def test_problems_of_the_other_engines_are_notices_too() -> None:
 
 def test_a_lease_ends_its_engine_though_a_look_for_the_holder_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
-    system = SimpleNamespace(getpid=os.getpid, kill=lambda pid, number: killed.append(pid), _exit=lambda status: None)
+    system = SimpleNamespace(getpid=os.getpid, kill=lambda pid, number: killed.append(pid), _exit=killed.append)
     monkeypatch.setattr(keepalive, "os", system)
     monkeypatch.setattr(keepalive, "LEAVE_SECONDS", 0.0)
     expired = Failing(lambda: True)
     monkeypatch.setattr(keepalive.Lease, "expired", lambda self: expired())
     keepalive.Lease()
-    assert comes(lambda: killed == [os.getpid()])
+    assert comes(lambda: killed == [os.getpid(), 1])
 
 
 def test_a_lease_is_renewed_though_a_renewal_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,11 +195,13 @@ def test_a_helper_does_its_share_though_it_could_not_move(monkeypatch: pytest.Mo
 
 
 def test_who_reopens_a_reconstruction_gets_errors_of_all_kinds() -> None:
-    engines = cast(Engines, SimpleNamespace(world=1))
+    calls = {"follow": lambda *_: None, "unfollow": lambda: None, "close": lambda: None, "lost": str}
+    engines = cast(Engines, SimpleNamespace(world=1, reachable=True, **calls))
     client = EngineClient(engines, RunSpec(a_scan(), pt.Settings(), b"", None, 60.0, "pause", 0.0))
     with pytest.raises(SystemExit, match="of a library"):
         client.apart(Failing(lambda: None, SystemExit("of a library")))
     assert not client.recovering
+    client.close()
 
 
 def test_a_click_that_ends_its_thread_is_shown_and_the_next_one_is_done() -> None:

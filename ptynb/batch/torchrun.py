@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -32,6 +33,7 @@ from ptynb.io.result_file import save_result
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import batch_text, check_shares, patterns_of
 from ptynb.planning.memory import Workload, check_room, room_for
+from ptynb.polling import comes
 from ptynb.preparation.pattern_window import in_window
 from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.session.run_result import make_result
@@ -40,6 +42,7 @@ from ptynb.settings.run_files.run_file import RunFile
 from ptynb.text import counted
 
 LOOK_SECONDS = 0.05
+"""Period of the looks for a signal, or for flags of other ranks [s]."""
 CAUSE_SECONDS = 3.0
 """Longest wait of a rank that lost another for the error message of the one that failed [s]."""
 CLOSE_SECONDS = 60.0
@@ -97,6 +100,7 @@ class Rank:
         self._worker: Worker | None = None
         self._sent = 0
         self._told = set[str]()
+        self._news = threading.Event()
 
     def lead(self, resume: bool) -> int:
         """Run rank 0: control all ranks until the last epoch and write the result."""
@@ -151,14 +155,14 @@ class Rank:
         while (found := self._board.published()) is None:
             if self._board.failed:
                 raise ElsewhereError
-            time.sleep(LOOK_SECONDS)
+            self._pause()
         scan = self._open(scan, Path(found) if found else None)
         told = False
         while self._look(NONE).state != "closed":
             if self._asked.leave and not told:
                 self._board.ask_to_leave()
                 told = True
-            time.sleep(2 * LOOK_SECONDS)
+            self._pause()
         return INTERRUPTED if self._leaving() else 0
 
     def end(self, status: int) -> None:
@@ -171,7 +175,7 @@ class Rank:
         while (state := self._worker.status(NONE).state) not in ("failed", "closed"):
             if time.monotonic() > until or (state == "loading" and self._board.failed):
                 _end_at_once(status or 1)
-            time.sleep(LOOK_SECONDS)
+            self._pause()
         try:
             self._worker.close()
         except TimeoutError as error:
@@ -205,6 +209,7 @@ class Rank:
         stages, settings = StagePlan(plan.stages), plan.recipe.stage_settings
         part = scan.part(patterns_of(scan, settings, place.rank, place.world))
         self._worker = Worker(part, settings[0], membership, checkpointing=plan.checkpointing, start=start, plan=stages)
+        self._worker.follow(lambda status, known: self._news.set())
         return part
 
     @property
@@ -239,7 +244,12 @@ class Rank:
                 shown.show(status.epochs[-1])
             if leaving or (status.state == "ready" and status.applied >= self._sent):
                 return status
-            time.sleep(LOOK_SECONDS)
+            self._pause()
+
+    def _pause(self) -> None:
+        """Wait for the next status of the worker, and not too long, for signals and flags of other ranks."""
+        self._news.wait(LOOK_SECONDS)
+        self._news.clear()
 
 
 def check_not_live(plan: RunFile) -> None:
@@ -290,12 +300,9 @@ def _report(error: Exception, place: Place, board: Board) -> None:
     """Report the error that ended the run, on one rank only: the first that failed, not one that lost another."""
     if isinstance(error, ElsewhereError):
         return
-    if isinstance(error, FailedError) and error.failure.lost_group:
-        until = time.monotonic() + CAUSE_SECONDS
-        while not board.failed and time.monotonic() < until:
-            time.sleep(LOOK_SECONDS)
-        if board.failed:
-            return
+    lost = isinstance(error, FailedError) and error.failure.lost_group
+    if lost and comes(lambda: board.failed, CAUSE_SECONDS, LOOK_SECONDS):
+        return
     if not board.claim():
         return
     if isinstance(error, FailedError):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import queue
 import re
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import ipyparallel
+from ipyparallel.client.futures import MessageFuture
 from ipyparallel.error import EngineError, RemoteError
 
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
@@ -18,9 +22,13 @@ from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError
 from ptynb.serial_executor import held_back, waiting
+from ptynb.supervised_thread import SupervisedThread
 
 NOTICE_SECONDS = 0.5
 """Period at which a waiting call checks whether the cluster was stopped, or the engine lost."""
+
+PUBLISHED = "ptynb_published"
+"""Type of the messages that an engine publishes to a `Caller.listen`, signed as all others."""
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences for colours in a terminal."""
@@ -41,6 +49,7 @@ class Caller:
         self._engine_of: dict[int, int] = {}
         self._gone: set[int] = set()
         self._closed = False
+        self._listening = set[Callable[[], None]]()
 
     def give_up(self, rank: int) -> None:
         """Forget the engine of this rank, also if the controller has not noticed its end yet."""
@@ -113,6 +122,40 @@ class Caller:
             raise failures[0]
         return answers
 
+    def listen(
+        self,
+        rank: int,
+        function: Callable[..., None],
+        arguments: tuple[Any, ...],
+        receive: Callable[..., None],
+        timeout: float,
+    ) -> Callable[[], None]:
+        """Call the function on this rank with a last argument, a function that calls `receive` here with its arguments.
+
+        Messages are published by the engine and arrive in their order, in a thread of their own; what is published
+        while the connection is interrupted is lost. Returns the function that ends this.
+        """
+        name, come = secrets.token_hex(16), queue.SimpleQueue[Any]()
+        header = {"msg_id": name, "session": self._client.session.session}
+        future = MessageFuture(name, header=header)
+        future.iopub_callbacks.append(come.put)
+        self._client._futures[name] = future  # messages whose parent is this one go to its callbacks
+
+        def end() -> None:
+            self._listening.discard(end)
+            self._client._futures.pop(name, None)
+            self._client.metadata.pop(name, None)
+            come.put(None)
+
+        self._listening.add(end)
+        SupervisedThread("ptynb listener", _pass_on, come, receive, restarts=True).start()
+        try:
+            self.call_all([rank], _with_publisher, [(header, function, *arguments)], timeout)
+        except BaseException:
+            end()
+            raise
+        return end
+
     def _answer(self, rank: int, answer: Any, waited: RunningTime, timeout: float) -> Any:
         try:
             self._wait(rank, answer, waited, timeout)
@@ -171,7 +214,29 @@ class Caller:
     def close(self) -> None:
         """End the connection; calls under way raise ClusterStoppedError."""
         self._closed = True
+        for end in [*self._listening]:
+            end()
         self._client.close()
+
+
+def _with_publisher(header: dict[str, str], function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function on an engine with a function that publishes its arguments, as replies to this header."""
+    from ipykernel.zmqshell import ZMQInteractiveShell  # the process of the session may have no kernel
+
+    kernel = ZMQInteractiveShell.instance().kernel
+
+    def publish(*values: Any) -> None:
+        kernel.session.send(
+            kernel.iopub_socket, PUBLISHED, {}, {"header": header}, b"ptynb", [pickle.dumps(values)]
+        )  # by the thread that sends what engines print, so that any thread may call it
+
+    function(*arguments, publish)
+
+
+def _pass_on(come: queue.SimpleQueue[Any], receive: Callable[..., None]) -> None:
+    while (message := come.get()) is not None:
+        if message["msg_type"] == PUBLISHED:
+            receive(*pickle.loads(message["buffers"][0]))
 
 
 def _stopped() -> ClusterStoppedError:

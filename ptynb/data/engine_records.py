@@ -43,6 +43,7 @@ class Failure:
 class Status(RunRecord):
     """Status of an engine.
 
+    number: grows from one status of a worker to the next.
     state: "loading", "ready", "running", "paused", "failed" or "closed".
     epoch, update: completed, of the reconstruction and of the running epoch. target: epoch at which the run ends.
     frames: storage of the patterns, "device", "host" or "disk" (see `Settings.frames`); empty while loading.
@@ -76,6 +77,7 @@ class Status(RunRecord):
     checkpoint_failure: str = ""
     arrivals: Arrivals | None = None
     live_epochs: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True, repr=False)

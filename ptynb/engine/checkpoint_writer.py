@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ptynb.data.engine_records import Status
+from ptynb.distributed.group import nothing
 from ptynb.engine.rendering import make_watched
 from ptynb.exceptions import FileError, InvalidValueError, PtynbError
 from ptynb.io import checkpoint_branches
@@ -27,6 +28,7 @@ from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.io.status_file import status_text
+from ptynb.polling import comes
 from ptynb.private_folder import require_private
 from ptynb.serial_executor import SerialExecutor
 from ptynb.settings import Checkpointing
@@ -61,13 +63,23 @@ class CheckpointRequest:
 class CheckpointWriter:
     """Writes the checkpoints of one engine. All methods are called by the training thread."""
 
-    def __init__(self, keep: Checkpointing, rank: int, world: int, scan: str, start: Path | None = None) -> None:
+    def __init__(
+        self,
+        keep: Checkpointing,
+        rank: int,
+        world: int,
+        scan: str,
+        start: Path | None = None,
+        changed: Callable[[], None] = nothing,
+    ) -> None:
         """Choose the run id and the folder. start: the checkpoint that the reconstruction continues from.
+
+        changed: called after the numbers of checkpoints written and failed have changed, and after a notice.
 
         Raises InvalidValueError if the folder has checkpoints of another run, or `transfer` cannot be imported, and
         FileError if others can write to the folder.
         """
-        self._keep, self._rank, self._world, self._scan = keep, rank, world, scan
+        self._keep, self._rank, self._world, self._scan, self._changed = keep, rank, world, scan, changed
         self._transfer = None if keep.transfer is None else _imported(keep.transfer)
         self._folder = None if keep.folder is None else keep.folder.expanduser().absolute()
         header = None if start is None or rank else _header(start)
@@ -271,6 +283,7 @@ class CheckpointWriter:
             self._wait_for_parts(path, state)
             self.checkpoint, self.checkpoint_epoch = str(path), state.epoch
             self.successes += 1
+            self._changed()
             self._remove_old(path.parent)
         self._transfer_file(files.companion(path, self._rank))
 
@@ -280,11 +293,11 @@ class CheckpointWriter:
             own_folder.create_and_prune(folder, remove=self._rank == 0)
 
     def _wait_for_parts(self, path: Path, state: ReconstructionState) -> None:
-        until = time.monotonic() + COMPANION_SECONDS
-        while missing := files.missing_parts(path, state.token, state.parts):
-            if time.monotonic() > until:
-                raise OSError(f"the parts of ranks {missing} did not come; all engines have to see the folder")
-            time.sleep(0.02)
+        def missing() -> list[int]:
+            return [*files.missing_parts(path, state.token, state.parts)]
+
+        if not comes(lambda: not missing(), COMPANION_SECONDS):
+            raise OSError(f"the parts of ranks {missing()} did not come; all engines have to see the folder")
 
     def _remove_old(self, folder: Path) -> None:
         try:
@@ -357,12 +370,14 @@ class CheckpointWriter:
         """Note that a checkpoint was not written."""
         self.failure = sentence  # before the number, which tells whoever waits to read it
         self.failures += 1
+        self._changed()
         self._notify(kind, sentence)
 
     def _notify(self, kind: str, sentence: str) -> None:
         """Add a notice, but only once until this kind of job has succeeded again."""
         if not self._reported.get(kind) and len(self.notices) < MOST_NOTICES:
             self.notices += (sentence,)
+            self._changed()
         self._reported[kind] = True
 
 

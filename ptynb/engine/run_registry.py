@@ -20,6 +20,7 @@ from ptynb.distributed.group import Membership
 from ptynb.distributed.process_end import end_process
 from ptynb.engine import precompilation
 from ptynb.engine.gpu import gpu_identity
+from ptynb.engine.status_publisher import Deliver
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import PtynbError
 from ptynb.settings import Checkpointing, Settings
@@ -77,6 +78,11 @@ def call_worker(name: str, method: str, *arguments: Any) -> Any:
         return getattr(_workers[name], method)(*arguments)
     except PtynbError as error:
         raise EngineCallError(f"{error.code}|{type(error).__name__}: {error}") from error
+
+
+def follow_worker(name: str, known: int, deliver: Deliver) -> None:
+    """Deliver the status of the worker after each change, first with the records after `known` epochs."""
+    _workers[name].follow(deliver, known)
 
 
 def close_worker(name: str) -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import itertools
 import queue
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -62,6 +62,7 @@ from ptynb.engine.rendering import (
     take_slice,
     value_at,
 )
+from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
@@ -78,8 +79,6 @@ IDLE_SECONDS = 2.0
 """Longest time between idle turns of rank 0, of which there are at least four within the group's timeout [s]."""
 ARRIVAL_SECONDS = 0.05
 """How often rank 0 looks for patterns of a scan that is being measured, while no update is made."""
-OBEY_SECONDS = 0.05
-"""How long a command that is to be obeyed waits for the next update [s]."""
 SWITCH_SECONDS = 0.0001
 """How long the training thread waits for the interpreter's lock while another thread of the process is in Python.
 
@@ -192,7 +191,7 @@ class Worker:
         self._writer = (
             None
             if checkpointing is None
-            else CheckpointWriter(checkpointing, membership.rank, membership.world, scan.name, start)
+            else CheckpointWriter(checkpointing, membership.rank, membership.world, scan.name, start, self._changed)
         )
         self._pending: CheckpointRequest | None = None
         self._initial_progress: Progress = (0, 0, 0)
@@ -200,7 +199,10 @@ class Worker:
         self._initial_settings: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._scan = scan.name
-        self._state: State = "loading"
+        self._publisher: StatusPublisher | None = None
+        self._ended = False
+        self._numbers = itertools.count(1)
+        self._present_state: State = "loading"
         self._failure: Failure | None = None
         self._target = self._last_epoch = 0
         self._reach: tuple[int, int] | None = None
@@ -235,22 +237,39 @@ class Worker:
             self._wake.set()
             return len(self._commands)
 
-    def obey(self, command: Command, epochs_from: int = 0) -> tuple[int, Status]:
-        """Queue a command, and return its number and the `status` once it is applied, or `OBEY_SECONDS` later.
+    def follow(self, deliver: Deliver, epochs_from: int = 0) -> None:
+        """Call `deliver` with the status now and after each change, until the worker has ended, from another thread.
 
-        One call instead of two: each waits for pictures that are being made.
+        epochs_from: as for `status`, of the first one. Replaces the function of an earlier call.
         """
-        number = self.command(command)
-        until = time.monotonic() + OBEY_SECONDS
-        while self._applied < number and time.monotonic() < until:
-            time.sleep(0.001)
-        return number, self.status(epochs_from)
+        before, self._publisher = self._publisher, StatusPublisher(self.status, deliver, epochs_from)
+        self._publisher.changed()  # what changed between its first look and this assignment
+        if before is not None:
+            before.end()
+        if self._ended:
+            self._publisher.end()
+
+    def _changed(self, now: bool = False) -> None:
+        """Let the status be delivered. now: before the next step of this thread, as somebody may wait for it."""
+        publisher = self._publisher
+        if publisher is not None:
+            publisher.now() if now else publisher.changed()
+
+    @property
+    def _state(self) -> State:
+        return self._present_state
+
+    @_state.setter
+    def _state(self, state: State) -> None:
+        self._present_state = state
+        self._changed()
 
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits.
 
         R-factors: those of these epochs, at least the latest ones.
         """
+        number = next(self._numbers)  # first: a status with a larger one has nothing older
         membership, writer, loop = self._membership, self._writer, self._loop
         between = None if loop is not None else self._between
         if loop is None and between is None:
@@ -259,6 +278,7 @@ class Worker:
         # Read before the state: if a command is applied between the two, "ready" must not be taken for its end.
         applied = self._applied
         return Status(
+            number=number,
             rank=membership.rank,
             world=membership.world,
             state=self._state,
@@ -505,6 +525,9 @@ class Worker:
                     self._update_status_file(self._loop, look=False)
                 self._writer.close(self._answer_requests, WRITING_SECONDS)
                 self._answer_requests()
+            self._ended = True
+            if self._publisher is not None:
+                self._publisher.end()
 
     def _end(self, failure: Failure) -> None:
         """End this process, whose GPU is lost, once its last checkpoint is written; the others notice at once.
@@ -587,6 +610,8 @@ class Worker:
             if self._repeated:
                 self._repeat_admissions(loop)
             self._step(loop)
+            if loop.update == 0:
+                self._changed()
             self._notify(*found_problems(), *loop.algorithm.notices)
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
@@ -602,6 +627,7 @@ class Worker:
             if group.rank == 0 and loop.epoch == self._last_epoch:  # neither stopped nor an epoch of a longer run
                 self._verdict = tuple(filter(None, [loop.not_converged()]))
             self._target, self._reach, self._state = loop.epoch, None, "ready"
+            self._changed(now=True)
             self._update_status_file(loop, look=True)
         self._answer_requests()
 
@@ -636,6 +662,7 @@ class Worker:
             self._execute(command, group, loop)
         self._forget_patterns(newest)
         self._applied = newest
+        self._changed(now=True)
 
     def _forget_patterns(self, newest: int) -> None:
         """Forget the patterns in commands that were applied, on rank 0, which keeps all commands."""
@@ -713,6 +740,7 @@ class Worker:
             self._repeated = [*zip(updates, acquisition.admissions.all(), strict=True)][max(known, 1) :]
         elif acquisition is not None and self._membership.rank == 0:
             self._watch = ArrivalWatch(acquisition, scan, self._settings)
+            self._changed()
             if record is not None:
                 self._watch.note(record.patterns, record.ended)
 
@@ -734,6 +762,7 @@ class Worker:
             for command in self._shared(newest, group):
                 self._forget_patterns(self._applied + 1)
                 self._applied += 1
+                self._changed()
                 if command.kind == "admit":
                     return self._begun_with(Admission.from_plain(command.value))
                 if command.kind in ("leave", "close"):
@@ -794,7 +823,9 @@ class Worker:
 
     def _notify(self, *sentences: str) -> None:
         """Add notices that are new to the status."""
-        self._notices += tuple(sentence for sentence in sentences if sentence not in self._notices)
+        if new := tuple(sentence for sentence in sentences if sentence not in self._notices):
+            self._notices += new
+            self._changed()
 
     def _change(self, loop: Loop, values: dict[str, Any]) -> None:
         """Change settings, unless a stage has begun meanwhile with which they are not supported."""

@@ -8,12 +8,14 @@ command that was not answered is repeated.
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
 from ptynb.data.record import STOPPED, Annotation
@@ -21,20 +23,28 @@ from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, states
+from ptynb.serial_executor import waiting
 from ptynb.session.engines import ChangeNote, Engines
 from ptynb.session.failure import Cause, find_cause
 from ptynb.session.run_spec import RunSpec
 from ptynb.supervised_thread import SupervisedThread
 
+Answer = TypeVar("Answer")
+
 ASKING_SECONDS = 5.0
-"""Time limit for the answer of rank 0 before the status of the other ranks is requested [s]."""
+"""Time without a status of a busy rank 0 after which it is asked, and time limit of its answer [s]."""
 MOST_SILENCE = 60.0
+LOOK_SECONDS = 0.25
+"""Period of the checks whether the engines' processes live [s], which exchange no messages."""
 MOST_RECOVERIES = 3
 """Largest number of consecutive automatic recoveries without a newer checkpoint."""
 
 
 class EngineClient:
-    """Send commands to the engines of a session, and record their epochs. Used by several threads."""
+    """Send commands to the engines of a session, and record their epochs. Used by several threads.
+
+    Rank 0 sends its status after each change; whoever waits for something waits for the next status.
+    """
 
     def __init__(
         self, engines: Engines, spec: RunSpec, epochs: Sequence[Epoch] = (), start: Path | None = None
@@ -42,9 +52,17 @@ class EngineClient:
         """epochs: records of the previous epochs, if the engines continue from the checkpoint `start`."""
         self.engines, self.spec = engines, spec
         self.lock = threading.RLock()
+        self.news = threading.Condition(self.lock)
+        """Notified after each status, and when a failure, a recovery or the end of the connection is known.
+
+        It is held as `lock`: an interrupt may leave a Condition locked that is entered itself.
+        """
         self.epochs = [*epochs]
-        self.statuses: dict[int, Status] = {}
-        self._received_at = 0.0
+        self.last_status: Status | None = None
+        """Of rank 0."""
+        self._silence = RunningTime()
+        """Time since the last status [s]."""
+        self._no_answer: ClusterError | None = None
         self.r_factors: dict[int, float] = {}
         """R-factor by number of completed epochs."""
         self.r_factor_every = 0
@@ -64,21 +82,169 @@ class EngineClient:
         """Number of times that `Settings.stop` ended a run, as far as known."""
         self._last_folder = None if start is None else str(start.absolute().parent)
         """Folder of the checkpoint from which the engines were last opened."""
-        self.activity = threading.Event()
-        """Set by each command: idle engines may become active."""
         self._generation = 0
         self._recovery: SupervisedThread | None = None
         self._recoveries: list[str | None] = []
+        self._unfollow: weakref.finalize[..., EngineClient] | None = None
+        self._looking: threading.Event | None = None
+        """Ends the present thread that looks after the engines."""
+        try:
+            self._follow()
+        except EngineLostError as error:
+            self.fail(error, self._generation)
+        self._look_on()
+
+    # Status
+
+    def _look_on(self) -> None:
+        """Look after the engines until the reconstruction has failed or is closed."""
+        if self._looking is not None:
+            self._looking.set()
+        self._looking = threading.Event()
+        SupervisedThread("ptynb follower", _look_now_and_then, weakref.ref(self), self._looking, restarts=True).start()
+
+    def _follow(self) -> None:
+        """Let the engines send the status of rank 0. Raises EngineLostError."""
+        generation, reference = self._generation, weakref.ref(self)
+
+        def receive(status: Status, known: int) -> None:  # must not keep a session alive that is not used any more
+            client = reference()
+            if client is not None:
+                client._receive(status, known, generation)
+
+        if self._unfollow is not None:
+            self._unfollow.detach()  # it holds the previous engines
+        self._unfollow = weakref.finalize(self, self.engines.unfollow)
+        self.engines.follow(receive, len(self.epochs))
+
+    def _receive(self, status: Status, known: int, generation: int) -> None:
+        """Record a status with the records after `known` epochs, and note a failure."""
+        own = len(self.epochs)
+        if known > own and generation == self._generation:  # what was sent between was lost
+            try:
+                status, known = self.engines.call(0, "status", own, timeout=ASKING_SECONDS), own
+            except EngineLostError as error:
+                self.fail(error, generation)
+                return
+            except ClusterError:
+                return  # the next status shows it again
+        if self._record_status(status, known, generation) and status.failure is not None:
+            self.fail(None, generation)
+
+    def _record_status(self, status: Status, known: int, generation: int) -> bool:
+        """Record a status, in the order of their numbers; return False if it precedes a recovery."""
+        with self.lock:
+            if generation != self._generation:
+                return False
+            self.epochs += status.epochs[len(self.epochs) - known :]
+            self.r_factors.update(status.r_factors)
+            stops = sum(change.name == STOPPED for change in status.changes)
+            if stops > self._stops:
+                self.target_epoch = None
+            self._stops = max(self._stops, stops)
+            before = self.last_status
+            if before is None or status.number >= before.number:
+                self.last_status, self.live_epochs = status, status.live_epochs
+            self._silence.restart()
+            self._no_answer = None
+            self.news.notify_all()
+            return True
+
+    def wait_for(self, condition: Callable[[], Answer | None], until: float = float("inf")) -> Answer:
+        """Wait until a condition, evaluated after each status, is true, and return its value.
+
+        until: when TimeoutError is raised, by `time.monotonic`. Raises ReconstructionError after a failure or `close`,
+        ClusterError if rank 0 does not answer or the cluster was stopped.
+        """
+        with waiting(), self.lock:
+            while True:
+                self.alive()
+                if value := condition():
+                    return value
+                if not self.engines.reachable:
+                    raise ClusterStoppedError("The cluster was stopped.", code="cluster.stopped")
+                if self._no_answer is not None:
+                    raise self._no_answer
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                self.news.wait(None if until == float("inf") else left)
+
+    def status(self) -> Status:
+        """Return the last status of rank 0; waits for the first one."""
+        return self.wait_for(lambda: self.last_status)
+
+    def settled(self) -> Status:
+        """Return the status once all commands sent so far are applied; while the engines load, the last one."""
+
+        def settled() -> Status | None:
+            status = self.last_status
+            known = status is not None and (status.applied >= self.sent or status.state == "loading")
+            return status if known else None
+
+        return self.wait_for(settled)
+
+    def look(self) -> None:
+        """Look whether the engines' processes live, and ask for the status if nothing was heard of a busy engine."""
+        with self.lock:
+            engines, generation, status = self.engines, self._generation, self.last_status
+            busy = status is None or status.applied < self.sent or status.state in ("loading", "running")
+            if not busy:
+                self._silence.restart()
+            silence = self._silence.seconds
+        if why := engines.lost():
+            self.fail(EngineLostError(why, code="engine.lost"), generation)
+        if status is not None and status.failure is not None:
+            self.fail(None, generation)  # it was sent during a recovery that has ended
+        if why or not engines.reachable:
+            with self.lock:
+                self.news.notify_all()
+        elif busy and silence > ASKING_SECONDS and self.failure is None:
+            self._ask(engines, generation)
+
+    def _ask(self, engines: Engines, generation: int) -> None:
+        """Ask rank 0 for its status; after `MOST_SILENCE` without one, what waits for it ends with an error."""
+        known = len(self.epochs)
+        try:
+            status: Status = engines.call(0, "status", known, timeout=ASKING_SECONDS)
+        except EngineLostError as error:
+            self.fail(error, generation)
+        except ClusterStoppedError:
+            pass  # `wait_for` looks
+        except ClusterError as error:
+            if generation != self._generation or error.code != "engine.no-answer":
+                return
+            self._check_other_ranks(generation)
+            with self.lock:
+                if self._silence.seconds > ASKING_SECONDS + MOST_SILENCE and not engines.suspended(0):
+                    self._no_answer = error
+                    self.news.notify_all()
+        else:
+            self._receive(status, known, generation)
+
+    def _check_other_ranks(self, generation: int) -> None:
+        """Check whether another rank has failed or lost its connection to rank 0, which does not answer."""
+        for rank in range(1, self.engines.world):
+            try:
+                status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
+            except ClusterStoppedError:
+                return
+            except EngineLostError as error:
+                self.fail(error, generation)
+                return
+            except ClusterError:
+                continue  # no answer either: the machine may be busy
+            if status.failure is not None:
+                self.fail(None, generation)
+                return
 
     # Requests
 
     def alive(self) -> None:
         """Wait until a recovery has ended. Raises ReconstructionError after a failure (the failure) or `close`."""
-        while (recovery := self._recovery) is not None and recovery is not threading.current_thread():
-            if recovery.ident is None:  # not started yet
-                time.sleep(0.001)
-            else:
-                recovery.join(0.1)
+        with waiting(), self.lock:
+            while self._recovery not in (None, threading.current_thread()):
+                self.news.wait()
         if self.failure is not None:
             raise self.failure
         self.check_open()
@@ -88,11 +254,14 @@ class EngineClient:
         if self.closed:
             raise ReconstructionError("It is closed; make a new Reconstruction.", code="reconstruction.closed")
 
-    def close(self, reachable: bool) -> None:
+    def close(self) -> None:
         """End the workers, if they are reachable, and all requests of other threads."""
-        self.closed = True
-        self.activity.set()
-        if reachable:
+        with self.lock:
+            self.closed = True
+            self.news.notify_all()
+        if self._looking is not None:
+            self._looking.set()
+        if self.engines.reachable:
             self.engines.close()
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = MOST_SILENCE) -> Any:
@@ -107,10 +276,11 @@ class EngineClient:
             except ClusterStoppedError:
                 raise
             except ClusterError:
+                self.check_open()  # engines that were closed meanwhile do not know the reconstruction any more
                 if self._recovery is None and generation == self._generation:
                     raise
 
-    def look(self, request: RenderRequest) -> Pictures | None:
+    def look_at(self, request: RenderRequest) -> Pictures | None:
         """Request pictures from rank 0, and record the status in the same answer."""
         generation, known = self._generation, len(self.epochs)
         pictures: Pictures | None
@@ -118,74 +288,6 @@ class EngineClient:
         if status.failure is None:
             self._record_status(status, known, generation)
         return pictures
-
-    def fetch(self, within: float = 0.0) -> Status:
-        """Return the status of rank 0 and record its new epochs; reuse a status of the last `within` seconds.
-
-        Waits while the process of rank 0 or of the controller is suspended. Raises the failure, if there is one.
-        """
-        silence = RunningTime(ASKING_SECONDS * (self.engines.world + 1))
-        while True:
-            self.alive()
-            generation = self._generation
-            if why := self.engines.lost():
-                self.fail(EngineLostError(why, code="engine.lost"), generation)
-                continue
-            if (recent := self._recent(within)) is not None:
-                return recent
-            known = len(self.epochs)
-            try:
-                status: Status = self.call(0, "status", known, timeout=ASKING_SECONDS)
-            except ClusterStoppedError:
-                raise
-            except ClusterError:
-                if generation != self._generation:
-                    continue
-                self._check_other_ranks(generation)
-                if silence.seconds > MOST_SILENCE and not self.engines.suspended(0):
-                    raise
-                continue
-            if not self._record_status(status, known, generation):
-                continue
-            if status.failure is None:
-                return status
-            self.fail(None, generation)
-
-    def _recent(self, within: float) -> Status | None:
-        with self.lock:
-            return self.statuses.get(0) if time.monotonic() - self._received_at < within else None
-
-    def _record_status(self, status: Status, known: int, generation: int) -> bool:
-        """Record a status, which several threads may have requested; return False if it precedes a recovery."""
-        with self.lock:
-            if generation != self._generation:
-                return False
-            self.epochs += status.epochs[len(self.epochs) - known :]
-            self.r_factors.update(status.r_factors)
-            before, self.live_epochs = self.statuses.get(0), status.live_epochs
-            stops = sum(change.name == STOPPED for change in status.changes)
-            if stops > self._stops:
-                self.target_epoch = None
-            self._stops = max(self._stops, stops)
-            if before is None or status.applied >= before.applied:
-                self.statuses[0], self._received_at = status, time.monotonic()
-            return True
-
-    def _check_other_ranks(self, generation: int) -> None:
-        """Check whether another rank has failed or lost its connection to rank 0, which does not answer."""
-        for rank in range(1, self.engines.world):
-            try:
-                status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
-            except ClusterStoppedError:
-                raise
-            except EngineLostError as error:
-                self.fail(error, generation)
-                return
-            except ClusterError:
-                continue  # no answer either: the machine may be busy
-            if status.failure is not None:
-                self.fail(None, generation)
-                return
 
     # Commands
 
@@ -198,35 +300,25 @@ class EngineClient:
     def _note_sent(self, number: int) -> None:
         with self.lock:
             self.sent = max(self.sent, number)
-        self.activity.set()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether, by the last status, a command that was sent is not applied yet."""
-        status = self.statuses.get(0)
-        return status is not None and status.applied < self.sent
-
-    @property
-    def idle(self) -> bool:
-        """Whether, by the last status, no run is active and no command is pending."""
-        status = self.statuses.get(0)
-        done = status is not None and status.state in ("ready", "paused") and status.applied >= self.sent
-        return done and self._recovery is None
 
     def begin(self, epochs: int, last: int | None = None) -> None:
-        """Send the command to run this number of additional epochs; with `last`, one of a run that ends with it."""
-        status = self.fetch()
+        """Send the command to run this number of additional epochs; with `last`, one of a run that ends with it.
+
+        Waits until it is applied, except while the engines read the patterns, and with `last`.
+        """
+        status = self.status()
         self.target_epoch, self.paused = status.epoch - status.live_epochs + epochs, False
-        generation, known = self._generation, len(self.epochs)
+        generation = self._generation
+        order = Command("start", epochs) if last is None else Command("advance", last)
         try:
-            order = Command("start", epochs) if last is None else Command("advance", last)
-            number: int
-            number, status = self.engines.call(0, "obey", order, known)
+            number: int = self.engines.call(0, "command", order)
         except EngineLostError as error:
             self.fail(error, generation)  # a recovery starts the run
             self.alive()
-        else:
-            self._note_obeyed(number, status, generation, known)
+            return
+        self._note_sent(number)
+        if last is None and status.state != "loading":
+            self._applied(number, generation)
 
     def order(self, kind: Any, value: Any = None) -> None:
         """Send a command and wait until rank 0 has applied it; send it again after a recovery.
@@ -234,30 +326,18 @@ class EngineClient:
         The other ranks apply it before the same update, possibly some milliseconds later.
         """
         while True:
-            generation, known = self._generation, len(self.epochs)
-            number, status = self.call(0, "obey", Command(kind, value), known)
-            self._note_obeyed(number, status, generation, known)
-            at_once = status.failure is None and status.applied >= number and generation == self._generation
-            if at_once or self._applied(number, generation):
+            generation = self._generation
+            if self._applied(self.command(kind, value), generation):
                 return
 
-    def _note_obeyed(self, number: int, status: Status, generation: int, known: int) -> None:
-        """Note a command that was sent, and the status that came with its number."""
-        if status.failure is None:
-            self._record_status(status, known, generation)
-        self._note_sent(number)
-
-    def caught_up(self) -> None:
-        """Wait until all commands sent so far are applied."""
-        self._applied(self.sent, self._generation)
-
     def _applied(self, number: int, generation: int) -> bool:
-        pause = 0.001
-        while self.fetch().applied < number:
-            if generation != self._generation:
-                return False
-            time.sleep(pause)
-            pause = min(1.5 * pause, 0.02)
+        """Wait until a command is applied; return False if the engines were replaced meanwhile."""
+
+        def known() -> bool:
+            status = self.last_status
+            return generation != self._generation or (status is not None and status.applied >= number)
+
+        self.wait_for(known)
         return generation == self._generation
 
     # Failure and recovery
@@ -268,7 +348,7 @@ class EngineClient:
         lost: the error raised by the session's request. generation: number of recoveries before that request.
         """
         with self.lock:
-            if self.failure is not None or self._recovery is not None or generation != self._generation:
+            if self.failure is not None or self._recovery is not None or generation != self._generation or self.closed:
                 return
             cause = find_cause(self.engines, lost)
             if cause.lost and self.spec.on_failure == "continue" and self._may_recover():
@@ -277,6 +357,7 @@ class EngineClient:
             self.can_recover = cause.lost
             text = f"{cause.text}\n\n{self.offer()}" if cause.lost else cause.text
             self.failure = ReconstructionError(text, code=cause.code)
+            self.news.notify_all()
 
     def offer(self) -> str:
         """Return a message that describes the effect of `recover`."""
@@ -288,7 +369,7 @@ class EngineClient:
 
     def _may_recover(self) -> bool:
         """Whether a recovery is allowed: at most `MOST_RECOVERIES` in a row without a newer checkpoint."""
-        latest = self.statuses[0].checkpoint if 0 in self.statuses else None
+        latest = None if self.last_status is None else self.last_status.checkpoint
         self._recoveries = [*self._recoveries, latest][-MOST_RECOVERIES - 1 :]
         return len(self._recoveries) <= MOST_RECOVERIES or len(set(self._recoveries)) > 1
 
@@ -307,6 +388,7 @@ class EngineClient:
             cause = Cause(str(self.failure).split("\n", 1)[0], True, self.failure.code)
             self.failure = None
             self._begin_recovery(cause)
+            self._look_on()
         self.alive()
 
     def _begin_recovery(self, cause: Cause) -> None:
@@ -328,17 +410,24 @@ class EngineClient:
             self.failure = ReconstructionError(f"{cause.text}\n\nThe recovery failed: {why}", code=cause.code)
             self.can_recover = True
         finally:
+            self._end_recovery()
+
+    def _end_recovery(self) -> None:
+        with self.lock:
             self._recovery = None
+            self.news.notify_all()
 
     def _switch_to(self, engines: Engines, state: ReconstructionState | None) -> None:
         """Use these engines, opened from this state (None: from the beginning), and start the requested run, if any."""
         with self.lock:
             self.engines, self.sent = engines, 0
             self.epochs = [] if state is None else [*state.epochs]
-            self.statuses = {}
+            self.last_status = None
+            self._silence.restart()
             self._stops = 0 if state is None else sum(change.name == STOPPED for change in state.changes)
             self._generation += 1
             self.live_epochs = 0 if state is None or state.admissions is None else state.admissions.epochs
+            self._follow()
             self._send_annotation_and_run(0 if state is None else state.epoch)
 
     def _send_annotation_and_run(self, epoch: int) -> None:
@@ -370,7 +459,7 @@ class EngineClient:
         Before the first checkpoint rank 0 is asked alone: views ask every second, and each request takes milliseconds
         of an engine.
         """
-        known = self.statuses.get(0)
+        known = self.last_status
         if known is not None and known.checkpoint_folder is not None:
             return known.checkpoint_folder
         if self._last_folder is not None:
@@ -387,7 +476,7 @@ class EngineClient:
     # Requested reopening: see `ptynb.session.reopen`
 
     def apart(self, work: Callable[[], None], failed: bool = False) -> None:
-        """Run a function while all other requests to the engines wait, in a thread that an interrupt does not end.
+        """Run a function while all other commands and requests wait, in a thread that an interrupt does not end.
 
         failed: whether the reconstruction may have failed; the failure is cleared if the work succeeds.
         """
@@ -401,7 +490,7 @@ class EngineClient:
             except BaseException as error:  # noqa: BLE001 - goes to the caller
                 problem = error
                 self.failure = self.failure or before
-            self._recovery = None  # before the result: the caller may send requests at once
+            self._end_recovery()  # before the result: the caller may send requests at once
             outcome.set_result(None) if problem is None else outcome.set_exception(problem)
 
         with contextlib.suppress(*([ReconstructionError] if failed else [])):
@@ -412,18 +501,30 @@ class EngineClient:
                     "It is being opened again; try again when that is done.", code="reconstruction.busy"
                 )
             before, self.failure = self.failure, None
+            if before is not None:
+                self._look_on()
             self._recovery = SupervisedThread("ptynb recovery", do)
             self._recovery.start()
         outcome.result()
 
-    def status_inside(self) -> Status:
-        """Return the status of rank 0, in a function run by `apart`. Raises ReconstructionError if an engine failed."""
-        status: Status = self.engines.call(0, "status", 10**9, timeout=MOST_SILENCE)
-        if status.failure is not None:
-            raise ReconstructionError(status.failure.message, code=status.failure.code or "engine.failed")
-        if why := self.engines.lost():
-            raise ReconstructionError(why, code="engine.lost")
-        return status
+    def wait_inside(self, condition: Callable[[Status], bool], until: float = float("inf")) -> Status:
+        """Wait for a status, in a function run by `apart`. Raises ReconstructionError if an engine failed."""
+
+        def holds() -> Status | None:
+            if why := self.engines.lost():
+                raise ReconstructionError(why, code="engine.lost")
+            status = self.last_status
+            if status is not None and status.failure is not None:
+                raise ReconstructionError(status.failure.message, code=status.failure.code or "engine.failed")
+            return status if status is not None and condition(status) else None
+
+        return self.wait_for(holds, until)
+
+    def command_inside(self, kind: Any) -> None:
+        """Send a command in a function run by `apart`, and wait until it is applied."""
+        number = self.engines.call(0, "command", Command(kind))
+        self._note_sent(number)
+        self.wait_inside(lambda status: status.applied >= number)
 
     def open_from(
         self, spec: RunSpec, start: Path, state: ReconstructionState, note: ChangeNote | None, instead_of: str = ""
@@ -438,10 +539,7 @@ class EngineClient:
         else:
             engines = self.engines.reopened(spec, start, note)
         try:
-            while (status := engines.call(0, "status", 10**9, timeout=MOST_SILENCE)).state == "loading":
-                time.sleep(0.01)
-                if why := engines.lost():
-                    raise EngineLostError(why, code="engine.lost")
+            status = _loaded(engines)
             if status.failure is not None:
                 cause = find_cause(engines, None)
                 raise ReconstructionError(cause.text, code=cause.code)
@@ -450,3 +548,30 @@ class EngineClient:
                 engines.abandon() if engines.lost() else engines.close()
             raise
         self._switch_to(engines, state)
+
+
+def _loaded(engines: Engines) -> Status:
+    """Return the status once the engines have read the patterns. Raises EngineLostError."""
+    come, silence = queue.SimpleQueue[Status](), RunningTime()
+    engines.follow(lambda status, _: come.put(status), 0)
+    while True:
+        status: Status | None = None
+        with contextlib.suppress(queue.Empty):
+            status = come.get(timeout=LOOK_SECONDS)
+        if why := engines.lost():
+            raise EngineLostError(why, code="engine.lost")
+        if status is None and silence.seconds > ASKING_SECONDS:
+            status = engines.call(0, "status", 10**9, timeout=MOST_SILENCE)
+        if status is not None:
+            silence.restart()
+            if status.state != "loading":
+                return status
+
+
+def _look_now_and_then(reference: weakref.ref[EngineClient], end: threading.Event) -> None:
+    """Look after the engines of a session, until they were stopped or have failed or it is not used any more."""
+    while not end.wait(LOOK_SECONDS) and (client := reference()) is not None:
+        client.look()
+        if client.failure is not None or not client.engines.reachable:
+            return
+        del client

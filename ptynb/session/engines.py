@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, final
@@ -14,13 +14,16 @@ from typing import Any, final
 from ptynb.cluster.accelerators import device_name
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.engine_groups import memberships
-from ptynb.distributed.group import Membership
+from ptynb.distributed.group import Membership, nothing
 from ptynb.engine import run_registry
+from ptynb.engine.status_publisher import Deliver
 from ptynb.engine.worker import Worker
 from ptynb.exceptions import ClusterError, EngineLostError, SettingsError
 from ptynb.session.run_spec import RunSpec
 from ptynb.text import counted
 
+FOLLOW_SECONDS = 60.0
+"""Time limit for the answer of rank 0 to `follow` [s]."""
 ABANDON_SECONDS = 5.0
 """Time limit for the end of a worker of a failed reconstruction [s]."""
 
@@ -39,6 +42,23 @@ class Engines(ABC):
     @abstractmethod
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         """Call a method of the worker of this rank. Raises EngineLostError if its engine is lost."""
+
+    @abstractmethod
+    def follow(self, receive: Deliver, known: int) -> None:
+        """Call `receive` with the status of rank 0 now and after each change, from another thread, until `close`.
+
+        known: number of epochs whose records are not sent. Replaces the function of an earlier call. Raises
+        EngineLostError if the engine is lost.
+        """
+
+    @abstractmethod
+    def unfollow(self) -> None:
+        """End `follow`."""
+
+    @property
+    @abstractmethod
+    def reachable(self) -> bool:
+        """Whether the engines were not stopped, with their cluster."""
 
     @abstractmethod
     def lost(self) -> str:
@@ -97,6 +117,16 @@ class LocalEngine(Engines):
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return getattr(self._worker, method)(*arguments)
+
+    def follow(self, receive: Deliver, known: int) -> None:
+        self._worker.follow(receive, known)
+
+    def unfollow(self) -> None:
+        """Do nothing: it ends with the worker."""
+
+    @property
+    def reachable(self) -> bool:
+        return True
 
     def lost(self) -> str:
         return ""
@@ -186,7 +216,8 @@ class ClusterEngines(Engines):
         return engines
 
     def _set_up(self, cluster: Cluster, name: str, ranks: list[int]) -> None:
-        self._cluster, self.name, self._ranks = cluster, name, ranks
+        self._cluster, self._folder, self.name, self._ranks = cluster, cluster.folder, name, ranks
+        self._end_following: Callable[[], None] = nothing
         self.world = len(ranks)
         self.devices = tuple(cluster.plan.engines[rank].identity for rank in ranks)
         self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
@@ -194,6 +225,19 @@ class ClusterEngines(Engines):
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         where, call = [self._ranks[rank]], [(self.name, method, *arguments)]
         return self._cluster.caller.call_all(where, run_registry.call_worker, call, timeout)[0]
+
+    def follow(self, receive: Deliver, known: int) -> None:
+        self.unfollow()
+        self._end_following = self._cluster.caller.listen(
+            self._ranks[0], run_registry.follow_worker, (self.name, known), receive, FOLLOW_SECONDS
+        )
+
+    def unfollow(self) -> None:
+        self._end_following()
+
+    @property
+    def reachable(self) -> bool:
+        return self._cluster.running and self._cluster.folder == self._folder
 
     def lost(self) -> str:
         return next(filter(None, (self._cluster.why_lost(rank) for rank in self._ranks)), "")
@@ -212,12 +256,15 @@ class ClusterEngines(Engines):
         return self._cluster.logs()
 
     def close(self) -> None:
-        if self._cluster.running:
-            alive = self._cluster.alive()
-            ranks = [rank for rank in self._ranks if rank in alive]
-            with contextlib.suppress(EngineLostError):  # the engine has ended, and its worker with it
-                self._cluster.call_all(ranks, run_registry.close_worker, [(self.name,)] * len(ranks))
-        self._cluster.close_store(self._store)
+        try:
+            if self.reachable:
+                alive = self._cluster.alive()
+                ranks = [rank for rank in self._ranks if rank in alive]
+                with contextlib.suppress(EngineLostError):  # the engine has ended, and its worker with it
+                    self._cluster.call_all(ranks, run_registry.close_worker, [(self.name,)] * len(ranks))
+        finally:
+            self.unfollow()
+            self._cluster.close_store(self._store)
 
     def replaced(self, spec: RunSpec, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         if self._cluster.ended_from_outside:
@@ -247,6 +294,7 @@ class ClusterEngines(Engines):
                 )
             except ClusterError:
                 self._cluster.kill(rank)
+        self.unfollow()
         self._cluster.close_store(self._store)
 
 

@@ -73,18 +73,12 @@ from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
 from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
-from ptynb.supervised_thread import SupervisedThread, problems
+from ptynb.supervised_thread import problems
 from ptynb.text import quoted
 
 Answer = TypeVar("Answer")
 
 CHECKPOINTING = Checkpointing()
-FOLLOW_SECONDS = 0.25
-"""Period at which the record is fetched in the background [s]; each fetch takes milliseconds of a core."""
-APPLIED_SECONDS = 0.03
-"""Time in which engines often apply a command, after which the record is fetched, again after twice the time [s]."""
-IDLE_FOLLOW_SECONDS, IDLE_LOOK_SECONDS = 5.0, 0.5
-"""Periods while no run is active: of fetching the record, and of checking the engines' processes [s]."""
 HEALTH_SECONDS = 1.0
 """Time limit for the answer of an engine to `health` [s]."""
 MOST_AT_ONCE = 16
@@ -200,7 +194,7 @@ class Reconstruction:
         recon = cls.__new__(cls)
         recon._set_up(cluster, spec, EngineClient(engines, spec))
         with contextlib.suppress(ReconstructionError):  # an engine is lost: `recover` continues
-            recon._client.fetch()
+            recon._client.status()
             recon._client.r_factor_every, measured = recon._call(0, "measured")
             recon._client.r_factors = dict(measured)
             recon._client.annotation = recon._call(0, "annotation")
@@ -276,7 +270,6 @@ class Reconstruction:
         self.scan, self._settings, self._cluster, self._client = spec.scan, spec.settings, cluster, client
         self._ranks = spec.ranks
         self._branches = BranchManager(client, spec.scan, cluster)
-        self._folder = None if cluster is None else cluster.folder
         self._stops = 0
         self._executor = SerialExecutor("ptynb command")
         self._advancing: int | None = None
@@ -293,10 +286,6 @@ class Reconstruction:
         else:
             # On a cluster the next reconstruction ends the workers; in this process nothing else ends the thread.
             weakref.finalize(self, lambda: client.engines.close())
-        self._follow()
-
-    def _follow(self) -> None:
-        SupervisedThread("ptynb follower", _follow, weakref.ref(self), restarts=True).start()
 
     # Running
 
@@ -368,7 +357,7 @@ class Reconstruction:
                 code="reconstruction.busy",
             )
         self._check_usable()
-        status = self._fetch()
+        status = self._client.status()
         if (status.epoch, status.update) > (epoch, update):
             raise ReconstructionError(
                 f"run_until got epoch {epoch}, update {update}, and epoch {status.epoch}, update {status.update} is "
@@ -438,7 +427,6 @@ class Reconstruction:
     def _recover(self) -> None:
         if self._client.failure is not None:
             self._client.recover()
-            self._follow()
 
     def save_checkpoint(self, timeout: float = 600.0) -> Path:
         """Write a checkpoint now and wait until it is complete.
@@ -460,23 +448,30 @@ class Reconstruction:
         ClusterError or InvalidValueError
             If the reconstruction writes no checkpoints ("checkpoint.disabled").
         """
-        before = self._fetch()
+        until = time.monotonic() + timeout
+        self._check_usable()
+        before = self._client.status()
         written, failed = before.checkpoint_counts
         self._client.order("checkpoint")
-        until = time.monotonic() + timeout
-        while True:
-            status = self._fetch()
+
+        def found() -> Path | None:
+            status = self._client.last_status or before
             path = None if status.checkpoint is None else Path(status.checkpoint)
             # An earlier one may still have been on its way to the disk.
             if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
                 return path
             if status.checkpoint_counts[1] > failed:
                 raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
-            if time.monotonic() > until:
-                raise ReconstructionError(
-                    f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"
-                )
-            time.sleep(0.01)
+            return None
+
+        try:
+            path = self._client.wait_for(found, until)
+        except TimeoutError:
+            raise ReconstructionError(
+                f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"
+            ) from None
+        assert path is not None, "it was waited for"
+        return path
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until no run is active. An interrupt (Ctrl-C) ends only the wait; the reconstruction continues.
@@ -493,22 +488,22 @@ class Reconstruction:
         ReconstructionError
             If it has failed, or is closed.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        pause = 0.002
-        while True:
-            status = self._fetch(within=pause)  # the background thread fetches it, too
-            if status.applied >= self._client.sent and status.state == "ready":
-                self._warn_of_notices()
-                return
-            if until is not None and time.monotonic() > until:
-                raise TimeoutError(
-                    f"Still {status.state} after {timeout} s, at epoch {status.epoch} of {status.target}."
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, FOLLOW_SECONDS)
-            if status.state == "running" and self._client.epochs:  # until shortly before the end
-                left = (status.target - status.epoch) * self._client.epochs[-1].seconds
-                pause = min(max(0.9 * left, 0.01), FOLLOW_SECONDS)
+        self._check_usable()
+
+        def over() -> bool:
+            status = self._client.last_status
+            if status is not None and status.state == "closed":
+                raise ReconstructionError("Its engines were closed by another process.", code="reconstruction.closed")
+            return status is not None and status.applied >= self._client.sent and status.state == "ready"
+
+        try:
+            self._client.wait_for(over, float("inf") if timeout is None else time.monotonic() + timeout)
+        except TimeoutError:
+            status = self._client.last_status
+            where = "loading" if status is None else status.state
+            at = "" if status is None else f", at epoch {status.epoch} of {status.target}"
+            raise TimeoutError(f"Still {where} after {timeout} s{at}.") from None
+        self._warn_of_notices()
 
     def step(self) -> Epoch:
         """Run one epoch, or the remainder of an epoch that was stopped.
@@ -541,8 +536,6 @@ class Reconstruction:
         try:
             self._executor.run(lambda: self._begin(1, thread, last))
             self._warn_of_notices()
-            expected = 0.9 * self._client.epochs[-1].seconds if self._client.epochs else 0.0
-            time.sleep(min(expected, 1.0))
             self.wait()
         except BaseException:
             # An interrupted caller does not wait for a slow engine or a recovery.
@@ -555,8 +548,10 @@ class Reconstruction:
     def run(self, epochs: int | None = None) -> Iterator[Epoch]:
         """Run epoch by epoch: `for epoch in recon.run(50): ...`.
 
-        The engines wait while the body of the loop is executed. An interrupt stops the run; `stop` or its button stops
-        it and ends the loop. The next run continues at the same update. `Settings.stop` may end the loop earlier.
+        The engines wait while the body of the loop is executed: what it changes takes effect with the next epoch, and
+        `break` leaves the state of this one. `start` runs without waiting. An interrupt stops the run; `stop` or its
+        button stops it and ends the loop. The next run continues at the same update. `Settings.stop` may end the loop
+        earlier.
 
         Parameters
         ----------
@@ -585,21 +580,19 @@ class Reconstruction:
             if done or self._stops != stops:
                 return
 
-    # Status, as reported by the engines at most 0.1 s ago unless stated otherwise
+    # Status, as last reported by the engines: within milliseconds of a change, every 0.1 s during an epoch
 
     @property
     def state(self) -> str:
-        """State, requested from rank 0: "loading", "ready", "running", "paused", "recovering", "failed" or "closed"."""
+        """State of rank 0: "loading", "ready", "running", "paused", "recovering", "failed" or "closed"."""
         if ended := self._ended():
             return ended
         if self._client.recovering:
             return "recovering"
         self._executor.wait()  # work of an interrupted caller may not be done yet
         try:
-            status = self._fetch()
-            if status.applied < self._client.sent and status.state != "loading":
-                self._client.caught_up()
-                status = self._fetch()
+            self._check_usable()
+            status = self._client.settled()
         except ReconstructionError:
             if ended := self._ended():  # meanwhile, in another thread
                 return ended
@@ -708,7 +701,7 @@ class Reconstruction:
         Status or None
             Status, usually at most 0.1 s old; None before the first answer of rank 0.
         """
-        return self._client.statuses.get(0)
+        return self._client.last_status
 
     def status(self) -> tuple[Status, ...]:
         """Request the status of each engine.
@@ -782,7 +775,7 @@ class Reconstruction:
             The pictures; None while the engines are loading.
         """
         self._check_usable()
-        return self._client.look(request or RenderRequest())
+        return self._client.look_at(request or RenderRequest())
 
     def value_at(self, name: str, y: int, x: int, request: RenderRequest | None = None) -> complex | float:
         """Return the value at pixel (y, x) of the array behind a picture, without downsampling or grey levels.
@@ -870,9 +863,9 @@ class Reconstruction:
                 f"pattern_r_factors got {seconds!r} seconds; expected at least 0, or None for all patterns.",
                 code="argument.invalid-value",
             )
-        self._wait_until_loaded()
 
         def ask(rank: int, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
+            self._wait_until_loaded()  # also while the engines make the next stage
             answer: MeasuredRFactors | None = self._call(rank, "pattern_r_factors", seconds, source, total)
             return answer
 
@@ -999,7 +992,7 @@ class Reconstruction:
 
         After a failure it has the state of a remaining engine, and an R-factor of NaN.
         """
-        if not self._client.closed and self._cluster_alive():
+        if not self._client.closed and self._client.engines.reachable:
             self._take_result()
         if self._result is None:
             raise ReconstructionError(
@@ -1264,8 +1257,6 @@ class Reconstruction:
                 answer = work()
             finally:
                 self._settings, self._result_at = self._client.spec.settings, None
-            if failed:
-                self._follow()
             if stops:  # only on success: otherwise the run continues as before, and so does a loop
                 self._stops += 1
                 self._advancing = None
@@ -1288,12 +1279,12 @@ class Reconstruction:
     def _close(self, result: bool = True) -> None:
         if self._client.closed:
             return
-        if self._client.failure is None and self._cluster_alive():
+        if self._client.failure is None and self._client.engines.reachable:
             self._stops += 1
             self._end_run()
             if result:
                 self._take_result()
-        self._client.close(self._cluster_alive())
+        self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -1307,7 +1298,7 @@ class Reconstruction:
 
     def __repr__(self) -> str:
         loss = f", loss {self._client.epochs[-1].loss:.5g}" if self._client.epochs else ""
-        known = self._client.statuses.get(0)
+        known = self._client.last_status
         state = self._ended() or (known.state if known else "loading")
         return (
             f"<Reconstruction of {self.scan.name}: {state}, epoch {self.epoch}{loss}, "
@@ -1316,13 +1307,9 @@ class Reconstruction:
 
     # Connection to the engines
 
-    def _cluster_alive(self) -> bool:
-        """Whether the engines of this reconstruction are running; a restarted cluster has new engines."""
-        return self._cluster is None or (self._cluster.running and self._cluster.folder == self._folder)
-
     def _make_way(self) -> None:
         self._executor.wait()
-        if self._client.closed or not self._cluster_alive():
+        if self._client.closed or not self._client.engines.reachable:
             return
         if self._client.failure is None and self._busy():
             raise EnginesBusyError(
@@ -1339,8 +1326,8 @@ class Reconstruction:
         return state if state in ("running", "paused") else ""
 
     def _wait_until_loaded(self) -> None:
-        while self._fetch().state == "loading":
-            time.sleep(0.02)
+        self._check_usable()
+        self._client.wait_for(lambda: (status := self._client.last_status) is not None and status.state != "loading")
 
     def _check_usable(self) -> None:
         """Wait until a recovery has ended. Raises ReconstructionError if the run has failed, or is closed."""
@@ -1349,7 +1336,7 @@ class Reconstruction:
 
     def _check_open(self) -> None:
         self._client.check_open()
-        if not self._cluster_alive():
+        if not self._client.engines.reachable:
             path = self.latest_checkpoint
             resume = "" if path is None else f", or continue with ptynb.resume({str(path)!r})"
             raise ReconstructionError(
@@ -1362,10 +1349,6 @@ class Reconstruction:
         self._check_usable()
         return self._client.call(rank, method, *arguments)
 
-    def _fetch(self, within: float = 0.0) -> Status:
-        self._check_usable()
-        return self._client.fetch(within)
-
     def _warn_of_notices(self) -> None:
         """Issue each notice of the engines once, as a warning."""
         for notice in self.notices if self.warns else ():
@@ -1376,7 +1359,8 @@ class Reconstruction:
     def _take_result(self) -> None:
         if self._client.failure is None:
             try:
-                status = self._fetch()
+                self._check_usable()
+                status = self._client.status()
                 now = (status.epoch, status.update, status.applied)
                 if self._result is not None and now == self._result_at and status.state != "running":
                     return
@@ -1386,19 +1370,20 @@ class Reconstruction:
                     raise
         data = self._result_data()
         if data is not None:
-            status, engines = self._client.statuses[0], self._client.engines
+            last, engines = self._client.last_status, self._client.engines
+            assert last is not None, "an engine that has a result has sent a status"
             machines = Machines(
                 engines=engines.world,
                 threads=data.machines.threads,
                 devices=engines.devices,
                 kind=engines.description,
-                backend=status.backend,
+                backend=last.backend,
                 frames=data.machines.frames,
                 batch=self.batch,
                 extensions=names_of(self._client.spec.extensions),
             )
             self._result = make_result(self.scan, data, machines, self._client.failure)
-            self._result_at = (status.epoch, status.update, status.applied)
+            self._result_at = (last.epoch, last.update, last.applied)
 
     def _result_data(self) -> Result | None:
         """Return the result data of rank 0; after a failure, of any engine that answers, since all are equal."""
@@ -1455,36 +1440,6 @@ def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     for recon in present:
         if ranks is None or recon._ranks is None or {*ranks} & {*recon._ranks}:
             recon._make_way()
-
-
-def _follow(reference: weakref.ref[Reconstruction]) -> None:
-    """Fetch the record of a reconstruction until it is closed, has failed, or is garbage-collected."""
-    pause = FOLLOW_SECONDS
-    while True:
-        recon = reference()
-        if recon is None or recon._ended():
-            return
-        activity = recon._client.activity
-        del recon
-        within = 0.0
-        if activity.wait(pause):
-            time.sleep(APPLIED_SECONDS)
-            within = pause = APPLIED_SECONDS  # what was received before the command does not show it
-        recon = reference()
-        if recon is None or recon._ended():
-            return
-        activity.clear()
-        idle = recon._client.idle
-        try:
-            recon._fetch(within=within or (IDLE_FOLLOW_SECONDS if idle else min(pause, FOLLOW_SECONDS)))
-        except ReconstructionError:
-            return  # stored as recon.failure: shown by the view, raised by the next call
-        except ClusterError:
-            pass  # a late answer, or a cluster that is being stopped: the next iteration shows which
-        pause = (
-            min(2 * pause, FOLLOW_SECONDS) if recon._client.waiting else IDLE_LOOK_SECONDS if idle else FOLLOW_SECONDS
-        )
-        del recon
 
 
 def _check_extensions(extensions: Sequence[Any]) -> None:

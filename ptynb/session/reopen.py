@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptynb.data.engine_records import Status
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, is_of, load_state
@@ -128,34 +129,30 @@ def _restore(client: EngineClient, before: Reopening) -> None:
 
 def _pause(client: EngineClient) -> bool:
     """Pause all engines before the same update; return whether a run was active."""
-    while (
-        status := client.status_inside()
-    ).state == "loading" or status.applied < client.sent:  # includes pending start commands
-        time.sleep(0.02)
-    if status.state != "running":
+    sent = client.sent  # includes pending start commands
+    if client.wait_inside(lambda status: status.state != "loading" and status.applied >= sent).state != "running":
         return False
-    number = client.engines.call(0, "command", Command("pause"))
-    while client.status_inside().applied < number:
-        time.sleep(0.002)
+    client.command_inside("pause")
     return True
 
 
 def _write_checkpoint(client: EngineClient) -> Path:
     """Write a checkpoint of the present state; return its file once it is complete."""
-    done, failed = client.status_inside().checkpoint_counts
-    client.engines.call(0, "command", Command("checkpoint"))
-    until = time.monotonic() + CHECKPOINT_SECONDS
-    while True:
-        status = client.status_inside()
+    done, failed = client.wait_inside(lambda _: True).checkpoint_counts
+    client.command_inside("checkpoint")
+
+    def written(status: Status) -> bool:
         if status.checkpoint_counts[1] > failed:
             raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
-        path = None if status.checkpoint is None else Path(status.checkpoint)
-        if status.checkpoint_counts[0] > done and path is not None and is_of(path, status.epoch, status.update):
-            return path
-        if time.monotonic() > until:
-            raise ReconstructionError(
-                f"The checkpoint of the present state was not written within {CHECKPOINT_SECONDS:g} s, so nothing was "
-                "changed; check that its folder is writable, and try again.",
-                code="checkpoint.timeout",
-            )
-        time.sleep(0.005)
+        of_now = status.checkpoint is not None and is_of(Path(status.checkpoint), status.epoch, status.update)
+        return status.checkpoint_counts[0] > done and of_now
+
+    try:
+        status = client.wait_inside(written, time.monotonic() + CHECKPOINT_SECONDS)
+    except TimeoutError:
+        raise ReconstructionError(
+            f"The checkpoint of the present state was not written within {CHECKPOINT_SECONDS:g} s, so nothing was "
+            "changed; check that its folder is writable, and try again.",
+            code="checkpoint.timeout",
+        ) from None
+    return Path(str(status.checkpoint))

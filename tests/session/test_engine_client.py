@@ -1,7 +1,10 @@
-"""What the session asks of its engines, and how often; engines that answer as they are told, in this process."""
+"""What the session records of what its engines send, and when it asks them; engines in this process."""
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 from ptynb.cluster.error_explanations import FAULT
-from ptynb.data.engine_records import Failure, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Epoch, Failure, Pictures, RenderRequest, Status
+from ptynb.engine.status_publisher import Deliver
 from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
 from ptynb.session import engine_client as engine_client_module
 from ptynb.session.engine_client import EngineClient
@@ -21,15 +25,17 @@ from tests.cluster.test_error_messages import file_of
 from tests.raising import raises
 
 PICTURES = Pictures(0, 0, (), ())
+SILENT = ClusterError("The engine of rank 0 did not answer within 5 s.", code="engine.no-answer")
 
 
 class Told:
     """Two engines, whose answers are given one after the other; `asked` is what was asked of whom."""
 
-    name, world, signal = "told", 2, ""
+    name, world, signal, reachable, why = "told", 2, "", True, ""
 
     def __init__(self, *answers: Any) -> None:
         self.answers, self.asked = [*answers], list[tuple[int, str]]()
+        self.deliver: Deliver = lambda status, known: None
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         self.asked.append((rank, method))
@@ -38,8 +44,14 @@ class Told:
             raise answer
         return answer
 
+    def follow(self, receive: Deliver, known: int) -> None:
+        self.deliver = receive
+
+    def unfollow(self) -> None:
+        pass
+
     def lost(self) -> str:
-        return ""
+        return self.why
 
     def suspended(self, rank: int) -> str:
         return self.signal
@@ -47,77 +59,176 @@ class Told:
     def logs(self) -> list[Path]:
         return []
 
+    def close(self) -> None:
+        pass
 
-def status(epoch: int = 0, failure: Failure | None = None) -> Status:
-    return Status(
-        rank=0,
-        world=2,
-        state="running",
-        epoch=epoch,
-        updates_per_epoch=4,
-        target=9,
-        device="CPU 0",
-        backend="gloo",
-        threads=1,
-        rates={},
-        applied=0,
-        failure=failure,
-    )
+
+def status(epoch: int = 0, failure: Failure | None = None, known: int = 0, **more: Any) -> Status:
+    """One of rank 0, with the records after the first `known` epochs."""
+    values: dict[str, Any] = {
+        "rank": 0,
+        "world": 2,
+        "state": "running",
+        "epoch": epoch,
+        "updates_per_epoch": 4,
+        "target": 9,
+        "device": "CPU 0",
+        "backend": "gloo",
+        "threads": 1,
+        "rates": {},
+        "applied": 0,
+        "failure": failure,
+        "epochs": tuple(Epoch(number, 1.0 / number, 0.1, 100.0) for number in range(known + 1, epoch + 1)),
+        "number": epoch,
+    }
+    return Status(**{**values, **more})
 
 
 def linked(*answers: Any) -> tuple[EngineClient, Told]:
+    """Not looked after by its thread."""
     engines = Told(*answers)
-    return EngineClient(cast(Engines, engines), RunSpec(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0)), engines
+    client = EngineClient(cast(Engines, engines), RunSpec(a_scan(), Settings(), b"", None, 60.0, "pause", 0.0))
+    cast(threading.Event, client._looking).set()
+    return client, engines
 
 
-def test_engines_that_are_all_silent_for_a_while_are_asked_again() -> None:
-    silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
-    client, engines = linked(silent, silent, silent, silent, status(3))
-    assert client.fetch().epoch == 3
-    assert engines.asked == [(0, "status"), (1, "status")] * 2 + [(0, "status")]
-    assert client.failure is None
+def numbers(client: EngineClient) -> list[int]:
+    return [epoch.number for epoch in client.epochs]
+
+
+def test_who_waits_goes_on_with_the_status_that_has_what_it_waits_for() -> None:
+    client, engines = linked()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(client.wait_for, lambda: client.status().epoch == 2)
+        engines.deliver(status(1), 0)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.05)
+        engines.deliver(status(2, known=1), 1)
+        assert waiting.result(5)
+    assert numbers(client) == [1, 2]
+    with pytest.raises(TimeoutError):
+        client.wait_for(lambda: client.status().epoch == 3, time.monotonic() + 0.01)
+    assert engines.asked == []
+
+
+def test_what_was_lost_on_the_way_is_asked_for_once_the_next_status_shows_it() -> None:
+    client, engines = linked(status(7, known=2))
+    engines.deliver(status(2), 0)
+    engines.deliver(status(6, known=5), 5)
+    assert numbers(client) == [*range(1, 8)]
+    assert engines.asked == [(0, "status")]
+    engines.deliver(status(8, known=6), 6)  # sent before the answer, which had some of it
+    assert numbers(client) == [*range(1, 9)]
+
+
+def test_an_older_status_does_not_replace_a_newer_one() -> None:
+    client, engines = linked()
+    engines.deliver(status(2, state="ready"), 0)
+    engines.deliver(status(2, number=1, state="running"), 0)
+    assert client.status().state == "ready"
+
+
+def test_only_busy_engines_that_are_silent_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, engines = linked(status(1), status(2, known=1))
+    client.look()
+    assert engines.asked == []
+    monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.0)
+    client.look()
+    client.look()
+    assert numbers(client) == [1, 2]
+    engines.deliver(status(2, number=3, state="ready"), 0)
+    client.look()
+    assert engines.asked == [(0, "status")] * 2
 
 
 def test_silence_ends_the_waiting_but_not_while_a_signal_holds_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_client_module, "MOST_SILENCE", -1.0)
-    silent = ClusterError("The engine of rank 0 did not answer within 5 s.")
-    client, _ = linked(silent, silent)
-    with pytest.raises(ClusterError, match="did not answer within 5 s"):
-        client.fetch()
-    client, engines = linked(*[silent] * 6, status(3))
+    monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.0)
+    client, engines = linked(*[SILENT] * 4, status(3))
+    client.look()
+    assert engines.asked == [(0, "status"), (1, "status")]
+    monkeypatch.setattr(engine_client_module, "MOST_SILENCE", 0.0)
     engines.signal = "The cluster's controller does not answer: its process is held by a signal."
-    assert client.fetch().epoch == 3
-    assert client.failure is None
+    client.look()
+    engines.deliver(status(3), 0)
+    assert client.status().epoch == 3
+    client, engines = linked(SILENT, SILENT, status(3))
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(client.status)
+        client.look()
+        with pytest.raises(ClusterError, match="did not answer within 5 s"):
+            waiting.result(5)
+    client.look()  # it answers again
+    assert client.status().epoch == 3
 
 
-def test_an_engine_that_is_found_lost_while_rank_0_is_silent_ends_it() -> None:
-    gone = EngineLostError("The engine of rank 1 has died.")
-    client, _ = linked(ClusterError("silent"), gone, *[status(), gone] * 20)
+def test_waiting_ends_with_the_cluster_and_with_the_session() -> None:
+    client, engines = linked()
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(client.status) for _ in range(2)]
+        engines.reachable = False
+        client.look()
+        for one in waiting:
+            with raises("cluster.stopped"):
+                one.result(5)
+        engines.reachable = True
+        one = pool.submit(client.status)
+        client.close()
+        with raises("reconstruction.closed"):
+            one.result(5)
+
+
+def test_a_lost_engine_is_a_failure_for_who_waits_and_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, engines = linked(*[status()] * 100)
+    engines.why = "The engine of rank 1 has died."
+    client.look()
     with raises("engine.lost", "rank 1"):
-        client.fetch()
+        client.status()
+    # and if only another rank knows it
+    monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.0)
+    gone = EngineLostError("The engine of rank 1 has died.")
+    client, _ = linked(SILENT, gone, *[status(), gone] * 20)
+    client.look()
+    with raises("engine.lost", "rank 1"):
+        client.status()
 
 
-def test_a_look_brings_the_status_and_nobody_else_asks_for_it_meanwhile() -> None:
-    client, engines = linked((PICTURES, status(5)), status(6))
-    assert client.look(RenderRequest()) is PICTURES
-    assert client.statuses[0].epoch == 5
-    assert client.fetch(within=60).epoch == 5
+def test_a_look_brings_the_status() -> None:
+    client, engines = linked((PICTURES, status(5)))
+    assert client.look_at(RenderRequest()) is PICTURES
+    assert client.status().epoch == 5
     assert engines.asked == [(0, "look")]
-    assert client.fetch().epoch == 6
 
 
-def test_a_failure_that_a_look_brings_is_asked_for_at_once() -> None:
+@pytest.mark.parametrize("recovering", [False, True])
+def test_a_failure_that_is_delivered_ends_it(recovering: bool) -> None:
+    """Also if it came during a recovery, after that."""
     failure = Failure(0, "ValueError: no such thing", "")
-    client, engines = linked((PICTURES, status(5, failure)), status(5, failure), status(5, failure), status(5, failure))
-    client.look(RenderRequest())
+    client, engines = linked(*[status(5, failure)] * 2)
+    if recovering:
+        client.apart(lambda: engines.deliver(status(5, failure), 0))
+        assert client.failure is None
+        client.look()
+    else:
+        engines.deliver(status(5, failure), 0)
     with raises("engine.failed", "no such thing"):
-        client.fetch(within=60)
-    assert engines.asked[:2] == [(0, "look"), (0, "status")]
+        client.status()
+
+
+def test_idle_time_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.2)
+    client, engines = linked()
+    engines.deliver(status(2, state="ready"), 0)
+    for _ in range(5):
+        time.sleep(0.1)
+        client.look()
+    client._note_sent(1)
+    client.look()
+    assert engines.asked == []
 
 
 def test_the_code_of_the_cause_is_that_of_the_error() -> None:
     failure = Failure(1, "ScanError: Pattern 80 has the count nan", "", code="array.not-finite")
-    client, _ = linked(status(), *[status(), status(5, failure)] * 20)
+    client, _ = linked(*[status(), status(5, failure)] * 20)
     client.fail(None, 0)
     assert client.failure is not None
     assert client.failure.code == "array.not-finite"
@@ -136,7 +247,7 @@ def test_an_engine_that_ends_because_its_gpu_is_lost_can_be_replaced_and_the_hin
         "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
     )
     failure = Failure(1, text, "Traceback:\n", ends_engine=True)
-    client, _ = linked(status(), *[status(), status(5, failure)] * 20)
+    client, _ = linked(*[status(), status(5, failure)] * 20)
     client.fail(None, 0)
     assert client.failure is not None
     assert client.can_recover
@@ -155,9 +266,10 @@ def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_fil
     echo = Failure(0, "RuntimeError: Connection closed by peer", f"Traceback:\n{frames}RuntimeError", True)
     message = "\n".join(["RuntimeError: CUDA error", *[f"frame #{number}" for number in range(40)]])
     cause = Failure(1, message, f"Traceback:\n{frames}RuntimeError")
-    client, _ = linked(status(5, echo), status(5, echo), status(5, cause), *[status(5, echo), status(5, cause)] * 5)
+    client, engines = linked(*[status(5, echo), status(5, cause)] * 5)
+    engines.deliver(status(5, echo), 0)
     with pytest.raises(ReconstructionError) as raised:
-        client.fetch()
+        client.status()
     lines = str(raised.value).splitlines()
     assert lines[0] == "Rank 1: RuntimeError: CUDA error"
     assert lines[-3:-1] == ['  File "module.py", line 49, in function', "    call(49)"]

@@ -29,6 +29,7 @@ from ptynb.physics import triton_dispatch
 from ptynb.planning import memory as rooms
 from ptynb.planning.memory import Room
 from ptynb.session import branching
+from ptynb.session import engine_client as engine_client_module
 from tests.cluster.test_error_messages import file_of
 from tests.planning.peak import scan_of
 from tests.raising import raises
@@ -149,6 +150,7 @@ def test_a_change_of_rates_is_recorded_on_all_engines_at_the_same_update(recon: 
     recon.start(2000)
     until(lambda: recon.epoch >= 1)
     recon.settings = recon.settings.replace(object={"learning_rate": 0.004})
+    recon.pause()  # the rates fall from epoch to epoch
     statuses = statuses_after_commands(recon)
     assert len({status.rates["object"] for status in statuses}) == 1
     assert 0 < statuses[0].rates["object"] <= 0.004
@@ -315,15 +317,15 @@ def test_requests_that_are_under_way_when_it_is_closed_end_with_it(
     asked: Any = recon._client.engines.call
 
     def call(rank: int, method: str, *arguments: Any, **how: Any) -> Any:
-        if method == "status" and not recon.closed:
+        if method == "look" and not recon.closed:
             recon._close(result=False)
             raise pt.ClusterError("KeyError", code="engine.call")
         return asked(rank, method, *arguments, **how)
 
     monkeypatch.setattr(recon._client.engines, "call", call)
-    assert recon.state == "closed"
     with raises("reconstruction.closed"):
-        recon._client.fetch()
+        recon.pictures()
+    assert recon.state == "closed"
 
 
 def test_engines_at_work_are_free_once_the_one_that_has_them_is_stopped_or_closed(
@@ -427,13 +429,37 @@ def waits(pid: int) -> int:
     return count
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["of some epochs", "of the end"])
+def test_statuses_that_were_lost_on_the_way_are_asked_for(
+    cluster: pt.Cluster, scan: Scan, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    """As while the connection is interrupted: later statuses show it, or the silence of an engine at work."""
+    monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 60.0)
+    with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:
+        recon.step()
+        messages: Any = cluster.caller._client._futures
+        [name] = [name for name, future in messages.items() if future.iopub_callbacks]
+        heard = messages.pop(name)
+        recon._client.command("start", 40)
+        until(lambda: recon._client.engines.call(0, "status", 10**9).epoch >= (41 if last else 5))
+        assert recon.epoch == 1
+        messages[name] = heard
+        if last:
+            monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.5)
+        recon.wait(60)
+        assert [epoch.number for epoch in recon.epochs] == [*range(1, 42)]
+
+
 def test_idle_engines_sleep_and_obey_at_once(cluster: pt.Cluster, scan: Scan) -> None:
     pids = [one["pid"] for one in cluster.status()]
     with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
         recon.step()
         time.sleep(1)
-        before = [waits(pid) for pid in pids]
-        time.sleep(5)
+        before, asked = [waits(pid) for pid in pids], list[str]()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(cluster.caller), "call_all", lambda *arguments: asked.append(str(arguments)))
+            time.sleep(5)
+        assert asked == []
         often = [(waits(pid) - old) / 5 for pid, old in zip(pids, before, strict=True)]
         assert all(0 < each < 30 for each in often), often
         waited = []
