@@ -662,7 +662,8 @@ class Worker:
             self._execute(command, group, loop)
         self._forget_patterns(newest)
         self._applied = newest
-        self._changed(now=True)
+        # Who runs epoch by epoch waits for the end of the epoch.
+        self._changed(now=any(command.kind != "advance" for command in commands))
 
     def _forget_patterns(self, newest: int) -> None:
         """Forget the patterns in commands that were applied, on rank 0, which keeps all commands."""

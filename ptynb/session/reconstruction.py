@@ -534,7 +534,7 @@ class Reconstruction:
         self._end_interrupted_epoch()
         done, thread = len(self._client.epochs), threading.get_ident()
         try:
-            self._executor.run(lambda: self._begin(1, thread, last))
+            self._executor.run(lambda: self._begin(1, thread, last), short=self._cluster is None)
             self._warn_of_notices()
             self.wait()
         except BaseException:
