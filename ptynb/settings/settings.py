@@ -66,23 +66,15 @@ BY_EXIT_WAVES = ("lsqml", *PROJECTIONS)
 GLOBAL_STEPS = ("lbfgs", *BY_EXIT_WAVES)
 """Optimisers whose steps require sums over all engines: no sparse exchange of gradients, and `sync_every` is 1."""
 
-FLAT = 0.3
-"""Part of the epochs with the full rates before the cosine of the schedule "flat-cosine".
-
-With 0, 0.3 and 0.5 a strong object has errors of 0.023 to 0.036, 0.018 to 0.026 and 0.009 to 0.021 (ptypy's moonflower,
-three seeds, 100 epochs). A weak one at a low dose (MoS2, 10^4 electrons a square angstrom) has 0.94, 0.92 and 0.90 of
-the true phase after 60 epochs, and 0.96, 0.95 and 0.93 after 100.
-"""
-
 
 class Schedule(SettingsModel):
     """Schedule of all learning rates over the epochs."""
 
-    kind: Literal["constant", "linear", "cosine", "flat-cosine", "exponential"] = Field(
-        default="flat-cosine",
+    kind: Literal["constant", "linear", "cosine", "exponential"] = Field(
+        default="cosine",
         title="Course of the learning rates",
-        description="Course of all learning rates over the epochs; flat-cosine: the full rates in the first 30%, "
-        "then a cosine; constant by default with L-BFGS, rPIE, LSQML, DM and RAAR, which compute their step length",
+        description="Course of all learning rates over the epochs; constant by default with L-BFGS, rPIE, LSQML, DM "
+        "and RAAR, which compute their step length",
         json_schema_extra=LIVE | SIMPLE,
     )
     epochs: int | None = Field(
@@ -120,14 +112,12 @@ class Schedule(SettingsModel):
         """
         before, last = run if self.epochs is None else (0, self.epochs)
         done = min(max(epoch - before - 1, 0) / max(last - before - 1, 1), 1.0)
-        if self.kind == "flat-cosine":
-            done = max(done - FLAT, 0.0) / (1 - FLAT)
         match self.kind:
             case "constant":
                 return 1.0
             case "linear":
                 return 1 + (self.end_factor - 1) * done
-            case "cosine" | "flat-cosine":
+            case "cosine":
                 return self.end_factor + (1 - self.end_factor) * (1 + math.cos(math.pi * done)) / 2
             case "exponential":
                 return self.end_factor**done

@@ -234,17 +234,17 @@ def test_the_record_of_the_losses_tells_how_the_run_went_on(scan: Scan) -> None:
 
 
 def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> None:
-    """A short run of a scan without a fault has residuals as of a thick object, until it has converged."""
+    """A run of 20 epochs of a scan without a fault has residuals as of a thick object, until it has converged."""
     few = pt.simulate(patterns=64, window=64, seed=5)
     truth = few.ground_truth
     rough = truth.object * np.exp(0.6j * np.random.default_rng(0).standard_normal(truth.object.shape))
     scattering = pt.simulate_diffraction(rough, truth.probe, few.positions, geometry=few.geometry)
-    for simulated, settings, epochs in (
-        (dataclasses.replace(scattering, probe=few.probe), pt.Settings(), 12),  # whose learning rates have fallen
-        (pt.simulate(patterns=64, window=96, seed=1), pt.Settings(optimiser="rpie"), 20),
+    for simulated, settings in (
+        (dataclasses.replace(scattering, probe=few.probe), pt.Settings()),  # whose learning rates have fallen
+        (pt.simulate(patterns=64, window=96, seed=1), pt.Settings(optimiser="rpie")),
     ):
         with pt.Reconstruction(simulated, settings, device="cpu", checkpointing=None) as recon:
-            list(recon.run(epochs))
+            list(recon.run(20))
             early = pt.diagnose(recon)
         assert early.values[diagnosis.FEW_SLICES] > 2 * diagnosis.CRITERIA[diagnosis.FEW_SLICES].threshold
         assert [one.name for one in early] == [diagnosis.NOT_CONVERGED]
@@ -253,13 +253,13 @@ def test_what_residuals_tell_is_judged_once_the_loss_has_settled(scan: Scan) -> 
     # Also of few epochs, of a loss that does not settle, and while the learning rates are still high.
     wrong = scan.positions + np.random.default_rng(0).normal(0, 1.0, scan.positions.shape)
     displaced = perfect(scan, positions=wrong)
-    with_schedule = pt.Settings(schedule={"epochs": 200}).model_dump(mode="json")
-    runs, flat = (RunSpan(0, 0, 0, 200, 0.0),), with_losses(scan, np.full(40, 0.01)).epochs
+    with_schedule = pt.Settings(schedule={"epochs": 100}).model_dump(mode="json")
+    runs, flat = (RunSpan(0, 0, 0, 100, 0.0),), with_losses(scan, np.full(40, 0.01)).epochs
     for changes, why in (
         ({"epochs": displaced.epochs[:5]}, "The run has 5 epochs"),
         ({"epochs": with_losses(scan, 0.01 * (1 + 0.2 * (-1.0) ** np.arange(1, 61))).epochs}, "is oscillating"),
-        ({"runs": runs, "epochs": flat}, "rates are still 100%"),
-        ({"settings": with_schedule, "epochs": flat}, "rates are still 100%"),
+        ({"runs": runs, "epochs": flat}, "rates are still 68%"),
+        ({"settings": with_schedule, "epochs": flat}, "rates are still 68%"),
     ):
         later = found(dataclasses.replace(displaced, **changes), scan)
         assert diagnosis.POSITIONS not in later

@@ -271,7 +271,6 @@ def test_a_part_moves_in_its_epochs_only():
         ("constant", [1, 1, 1]),
         ("linear", [1, 0.55, 0.1]),
         ("cosine", [1, 0.55, 0.1]),
-        ("flat-cosine", [1, 0.1 + 0.45 * (1 + np.cos(2 * np.pi / 7)), 0.1]),
         ("exponential", [1, 0.1**0.5, 0.1]),
     ],
 )
@@ -281,11 +280,6 @@ def test_a_schedule_goes_from_one_to_its_final_factor_and_stays(kind, expected):
     assert schedule.factor(1000) == schedule.factor(11)
     of_runs = Schedule(kind=kind, end_factor=0.1)
     assert [of_runs.factor(epoch, (20, 31)) for epoch in (21, 26, 31)] == pytest.approx(expected)
-
-
-def test_the_default_schedule_has_the_full_rates_first_and_then_falls_by_a_cosine():
-    found = [Schedule().factor(epoch, (0, 101)) for epoch in (16, 31, 66, 101)]
-    assert found == pytest.approx([1, 1, 0.525, 0.05])
 
 
 def test_positions_that_move_get_room():

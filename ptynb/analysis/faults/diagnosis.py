@@ -416,26 +416,20 @@ class _Case:
         wrong = [name for name in UNSETTLED if name in found and found[name].value > CRITERIA[name].threshold]
         if wrong:
             return f"The run is {' and '.join(wrong)}"
-        schedule = self.settings.schedule
-        last = schedule.factor(schedule.epochs or self._run[1], self._run)
-        if len(losses) and self._rates[-1] - last > RATES_LEFT * (1 - schedule.end_factor):
+        end = self.settings.schedule.end_factor
+        if len(losses) and self._rates[-1] < 1 and self._rates[-1] - end > RATES_LEFT * (1 - end):
             return f"The learning rates are still {self._rates[-1]:.0%} of the first ones, and fall until the run ends"
         return None
-
-    @property
-    def _run(self) -> tuple[int, int]:
-        """Epochs completed before the run, and its last epoch; (0, 0) without a record of it."""
-        runs = self.result.runs
-        return (runs[-1].first, runs[-1].last) if runs else (0, 0)
 
     @cached_property
     def _rates(self) -> NDArray[np.float64]:
         """Factors of the learning rates in the completed epochs; 1 without a record of the run."""
         result, schedule = self.result, self.settings.schedule
+        run = (result.runs[-1].first, result.runs[-1].last) if result.runs else (0, 0)
         live = 0 if result.admissions is None else result.admissions.epochs
         if not result.runs and schedule.epochs is None:
             return np.ones(len(result.epochs))
-        return np.array([schedule.factor(number - live, self._run) for number in range(1, len(result.epochs) + 1)])
+        return np.array([schedule.factor(number - live, run) for number in range(1, len(result.epochs) + 1)])
 
     def _measure_object(self) -> None:
         part, lit = self.part, self.lit

@@ -43,7 +43,7 @@ SWITCHES: Mapping[str, PartSwitch] = {
         {"descan.start": "none", "descan.learning_rate": 0.0}, {"descan.start": "plane", "descan.learning_rate": 0.1}
     ),
     "fly_scan": PartSwitch({"fly_scan.steps": 1}, {"fly_scan.steps": 4}),
-    "schedule": PartSwitch({"schedule.kind": "constant"}, {"schedule.kind": "flat-cosine"}),
+    "schedule": PartSwitch({"schedule.kind": "constant"}, {"schedule.kind": "cosine"}),
     "stop": PartSwitch({"stop.patience": 0}, {"stop.patience": 20}),
 }
 """Name of the part -> its switch. Object and probe cannot be off; the detector has no values that are a good guess."""
