@@ -34,6 +34,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "descan.learning_rate": {"descan.start": "zero"},
     "momentum": {"optimiser": "sgd"},
     "gradient_accumulation": {"batch": 4096},
+    "aberrations.order": {"probe.learning_rate": 0.0},
 }
 
 
