@@ -87,6 +87,8 @@ With Python's own 5 ms each picture for a screen cost an update 7 ms more, most 
 QUICK_SWITCHING = ProcessState(lambda: switch_interval(SWITCH_SECONDS))
 LATEST_R_FACTORS = 100
 """Number of the newest R-factors in every status, besides those of the epochs that are requested."""
+TELLING_SECONDS = 1.0
+"""How long a failure is not told because a checkpoint is being written."""
 WRITING_SECONDS = 120.0
 """How long an engine that ends waits for a checkpoint that is being written."""
 
@@ -262,7 +264,8 @@ class Worker:
     @_state.setter
     def _state(self, state: State) -> None:
         self._present_state = state
-        self._changed()
+        if state != "failed":  # see `_tell_failure`
+            self._changed()
 
     def status(self, epochs_from: int = 0) -> Status:
         """Return the status of this engine, with the records of epochs after the first `epochs_from`. Never waits.
@@ -506,6 +509,7 @@ class Worker:
             # After an abort of NCCL the last sums, and what was computed from them, are not valid.
             self._readable = not loses and not (self._failure.lost_group and self._membership.backend == "nccl")
             self._state = "failed"
+            self._tell_failure()
             if ends:
                 self._end(self._failure)
             # The frames of the traceback hold the distributed module, and with it the group's connections.
@@ -528,6 +532,12 @@ class Worker:
             self._ended = True
             if self._publisher is not None:
                 self._publisher.end()
+
+    def _tell_failure(self) -> None:
+        """Deliver the failure once the checkpoints under way are written, which an offer to recover names."""
+        if self._writer is not None:
+            self._writer.close(self._answer_requests, TELLING_SECONDS)
+        self._changed(now=True)
 
     def _end(self, failure: Failure) -> None:
         """End this process, whose GPU is lost, once its last checkpoint is written; the others notice at once.
