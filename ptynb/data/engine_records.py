@@ -50,10 +50,10 @@ class Status(RunRecord):
     rates: by component. applied: number of the last command applied. epochs: only the requested records.
     checkpoint: path of the newest checkpoint, in which `checkpoint_epoch` epochs are completed (rank 0 only).
     checkpoint_folder: the folder of checkpoints. checkpoint_counts: numbers of checkpoints that this engine has
-    written, and failed to write; checkpoint_failure: why the last one failed. notices: messages about problems that did
-    not stop the run, such as a full disk; each once. r_factors: the last ones measured, and those of the requested
-    epochs, (epochs completed, amplitude R-factor). arrivals: what has come of a scan that is being measured (rank 0
-    only). live_epochs: completed epochs in which further patterns could come.
+    written, and failed to write; checkpoint_failure: why the last one failed; writes_checkpoint: whether one is under
+    way. notices: messages about problems that did not stop the run, such as a full disk; each once. r_factors: the last
+    ones measured, and those of the requested epochs, (epochs completed, amplitude R-factor). arrivals: what has come of
+    a scan that is being measured (rank 0 only). live_epochs: completed epochs in which further patterns could come.
     """
 
     rank: int
@@ -75,6 +75,7 @@ class Status(RunRecord):
     notices: tuple[str, ...] = ()
     checkpoint_counts: tuple[int, int] = (0, 0)
     checkpoint_failure: str = ""
+    writes_checkpoint: bool = False
     arrivals: Arrivals | None = None
     live_epochs: int = 0
     number: int = 0

@@ -187,7 +187,9 @@ class CheckpointWriter:
             else:
                 self._reported[kind] = False
 
-        self._jobs = [one for one in self._jobs if not one[1].done()] + [(kind, self._executor.submit(work))]
+        future = self._executor.submit(work)
+        self._jobs = [one for one in self._jobs if not one[1].done()] + [(kind, future)]
+        future.add_done_callback(lambda _: self._changed())
 
     def busy(self, kind: str) -> bool:
         """Return whether a job of this kind is running or waiting."""
@@ -370,7 +372,6 @@ class CheckpointWriter:
         """Note that a checkpoint was not written."""
         self.failure = sentence  # before the number, which tells whoever waits to read it
         self.failures += 1
-        self._changed()
         self._notify(kind, sentence)
 
     def _notify(self, kind: str, sentence: str) -> None:

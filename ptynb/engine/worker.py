@@ -306,6 +306,7 @@ class Worker:
             notices=(*self._notices, *self._verdict, *(writer.notices if writer else ()), *problems()),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
             checkpoint_failure=writer.failure if writer else "",
+            writes_checkpoint=writer is not None and (self._pending is not None or writer.busy("state")),
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
             arrivals=None if self._watch is None else self._watch.summary(),
             live_epochs=loop.live_epochs if loop else 0,

@@ -460,7 +460,7 @@ class Reconstruction:
             # An earlier one may still have been on its way to the disk.
             if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
                 return path
-            if status.checkpoint_counts[1] > failed:
+            if status.checkpoint_counts[1] > failed and not status.writes_checkpoint:
                 raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
             return None
 

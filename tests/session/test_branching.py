@@ -50,8 +50,9 @@ def epochs_of(recon: pt.Reconstruction, branch: str) -> list[int]:
     return [one.epoch for one in recon.checkpoints if one.branch == branch]
 
 
+@pytest.mark.parametrize("fails", [False, True])
 def test_a_checkpoint_that_is_written_now_is_no_earlier_one(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """That of the first epoch is still on its way to the disk, by a slow disk, when the second ends."""
     put = files.put
@@ -59,11 +60,14 @@ def test_a_checkpoint_that_is_written_now_is_no_earlier_one(
     def slowly(path: Path, data: memoryview) -> None:
         if path.name.startswith("state-00001"):
             time.sleep(1)
+            if fails:
+                raise OSError("no room")
         put(path, data)
 
     monkeypatch.setattr(files, "put", slowly)
     often = pt.Checkpointing(folder=tmp_path, epochs=1, seconds=None)
     with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=often) as recon:
+        recon.warns = False
         recon.start(2)
         recon.wait()
         assert files.load_state(recon.save_checkpoint()).epoch == 2

@@ -43,7 +43,7 @@ def test_a_start_that_is_on_its_way_is_held_too() -> None:
 
 def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reopen, "CHECKPOINT_SECONDS", 0.0)
-    status = {"checkpoint_counts": (0, 0), "epoch": 1, "update": 0, "checkpoint": None, "notices": ()}
+    status = {"checkpoint_counts": (0, 0), "writes_checkpoint": True, "epoch": 1, "update": 0, "checkpoint": None}
     client, given = a_client([status] * 3)
     with raises("checkpoint.timeout", "0 s"):
         reopen._write_checkpoint(client)
