@@ -29,7 +29,7 @@ MANY = 10**6
 def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     pt.save_scan(pt.simulate(patterns=36, window=32, seed=3), folder / "scan.h5")
-    (folder / "settings.yaml").write_text("batch: 12\n")
+    (folder / "settings.yaml").write_text("batch: 12\nschedule: {kind: constant}\n")
     return folder
 
 
@@ -38,9 +38,8 @@ def plan(work, tmp_path):
     """A run file beside the scan of `work`; its text."""
 
     def plan(epochs, cluster="{engines: 2, device: cpu, threads: 1}", **more):
-        text = (
-            f"scan: {work / 'scan.h5'}\nepochs: {epochs}\nresult: out.h5\ncluster: {cluster}\nsettings: {{batch: 12}}\n"
-        )
+        settings = "{batch: 12, schedule: {kind: constant}}"  # runs are ended anywhere, and compared
+        text = f"scan: {work / 'scan.h5'}\nepochs: {epochs}\nresult: out.h5\ncluster: {cluster}\nsettings: {settings}\n"
         path = tmp_path / "run.yaml"
         path.write_text(text + "".join(f"{name}: {value}\n" for name, value in more.items()))
         return path
@@ -177,7 +176,11 @@ def test_settings_alone_are_a_run_with_options(work, alone, tmp_path, capsys):
 
 def test_a_run_without_progress_ends_earlier_and_says_so(work, plan, alone, tmp_path, capsys):
     run = plan(1000, cluster="{engines: 1, device: cpu, threads: 1}")
-    run.write_text(run.read_text().replace("{batch: 12}", "{stop: {patience: 1, tolerance: 0.99, min_epochs: 3}}"))
+    run.write_text(
+        run.read_text().replace(
+            "{batch: 12, schedule: {kind: constant}}", "{stop: {patience: 1, tolerance: 0.99, min_epochs: 3}}"
+        )
+    )
     assert alone(run) == 0
     first = capsys.readouterr().out
     assert main(["run", str(run), "--result", str(tmp_path / "cluster.h5")]) == 0

@@ -81,9 +81,9 @@ def test_runs_that_are_begun_and_ended_leave_nothing(cluster: pt.Cluster, scan: 
         assert cluster._launcher is not None
         assert cluster._caller is not None
         client = cluster._caller._client
-        tables = client._futures, client._output_futures, client.results, client.history
-        # What follows the record asks ten times a second: between two questions there is nothing.
+        tables = client._output_futures, client.results, client.history
         until(lambda: not any(map(len, tables)), 10, "no answer is kept")
+        assert len(client._futures) == 1, "what the statuses of this run are received by"
 
 
 def assert_no_trend(taken: list[dict[str, Figures]]) -> None:
@@ -105,7 +105,7 @@ def test_reconstructions_that_are_opened_and_closed_leave_nothing(cluster: pt.Cl
             recon.start(1)
             recon.wait()
         del recon
-        time.sleep(0.15)  # what follows its record looks ten times a second
+        time.sleep(0.3)  # the thread that looks after its engines looks four times a second
         taken.append(figures.taken(cluster))
     assert_no_trend(taken[WARM:])
 
