@@ -166,7 +166,9 @@ def test_settings_alone_are_a_run_with_options(work, alone, tmp_path, capsys):
     options = {"scan": work / "scan.h5", "epochs": 3, "result": tmp_path / "alone.h5"}
     assert alone(work / "settings.yaml", **options) == 0
     result = pt.load_result(tmp_path / "alone.h5")
-    recon = pt.Reconstruction(pt.load(work / "scan.h5"), pt.Settings(batch=12), device="cpu")
+    recon = pt.Reconstruction(
+        pt.load(work / "scan.h5"), pt.Settings(batch=12, schedule={"kind": "constant"}), device="cpu"
+    )
     for _ in recon.run(3):
         pass
     np.testing.assert_array_equal(result.object, recon.result.object)
