@@ -28,7 +28,8 @@ class StatusPublisher:
         self._look, self._deliver, self._known = look, deliver, known
         self._lock = threading.Lock()
         self._news, self._end = threading.Event(), threading.Event()
-        SupervisedThread("ptynb status", self._run, restarts=True).start()
+        self._thread = SupervisedThread("ptynb status", self._run, restarts=True)
+        self._thread.start()
 
     def changed(self) -> None:
         """Deliver the status soon, from another thread."""
@@ -49,6 +50,11 @@ class StatusPublisher:
         """Deliver the last status, and end the thread."""
         self._end.set()
         self._news.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread: Python must not exit while it is in torch."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         pause = None

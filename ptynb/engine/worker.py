@@ -429,6 +429,8 @@ class Worker:
                 f"Rank {self._membership.rank} did not end within {self._membership.timeout:g} s "
                 f"(its state is {self._state}); stop the cluster and start a new one."
             )
+        if self._publisher is not None:
+            self._publisher.join(TELLING_SECONDS)
 
     def release(self) -> None:
         """Free the model and the patterns of a worker that was closed; its record remains.
