@@ -11,7 +11,7 @@ from typing import Any, final
 from ptynb.batch.rank_env import Place
 from ptynb.distributed.rendezvous import find_store
 from ptynb.exceptions import ClusterError
-from ptynb.polling import comes
+from ptynb.polling import wait_while
 
 MEET_SECONDS = 600.0
 """Longest wait of the ranks for each other at the start [s]: pods of one job may start minutes apart."""
@@ -109,9 +109,9 @@ class SharedBoard(Board):
         def missing() -> list[int]:
             return [rank for rank in range(place.world) if not self._store.check([f"here {rank}"])]
 
-        if not comes(lambda: not missing(), timeout):
+        if late := wait_while(missing, timeout):
             raise ClusterError(
-                f"Ranks {missing()} of {place.world} did not come within {timeout:.0f} s.", code="group.join-failed"
+                f"Ranks {late} of {place.world} did not come within {timeout:.0f} s.", code="group.join-failed"
             )
 
     def _has(self, key: str) -> bool:

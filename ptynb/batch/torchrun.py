@@ -33,7 +33,7 @@ from ptynb.io.result_file import save_result
 from ptynb.io.run_file_scan import scan_of
 from ptynb.optimize.batching import batch_text, check_shares, patterns_of
 from ptynb.planning.memory import Workload, check_room, room_for
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 from ptynb.preparation.pattern_window import in_window
 from ptynb.progress import ProgressDisplay, log, shown_on
 from ptynb.session.run_result import make_result
@@ -301,7 +301,7 @@ def _report(error: Exception, place: Place, board: Board) -> None:
     if isinstance(error, ElsewhereError):
         return
     lost = isinstance(error, FailedError) and error.failure.lost_group
-    if lost and comes(lambda: board.failed, CAUSE_SECONDS, LOOK_SECONDS):
+    if lost and wait_until(lambda: board.failed, CAUSE_SECONDS, LOOK_SECONDS):
         return
     if not board.claim():
         return

@@ -34,7 +34,7 @@ from ptynb.cluster.selftest import SelfTest, run_selftest
 from ptynb.distributed import rendezvous
 from ptynb.engine import keepalive, run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
     LocalCluster,
@@ -830,7 +830,7 @@ class Cluster:
                 caller.find(REPLACE_SECONDS)
                 return bool(launcher.failed()) or {*lost} - {*self.alive()} <= {*launcher.dead()}
 
-            comes(decided, REPLACE_SECONDS, POLL_SECONDS)
+            wait_until(decided, REPLACE_SECONDS, POLL_SECONDS)
             self._record(folder, launcher)
             self._renew_lease()
 

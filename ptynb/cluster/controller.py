@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
+from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES, is_whole
 from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers.launcher import begin
 from ptynb.exceptions import ClusterError
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
@@ -78,7 +76,7 @@ def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: fl
     """Wait for the connection files. Raises ClusterError if the controller ended, or TimeoutError."""
 
     def is_there() -> bool:
-        if all(_whole(file) for file in (engine_file(folder), client_file(folder))):
+        if all(is_whole(file) for file in (engine_file(folder), client_file(folder))):
             return True
         if process.poll() is not None:
             logs = [folder / "log" / "controller.log"]
@@ -86,16 +84,8 @@ def await_controller(process: subprocess.Popen[bytes], folder: Path, timeout: fl
             raise ClusterError(summarize(message, logs=logs), code="cluster.start-failed")
         return False
 
-    if not comes(is_there, timeout):
+    if not wait_until(is_there, timeout):
         raise TimeoutError
-
-
-def _whole(file: Path) -> bool:
-    try:
-        content: Any = json.loads(file.read_text())
-    except (OSError, ValueError):
-        return False
-    return bool(content)
 
 
 def listed(controller: psutil.Process) -> list[list[float]]:

@@ -16,7 +16,6 @@ any more (`ptynb.engine.keepalive`); a checkpoint of its reconstruction is writt
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -29,7 +28,7 @@ from urllib.parse import urlsplit
 from ptynb.cluster.addresses import environment_towards
 from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 
 CONNECTION_SECONDS = 60.0
 """Time limit for the connection file of the controller [s]."""
@@ -80,15 +79,16 @@ def connection(source: str) -> str:
     if source == "-":
         return sys.stdin.read()
     file = Path(source) / "security" / "ipcontroller-engine.json"
-
-    def is_whole() -> bool:
-        with contextlib.suppress(OSError, ValueError):
-            json.loads(file.read_text())
-            return True
-        return False
-
-    comes(is_whole, CONNECTION_SECONDS)
+    wait_until(lambda: is_whole(file), CONNECTION_SECONDS)
     return file.read_text()
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a connection file is there, and written to its end."""
+    try:
+        return bool(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return False
 
 
 def address_of(text: str) -> tuple[str, int]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.exceptions import AcquisitionError, FileError, InvalidValueError
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 from ptynb.table import duration
 from ptynb.text import counted
 
@@ -322,7 +322,7 @@ class ArrivalIndex:
         if abs(time.time() - self.heartbeat) < SILENCE_SECONDS:
             return True
         seen = self.heartbeat
-        return comes(lambda: self.heartbeat != seen, NEXT_BEAT_SECONDS)
+        return wait_until(lambda: self.heartbeat != seen, NEXT_BEAT_SECONDS)
 
     @property
     def receiver(self) -> int:
@@ -444,7 +444,7 @@ class Acquisition:
         request = self.folder / STOP_NAME
         if index.ended is None:
             request.touch()
-        comes(lambda: index.ended is not None or index.silence > SILENCE_SECONDS, STOP_SECONDS)
+        wait_until(lambda: index.ended is not None or index.silence > SILENCE_SECONDS, STOP_SECONDS)
         request.unlink(missing_ok=True)
         if index.ended is None:
             raise AcquisitionError(

@@ -35,7 +35,7 @@ from ptynb.distributed.shared_memory import SharedMemory, place_of_process
 from ptynb.distributed.sockets import Connections
 from ptynb.distributed.timeouts import ABORT_SECONDS, CollectiveTimeout
 from ptynb.exceptions import ClusterError
-from ptynb.polling import comes
+from ptynb.polling import wait_until, wait_while
 from ptynb.private_folder import keep_code_private
 from ptynb.supervised_thread import SupervisedThread
 
@@ -377,7 +377,7 @@ class TorchGroup(Group):
 
     def _end_on_gpu(self, abort: nccl.Abort) -> None:
         """Let collectives on the GPU end, or end them: `destroy_process_group` would wait for them without limit."""
-        comes(lambda: abort.started or not self._timeout.on_gpu, CLOSE_SECONDS)
+        wait_until(lambda: abort.started or not self._timeout.on_gpu, CLOSE_SECONDS, 0.01)
         if (abort.started or self._timeout.on_gpu) and not abort.wait(ABORT_SECONDS):
             end_process(f"NCCL did not leave the group within {ABORT_SECONDS:g} s; this process ends.")
 
@@ -444,17 +444,14 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> list[
 
 
 def _await_all(store: Any, word: str, membership: Membership, connections: Connections) -> None:
-    missing = set(range(membership.world))
-
-    def all_came() -> bool:
-        missing.difference_update([rank for rank in missing if store.check([f"{word} {rank}"])])
+    def missing() -> list[int]:
         if connections.aborted:
             raise ClusterError("The group was aborted while its engines joined.", code="group.join-failed")
-        return not missing
+        return [rank for rank in range(membership.world) if not store.check([f"{word} {rank}"])]
 
-    if not comes(all_came, membership.timeout, 0.005):
+    if late := wait_while(missing, membership.timeout, 0.005):
         raise ClusterError(
-            f"The engines of ranks {sorted(missing)} did not join within {membership.timeout:g} s.",
+            f"The engines of ranks {late} did not join within {membership.timeout:g} s.",
             code="group.join-failed",
         )
 

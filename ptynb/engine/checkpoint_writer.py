@@ -28,7 +28,7 @@ from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.io.status_file import status_text
-from ptynb.polling import comes
+from ptynb.polling import wait_while
 from ptynb.private_folder import require_private
 from ptynb.serial_executor import SerialExecutor
 from ptynb.settings import Checkpointing
@@ -295,11 +295,9 @@ class CheckpointWriter:
             own_folder.create_and_prune(folder, remove=self._rank == 0)
 
     def _wait_for_parts(self, path: Path, state: ReconstructionState) -> None:
-        def missing() -> list[int]:
-            return [*files.missing_parts(path, state.token, state.parts)]
-
-        if not comes(lambda: not missing(), COMPANION_SECONDS):
-            raise OSError(f"the parts of ranks {missing()} did not come; all engines have to see the folder")
+        missing = wait_while(lambda: files.missing_parts(path, state.token, state.parts), COMPANION_SECONDS)
+        if missing:
+            raise OSError(f"the parts of ranks {missing} did not come; all engines have to see the folder")
 
     def _remove_old(self, folder: Path) -> None:
         try:

@@ -23,7 +23,7 @@ from ptynb.engine.gpu import gpu_uuid
 from ptynb.engine.update_timing import refuse_where_open, time_sums
 from ptynb.exceptions import ClusterError
 from ptynb.physics.triton_dispatch import check_triton
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 
 LARGE, SMALL = 2**25, 2**12
 """Sizes of messages [bytes] whose time is determined by the bandwidth, and by the latency."""
@@ -115,7 +115,7 @@ def _check_first_sum(group: Group, timeout: float) -> None:
     if group.device.type == "cuda":
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(group.device))
-        if not comes(done.query, timeout / 2, 0.001):
+        if not wait_until(done.query, timeout / 2, 0.001):
             raise ClusterError(
                 f"The first sum over {group.world} GPUs by {group.backend} did not end within {timeout / 2:g} s.",
                 code="cluster.selftest-failed",

@@ -13,6 +13,7 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Branch, Checkpoint, Result
 from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
+from ptynb.distributed.group import nothing
 from ptynb.engine import reconfigure as restructuring
 from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.io import checkpoint_branches as files
@@ -22,7 +23,7 @@ from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
-from ptynb.session.reopen import Reopening, nothing, reopen
+from ptynb.session.reopen import Reopening, reopen
 from ptynb.session.run_result import in_stage, result_of
 from ptynb.settings import Settings
 from ptynb.settings.recipe import StagePlan

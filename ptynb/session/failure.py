@@ -10,7 +10,6 @@ from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.error_messages import MOST_LINES, summarize
 from ptynb.data.engine_records import Failure, Status
 from ptynb.exceptions import ClusterError, EngineLostError
-from ptynb.polling import comes
 from ptynb.session.engines import Engines
 
 FAILURE_SECONDS = 3.0
@@ -42,16 +41,14 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
 
     lost: error raised in the session, used if no engine reports one. The tracebacks of all ranks are written to a file.
     """
-    failures, gone, causes, started = dict[int, Failure](), dict[int, Exception](), list[Failure](), time.monotonic()
-
-    def all_told() -> bool:
-        nonlocal failures, gone, causes
+    started = time.monotonic()
+    while True:
         failures, gone = _failures(engines)
+        until = started + (NOTICE_SECONDS if gone else FAILURE_SECONDS)
         causes = [failure for failure in failures.values() if not failure.lost_group]
-        late = gone and time.monotonic() - started > NOTICE_SECONDS
-        return bool(causes or late or len(failures) + len(gone) == engines.world)
-
-    comes(all_told, FAILURE_SECONDS, 0.1)
+        if causes or len(failures) + len(gone) == engines.world or time.monotonic() > until:
+            break
+        time.sleep(0.1)
     tracebacks = [f"Rank {one.rank}: {one.message}\n\n{one.traceback}" for one in failures.values()]
     logs = engines.logs()
     if causes:

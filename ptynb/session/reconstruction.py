@@ -863,9 +863,9 @@ class Reconstruction:
                 f"pattern_r_factors got {seconds!r} seconds; expected at least 0, or None for all patterns.",
                 code="argument.invalid-value",
             )
+        self._wait_until_loaded()
 
         def ask(rank: int, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
-            self._wait_until_loaded()  # also while the engines make the next stage
             answer: MeasuredRFactors | None = self._call(rank, "pattern_r_factors", seconds, source, total)
             return answer
 

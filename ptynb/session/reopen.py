@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptynb.data.engine_records import Status
+from ptynb.distributed.group import nothing
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, is_of, load_state
@@ -23,10 +24,6 @@ from ptynb.session.run_spec import RunSpec
 
 CHECKPOINT_SECONDS = 600.0
 """Time limit for writing the checkpoint of the present state [s]."""
-
-
-def nothing() -> None:
-    """Do nothing: default if no files have to be moved."""
 
 
 @dataclass(frozen=True)

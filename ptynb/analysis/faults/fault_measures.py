@@ -471,10 +471,8 @@ def progressing(result: Result, rates: Floats) -> FaultMeasure:
         end = [corner + early.reduction * side for corner, side in zip(early.corner, early.object.shape, strict=True)]
         return reduce_by(result.projection[early.corner[0] : end[0], early.corner[1] : end[1]], early.reduction)
 
-    found, slowed = (
-        late_progress(result.epochs, result.history, late_object),
-        float(rates[-last_tenth(len(rates)) :].mean()),
-    )
+    found = late_progress(result.epochs, result.history, late_object)
+    slowed = float(rates[-last_tenth(len(rates)) :].mean())
     return FaultMeasure(max(found.loss / math.sqrt(slowed), found.phase), detail={**found._asdict(), "rates": slowed})
 
 

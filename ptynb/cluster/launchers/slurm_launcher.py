@@ -21,7 +21,7 @@ from ptynb.cluster.launchers.slurm_commands import Allocation, JobState
 from ptynb.cluster.lifetime import watchdog
 from ptynb.cluster.lifetime.watchdog import MARK
 from ptynb.exceptions import ClusterError
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder
 
 STOP_SECONDS = 60.0
@@ -282,7 +282,7 @@ class SlurmLauncher(Launcher):
         if not self._own_job or not self._job:
             return
         slurm_commands.cancel(self._job)
-        comes(lambda: slurm_commands.state(self._job).over, STOP_SECONDS, 0.2)
+        wait_until(lambda: slurm_commands.state(self._job).over, STOP_SECONDS, 0.2)
         self._job, self._state, self._nodes = "", None, ()
 
     def _end(self, step: subprocess.Popen[bytes] | None) -> None:

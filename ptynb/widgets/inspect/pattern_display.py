@@ -10,7 +10,7 @@ import numpy as np
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture
 from ptynb.data.scan import Scan
-from ptynb.polling import comes
+from ptynb.polling import wait_until
 from ptynb.widgets.inspect.inspect_state import real
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -83,5 +83,5 @@ def mask_picture(counts: Array, good: Array, found: Array | None, name: str, tit
 
 def show(viewer: Viewer, pictures: Sequence[Picture]) -> None:
     """Show pictures after the browser has drawn the last ones; wait a second at most."""
-    comes(lambda: viewer.ready, 1.0, 0.005)
+    wait_until(lambda: viewer.ready, 1.0, 0.005)
     viewer.show(pictures)
