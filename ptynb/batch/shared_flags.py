@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from typing import Any, final
 
 from ptynb.batch.rank_env import Place
-from ptynb.distributed.rendezvous import find_store
+from ptynb.distributed.rendezvous import await_ranks, find_store
 from ptynb.exceptions import ClusterError
-from ptynb.polling import wait_while
 
 MEET_SECONDS = 600.0
 """Longest wait of the ranks for each other at the start [s]: pods of one job may start minutes apart."""
@@ -105,11 +104,7 @@ class SharedBoard(Board):
 
     def _wait_for_all(self, place: Place, timeout: float) -> None:
         self._store.set(f"here {place.rank}", "1")
-
-        def missing() -> list[int]:
-            return [rank for rank in range(place.world) if not self._store.check([f"here {rank}"])]
-
-        if late := wait_while(missing, timeout):
+        if late := await_ranks(self._store, "here", place.world, timeout):
             raise ClusterError(
                 f"Ranks {late} of {place.world} did not come within {timeout:.0f} s.", code="group.join-failed"
             )

@@ -35,7 +35,7 @@ from ptynb.distributed.shared_memory import SharedMemory, place_of_process
 from ptynb.distributed.sockets import Connections
 from ptynb.distributed.timeouts import ABORT_SECONDS, CollectiveTimeout
 from ptynb.exceptions import ClusterError
-from ptynb.polling import wait_until, wait_while
+from ptynb.polling import wait_until
 from ptynb.private_folder import keep_code_private
 from ptynb.supervised_thread import SupervisedThread
 
@@ -444,12 +444,11 @@ def _meet(store: Any, membership: Membership, connections: Connections) -> list[
 
 
 def _await_all(store: Any, word: str, membership: Membership, connections: Connections) -> None:
-    def missing() -> list[int]:
+    def check() -> None:
         if connections.aborted:
             raise ClusterError("The group was aborted while its engines joined.", code="group.join-failed")
-        return [rank for rank in range(membership.world) if not store.check([f"{word} {rank}"])]
 
-    if late := wait_while(missing, membership.timeout, 0.005):
+    if late := rendezvous.await_ranks(store, word, membership.world, membership.timeout, 0.005, check):
         raise ClusterError(
             f"The engines of ranks {late} did not join within {membership.timeout:g} s.",
             code="group.join-failed",

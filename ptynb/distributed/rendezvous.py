@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from ptynb.exceptions import ClusterError, InvalidValueError
+from ptynb.polling import PERIOD, wait_while
 
 ADDRESS = "PTYNB_ADDRESS"
 """Environment variable of an engine: the address of its machine for the other engines."""
@@ -132,3 +133,21 @@ def _reach(address: str, port: int, timeout: float) -> TCPStore:
             "and that no firewall between the machines blocks the connection.",
             code="group.no-answer",
         ) from None
+
+
+def await_ranks(
+    store: Store, word: str, world: int, seconds: float, period: float = PERIOD, check: Callable[[], object] = bool
+) -> list[int]:
+    """Wait until each rank has set its key of this word, and return those that have not after so many seconds.
+
+    A rank that has come is not looked up again: it may end, and the store with it. check: called before each look; may
+    raise an error.
+    """
+    missing = [*range(world)]
+
+    def late() -> list[int]:
+        check()
+        missing[:] = [rank for rank in missing if not store.check([f"{word} {rank}"])]
+        return missing
+
+    return wait_while(late, seconds, period)
