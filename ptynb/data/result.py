@@ -15,6 +15,7 @@ from ptynb.data.provenance import Machines, ScanIdentity, Software
 from ptynb.data.record import Array, RunRecord, at
 from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch
+from ptynb.data.record import RunSpan as RunSpan
 from ptynb.data.record import Thumbnail as Thumbnail
 from ptynb.data.standard_error import ErrorMap
 
