@@ -173,8 +173,12 @@ def marked() -> set[int]:
 def test_an_interrupted_start_leaves_nothing_behind(kernel: Kernel, after: float, again: float | None) -> None:
     runtime = Path(os.environ["JUPYTER_RUNTIME_DIR"])
     before, folders = marked(), set(runtime.glob("ptynb-*"))
-    count = "print(json.dumps([threading.active_count(), psutil.Process().num_fds()]))"
-    threads, files = kernel.run(count)
+    held = (
+        "print(json.dumps([sorted(thread.name for thread in threading.enumerate()),"
+        " [os.readlink(f'/proc/self/fd/{name}') for name in os.listdir('/proc/self/fd')"
+        " if os.path.exists(f'/proc/self/fd/{name}')]]))"
+    )
+    threads, files = kernel.run(held)
     back = kernel.interrupted("mark(); other = pt.Cluster(2, device='cpu', threads=1)", after, again)
     assert back < PROMPT_SECONDS
     until = time.monotonic() + 10
@@ -182,12 +186,9 @@ def test_an_interrupted_start_leaves_nothing_behind(kernel: Kernel, after: float
         time.sleep(0.05)
     assert marked() == before
     assert set(runtime.glob("ptynb-*")) == folders
-    while time.monotonic() < until:
-        now = kernel.run(count)
-        if now[0] <= threads and now[1] <= files:
-            break
-    assert now[0] <= threads
-    assert now[1] <= files
+    while any(len(now) > len(then) for now, then in zip(kernel.run(held), (threads, files), strict=True)):
+        assert time.monotonic() < until + 10, [threads, files, *kernel.run(held)]
+        time.sleep(0.1)
     assert kernel.run("print(len(cluster.status()))") == 2
 
 

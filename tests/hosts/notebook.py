@@ -14,6 +14,8 @@ import ptynb as pt
 from ptynb.cluster import controller
 from ptynb.cluster.addresses import address_towards, interface_of
 
+SETTINGS = pt.Settings(batch=20, schedule={"kind": "constant"})  # for runs of any length
+
 
 class Notebook:
     """Each method is a command; what it returns goes back as JSON."""
@@ -71,7 +73,7 @@ class Notebook:
         scan = pt.save_scan(pt.simulate(patterns=100, window=64, seed=5), f"{folder}/scan.h5")
         keep = pt.Checkpointing(folder=f"{folder}/states", epochs=5, seconds=None)
         self._recon = recon = pt.Reconstruction(
-            scan, pt.Settings(batch=20), self._cluster, checkpointing=keep, on_failure="continue"
+            scan, SETTINGS, self._cluster, checkpointing=keep, on_failure="continue"
         )
         recon.start(100_000)
         while recon.latest_checkpoint is None:
@@ -90,7 +92,7 @@ class Notebook:
         (change,) = self._recon.changes
         self._recon.stop()
         losses = [epoch.loss for epoch in self._recon.epochs]
-        with pt.Reconstruction(self._recon.scan, pt.Settings(batch=20), checkpointing=None) as alone:
+        with pt.Reconstruction(self._recon.scan, SETTINGS, checkpointing=None) as alone:
             expected = [epoch.loss for epoch in alone.run(min(len(losses), 20))]
         return {
             "noticed": noticed,
