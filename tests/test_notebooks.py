@@ -108,7 +108,8 @@ def test_a_model_of_ones_own_gives_back_the_truth(tmp_path: Path) -> None:
     assert errors["both"] < 0.8 * min(errors["component"], errors["constraint"])
     assert found["found"] == pytest.approx(found["lost"], abs=0.02)
     assert found["lost_together"] == pytest.approx(found["found"], abs=1e-3)
-    assert found["apart"] < 2e-3  # single precision, after 780 updates
+    # Rounding in single precision grows over 780 updates, and stays small beside the error of either.
+    assert found["apart"] < errors["both"] / 4
 
 
 def test_a_component_and_a_constraint_take_fewer_than_forty_lines() -> None:

@@ -85,8 +85,8 @@ FEW_COUNTS = 2.0
 UPDATES = 10
 """Smallest number of updates in an epoch.
 
-With 12 a scan of ptypy with 161 patterns got batches of 13 and ended at 0.037, 0.038 and 0.038 (three seeds, beta2 of
-Adam 0.99); with batches of 16 at 0.020, 0.023 and 0.017. On own scans of 64 to 121 patterns both are equal within 7%.
+With 12 a scan of ptypy with 161 patterns got batches of 13 and ended at 0.037, 0.038 and 0.038 (three seeds); with
+batches of 16 at 0.020, 0.023 and 0.017. On own scans of 64 to 121 patterns both are equal within 7%.
 """
 LIKELIHOOD_STAGE = 0.3
 """Part of the epochs at the end with the Poisson likelihood, if the fit is at the level of the noise.

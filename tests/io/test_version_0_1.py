@@ -21,6 +21,7 @@ from ptynb.data.record import Change
 from ptynb.data.scan import Scan
 from ptynb.io.checkpoint_file import load_state, save_state
 from ptynb.io.result_file import load_result, save_result
+from ptynb.optimize import optimizers
 from ptynb.settings import Settings
 from ptynb.settings.base_models import flat
 from ptynb.settings.run_files.run_file import read_run
@@ -38,6 +39,11 @@ def unpacked(name: str, folder: Path) -> Path:
     packed = FILES / f"{name}.gz"
     found.write_bytes(gzip.decompress(packed.read_bytes()) if packed.exists() else (FILES / name).read_bytes())
     return found
+
+
+@pytest.fixture(autouse=True)
+def _adam_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizers, "BETAS", (0.9, 0.999))
 
 
 @pytest.fixture
