@@ -19,8 +19,9 @@ from ptynb.polling import wait_until
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = ("", "*", "0.0.0.0", "::")
 SETTINGS = "ipcontroller_config.py"
-BEAT_SECONDS = 1.0
-MISSED_BEATS_BEYOND, MISSED_BEATS_HERE = 5, 10**6
+BEAT_SECONDS = 0.25
+"""Period of the heartbeats [s]. An engine is registered at the second one after it has connected."""
+MISSED_BEATS_BEYOND, MISSED_BEATS_HERE = 20, 10**7
 """Missed heartbeats after which an engine is lost. On one machine its process is checked instead, so that a suspended
 one (a debugger, a stopped job) is not lost."""
 

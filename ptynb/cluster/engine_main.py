@@ -36,7 +36,7 @@ REGISTRATION_SECONDS = 60.0
 """Time limit for the controller's answer [s]: a busy machine may start many engines at the same time."""
 REMEMBERED_SIGNATURES = 4096
 """Number of message signatures stored against replays: by default 65,536 in each process, 10 MB."""
-MISSED_BEATS = 10
+MISSED_BEATS = 20
 """Missed heartbeats of the controller after which an engine ends, if nothing listens at its address either."""
 CONNECT_SECONDS = 3.0
 """Time limit of a connection to the controller [s]."""

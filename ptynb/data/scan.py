@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from ptynb.data.admissions import RecordedArrivals
 from ptynb.data.arrivals import Acquisition, Arrivals
@@ -769,8 +767,8 @@ def _disconnected(positions: NDArray[np.float64], window: tuple[int, int]) -> ND
     of positions. Positions up to two windows apart may count as connected; a wrong one is much farther away.
     """
     cells, cell_of = np.unique(np.floor(positions / window).astype(np.int64), axis=0, return_inverse=True)
-    pairs = cKDTree(cells).query_pairs(1.5, p=np.inf, output_type="ndarray")
-    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(cells), len(cells)))
-    _, part_of_cell = connected_components(graph, directed=False)
+    pairs = scipy.spatial.cKDTree(cells).query_pairs(1.5, p=np.inf, output_type="ndarray")
+    graph = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(cells), len(cells)))
+    _, part_of_cell = scipy.sparse.csgraph.connected_components(graph, directed=False)
     part = part_of_cell[cell_of.ravel()]
     return np.flatnonzero(part != np.bincount(part).argmax())

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy import ndimage
 from torch import Tensor
 
 from ptynb.data.geometry import Geometry
@@ -144,7 +144,7 @@ def _in_frame(found: ShortResult, scan: Scan, settings: Settings, size: tuple[in
         inside = np.flatnonzero((along >= 0) & (along <= last - 1))
         rows_and_columns.append(inside)
         places.append(along[inside])
-    whole[np.ix_(*rows_and_columns)] = ndimage.map_coordinates(
+    whole[np.ix_(*rows_and_columns)] = scipy.ndimage.map_coordinates(
         found.object, np.meshgrid(*places, indexing="ij"), order=1
     )
     return whole

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
-import scipy.fft
+import scipy
 import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel

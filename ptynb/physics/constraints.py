@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import singledispatch
 from typing import Literal
 
+import scipy
 import torch
-from scipy import fft
 from torch import Tensor
 
 from ptynb.exceptions import InvalidTypeError
@@ -180,7 +180,7 @@ def neighbours_mean(field: Tensor) -> Tensor:
 def largest_coefficients(field: Tensor, kept: float) -> Tensor:
     """Return fields (…, y, x) with only the largest cosine coefficients, a fraction `kept` over all fields together."""
     values = field.cpu().numpy()
-    spectrum = fft.dctn(values.real, axes=(-2, -1), norm="ortho") + 1j * fft.dctn(
+    spectrum = scipy.fft.dctn(values.real, axes=(-2, -1), norm="ortho") + 1j * scipy.fft.dctn(
         values.imag, axes=(-2, -1), norm="ortho"
     )
     coefficients = torch.from_numpy(spectrum)
@@ -188,7 +188,7 @@ def largest_coefficients(field: Tensor, kept: float) -> Tensor:
     least = coefficients.abs().flatten().topk(number).values[-1]
     coefficients[coefficients.abs() < least] = 0
     sparse = coefficients.numpy()
-    back = fft.idctn(sparse.real, axes=(-2, -1), norm="ortho") + 1j * fft.idctn(
+    back = scipy.fft.idctn(sparse.real, axes=(-2, -1), norm="ortho") + 1j * scipy.fft.idctn(
         sparse.imag, axes=(-2, -1), norm="ortho"
     )
     return torch.from_numpy(back).to(field)

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import ndimage
 
 from ptynb.data.geometry import Geometry
 from ptynb.data.scan import Scan
@@ -155,17 +155,17 @@ def calibrate_from_disc(scan: Scan, convergence_angle: float, wavelength: float 
 def _plateau(mean: Array, good: NDArray[np.bool_]) -> tuple[float, NDArray[np.bool_]]:
     """Return the height of the disc, the median above half of it, and the largest connected area above that half."""
     # A median over 3 x 3 pixels prevents single bright pixels from determining the height.
-    height = float(ndimage.median_filter(np.where(good, mean, 0), 3).max())
+    height = float(scipy.ndimage.median_filter(np.where(good, mean, 0), 3).max())
     for _ in range(4):
         above = good & (mean > height / 2)
         if not above.any():
             break
         height = float(np.median(mean[above]))
-    labels, count = ndimage.label(good & (mean > height / 2))
+    labels, count = scipy.ndimage.label(good & (mean > height / 2))
     if not count:
         return height, np.zeros(mean.shape, bool)
     largest = 1 + int(np.bincount(labels.ravel())[1:].argmax())
-    return height, ndimage.binary_fill_holes(labels == largest)
+    return height, scipy.ndimage.binary_fill_holes(labels == largest)
 
 
 def _edge(mean: Array, good: NDArray[np.bool_], level: float, centre: Array, radius: float) -> NDArray[np.float64]:
@@ -174,8 +174,8 @@ def _edge(mean: Array, good: NDArray[np.bool_], level: float, centre: Array, rad
     distances = np.arange(0.5 * radius, 1.5 * radius + 1, 0.125)
     directions = np.stack([np.sin(angles), np.cos(angles)])
     points = centre[:, None, None] + directions[:, :, None] * distances
-    heights = ndimage.map_coordinates(np.where(good, mean, 0), points, order=1)
-    bad = ndimage.map_coordinates((~good).astype(np.float64), points, order=1) > 1e-9
+    heights = scipy.ndimage.map_coordinates(np.where(good, mean, 0), points, order=1)
+    bad = scipy.ndimage.map_coordinates((~good).astype(np.float64), points, order=1) > 1e-9
     falls = (heights[:, :-1] >= level) & (heights[:, 1:] < level)
     far = np.where(falls, np.abs(distances[:-1] - radius), np.inf)
     at = far.argmin(1)

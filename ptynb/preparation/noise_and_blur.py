@@ -6,8 +6,8 @@ import dataclasses
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
@@ -92,8 +92,8 @@ def _noisy(seed: int, mask: NDArray[np.bool_] | None, patterns: Array, first: in
 def _blurred(sigma: float, mask: NDArray[np.bool_] | None, patterns: Array, first: int) -> Array:
     spread = (0, sigma, sigma)
     kind = np.result_type(patterns.dtype, np.float32)
-    counts = ndimage.gaussian_filter(known(mask, patterns).astype(kind), spread, mode="wrap")
+    counts = scipy.ndimage.gaussian_filter(known(mask, patterns).astype(kind), spread, mode="wrap")
     if mask is None:
         return counts
-    weight = ndimage.gaussian_filter(mask.astype(kind), sigma, mode="wrap")
+    weight = scipy.ndimage.gaussian_filter(mask.astype(kind), sigma, mode="wrap")
     return np.where(mask, counts / np.where(mask, weight, 1), 0)

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial import Delaunay
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
@@ -375,7 +375,7 @@ def neighbours(places: Array) -> Pairs:
     1 / (1 + (d / d₀)⁴) with the median length d₀.
     """
     check_area(places)
-    triangles = Delaunay(places).simplices
+    triangles = scipy.spatial.Delaunay(places).simplices
     sides = np.concatenate([triangles[:, pair] for pair in ([0, 1], [1, 2], [2, 0])])
     start, end = np.unique(np.sort(sides, axis=1), axis=0).T.astype(np.int64)
     squared = ((places[end] - places[start]) ** 2).sum(1)
