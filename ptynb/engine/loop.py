@@ -336,8 +336,9 @@ class Loop:
                 code="engine.parameters-differ",
             )
         self.agreed = self.epoch
-        if self.group.rank == 0 and run_progress.due(self.epoch):
-            self.history = run_progress.thinned((*self.history, run_progress.take(self.model, self.area, self.epoch)))
+        if self.group.rank == 0 and run_progress.thumbnail_due(self.epoch):
+            thumbnail = run_progress.take_thumbnail(self.model, self.area, self.epoch)
+            self.history = run_progress.first_and_newest((*self.history, thumbnail))
             self._clock = time.perf_counter()  # exclude the thumbnail from the time of the next epoch
         if not live:
             search_positions(self.problem)
@@ -358,12 +359,9 @@ class Loop:
 
         The decision depends only on the record, which is equal on all ranks. A stage that others follow is not ended.
         """
-        applies = self.epoch < target and self.plan.end is None and not self.order.open
-        reason = (
-            run_progress.reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run.first)
-            if applies
-            else ""
-        )
+        if self.epoch >= target or self.plan.end is not None or self.order.open:
+            return False
+        reason = run_progress.reason_to_stop(self.settings, *self._record_after_arrivals, self.problem.run.first)
         if reason:
             self.note(STOPPED, target, reason)
         return bool(reason)
@@ -375,7 +373,7 @@ class Loop:
             *self._record_after_arrivals,
             self.problem.run.first,
             self.history,
-            lambda: run_progress.take(self.model, self.area, self.epoch),
+            lambda: run_progress.take_thumbnail(self.model, self.area, self.epoch),
         )
         return f"{NOT_CONVERGED} after epoch {self.epoch}: {found}; continue the run." if found else ""
 

@@ -21,8 +21,8 @@ from ptynb.data.scan import ObjectFrame, Scan
 from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
-from ptynb.physics.components.probe_aberrations import mixture_of
-from ptynb.physics.model_builder import STATE_PHASE, add_modes, lens_figures, object_frame, tilt_unit
+from ptynb.physics.components.probe_aberrations import orthonormal_terms
+from ptynb.physics.model_builder import STATE_PHASE, add_modes, lens_basis, object_frame, tilt_unit
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
@@ -309,7 +309,7 @@ def _aberrations(
     """Return the aberrations up to another order of this probe, with the totals of those that stay."""
     if requested.aberrations.order == 0:
         return {}
-    mixture = mixture_of(probe.numpy(), lens_figures(scan, requested)).astype(probe.real.numpy().dtype)
+    mixture = orthonormal_terms(probe.numpy(), lens_basis(scan, requested)).astype(probe.real.numpy().dtype)
     if old and old["mixture"].shape == mixture.shape:
         return {"aberrations": dict(old)}
     total = np.zeros(mixture.shape[1], dtype=mixture.dtype)

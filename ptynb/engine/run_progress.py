@@ -31,7 +31,7 @@ FEWEST_EPOCHS = 10
 Area = tuple[slice, slice]
 
 
-def due(epoch: int) -> bool:
+def thumbnail_due(epoch: int) -> bool:
     """Return whether this epoch is one of 1, 2, 5, 10, 20, 50, 100 ..."""
     while epoch % 10 == 0 and epoch > 0:
         epoch //= 10
@@ -47,13 +47,13 @@ def bytes_of(object: tuple[int, int], probe: tuple[int, int]) -> int:
     return MOST * np.dtype(np.complex64).itemsize * pixels
 
 
-def thinned(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
+def first_and_newest(moments: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
     """Return the first and the newest thumbnails, `MOST` in total."""
     return moments if len(moments) <= MOST else (moments[0], *moments[-(MOST - 1) :])
 
 
 @torch.no_grad()
-def take(model: Model, area: Area, epoch: int) -> Thumbnail:
+def take_thumbnail(model: Model, area: Area, epoch: int) -> Thumbnail:
     """Take a thumbnail of the present state. area: the illuminated area of the object."""
     object = product_of_slices(model.object.covered(0, area))
     small, reduction = _reduced(object)

@@ -35,7 +35,7 @@ from ptynb.physics.components.builtin import (
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.components.descan import Descan, ThinObjectDescan
 from ptynb.physics.components.fly_scan import FlyScan, NearFieldFlyScan, motion_between
-from ptynb.physics.components.probe_aberrations import Aberrations, figures_of
+from ptynb.physics.components.probe_aberrations import Aberrations, aberration_basis
 from ptynb.physics.losses import Loss
 from ptynb.physics.model import FarFieldPropagation, Model, Propagation, Slab, TiltedFarField
 from ptynb.physics.model import NearFieldPropagation as NearFieldPropagation
@@ -271,7 +271,7 @@ def make_model(
     ]
     if (order := settings.aberrations.order) > 0:
         # Before the variations, which are not of the pixels that it changes.
-        components.append(Aberrations(probe_part, lens_figures(scan, settings), order))
+        components.append(Aberrations(probe_part, lens_basis(scan, settings), order))
     if settings.opr.modes:
         variations = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
         variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
@@ -302,12 +302,12 @@ def make_model(
     )
 
 
-def lens_figures(scan: Scan, settings: Settings) -> NDArray[np.float64]:
-    """Return the figures of the aberrations that are refined, in the model's window."""
+def lens_basis(scan: Scan, settings: Settings) -> NDArray[np.float64]:
+    """Return the basis (function, y, x) of the aberrations that are refined, in the model's window."""
     assert scan.geometry is not None, "see `check_together`"
     assert scan.pixel_size is not None
     window, wavelength = model_window(scan, settings), scan.geometry.wavelength
-    return figures_of(window, scan.pixel_size, wavelength, settings.aberrations.order)
+    return aberration_basis(window, scan.pixel_size, wavelength, settings.aberrations.order)
 
 
 def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Propagation:

@@ -50,7 +50,7 @@ from ptynb.exceptions import (
     ReconstructionError,
     SettingsError,
 )
-from ptynb.io.checkpoint_file import ReconstructionState, precedes
+from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
@@ -67,6 +67,7 @@ from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
 from ptynb.session.halves import map_of_halves
 from ptynb.session.r_factor_collector import RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
+from ptynb.session.reopen import checkpoint_since
 from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec
 from ptynb.settings import Checkpointing, Settings
@@ -451,21 +452,9 @@ class Reconstruction:
         until = time.monotonic() + timeout
         self._check_usable()
         before = self._client.status()
-        written, failed = before.checkpoint_counts
         self._client.order("checkpoint")
-
-        def found() -> Path | None:
-            status = self._client.last_status or before
-            path = None if status.checkpoint is None else Path(status.checkpoint)
-            # An earlier one may still have been on its way to the disk.
-            if path and status.checkpoint_counts[0] != written and not precedes(path, before.epoch, before.update):
-                return path
-            if status.checkpoint_counts[1] > failed and not status.writes_checkpoint:
-                raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
-            return None
-
         try:
-            path = self._client.wait_for(found, until)
+            path = self._client.wait_for(lambda: checkpoint_since(before, self._client.last_status or before), until)
         except TimeoutError:
             raise ReconstructionError(
                 f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"

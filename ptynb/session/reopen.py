@@ -17,7 +17,7 @@ from ptynb.data.engine_records import Status
 from ptynb.distributed.group import nothing
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ReconstructionError
-from ptynb.io.checkpoint_file import ReconstructionState, is_of, load_state
+from ptynb.io.checkpoint_file import ReconstructionState, load_state, precedes
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ChangeNote
 from ptynb.session.run_spec import RunSpec
@@ -133,19 +133,29 @@ def _pause(client: EngineClient) -> bool:
     return True
 
 
+def checkpoint_since(before: Status, now: Status) -> Path | None:
+    """Return the checkpoint that was requested at the status `before`, or None while it is not complete.
+
+    Earlier ones may still have been on their way to the disk. Raises ReconstructionError if it could not be written.
+    """
+    (written, failed), (written_now, failed_now) = before.checkpoint_counts, now.checkpoint_counts
+    if now.checkpoint is not None and written_now != written:  # an engine that replaced a lost one counts from 0
+        path = Path(now.checkpoint)
+        if not precedes(path, before.epoch, before.update):
+            return path
+    if failed_now > failed and not now.writes_checkpoint:
+        raise ReconstructionError(now.checkpoint_failure, code="checkpoint.failed")
+    return None
+
+
 def _write_checkpoint(client: EngineClient) -> Path:
     """Write a checkpoint of the present state; return its file once it is complete."""
-    done, failed = client.wait_inside(lambda _: True).checkpoint_counts
+    before = client.wait_inside(lambda _: True)
     client.command_inside("checkpoint")
-
-    def written(status: Status) -> bool:
-        if status.checkpoint_counts[1] > failed and not status.writes_checkpoint:
-            raise ReconstructionError(status.checkpoint_failure, code="checkpoint.failed")
-        of_now = status.checkpoint is not None and is_of(Path(status.checkpoint), status.epoch, status.update)
-        return status.checkpoint_counts[0] > done and of_now
-
     try:
-        status = client.wait_inside(written, time.monotonic() + CHECKPOINT_SECONDS)
+        status = client.wait_inside(
+            lambda status: checkpoint_since(before, status) is not None, time.monotonic() + CHECKPOINT_SECONDS
+        )
     except TimeoutError:
         raise ReconstructionError(
             f"The checkpoint of the present state was not written within {CHECKPOINT_SECONDS:g} s, so nothing was "

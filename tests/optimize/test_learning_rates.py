@@ -19,8 +19,8 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.physics.components.builtin import BACKGROUND_START
-from ptynb.physics.components.probe_aberrations import BESIDE, mixture_of
-from ptynb.physics.model_builder import lens_figures
+from ptynb.physics.components.probe_aberrations import BESIDE, orthonormal_terms
+from ptynb.physics.model_builder import lens_basis
 from ptynb.settings import (
     OPR,
     Aberrations,
@@ -91,7 +91,7 @@ def terms_of(found: Arrays, scan: Scan) -> NDArray[np.float64]:
     """Root-mean-square phases of the terms: coefficients in metres times the inverse of the mixture."""
     assert scan.probe is not None
     settings = Settings(probe=Probe(learning_rate=0), aberrations=Aberrations(order=1))
-    mixture = mixture_of(scan.probe, lens_figures(scan, settings))[BESIDE:]
+    mixture = orthonormal_terms(scan.probe, lens_basis(scan, settings))[BESIDE:]
     return np.linalg.solve(mixture, np.hstack([found["aberrations/C10"], found["aberrations/C12"]]))
 
 

@@ -16,7 +16,7 @@ from ptynb.physics.components.builtin import Probe
 from ptynb.physics.components.component import Batch, ModelComponent
 
 BESIDE = 3
-"""Figures that are no aberrations: a constant, and the tilts that shift the probe along y and x."""
+"""Functions of the basis that are no aberrations: a constant, and the tilts that shift the probe along y and x."""
 INDEPENDENT = 1e-6
 """Least part of an aberration that is not a combination of those of lower order, over the probe's spectrum."""
 
@@ -34,20 +34,20 @@ class Aberrations(ModelComponent):
     moved which lower ones do not describe, as in Zernike's polynomials. Otherwise, defocus and spherical aberration
     would move against each other.
 
-    Buffers: `mixture` (figure, term), coefficients [m, rad/rad, rad] of the figures in each term; `total` (term) [m].
+    Buffers: `mixture` (function, term), coefficients [m, rad/rad, rad] of the basis in each term; `total` (term) [m].
     """
 
     name = "aberrations"
 
-    def __init__(self, probe: Probe, figures: NDArray[np.float64], order: int) -> None:
-        """figures: of `figures_of`, for this order."""
+    def __init__(self, probe: Probe, basis: NDArray[np.float64], order: int) -> None:
+        """basis: of `aberration_basis`, for this order."""
         super().__init__()
         parts = probe.parts
         self._probe = (probe,)  # in a tuple: its parameters are not those of this component
         self.order = order
-        mixture = mixture_of(torch.view_as_complex(parts.detach()).cpu().numpy(), figures)
+        mixture = orthonormal_terms(torch.view_as_complex(parts.detach()).cpu().numpy(), basis)
         # A plain attribute: it follows from the scan.
-        self._figures = torch.from_numpy(figures).to(parts)
+        self._basis = torch.from_numpy(basis).to(parts)
         self.step = nn.Parameter(parts.new_zeros(mixture.shape[1]))
         self.register_buffer("mixture", torch.from_numpy(mixture).to(parts))
         self.register_buffer("total", torch.zeros_like(self.step.data))
@@ -67,7 +67,7 @@ class Aberrations(ModelComponent):
         self.step.zero_()
 
     def _changed(self, probes: Tensor) -> Tensor:
-        phase = torch.einsum("f,fyx->yx", self.mixture @ self.step, self._figures)
+        phase = torch.einsum("f,fyx->yx", self.mixture @ self.step, self._basis)
         return torch.fft.ifft2(torch.fft.fft2(probes) * torch.polar(torch.ones_like(phase), -phase))
 
     def arrays(self) -> dict[str, Tensor]:
@@ -77,29 +77,29 @@ class Aberrations(ModelComponent):
         return {name: own.squeeze(0) if len(own) == 1 else own for name, own in zip(names, numbers, strict=True)}
 
 
-def figures_of(
+def aberration_basis(
     window: tuple[int, int], pixel: tuple[float, float], wavelength: float, order: int
 ) -> NDArray[np.float64]:
-    """Return the figures (figure, y, x), in FFT order: 1, the angles y and x [rad], and χ [rad] of aberrations of 1 m.
+    """Return the basis (function, y, x), in FFT order: 1, the angles y and x [rad], and χ [rad] of aberrations of 1 m.
 
     Those that are not round have two terms: at the azimuth 0, and where the cosine becomes a sine.
     """
     y, x = np.broadcast_arrays(*(wavelength * along for along in frequencies(window, pixel)))
-    figures = [np.ones_like(y), y, x]
+    basis = [np.ones_like(y), y, x]
     for name in aberrations_up_to(order):
         fold = int(name[2])
         azimuths = (0.0, np.pi / 2 / fold) if fold else (0.0,)
-        figures += [aberration_phase(y, x, wavelength, {name: (1.0, azimuth)}) for azimuth in azimuths]
-    return np.stack(figures)
+        basis += [aberration_phase(y, x, wavelength, {name: (1.0, azimuth)}) for azimuth in azimuths]
+    return np.stack(basis)
 
 
-def mixture_of(probe: NDArray[np.complexfloating], figures: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the coefficients (figure, term) of terms that are orthonormal over the spectrum of a probe (mode, y, x).
+def orthonormal_terms(probe: NDArray[np.complexfloating], basis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the coefficients (function, term) of terms that are orthonormal over the spectrum of a probe (mode, y, x).
 
     Raises InvalidValueError if the spectrum has too few pixels for them.
     """
     power = (np.abs(np.fft.fft2(probe.astype(np.complex128))) ** 2).sum(0)
-    weighted = np.sqrt(power / power.sum()).reshape(-1, 1) * figures.reshape(len(figures), -1).T
+    weighted = np.sqrt(power / power.sum()).reshape(-1, 1) * basis.reshape(len(basis), -1).T
     sizes = np.linalg.norm(weighted, axis=0)
     triangle = np.linalg.qr(weighted / np.where(sizes > 0, sizes, 1), mode="r")
     if (np.abs(np.diag(triangle)) < INDEPENDENT).any():
