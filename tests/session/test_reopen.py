@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ptynb.data.engine_records import Status
 from ptynb.exceptions import EngineLostError, ReconstructionError
 from ptynb.session import reopen
 from ptynb.session.engine_client import EngineClient
@@ -48,6 +50,29 @@ def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest
     with raises("checkpoint.timeout", "0 s"):
         reopen._write_checkpoint(client)
     assert given == ["checkpoint"]
+
+
+def test_a_requested_checkpoint_is_told_from_earlier_ones() -> None:
+    """(written, failed), newest file and whether one is under way, after a request in epoch 7 when (3, 1) were."""
+
+    def since(counts: tuple[int, int], file: str, writes: bool) -> Path | None:
+        now = {
+            "checkpoint_counts": counts,
+            "checkpoint": file,
+            "writes_checkpoint": writes,
+            "checkpoint_failure": "full",
+        }
+        before = {"checkpoint_counts": (3, 1), "epoch": 7, "update": 2}
+        return reopen.checkpoint_since(cast(Status, SimpleNamespace(**before)), cast(Status, SimpleNamespace(**now)))
+
+    assert since((3, 1), "state-00007-002.h5", False) is None, "of a request before this one"
+    assert since((4, 1), "state-00007.h5", True) is None, "an earlier one, written late"
+    assert since((3, 2), "state-00006.h5", True) is None, "an earlier one, failed late"
+    assert since((4, 1), "state-00007-002.h5", False) == Path("state-00007-002.h5")
+    assert since((4, 2), "state-00008.h5", False) == Path("state-00008.h5"), "written after an earlier one failed"
+    assert since((1, 0), "state-00007-002.h5", False) == Path("state-00007-002.h5"), "by an engine that replaced one"
+    with raises("checkpoint.failed", "full"):
+        since((3, 2), "state-00006.h5", False)
 
 
 def test_what_went_wrong_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
