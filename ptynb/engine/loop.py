@@ -45,7 +45,7 @@ from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, ModelComponent, overrides
 from ptynb.physics.components.descan import plane_through
 from ptynb.physics.constraints import CustomConstraint, Extension, impose
-from ptynb.physics.losses import POISSON_BELOW, Loss, Sums, WeightedSum, amplitude_residuals, make_loss
+from ptynb.physics.losses import Loss, WeightedSum, amplitude_residuals, make_loss, poisson_below
 from ptynb.physics.model import Model, Slab
 from ptynb.physics.model_builder import corner_shift, initial_arrays, make_model, object_frame
 from ptynb.physics.torch_steps import product_of_slices
@@ -137,7 +137,8 @@ class Loop:
         self.scan = {**identity(whole), "counts": self._sums.counts}
         """Identity of the scan, which is stored in checkpoints and compared on resuming."""
         self._environment = _environment(group)
-        loss = _make_loss(settings, self.mean_count, self._sums)
+        self._poisson_below = poisson_below(scan.geometry)
+        loss = self._make_loss(settings)
         self._custom_constraints = [extension for extension in extensions if isinstance(extension, CustomConstraint)]
         components = [extension for extension in extensions if isinstance(extension, ModelComponent)]
         self.model = self._make_model(scan, mean_pattern, loss, dtype, components, find_probe=find_probe)
@@ -449,7 +450,7 @@ class Loop:
         self._set(settings)
         self.problem.settings = self._in_window
         if data_terms_changed:
-            self.model.loss = _make_loss(settings, self.mean_count, self._sums)
+            self.model.loss = self._make_loss(settings)
             self.problem.normaliser = self.model.loss.normaliser(self._sums)
         self.model.mean_pattern_weight = _mean_pattern_weight(settings)
 
@@ -487,12 +488,23 @@ class Loop:
                 self.algorithm.positions_placed()
         self.model.set_admitted(None if order.count == order.planned else torch.from_numpy(order.members))
 
+    def _make_loss(self, settings: Settings) -> Loss:
+        damped, name = settings.optimiser in ("rpie", *BY_EXIT_WAVES), str(settings.loss)
+        if name == "auto":
+            few_counts = self._sums.whole and self.mean_count < self._poisson_below
+            name = "poisson" if few_counts and not damped else "amplitude"
+        loss, terms = make_loss(name, self.mean_count, damped), _data_terms(settings)
+        if not terms:
+            return loss
+        others = [make_loss(term.loss, self.mean_count) for term in terms]
+        return WeightedSum([loss, *others], [1.0, *(term.weight for term in terms)], self._sums)
+
     def _renew_sums(self) -> None:
         """Determine the sums over all patterns again, to which losses are relative."""
         _, self._sums = self.shard.totals(self.order.count)
         self.scan["counts"] = self._sums.counts
         if _data_terms(self.settings):
-            self.model.loss = _make_loss(self.settings, self.mean_count, self._sums)
+            self.model.loss = self._make_loss(self.settings)
         self.problem.normaliser, self.problem.count = self.model.loss.normaliser(self._sums), self.order.count
         self.algorithm.sums_changed()
 
@@ -796,17 +808,6 @@ def short_result(scan: Scan, settings: Settings, device: torch.device, epochs: i
         return None
     finally:
         loop.disconnect()
-
-
-def _make_loss(settings: Settings, mean_count: float, sums: Sums) -> Loss:
-    damped, name = settings.optimiser in ("rpie", *BY_EXIT_WAVES), str(settings.loss)
-    if name == "auto":
-        name = "poisson" if sums.whole and mean_count < POISSON_BELOW and not damped else "amplitude"
-    loss, terms = make_loss(name, mean_count, damped), _data_terms(settings)
-    if not terms:
-        return loss
-    others = [make_loss(term.loss, mean_count) for term in terms]
-    return WeightedSum([loss, *others], [1.0, *(term.weight for term in terms)], sums)
 
 
 def _mean_pattern_weight(settings: Settings) -> float:

@@ -197,8 +197,8 @@ class Settings(SettingsModel):
     loss: Literal["auto", "amplitude", "poisson", "intensity"] = Field(
         default="auto",
         description="Loss that is minimised: difference of amplitudes, Poisson likelihood or difference of "
-        "intensities; auto: the Poisson likelihood of counts that are fewer than 10 a pixel on average, of which "
-        "amplitudes give too small phases, and amplitudes otherwise",
+        "intensities; auto: the Poisson likelihood of counts that are fewer than 10 a pixel on average (30 of "
+        "electrons), of which amplitudes give too small phases, and amplitudes otherwise",
         json_schema_extra=SIMPLE,
     )
     regularizers: tuple[Term, ...] = Field(

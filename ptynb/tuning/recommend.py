@@ -32,7 +32,7 @@ from ptynb.analysis.scan_survey import Survey, survey
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError, EnginesBusyError, PtynbError, ReconstructionError, SettingsError
-from ptynb.physics.losses import POISSON_BELOW
+from ptynb.physics.losses import poisson_below
 from ptynb.preparation import find_bad_pixels, mask_pixels
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.session.reconstruction import Reconstruction, make_way
@@ -366,6 +366,7 @@ class _Search:
         """Return settings that need no trial."""
         pixels = scan.pattern_shape[0] * scan.pattern_shape[1]
         counts = self._mean_count = float(np.nanmean(seen.sums)) / pixels
+        self._poisson_below = poisson_below(scan.geometry)
         batch = max(1, min(16, len(scan) // UPDATES))
         base: dict[str, Any] = {"object": {"padding": MARGIN}}
         if batch != Settings().batch:
@@ -591,7 +592,7 @@ class _Search:
 
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""
-        has_it = "loss" in base or self._mean_count < POISSON_BELOW
+        has_it = "loss" in base or self._mean_count < self._poisson_below
         if has_it or not self._whole_counts or not self._misfit < LIKELY:
             return ()
         reason = (

@@ -9,6 +9,7 @@ from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.physics.losses import (
     POISSON_BELOW,
+    POISSON_BELOW_FOR_ELECTRONS,
     SLOPE_DAMPING,
     AmplitudeLoss,
     Sums,
@@ -51,18 +52,23 @@ def evaluate(loss, model, mask=None, counts=None):
 
 
 @pytest.mark.parametrize(
-    ("mean", "unit", "optimiser", "chosen"),
+    ("mean", "wavelength", "unit", "optimiser", "chosen"),
     [
-        (0.9 * POISSON_BELOW, 1, "adam", "poisson"),
-        (1.1 * POISSON_BELOW, 1, "adam", "amplitude"),
-        (0.9 * POISSON_BELOW, 0.7, "adam", "amplitude"),  # no counts
-        (0.9 * POISSON_BELOW, 1, "lsqml", "amplitude"),
+        (0.9 * POISSON_BELOW, None, 1, "adam", "poisson"),
+        (1.1 * POISSON_BELOW, None, 1, "adam", "amplitude"),
+        (1.1 * POISSON_BELOW, 1e-10, 1, "adam", "amplitude"),
+        (1.1 * POISSON_BELOW, 4e-12, 1, "adam", "poisson"),  # electrons
+        (1.1 * POISSON_BELOW_FOR_ELECTRONS, 4e-12, 1, "adam", "amplitude"),
+        (0.9 * POISSON_BELOW, None, 0.7, "adam", "amplitude"),  # no counts
+        (0.9 * POISSON_BELOW, None, 1, "lsqml", "amplitude"),
     ],
 )
-def test_few_counts_are_compared_by_their_likelihood_unless_a_loss_is_chosen(mean, unit, optimiser, chosen):
+def test_few_counts_are_compared_by_their_likelihood_unless_a_loss_is_chosen(mean, wavelength, unit, optimiser, chosen):
     patterns = unit * np.random.default_rng(0).poisson(mean / unit, (9, 16, 16))
     y, x = np.mgrid[-8:8, -8:8]
-    scan = pt.Scan.from_arrays(patterns, np.mgrid[:3, :3].reshape(2, 9).T, probe=np.exp(-(y**2 + x**2) / 8) + 0j)
+    geometry = wavelength and pt.Geometry(wavelength=wavelength, distance=1, detector_pixel=(1e-4, 1e-4))
+    positions, probe = np.mgrid[:3, :3].reshape(2, 9).T, np.exp(-(y**2 + x**2) / 8) + 0j
+    scan = pt.Scan.from_arrays(patterns, positions, probe=probe, units="pixels", geometry=geometry)
     for name, expected in (("auto", chosen), ("amplitude", "amplitude")):
         loop = Loop(scan, pt.Settings(loss=name, optimiser=optimiser), SingleGroup(torch.device("cpu")))
         assert loop.model.loss.name == expected
