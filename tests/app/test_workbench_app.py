@@ -31,6 +31,7 @@ from ptynb.app.session_state import Desk
 from ptynb.app.workbench_app import TABS, Workbench
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
+from ptynb.polling import wait_until
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.settings.schema import as_python
 from ptynb.widgets.history import History
@@ -171,7 +172,7 @@ def test_where_checkpoints_are_kept_is_entered_refused_at_its_field_and_told_as_
     assert told() == f"recon = pt.Reconstruction(scan, settings, {given})"
     assert bench.recon is not None
     before = bench.recon
-    assert [*(tmp_path / "night").glob("state-*.h5")]
+    assert wait_until(lambda: [*(tmp_path / "night").glob("state-*.h5")], 10)  # written beside the run
     click(bench, "Run", "New run")
     assert "already contains checkpoints" in place.problems["folder"]
     assert bench.recon is before
