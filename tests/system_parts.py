@@ -86,15 +86,18 @@ def part_of(path: str) -> str | None:
 
 
 def digest(part: str, root: Path = ROOT) -> str:
-    """SHA-256 of the names and contents of the files that a part protects."""
+    """SHA-256 of the names and contents of the files that a part protects, without the tests of other parts."""
     found = hashlib.sha256()
     for start in sorted(set(PARTS[part].protects)):
         place = root / start
         files = [place] if place.is_file() else sorted(place.rglob("*"))
         for file in files:
-            if file.is_file() and not {"__pycache__", ".ipynb_checkpoints"} & {*file.parts}:
+            name = file.relative_to(root).as_posix()
+            if not file.is_file() or {"__pycache__", ".ipynb_checkpoints"} & {*file.parts}:
+                continue
+            if part_of(name) in (None, part):
                 content = file.read_bytes()
-                found.update(f"{file.relative_to(root).as_posix()} {len(content)}\n".encode())
+                found.update(f"{name} {len(content)}\n".encode())
                 found.update(content)
     return found.hexdigest()
 

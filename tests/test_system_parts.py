@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import sys
@@ -50,6 +51,16 @@ def test_a_part_is_due_once_a_file_that_it_protects_changes(tmp_path: Path, monk
     assert changed != before
     (copy / "ptynb/cluster/rpc.py").rename(copy / "ptynb/cluster/rpc2.py")
     assert system_parts.digest("hosts", copy) not in (before, changed)
+
+
+def test_a_part_is_not_due_for_the_tests_of_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(PARTS, "faults", dataclasses.replace(PARTS["faults"], protects=("tests/faults",)))
+    shutil.copytree(ROOT / "tests/faults", tmp_path / "tests/faults")
+    before = system_parts.digest("faults", tmp_path)
+    (tmp_path / "tests/faults/test_leaks.py").write_text("# changed\n")
+    assert system_parts.digest("faults", tmp_path) == before
+    (tmp_path / "tests/faults/test_engines.py").write_text("# changed\n")
+    assert system_parts.digest("faults", tmp_path) != before
 
 
 def test_a_check_that_a_signal_ends_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -116,9 +116,11 @@ def open_near_field(bench: Bench) -> None:
     """A file without its geometry; the distance from the focus is known as 10 mm."""
     with bench.task("open a near-field file and start") as user:
         user.click(bench.view.get_by_role("button", name="shadows.cxi"))
-        user.click(bench.view.locator("button").filter(has_text="Use near field, focus to sample"))
+        suggestion = bench.view.locator("button").filter(has_text="Use near field, focus to sample")
+        user.click(suggestion)
         focus = bench.field("Focus to sample")
         user.wait(lambda: expect(focus).not_to_have_value(""))  # what the file suggests, from the kernel
+        user.wait(lambda: expect(suggestion).to_be_hidden())  # the file is described anew, and fields have their place
         user.click(focus, times=2)
         user.type("10")
         user.click(bench.button("Load"))
