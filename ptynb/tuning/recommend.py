@@ -366,7 +366,6 @@ class _Search:
         """Return settings that need no trial."""
         pixels = scan.pattern_shape[0] * scan.pattern_shape[1]
         counts = self._mean_count = float(np.nanmean(seen.sums)) / pixels
-        self._poisson_below = poisson_below(scan.geometry)
         batch = max(1, min(16, len(scan) // UPDATES))
         base: dict[str, Any] = {"object": {"padding": MARGIN}}
         if batch != Settings().batch:
@@ -592,7 +591,7 @@ class _Search:
 
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""
-        has_it = "loss" in base or self._mean_count < self._poisson_below
+        has_it = "loss" in base or self._mean_count < poisson_below(self._whole.geometry)
         if has_it or not self._whole_counts or not self._misfit < LIKELY:
             return ()
         reason = (
