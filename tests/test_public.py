@@ -57,6 +57,8 @@ def test_an_engine_loads_no_widgets_no_figures_and_no_cluster():
     loaded = modules_after("import ptynb.engine.worker")
     assert "torch" in loaded
     assert not loaded & {"ipywidgets", "anywidget", "matplotlib", "ipyparallel", "IPython"}
+    # These take 0.3 s: `import scipy`, which loads them when they are used, not names out of its modules.
+    assert not loaded & {f"scipy.{name}" for name in ("fft", "ndimage", "sparse", "spatial", "special")}
 
 
 def test_importing_ptynb_alone_loads_nothing_heavy():

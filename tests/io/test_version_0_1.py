@@ -42,7 +42,8 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _adam_of_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def _beta2_of_version_0_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adam's was 0.999, and is no setting: all else is repeated as it was."""
     monkeypatch.setattr(optimizers, "BETAS", (0.9, 0.999))
 
 

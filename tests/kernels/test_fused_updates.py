@@ -73,7 +73,7 @@ def test_rows_count_their_own_steps(dtype):
                 rate = torch.tensor(0.1, dtype=dtype)
                 step_rows_(moving.data, slope, *state, batch.long(), rate, 0.8, BETAS[1], ROW_EPSILON)
         found.append(moving.detach())
-    # In single precision torch rounds 1 - β^t, of which β = 0.99 leaves few digits; ours is in double precision.
+    # In single precision torch rounds 1 - β^t, of which a β near 1 leaves few digits; ours is in double precision.
     close = {"rtol": 1e-5, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 1e-13, "atol": 1e-15}
     torch.testing.assert_close(found[0], found[1], **close)
     for row in range(6):
