@@ -715,10 +715,10 @@ def test_the_one_before_counts_as_room_and_lives_on_where_the_next_is_refused(
 def test_a_wait_reports_progress_and_ends_with_its_error(scan: Scan) -> None:
     reported = list[int]()
     with pt.Reconstruction(scan, pt.Settings(), device="cpu", checkpointing=None) as recon:
-        recon.start(60)
+        recon.start(400)
         recon.wait(progress=lambda: reported.append(recon.epoch))
         assert len(reported) > 1
-        assert reported[-1] == 60
+        assert reported[-1] == 400
         recon.start(100_000)
 
         def cancel() -> None:
