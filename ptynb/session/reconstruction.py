@@ -63,7 +63,7 @@ from ptynb.preparation.pattern_window import in_window
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
-from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
 from ptynb.session.halves import map_of_halves
 from ptynb.session.r_factor_collector import RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
@@ -150,7 +150,7 @@ class Reconstruction:
         settings: Settings | Recipe | None = None,
         cluster: Cluster | None = None,
         *,
-        device: str = "auto",
+        device: str | OwnRank = "auto",
         timeout: float = 30.0,
         extensions: Sequence[Any] = (),
         checkpointing: Checkpointing | None = CHECKPOINTING,
@@ -209,7 +209,7 @@ class Reconstruction:
         scan: Scan,
         settings: Settings,
         cluster: Cluster | None,
-        device: str,
+        device: str | OwnRank,
         timeout: float,
         extensions: Sequence[Any],
         checkpointing: Checkpointing | None,
@@ -230,22 +230,24 @@ class Reconstruction:
                 f"on_failure is {on_failure!r}; expected 'pause' or 'continue'.", code="argument.invalid-value"
             )
         chosen = None if ranks is None else check_ranks(ranks, cluster)
-        engines = 1 if cluster is None else len(chosen or cluster)
         check_together(scan, settings)
         _check_extensions(extensions)
-        local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
-        reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
-        room = (
-            room_for(local != "cpu")
-            if cluster is None
-            else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
-        )
+        own = None
+        if cluster is not None:
+            engines = len(chosen or cluster)
+            reused = cluster.held_bytes() * engines / len(cluster)
+            room = room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        else:
+            own = device if isinstance(device, OwnRank) else OwnRank.alone(_local_device(device))
+            engines, room = own.membership.world, room_for(own.membership.device != "cpu")
         stages = plan.settings_from(settings)
         for number, one in enumerate(stages, plan.number):
             seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
             check_together(seen, one)
             check_shares(seen, one, engines)
-            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None, stages), room)
+            if own is None or own.one_host:
+                asked = Workload(one, engines, cluster is not None or engines > 1, checkpointing is not None, stages)
+                check_room(seen, asked, room)
         _check_windows(plan, extensions)
         if cluster is not None:
             make_way(cluster, chosen)
@@ -260,12 +262,14 @@ class Reconstruction:
             chosen,
             plan,
         )
-        if cluster is not None:
-            engine_group: Engines = ClusterEngines(cluster, spec, start=start)
-            self._set_up(cluster, spec, EngineClient(engine_group, spec, epochs, start))
+        if own is None:
+            assert cluster is not None
+            self._set_up(cluster, spec, EngineClient(ClusterEngines(cluster, spec, start=start), spec, epochs, start))
             return
+        if engines > 1:
+            spec = dataclasses.replace(spec, scan=scan.part(spec.patterns_of(0, engines)))
         with held_back():  # an interrupt must not prevent the finalizer that ends the thread
-            self._set_up(cluster, spec, EngineClient(LocalEngine(spec, local, start), spec, epochs, start))
+            self._set_up(None, spec, EngineClient(LocalEngine(spec, own, start), spec, epochs, start))
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
         self.scan, self._settings, self._cluster, self._client = spec.scan, spec.settings, cluster, client
@@ -397,12 +401,12 @@ class Reconstruction:
         self._stops += 1
         self._executor.run(self._end_run)
 
-    def _end_run(self) -> None:
+    def _end_run(self, wait: bool = True) -> None:
         if self._client.failure is None:
             self._client.target_epoch = None  # otherwise a recovery in progress would start the run again
         self._check_usable()
         self._advancing = self._client.target_epoch = None
-        self._client.order("stop")
+        self._client.order("stop") if wait else self._client.command("stop")
 
     def _end_epoch_of(self, thread: int) -> None:
         if self._advancing == thread:
@@ -1270,7 +1274,7 @@ class Reconstruction:
             return
         if self._client.failure is None and self._client.engines.reachable:
             self._stops += 1
-            self._end_run()
+            self._end_run(wait=result)
             if result:
                 self._take_result()
         self._client.close()

@@ -22,7 +22,7 @@ from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
-from ptynb.session.engines import ClusterEngines
+from ptynb.session.engines import ClusterEngines, OwnRank
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import measured_again
 from ptynb.session.reproduce import loaded_again
@@ -180,7 +180,7 @@ def resume(
     cluster: Cluster | None = None,
     *,
     settings: Settings | Recipe | None = None,
-    device: str = "auto",
+    device: str | OwnRank = "auto",
     timeout: float = 30.0,
     extensions: Sequence[Any] = (),
     checkpointing: Checkpointing | None = None,

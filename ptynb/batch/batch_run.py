@@ -1,11 +1,12 @@
-"""`ptynb run` on a cluster: start or resume, show progress, write the result, checkpoint on a signal.
+"""A run without a notebook: start or resume, show progress, write the result, checkpoint on a signal.
 
-A scan that is received while it is measured is reconstructed here without a cluster, too.
+Its engines are those of a cluster, or this process, which may be rank 0 of several (`ptynb.batch.torchrun`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,26 +14,42 @@ from typing import Any
 from rich.console import Console
 
 from ptynb.batch.live_scan import check_listening, live_scan, still_received
-from ptynb.batch.signals import Leaving, signals_raise
-from ptynb.batch.torchrun import INTERRUPTED, check_folder, first_state, go_on
+from ptynb.batch.signals import INTERRUPTED, Leaving, signals_raise
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.engine_records import Failure
 from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
-from ptynb.io.checkpoint_file import is_of
+from ptynb.distributed.group import nothing
+from ptynb.exceptions import FileError
+from ptynb.io import checkpoint_branches
+from ptynb.io.checkpoint_file import is_of, newest_state, states
 from ptynb.io.run_file_scan import scan_of
-from ptynb.progress import follow, follow_live, log
+from ptynb.progress import LOOK_SECONDS, follow, follow_live, log
+from ptynb.session.engines import OwnRank
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import resume as resume_from
 from ptynb.settings.cluster_options import AnyCluster
 from ptynb.settings.run_files.run_file import RunFile
 
+Ended = Callable[[BaseException, Failure | None], None]
+"""Called with what ended a run, and the failure of rank 0 if there is one."""
 
-def run(plan: RunFile, resume: bool, again: str) -> int:
+
+def run(
+    plan: RunFile,
+    resume: bool,
+    again: str,
+    own: OwnRank | None = None,
+    check: Callable[[], None] = nothing,
+    ended: Ended = lambda error, failure: None,
+) -> int:
     """Perform the whole run and return its exit status: 0, or 130 if a signal ended it.
 
     Engines are started before a scan that is to be received: they are ready when it begins.
 
-    again: the command that continues the run, for messages. Raises the error that ended the run.
+    again: the command that continues the run, for messages. own: this process as an engine; None: the cluster of the
+    run file. check: called again and again, may raise an error. ended: called before the engines are closed after an
+    error. Raises the error that ended the run.
     """
     console = Console()
     check_folder(plan)
@@ -41,13 +58,16 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
     scan = None if plan.listen is not None else scan_of(plan)
     with signals_raise():
         try:
-            with _engines(plan, console) as cluster:
+            with _engines(plan, own, console) as cluster:
                 if plan.listen is not None and start is None:
                     scan = live_scan(plan.listen, to_receive, console)
-                recon = _opened(plan, scan, cluster, start)
+                recon = _opened(plan, scan, cluster, own, start)
+                del scan  # frees the patterns of other ranks that are in memory
                 try:
-                    _run(recon, plan, console, resumed=start is not None)
-                except BaseException:
+                    _run(recon, plan, console, check, resumed=start is not None)
+                except BaseException as error:
+                    status = recon.last_status()
+                    ended(error, None if status is None else status.failure)
                     _save_checkpoint(recon)
                     if note := still_received(recon.scan):
                         log(console, note)
@@ -61,25 +81,62 @@ def run(plan: RunFile, resume: bool, again: str) -> int:
     return 0
 
 
+def check_folder(plan: RunFile) -> None:
+    """Raise FileError if the result could not be written, before hours of computing."""
+    folder = plan.result.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise FileError(
+            f"The result is to be written to {folder}, which is not a writable folder; create it first.",
+            code="file.not-writable",
+        )
+
+
+def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
+    """Return the checkpoint to continue from, or None. Raises FileError if unrequested checkpoints exist."""
+    folder = plan.checkpointing.folder
+    line = None if folder is None else checkpoint_branches.last_line(folder.expanduser())
+    if line is None:
+        return None
+    if not resume:
+        raise FileError(
+            f"{folder} contains checkpoints of an earlier run, the newest {states(line)[-1].name}; continue from it "
+            "with --resume, or choose another folder with --keep.",
+            code="checkpoint.exists",
+        )
+    newest = newest_state(line)
+    log(console, f"Continuing from {newest}.")
+    return newest
+
+
+def go_on(kept: str | None, epoch: int | None, again: str) -> str:
+    """Return the message for an unfinished run."""
+    if kept is None:
+        return f"No checkpoint was written. Start again with: {again}"
+    return f"The checkpoint of epoch {epoch} is in {kept}. Continue with: {again}"
+
+
 @contextlib.contextmanager
-def _engines(plan: RunFile, console: Console) -> Iterator[Cluster | None]:
+def _engines(plan: RunFile, own: OwnRank | None, console: Console) -> Iterator[Cluster | None]:
     """Start the cluster of the run; None if this process reconstructs."""
-    if plan.cluster.kind == "none":
+    if own is not None:
         yield None
         return
     with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:
         yield cluster
 
 
-def _opened(plan: RunFile, scan: Scan | None, cluster: Cluster | None, start: Path | None) -> Reconstruction:
+def _opened(
+    plan: RunFile, scan: Scan | None, cluster: Cluster | None, own: OwnRank | None, start: Path | None
+) -> Reconstruction:
     """Open the reconstruction. scan: None: that of the checkpoint `start`, with what has come of it since."""
     recipe = plan.recipe.model_copy(update={"prepare": ()})  # the scan is prepared
-    device = "auto" if cluster is not None else plan.cluster.device
-    keep: dict[str, Any] = {"checkpointing": plan.checkpointing, "on_failure": plan.on_failure}
+    where: dict[str, Any] = {"cluster": cluster, "device": own or "auto"}
+    on_failure = plan.on_failure if own is None else "pause"  # no engine can replace one that another launcher started
+    keep: dict[str, Any] = {"checkpointing": plan.checkpointing, "on_failure": on_failure}
     if start is None:
         assert scan is not None
-        return Reconstruction(scan, recipe, cluster, device=device, **keep)
-    return resume_from(start, scan, cluster, device=device, settings=recipe, **keep)
+        return Reconstruction(scan, recipe, **where, **keep)
+    return resume_from(start, scan, settings=recipe, **where, **keep)
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
@@ -93,16 +150,21 @@ def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
     return cluster
 
 
-def _run(recon: Reconstruction, plan: RunFile, console: Console, *, resumed: bool) -> None:
+def _run(recon: Reconstruction, plan: RunFile, console: Console, check: Callable[[], None], *, resumed: bool) -> None:
     news = News(recon, console)
+
+    def meanwhile() -> None:
+        check()
+        news.tell()
+
     recon.warns = False  # the notices are told
     if plan.listen is None or resumed:
-        recon.wait()  # until the patterns are read, and the checkpoint
+        _wait_until_loaded(recon, check)
     log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
     if plan.listen is None:
-        follow(recon, plan.epochs, console, news.tell)
+        follow(recon, plan.epochs, console, meanwhile)
     elif (missing := plan.epochs - recon.epoch + _live_epochs(recon)) > 0:
-        follow_live(recon, missing, console, news.tell)
+        follow_live(recon, missing, console, meanwhile)
     news.tell()
     target = plan.epochs + _live_epochs(recon)
     if recon.stopped:
@@ -113,6 +175,14 @@ def _run(recon: Reconstruction, plan: RunFile, console: Console, *, resumed: boo
     _save_checkpoint(recon)  # for a --resume with more epochs
     result = recon.result
     log(console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
+
+
+def _wait_until_loaded(recon: Reconstruction, check: Callable[[], None]) -> None:
+    """Wait until the patterns are read, and the checkpoint."""
+    while True:
+        check()
+        with contextlib.suppress(TimeoutError):
+            return recon.wait(LOOK_SECONDS)
 
 
 def _live_epochs(recon: Reconstruction) -> int:
@@ -144,6 +214,9 @@ class News:
 def _save_checkpoint(recon: Reconstruction) -> None:
     """Stop and save a checkpoint, unless it is saved already or the reconstruction failed or is closed."""
     if recon.failure is not None or recon.closed:
+        return
+    status = recon.last_status()
+    if status is None or (status.state == "loading" and not status.epoch):
         return
     recon.stop()
     status, latest = recon.last_status(), recon.latest_checkpoint
