@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def run(
     scan = None if plan.listen is not None else scan_of(plan)
     with signals_raise():
         try:
-            with _engines(plan, own, console) as cluster:
+            with contextlib.nullcontext() if own else start_cluster(plan.cluster, partial(log, console)) as cluster:
                 if plan.listen is not None and start is None:
                     scan = live_scan(plan.listen, to_receive, console)
                 recon = _opened(plan, scan, cluster, own, start)
@@ -66,12 +67,14 @@ def run(
                 try:
                     _run(recon, plan, console, check, resumed=start is not None)
                 except BaseException as error:
-                    status = recon.last_status()
-                    ended(error, None if status is None else status.failure)
-                    _save_checkpoint(recon)
+                    try:
+                        _save_checkpoint(recon)
+                    finally:
+                        status = recon.last_status()
+                        ended(error, None if status is None else status.failure)
                     if note := still_received(recon.scan):
                         log(console, note)
-                    log(console, go_on(*_latest_checkpoint(recon), again))
+                    log(console, _how_to_go_on(recon, again))
                     raise
                 finally:
                     if cluster is None:
@@ -106,23 +109,6 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     newest = newest_state(line)
     log(console, f"Continuing from {newest}.")
     return newest
-
-
-def go_on(kept: str | None, epoch: int | None, again: str) -> str:
-    """Return the message for an unfinished run."""
-    if kept is None:
-        return f"No checkpoint was written. Start again with: {again}"
-    return f"The checkpoint of epoch {epoch} is in {kept}. Continue with: {again}"
-
-
-@contextlib.contextmanager
-def _engines(plan: RunFile, own: OwnRank | None, console: Console) -> Iterator[Cluster | None]:
-    """Start the cluster of the run; None if this process reconstructs."""
-    if own is not None:
-        yield None
-        return
-    with start_cluster(plan.cluster, lambda news: log(console, news)) as cluster:
-        yield cluster
 
 
 def _opened(
@@ -226,6 +212,9 @@ def _save_checkpoint(recon: Reconstruction) -> None:
         recon.save_checkpoint()
 
 
-def _latest_checkpoint(recon: Reconstruction) -> tuple[str | None, int | None]:
-    status, latest = recon.last_status(), recon.latest_checkpoint
-    return (None, None) if latest is None or status is None else (str(latest), status.checkpoint_epoch)
+def _how_to_go_on(recon: Reconstruction, again: str) -> str:
+    """Return the message for an unfinished run."""
+    status = recon.last_status()
+    if status is None or status.checkpoint is None:
+        return f"No checkpoint was written. Start again with: {again}"
+    return f"The checkpoint of epoch {status.checkpoint_epoch} is in {status.checkpoint}. Continue with: {again}"

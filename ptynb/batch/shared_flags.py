@@ -25,6 +25,8 @@ class Board:
         """device: that of this rank. Raises RuntimeError if some ranks do not start."""
         one = place.world == 1
         self._store: Store = HashStore() if one else find_store("env://", place.rank, place.world, timeout)
+        self._first = False
+        """Whether this rank was the first that failed."""
         self._store.set(f"device {place.rank}", device)
         if late := await_ranks(self._store, "device", place.world, timeout):
             raise ClusterError(
@@ -41,14 +43,15 @@ class Board:
     def claim(self) -> bool:
         """Record that the run has failed; return whether this rank is the first, and so reports the error."""
         try:
-            return bool(self._store.add("failed", 1) == 1)
+            self._first = self._store.add("failed", 1) == 1
         except RuntimeError:
-            return True
+            self._first = True
+        return self._first
 
     @property
     def failed(self) -> bool:
-        """Whether a rank has recorded a failure."""
-        return self._has("failed")
+        """Whether another rank has recorded a failure."""
+        return not self._first and self._has("failed")
 
     def publish(self, text: str) -> None:
         """Publish what all ranks are to open, on rank 0."""
