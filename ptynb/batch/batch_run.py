@@ -64,14 +64,16 @@ def run(
                     scan = live_scan(plan.listen, to_receive, console)
                 recon = _opened(plan, scan, cluster, own, start)
                 del scan  # frees the patterns of other ranks that are in memory
+                news = News(recon, console)
                 try:
-                    _run(recon, plan, console, check, resumed=start is not None)
+                    _run(recon, news, plan, console, check, resumed=start is not None)
                 except BaseException as error:
                     try:
                         _save_checkpoint(recon)
                     finally:
                         status = recon.last_status()
                         ended(error, None if status is None else status.failure)
+                    news.tell()
                     if note := still_received(recon.scan):
                         log(console, note)
                     log(console, _how_to_go_on(recon, again))
@@ -136,9 +138,9 @@ def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
     return cluster
 
 
-def _run(recon: Reconstruction, plan: RunFile, console: Console, check: Callable[[], None], *, resumed: bool) -> None:
-    news = News(recon, console)
-
+def _run(
+    recon: Reconstruction, news: News, plan: RunFile, console: Console, check: Callable[[], None], *, resumed: bool
+) -> None:
     def meanwhile() -> None:
         check()
         news.tell()
@@ -146,6 +148,7 @@ def _run(recon: Reconstruction, plan: RunFile, console: Console, check: Callable
     recon.warns = False  # the notices are told
     if plan.listen is None or resumed:
         _wait_until_loaded(recon, check)
+    news.changes = len(recon.changes)  # those of the checkpoint were told by the run that made them
     log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
     if plan.listen is None:
         follow(recon, plan.epochs, console, meanwhile)
@@ -182,7 +185,9 @@ class News:
 
     def __init__(self, recon: Reconstruction, console: Console) -> None:
         self._recon, self._console = recon, console
-        self._told, self._changes = set[str](), len(recon.changes)
+        self._told = set[str]()
+        self.changes = 0
+        """Number of changes that are known."""
 
     def tell(self) -> None:
         """Report what is new."""
@@ -191,10 +196,10 @@ class News:
             if notice not in self._told:
                 self._told.add(notice)
                 log(self._console, notice)
-        for change in changes[self._changes :]:
+        for change in changes[self.changes :]:
             if change.name != STOPPED:  # reported at the end of the run
                 log(self._console, f"After epoch {change.epoch}: {change.name}: {change.old} -> {change.new}")
-        self._changes = len(changes)
+        self.changes = len(changes)
 
 
 def _save_checkpoint(recon: Reconstruction) -> None:

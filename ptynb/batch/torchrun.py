@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import time
@@ -87,7 +88,7 @@ def _lead(
 
     def check() -> None:
         if asked.leave or board.asked_to_leave:
-            raise Leaving
+            signal.raise_signal(signal.SIGTERM)  # so that a signal that follows does not interrupt the checkpoint
 
     def ended(error: BaseException, failure: Failure | None) -> None:
         if isinstance(error, Leaving):

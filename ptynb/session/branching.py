@@ -123,13 +123,10 @@ class BranchManager:
 
         def prepare(checkpoint: Path | None) -> Reopening:
             start = first or begin(_present(checkpoint))
-            branch_folder = start.parent
-            note = "branch", came_from, files.name_of(branch_folder)
-
-            def carry_out() -> None:
-                files.use(branch_folder)
-
-            return self._plan_from(start, load_state(start), note, continues=which is None, carry_out=carry_out)
+            note = "branch", came_from, files.name_of(start.parent)
+            return self._plan_from(
+                start, load_state(start), note, continues=which is None, carry_out=lambda: files.use(start.parent)
+            )
 
         try:
             reopen(self._client, prepare)

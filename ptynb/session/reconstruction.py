@@ -158,9 +158,8 @@ class Reconstruction:
         plan, chosen = WITHOUT_STAGES, settings or Settings()
         every = chosen.stage_settings if isinstance(chosen, Recipe) else (chosen,)
         if isinstance(chosen, Recipe):
-            parts = [scan] if isinstance(scan, Scan) else scan
-            prepared = [prepare(one, chosen.prepare) for one in parts]
-            scan = prepared[0] if isinstance(scan, Scan) else prepared
+            steps = chosen.prepare
+            scan = prepare(scan, steps) if isinstance(scan, Scan) else [prepare(one, steps) for one in scan]
             plan, chosen = StagePlan(chosen.stages), every[0]
         whole = as_one_scan(scan, share, every)
         spec = RunSpec(
@@ -330,12 +329,7 @@ class Reconstruction:
         self._executor.run(lambda: self._begin_to(epoch, update, run or ()))
 
     def _begin_to(self, epoch: int, update: int, run: tuple[int, ...]) -> None:
-        if busy := self._busy():
-            raise ReconstructionError(
-                f"It is already {busy}, at epoch {self.epoch} of {self.target}; stop() it first.",
-                code="reconstruction.busy",
-            )
-        self._check_usable()
+        self._check_idle("stop()")
         status = self._client.status()
         if (status.epoch, status.update) > (epoch, update):
             raise ReconstructionError(
@@ -348,14 +342,18 @@ class Reconstruction:
 
     def _begin(self, epochs: int, advancing: int | None = None, last: int | None = None) -> None:
         """Start a run. advancing: identifier of the thread that runs epoch by epoch, up to the epoch `last`."""
+        self._check_idle("resume() or stop()")
+        self._advancing = advancing
+        self._client.begin(epochs, last)
+
+    def _check_idle(self, remedy: str) -> None:
+        """Raise ReconstructionError if a run is active, or it has failed or is closed."""
         if busy := self._busy():
             raise ReconstructionError(
-                f"It is already {busy}, at epoch {self.epoch} of {self.target}; resume() or stop() it first.",
+                f"It is already {busy}, at epoch {self.epoch} of {self.target}; {remedy} it first.",
                 code="reconstruction.busy",
             )
         self._check_usable()
-        self._advancing = advancing
-        self._client.begin(epochs, last)
 
     def pause(self) -> None:
         """Suspend the run on all engines before the same update."""

@@ -79,11 +79,8 @@ def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening])
     was_running = _pause(client)
     try:
         written = _write_checkpoint(client)
-        before, target, paused = (
-            Reopening(client.spec, written, load_state(written)),
-            client.target_epoch,
-            client.paused,
-        )
+        before = Reopening(client.spec, written, load_state(written))
+        target, paused = client.target_epoch, client.paused
         plan = prepare(written)
     except Exception:
         if was_running:

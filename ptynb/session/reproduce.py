@@ -234,10 +234,8 @@ def _combined_again(combination: dict[str, Any], path: Path) -> Scan:
 def check_same(scan: Scan, result: Result, path: Path) -> None:
     """Raise FileError if the metadata of the scan differ from those in the result."""
     then = result.scan
-    patterns, window = (
-        then.patterns or len(result.positions),
-        then.pattern_shape if then.patterns else scan.pattern_shape,
-    )
+    patterns = then.patterns or len(result.positions)
+    window = then.pattern_shape if then.patterns else scan.pattern_shape
     if (len(scan), scan.pattern_shape) != (patterns, window):
         raise FileError(
             f"{path} is the result of {patterns} patterns of {window[0]} x {window[1]} pixels, and this scan has "
@@ -281,8 +279,8 @@ def notes_on(first: Result, second: Result) -> tuple[str, ...]:
             f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "
             f"{len(second.epochs)} and {second.update} updates."
         )
-    differences += _differing("machines", first, second, {"engines": "engines", "threads": "threads of each engine"})
-    differences += _differing("machines", first, second, {"devices": "devices", "backend": "backend"})
+    machines = {"engines": "engines", "threads": "threads of each engine", "devices": "devices", "backend": "backend"}
+    differences += _differing("machines", first, second, machines)
     known = {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"}
     return (*differences, *_differing("software", first, second, known))
 

@@ -8,8 +8,6 @@ import math
 import pickle
 import platform
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import h5py
 import numpy as np
@@ -153,7 +151,6 @@ def present_software() -> Software:
     )
 
 
-def names_of(extensions: bytes | Sequence[Any]) -> tuple[str, ...]:
-    """Return the class names of the user's components and constraints; bytes: pickled by this program."""
-    data = pickle.loads(extensions) if isinstance(extensions, bytes) else extensions
-    return tuple(type(one).__qualname__ for one in data)
+def names_of(extensions: bytes) -> tuple[str, ...]:
+    """Return the class names of the user's components and constraints, pickled by this program."""
+    return tuple(type(one).__qualname__ for one in pickle.loads(extensions))
