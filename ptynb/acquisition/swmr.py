@@ -147,7 +147,6 @@ class GrowingFile(LiveSource):
 
     def _open(self) -> list[Message]:
         if not self._path.is_file() or self._path.stat().st_size == 0:
-            time.sleep(PAUSES[1])
             return []
         self._in_writing = is_being_written(self._path)
         self._file = self._opened(self._path)

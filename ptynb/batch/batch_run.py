@@ -25,7 +25,7 @@ from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import is_of, newest_state, states
 from ptynb.io.run_file_scan import scan_of
-from ptynb.progress import LOOK_SECONDS, follow, follow_live, log
+from ptynb.progress import follow, follow_live, log
 from ptynb.session.engines import OwnRank
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import resume as resume_from
@@ -147,7 +147,7 @@ def _run(
 
     recon.warns = False  # the notices are told
     if plan.listen is None or resumed:
-        _wait_until_loaded(recon, check)
+        recon.wait(progress=check)  # until the patterns are read, and the checkpoint
     news.changes = len(recon.changes)  # those of the checkpoint were told by the run that made them
     log(console, f"{recon.scan.name}: {recon.engines}, batch {recon.batch}")
     if plan.listen is None:
@@ -164,14 +164,6 @@ def _run(
     _save_checkpoint(recon)  # for a --resume with more epochs
     result = recon.result
     log(console, f"Loss {result.losses[-1]:.5g}, R-factor {result.r_factor:.4f}. Result: {path}")
-
-
-def _wait_until_loaded(recon: Reconstruction, check: Callable[[], None]) -> None:
-    """Wait until the patterns are read, and the checkpoint."""
-    while True:
-        check()
-        with contextlib.suppress(TimeoutError):
-            return recon.wait(LOOK_SECONDS)
 
 
 def _live_epochs(recon: Reconstruction) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import secrets
 import shutil
 import subprocess
@@ -58,7 +59,6 @@ REPLACE_SECONDS = 20.0
 """Time limit for the answer of an engine that replaces a lost one [s]."""
 RENEW_SECONDS = 10.0
 """Period of messages to engines on other machines that the holder of the cluster is alive [s]."""
-POLL_SECONDS = 0.02
 
 _held: weakref.WeakValueDictionary[Path, Cluster] = weakref.WeakValueDictionary()
 """The clusters that this process holds, by folder."""
@@ -517,10 +517,12 @@ class Cluster:
     def _await_engines(self, launcher: Launcher, caller: Caller, until: float) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         reported = ""
-        while len(found) < self._count:
-            found |= caller.find(until - time.monotonic())
+
+        def all_are_there() -> bool:
+            nonlocal until, reported
+            found.update(caller.find(until - time.monotonic()))
             if len(found) >= self._count:
-                break
+                return True
             if failure := launcher.failed():
                 raise ClusterError(summarize(failure, logs=self.logs()), code="cluster.start-failed")
             if dead := launcher.dead():
@@ -535,7 +537,9 @@ class Cluster:
                 if news != reported:
                     reported = news
                     self._report(news)
-            time.sleep(POLL_SECONDS)
+            return False
+
+        wait_until(all_are_there, math.inf)
         if sorted(found) != list(range(self._count)):
             raise ClusterError(
                 f"Engines of ranks {sorted(found)} answered; expected 0 to {self._count - 1}. Start again.",
@@ -830,7 +834,7 @@ class Cluster:
                 caller.find(REPLACE_SECONDS)
                 return bool(launcher.failed()) or {*lost} - {*self.alive()} <= {*launcher.dead()}
 
-            wait_until(decided, REPLACE_SECONDS, POLL_SECONDS)
+            wait_until(decided, REPLACE_SECONDS)
             self._record(folder, launcher)
             self._renew_lease()
 

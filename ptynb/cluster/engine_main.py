@@ -25,6 +25,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ptynb.cluster import direct_calls
 from ptynb.cluster.addresses import environment_towards
 from ptynb.cluster.launchers.slurm_commands import own_gpu
 from ptynb.exceptions import InvalidValueError
@@ -131,7 +132,7 @@ def main(source: str) -> None:
             super()._hb_monitor()
 
     # Before registration: a registered engine can be used at once.
-    from ptynb.engine import keepalive
+    from ptynb.engine import keepalive, run_registry
 
     text = connection(source)
     controller = address_of(text)
@@ -139,6 +140,9 @@ def main(source: str) -> None:
     keepalive.begin()
     # In the cluster's folder, if there is one: it is removed with the folder, however this process ends.
     place = None if source == "-" else source
+    if place is not None:
+        path = direct_calls.socket_of(Path(place), os.environ["PTYNB_RANK"])
+        direct_calls.serve(path, run_registry.call_worker, run_registry.follow_worker)
     with tempfile.TemporaryDirectory(prefix="ptynb-engine-", dir=place, ignore_cleanup_errors=True) as own:
         os.environ["IPYTHONDIR"] = own  # otherwise its shell makes one in the user's home, as the umask allows
         try:

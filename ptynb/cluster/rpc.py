@@ -1,4 +1,4 @@
-"""Calls of functions on the engines of a cluster, through ipyparallel."""
+"""Calls of functions on the engines of a cluster, through ipyparallel, or directly where kernel and engine can."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ import ipyparallel
 from ipyparallel.client.futures import MessageFuture
 from ipyparallel.error import EngineError, RemoteError
 
+from ptynb.cluster.direct_calls import DirectAnswer, DirectCalls, receive_in_thread, socket_of
 from ptynb.cluster.engine_main import REMEMBERED_SIGNATURES
 from ptynb.cluster.error_messages import summarize
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import run_registry
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError
+from ptynb.polling import wait_until
 from ptynb.serial_executor import held_back, waiting
 from ptynb.supervised_thread import SupervisedThread
 
 NOTICE_SECONDS = 0.5
 """Period at which a waiting call checks whether the cluster was stopped, or the engine lost."""
+ENDING_SECONDS = 1.0
+"""Time limit for the end of the process of an engine that is lost, after which more is known about it [s]."""
 
 PUBLISHED = "ptynb_published"
-"""Type of the messages that an engine publishes to a `Caller.listen`, signed as all others."""
+"""Type of the messages that an engine publishes through the controller, signed as all others."""
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences for colours in a terminal."""
@@ -45,7 +49,9 @@ class Caller:
         folders = {"ipython_dir": str(connection.parent), "profile_dir": str(connection.parent.parent)}
         self._client = ipyparallel.Client(str(connection), timeout=int(timeout) or 1, **folders)
         self._client.session.digest_history_size = REMEMBERED_SIGNATURES
-        self._lost = lost
+        self._folder, self._lost = connection.parent.parent, lost
+        self._direct = dict[int, DirectCalls | None]()
+        """Connections by rank; None: calls go through the controller."""
         self._engine_of: dict[int, int] = {}
         self._gone: set[int] = set()
         self._closed = False
@@ -56,6 +62,7 @@ class Caller:
         engine = self._engine_of.pop(rank, None)
         if engine is not None:
             self._gone.add(engine)
+        self._disconnect(rank)
 
     def ranks(self) -> list[int]:
         """Ranks of the engines that are registered with the controller."""
@@ -118,11 +125,67 @@ class Caller:
                 answers.append(self._answer(rank, answer, waited, timeout))
             except ClusterError as error:
                 failures.append(error)
+            finally:
+                _forget(self._client, answer)
         if failures:
             raise failures[0]
         return answers
 
-    def listen(
+    def call_worker(self, rank: int, arguments: tuple[Any, ...], timeout: float) -> Any:
+        """Call `run_registry.call_worker` on this rank, directly if possible. Raises as `call_all`."""
+        with held_back():
+            answer = self._begin(rank, arguments)
+        if answer is None:
+            return self.call_all([rank], run_registry.call_worker, [arguments], timeout)[0]
+        try:
+            return self._answer(rank, answer, RunningTime(), timeout)
+        finally:
+            answer.release()
+
+    def _begin(self, rank: int, arguments: tuple[Any, ...], follows: bool = False) -> DirectAnswer | None:
+        """Begin a direct call; None if there is no connection to this engine."""
+        try:
+            if rank not in self._direct:
+                self._direct[rank] = DirectCalls(socket_of(self._folder, rank))
+            direct = self._direct[rank]
+            return None if direct is None else direct.begin(arguments, follows)
+        except OSError:
+            self._disconnect(rank)
+            self._direct[rank] = None
+            return None
+
+    def _disconnect(self, rank: int) -> None:
+        if direct := self._direct.pop(rank, None):
+            direct.close()
+
+    def follow_worker(
+        self, rank: int, arguments: tuple[Any, ...], receive: Callable[..., None], timeout: float
+    ) -> Callable[[], None]:
+        """Call `run_registry.follow_worker` on this rank with a last argument that calls `receive` here with its own.
+
+        Messages arrive in their order, in a thread of their own; what is sent while the connection is interrupted is
+        lost. Returns the function that ends this.
+        """
+        with held_back():
+            answer = self._begin(rank, arguments, follows=True)
+        if answer is None:
+            return self._listen(rank, run_registry.follow_worker, arguments, receive, timeout)
+        try:
+            self._answer(rank, answer, RunningTime(), timeout)
+        except BaseException:
+            answer.connection.close()
+            raise
+
+        end_receiving = receive_in_thread(answer.connection, receive)
+
+        def end() -> None:
+            self._listening.discard(end)
+            end_receiving()
+
+        self._listening.add(end)
+        return end
+
+    def _listen(
         self,
         rank: int,
         function: Callable[..., None],
@@ -130,11 +193,7 @@ class Caller:
         receive: Callable[..., None],
         timeout: float,
     ) -> Callable[[], None]:
-        """Call the function on this rank with a last argument, a function that calls `receive` here with its arguments.
-
-        Messages are published by the engine and arrive in their order, in a thread of their own; what is published
-        while the connection is interrupted is lost. Returns the function that ends this.
-        """
+        """Do the same through the controller: the engine publishes the messages."""
         name, come = secrets.token_hex(16), queue.SimpleQueue[Any]()
         header = {"msg_id": name, "session": self._client.session.session}
         future = MessageFuture(name, header=header)
@@ -163,6 +222,7 @@ class Caller:
         except EngineError as error:
             if self._closed:
                 raise _stopped() from None
+            wait_until(lambda: self._lost(rank), ENDING_SECONDS)  # its connection ends before its process does
             why = self._lost(rank) or f"The engine of rank {rank} has died ({error})."
             raise EngineLostError(why, code="engine.lost") from None
         except RemoteError as error:
@@ -178,8 +238,6 @@ class Caller:
             raise ClusterError(
                 f"The engine of rank {rank} did not answer within {timeout:.0f} s.", code="engine.no-answer"
             ) from None
-        finally:
-            _forget(self._client, answer)
 
     def _wait(self, rank: int, answer: Any, waited: RunningTime, timeout: float) -> None:
         """Wait for an answer, the end of the cluster, or the loss of the engine."""
@@ -216,6 +274,8 @@ class Caller:
         self._closed = True
         for end in [*self._listening]:
             end()
+        for rank in [*self._direct]:
+            self._disconnect(rank)
         self._client.close()
 
 

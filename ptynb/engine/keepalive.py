@@ -9,6 +9,7 @@ Time in which the engine itself is suspended does not count: it could not have r
 from __future__ import annotations
 
 import functools
+import math
 import os
 import platform
 import signal
@@ -20,6 +21,7 @@ import psutil
 
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine import run_registry
+from ptynb.polling import wait_until
 from ptynb.supervised_thread import SupervisedThread
 
 LOOK_SECONDS = 2.0
@@ -102,8 +104,7 @@ class Lease:
         return self._silence.seconds > allowed
 
     def _watch(self) -> None:
-        while not self.expired():
-            time.sleep(LOOK_SECONDS)
+        wait_until(self.expired, math.inf, LOOK_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)  # a clean end: the engine's main loop ends, then `leave` is called
         time.sleep(2 * LEAVE_SECONDS)
         os._exit(1)

@@ -26,8 +26,6 @@ SAMPLE = 96
 """Largest number of patterns that are compared with the model: 2 s for 128 x 128 pixels and one mode."""
 EPOCHS = 30
 """Epochs of a trial."""
-LOOK_SECONDS = 0.3
-"""Interval in which the progress of a trial is reported."""
 Progress = Callable[[int, int], None]
 
 
@@ -124,22 +122,13 @@ def confirm(
     total = epochs * (len(tries) + len({one.restart for one in tries if not one.epochs}))
     done = 0
 
-    def wait(recon: Reconstruction) -> None:
-        while True:
-            if progress is not None:
-                progress(done + min(recon.epoch, epochs), total)
-            try:
-                return recon.wait(LOOK_SECONDS)
-            except TimeoutError:
-                continue
-
     def run(recipe: Recipe, restart: bool) -> tuple[Result, Diagnosis]:
         nonlocal done
         begun = scan if restart else with_guesses_of(result, scan)
         with Reconstruction(begun, recipe, cluster, device=device, checkpointing=None) as recon:
             recon.warns = False
             recon.start(epochs)
-            wait(recon)
+            recon.wait(progress=lambda: progress is None or progress(done + min(recon.epoch, epochs), total))
             done += epochs
             return recon.result, _examined(recon.result, recon.scan)
 

@@ -259,13 +259,12 @@ class ClusterEngines(Engines):
         self.description = f"{counted(self.world, 'engine')} on {cluster.plan.engines[0].kind}"
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
-        where, call = [self._ranks[rank]], [(self.name, method, *arguments)]
-        return self._cluster.caller.call_all(where, run_registry.call_worker, call, timeout)[0]
+        return self._cluster.caller.call_worker(self._ranks[rank], (self.name, method, *arguments), timeout)
 
     def follow(self, receive: Deliver, known: int) -> None:
         self.unfollow()
-        self._end_following = self._cluster.caller.listen(
-            self._ranks[0], run_registry.follow_worker, (self.name, known), receive, FOLLOW_SECONDS
+        self._end_following = self._cluster.caller.follow_worker(
+            self._ranks[0], (self.name, known), receive, FOLLOW_SECONDS
         )
 
     def unfollow(self) -> None:

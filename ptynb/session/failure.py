@@ -10,6 +10,7 @@ from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.error_messages import MOST_LINES, summarize
 from ptynb.data.engine_records import Failure, Status
 from ptynb.exceptions import ClusterError, EngineLostError
+from ptynb.polling import wait_until
 from ptynb.session.engines import Engines
 
 FAILURE_SECONDS = 3.0
@@ -41,14 +42,17 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
 
     lost: error raised in the session, used if no engine reports one. The tracebacks of all ranks are written to a file.
     """
-    started = time.monotonic()
-    while True:
+    failures, gone = dict[int, Failure](), dict[int, Exception]()
+    noticed = time.monotonic() + NOTICE_SECONDS
+
+    def known() -> bool:
+        nonlocal failures, gone
         failures, gone = _failures(engines)
-        until = started + (NOTICE_SECONDS if gone else FAILURE_SECONDS)
-        causes = [failure for failure in failures.values() if not failure.lost_group]
-        if causes or len(failures) + len(gone) == engines.world or time.monotonic() > until:
-            break
-        time.sleep(0.1)
+        is_cause = any(not failure.lost_group for failure in failures.values())
+        return is_cause or len(failures) + len(gone) == engines.world or (bool(gone) and time.monotonic() > noticed)
+
+    wait_until(known, FAILURE_SECONDS, 0.1)
+    causes = [failure for failure in failures.values() if not failure.lost_group]
     tracebacks = [f"Rank {one.rank}: {one.message}\n\n{one.traceback}" for one in failures.values()]
     logs = engines.logs()
     if causes:

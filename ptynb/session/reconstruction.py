@@ -61,7 +61,6 @@ from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
-from ptynb.session.halves import map_of_halves
 from ptynb.session.r_factor_collector import RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
@@ -79,6 +78,8 @@ Answer = TypeVar("Answer")
 CHECKPOINTING = Checkpointing()
 HEALTH_SECONDS = 1.0
 """Time limit for the answer of an engine to `health` [s]."""
+PROGRESS_SECONDS = 0.25
+"""Interval of the calls of `progress` by `wait` [s]."""
 MOST_AT_ONCE = 16
 """Largest number of engines whose health is requested at the same time."""
 
@@ -435,13 +436,15 @@ class Reconstruction:
         assert path is not None, "it was waited for"
         return path
 
-    def wait(self, timeout: float | None = None) -> None:
+    def wait(self, timeout: float | None = None, progress: Callable[[], object] | None = None) -> None:
         """Wait until no run is active. An interrupt (Ctrl-C) ends only the wait; the reconstruction continues.
 
         Parameters
         ----------
         timeout : float, optional
             Longest time to wait [s]; None: no limit.
+        progress : callable, optional
+            Called four times a second, and at the end. An exception that it raises ends the wait.
 
         Raises
         ------
@@ -451,6 +454,7 @@ class Reconstruction:
             If it has failed, or is closed.
         """
         self._check_usable()
+        until = float("inf") if timeout is None else time.monotonic() + timeout
 
         def over() -> bool:
             status = self._client.last_status
@@ -458,13 +462,21 @@ class Reconstruction:
                 raise ReconstructionError("Its engines were closed by another process.", code="reconstruction.closed")
             return status is not None and status.applied >= self._client.sent and status.state == "ready"
 
-        try:
-            self._client.wait_for(over, float("inf") if timeout is None else time.monotonic() + timeout)
-        except TimeoutError:
-            status = self._client.last_status
-            where = "loading" if status is None else status.state
-            at = "" if status is None else f", at epoch {status.epoch} of {status.target}"
-            raise TimeoutError(f"Still {where} after {timeout} s{at}.") from None
+        while True:
+            try:
+                soon = until if progress is None else min(until, time.monotonic() + PROGRESS_SECONDS)
+                self._client.wait_for(over, soon)
+                break
+            except TimeoutError:
+                if time.monotonic() >= until:
+                    status = self._client.last_status
+                    where = "loading" if status is None else status.state
+                    at = "" if status is None else f", at epoch {status.epoch} of {status.target}"
+                    raise TimeoutError(f"Still {where} after {timeout} s{at}.") from None
+                if progress is not None:
+                    progress()
+        if progress is not None:
+            progress()
         self._warn_of_notices()
 
     def step(self) -> Epoch:
@@ -872,11 +884,12 @@ class Reconstruction:
             If no epoch is complete ("argument.invalid-value"), if it was cancelled ("reconstruction.stopped"), or a
             reconstruction fails.
         """
+        from ptynb.session.half_reconstructions import error_map  # it imports this module
+
         epochs = _whole("error_map", self.epoch if epochs is None else epochs)
         with contextlib.ExitStack() as stack:
             cluster = stack.enter_context(Cluster(engines)) if engines else None
-            return map_of_halves(
-                Reconstruction,
+            return error_map(
                 self.scan,
                 self.settings,
                 cluster,

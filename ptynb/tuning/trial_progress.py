@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from ptynb.exceptions import ReconstructionError
 from ptynb.session.reconstruction import Reconstruction
 
-LOOK_SECONDS = 1.0
-"""Interval of checks whether a trial is cancelled, and of its progress; each begins with frequent looks at engines."""
 MOST = 0.99
 """Largest fraction before the end: further trials may follow from the results."""
 
@@ -40,14 +38,8 @@ class TrialProgress:
 
     def wait(self, recon: Reconstruction) -> None:
         """Wait for the end of a trial. Raises ReconstructionError if it is cancelled, or has failed."""
-        while True:
-            self.check()
-            try:
-                recon.wait(LOOK_SECONDS)
-            except TimeoutError:
-                self._report(recon)
-            else:
-                return
+        self.check()
+        recon.wait(progress=lambda: self._report(recon))
 
     @contextmanager
     def trial(self, recon: Reconstruction, epochs: int) -> Iterator[None]:
@@ -66,6 +58,7 @@ class TrialProgress:
             self._progress(1.0)
 
     def _report(self, recon: Reconstruction) -> None:
+        self.check()
         status = recon.last_status()
         with self._lock:
             self._running[id(recon)] = 0 if status is None else status.epoch

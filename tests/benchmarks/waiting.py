@@ -108,22 +108,24 @@ def idle(scan: Scan, cluster: pt.Cluster, seconds: float = 20.0) -> None:
     with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:
         recon.step()
         time.sleep(1)
-        client: Any = cluster.caller._client
-        sent, plain = [0], client._send
-        come, received = [0], client._dispatch_iopub
-
-        def counted_send(*arguments: Any, **named: Any) -> Any:
-            sent[0] += 1
-            return plain(*arguments, **named)
-
-        def counted_receive(*arguments: Any, **named: Any) -> Any:
-            come[0] += 1
-            return received(*arguments, **named)
-
-        client._send = counted_send
-        client._iopub_stream.on_recv(counted_receive, copy=False)
+        caller: Any = cluster.caller
+        sent, come = Counted(caller._client._send), Counted(recon._client._receive)
+        direct = Counted(caller.call_worker)
+        caller._client._send, caller.call_worker, recon._client._receive = sent, direct, come
         time.sleep(seconds)
-        print(f"idle: {sent[0] * 60 / seconds:g} requests and {come[0] * 60 / seconds:g} other messages a minute")
+        each = 60 / seconds
+        print(f"idle: {(sent.calls + direct.calls) * each:g} requests and {come.calls * each:g} statuses a minute")
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self.calls = function, 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.calls += 1
+        return self._function(*arguments, **named)
 
 
 def stub(loop: Loop) -> None:

@@ -437,13 +437,12 @@ def test_statuses_that_were_lost_on_the_way_are_asked_for(
     monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 60.0)
     with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:
         recon.step()
-        messages: Any = cluster.caller._client._futures
-        [name] = [name for name, future in messages.items() if future.iopub_callbacks]
-        heard = messages.pop(name)
+        heard = recon._client._receive
+        recon._client._receive = lambda *_: None
         recon._client.command("start", 40)
         until(lambda: recon._client.engines.call(0, "status", 10**9).epoch >= (41 if last else 5))
         assert recon.epoch == 1
-        messages[name] = heard
+        recon._client._receive = heard
         if last:
             monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.5)
         recon.wait(60)
@@ -457,7 +456,8 @@ def test_idle_engines_sleep_and_obey_at_once(cluster: pt.Cluster, scan: Scan) ->
         time.sleep(1)
         before, asked = [waits(pid) for pid in pids], list[str]()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(cluster.caller), "call_all", lambda *arguments: asked.append(str(arguments)))
+            for name in ("call_all", "call_worker"):
+                patch.setattr(type(cluster.caller), name, lambda *arguments: asked.append(str(arguments)))
             time.sleep(5)
         assert asked == []
         often = [(waits(pid) - old) / 5 for pid, old in zip(pids, before, strict=True)]
@@ -710,3 +710,23 @@ def test_the_one_before_counts_as_room_and_lives_on_where_the_next_is_refused(
         with pt.Reconstruction(small, pt.Settings(), cluster) as after:
             assert before.closed
             after.step()
+
+
+def test_a_wait_reports_progress_and_ends_with_its_error(scan: Scan) -> None:
+    reported = list[int]()
+    with pt.Reconstruction(scan, pt.Settings(), device="cpu", checkpointing=None) as recon:
+        recon.start(400)
+        recon.wait(progress=lambda: reported.append(recon.epoch))
+        assert len(reported) > 1
+        assert reported[-1] == 400
+        recon.start(100_000)
+
+        def cancel() -> None:
+            raise KeyError("cancelled")
+
+        with pytest.raises(KeyError, match="cancelled"):
+            recon.wait(progress=cancel)
+        with pytest.raises(TimeoutError):
+            recon.wait(0.3, progress=lambda: None)
+        assert recon.state == "running"
+        recon.stop()
