@@ -32,9 +32,6 @@ from ptynb.session.resume import resume as resume_from
 from ptynb.settings.cluster_options import AnyCluster
 from ptynb.settings.run_files.run_file import RunFile
 
-Ended = Callable[[BaseException, Failure | None], None]
-"""Called with what ended a run, and the failure of rank 0 if there is one."""
-
 
 def run(
     plan: RunFile,
@@ -42,15 +39,15 @@ def run(
     again: str,
     own: OwnRank | None = None,
     check: Callable[[], None] = nothing,
-    ended: Ended = lambda error, failure: None,
+    ended: Callable[[BaseException, Failure | None], None] = lambda error, failure: None,
 ) -> int:
     """Perform the whole run and return its exit status: 0, or 130 if a signal ended it.
 
     Engines are started before a scan that is to be received: they are ready when it begins.
 
     again: the command that continues the run, for messages. own: this process as an engine; None: the cluster of the
-    run file. check: called again and again, may raise an error. ended: called before the engines are closed after an
-    error. Raises the error that ended the run.
+    run file. check: called again and again, may raise an error. ended: called after an error, before the engines are
+    closed, with the error and the failure of rank 0 if there is one. Raises the error that ended the run.
     """
     console = Console()
     check_folder(plan)
@@ -118,13 +115,17 @@ def _opened(
 ) -> Reconstruction:
     """Open the reconstruction. scan: None: that of the checkpoint `start`, with what has come of it since."""
     recipe = plan.recipe.model_copy(update={"prepare": ()})  # the scan is prepared
-    where: dict[str, Any] = {"cluster": cluster, "device": own or "auto"}
-    on_failure = plan.on_failure if own is None else "pause"  # no engine can replace one that another launcher started
-    keep: dict[str, Any] = {"checkpointing": plan.checkpointing, "on_failure": on_failure}
+    options: dict[str, Any] = {
+        "cluster": cluster,
+        "device": own or "auto",
+        "checkpointing": plan.checkpointing,
+        # No engine can replace one that another launcher started.
+        "on_failure": plan.on_failure if own is None else "pause",
+    }
     if start is None:
         assert scan is not None
-        return Reconstruction(scan, recipe, **where, **keep)
-    return resume_from(start, scan, settings=recipe, **where, **keep)
+        return Reconstruction(scan, recipe, **options)
+    return resume_from(start, scan, settings=recipe, **options)
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
