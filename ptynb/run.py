@@ -28,11 +28,19 @@ def main(arguments: list[str] | None = None) -> int:
         print_example()
         return 0
     from ptynb.batch.rank_env import Place, take_seat
+    from ptynb.exceptions import SettingsError
 
     try:
         place = Place.of(os.environ)
         plan = plan_of(chosen)
         check_plan(plan, chosen, on_ranks=True)
+        if plan.listen is not None:  # nothing distributes its patterns among hosts
+            raise SettingsError(
+                "The run file has a section 'listen', and ranks that torchrun or a pod starts receive no scan; use "
+                "'ptynb run', which starts engines on this machine, or give the scan that was received: --scan and no "
+                "'listen'.",
+                code="argument.conflict",
+            )
         seat = take_seat(place, plan.cluster.device, plan.cluster.threads)
     except (ValueError, RuntimeError, OSError) as error:
         if os.environ.get("RANK", "0") == "0":  # the others would print the same

@@ -25,17 +25,12 @@ from ptynb.settings.run_files.run_file import RunFile
 
 def plan_of(section: PlanSection) -> Plan:
     """Return the plan, with the arrays of its files. Raise FileError, ScanError, or InvalidValueError."""
-    arrays: dict[str, Any] = {
-        name: None if getattr(section, name) is None else read_array(Path(getattr(section, name)), name)
-        for name in ("positions", "mask")
-    }
-    guesses: dict[str, Any] = {
-        name: None if getattr(section, name) is None else _guess(Path(getattr(section, name)), name)
-        for name in ("probe", "object")
-    }
     plain = ("count", "extent", "units", "window", "centre", "clip_negative", "margin", "line", "start_after")
-    same: dict[str, Any] = {name: getattr(section, name) for name in (*plain, "silence", "name")}
-    return Plan(**arrays, **guesses, **same, geometry=section.measured_geometry)
+    values: dict[str, Any] = {name: getattr(section, name) for name in (*plain, "silence", "name")}
+    for name, read in (("positions", read_array), ("mask", read_array), ("probe", _guess), ("object", _guess)):
+        path = getattr(section, name)
+        values[name] = None if path is None else read(Path(path), name)
+    return Plan(**values, geometry=section.measured_geometry)
 
 
 def check_listening(plan: RunFile, resume: bool) -> Plan | None:
@@ -48,12 +43,13 @@ def check_listening(plan: RunFile, resume: bool) -> Plan | None:
         return None
     for settings in plan.recipe.stage_settings:
         check_live(settings)
-    if not _received(section):
+    assert section.folder is not None
+    if not any((section.folder / name).exists() for name in (INDEX_NAME, SCAN_NAME)):
         return plan_of(section.plan)
     if not resume:
         raise FileError(
             f"{section.folder} has a scan that was received before; continue its run with --resume, reconstruct it "
-            f"with --scan {section.folder / SCAN_NAME if section.folder else SCAN_NAME} and no 'listen', or choose "
+            f"with --scan {section.folder / SCAN_NAME} and no 'listen', or choose "
             "another listen.folder, or another --result, after which it is named.",
             code="file.not-writable",
         )
@@ -83,11 +79,6 @@ def still_received(scan: Scan) -> str:
     if not isinstance(acquisition, Acquisition) or acquisition.index().ended is not None:
         return ""
     return f"The scan is still being received in {acquisition.folder}, until it ends."
-
-
-def _received(section: ListenSection) -> bool:
-    assert section.folder is not None
-    return any((section.folder / name).exists() for name in (INDEX_NAME, SCAN_NAME))
 
 
 def _guess(path: Path, name: str) -> NDArray[Any]:

@@ -118,15 +118,12 @@ def take_seat(
         return Seat("cpu", "CPU", f"CPU {place.rank}{host}", "gloo" if place.world > 1 else "none", threads)
     gpu = _own(place, gpus)
     environment["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-    return Seat("cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", _gpu_backend() if place.world > 1 else "none", threads)
+    backend = "none"
+    if place.world > 1:
+        import torch.distributed as dist  # torch reads the variables that were set before
 
-
-def _gpu_backend() -> str:
-    """Return the backend of ranks with a GPU of NVIDIA each: NCCL, if the installed torch has it."""
-    # torch reads the variables that were set before.
-    import torch.distributed as dist
-
-    return "nccl" if dist.is_nccl_available() else "gloo"
+        backend = "nccl" if dist.is_nccl_available() else "gloo"
+    return Seat("cuda:0", gpu.name, f"{gpu.name} {gpu.uuid}", backend, threads)
 
 
 def _of_other_maker(place: Place, device: Device, threads: int) -> Seat | None:

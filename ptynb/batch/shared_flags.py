@@ -1,12 +1,11 @@
 """Flags that ranks without a kernel share: which failed first, and whether one was requested to end.
 
-They are keys in a store at MASTER_ADDR and MASTER_PORT (env://). A rank that cannot be reached has ended.
+They are keys in a store at MASTER_ADDR and MASTER_PORT (env://), or of this process if it is the only rank.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, final
+from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, but not declared as exported
 
 from ptynb.batch.rank_env import Place
 from ptynb.distributed.rendezvous import await_ranks, find_store
@@ -16,98 +15,24 @@ MEET_SECONDS = 600.0
 """Longest wait of the ranks for each other at the start [s]: pods of one job may start minutes apart."""
 
 
-class Board(ABC):
-    """Flags that every rank can read."""
+class Board:
+    """Flags that every rank can read, once all have started. After the end of the store's process none is set.
 
-    @abstractmethod
-    def claim(self) -> bool:
-        """Record that the run has failed; return whether this rank is the first, and so reports the error."""
+    devices: identity of the device of each rank.
+    """
 
-    @property
-    @abstractmethod
-    def failed(self) -> bool:
-        """Whether a rank has recorded a failure."""
-
-    @abstractmethod
-    def publish(self, text: str) -> None:
-        """Publish what rank 0 has found: the checkpoint to continue from, or an empty text."""
-
-    @abstractmethod
-    def published(self) -> str | None:
-        """Return what rank 0 has found; None: nothing yet."""
-
-    @abstractmethod
-    def introduce(self, rank: int, device: str) -> None:
-        """Record the device of this rank."""
-
-    @property
-    @abstractmethod
-    def devices(self) -> tuple[str, ...]:
-        """Return the device of each rank, once all have recorded it; "" for one that has not."""
-
-    @abstractmethod
-    def ask_to_leave(self) -> None:
-        """Record for rank 0 that a rank was requested to end."""
-
-    @property
-    @abstractmethod
-    def asked_to_leave(self) -> bool:
-        """Whether a rank was requested to end."""
-
-
-@final
-class OwnBoard(Board):
-    """Flags of a single process."""
-
-    def __init__(self) -> None:
-        self._failed = self._leave = False
-        self._text: str | None = None
-        self._device = ""
-
-    def claim(self) -> bool:
-        first, self._failed = not self._failed, True
-        return first
-
-    @property
-    def failed(self) -> bool:
-        return self._failed
-
-    def publish(self, text: str) -> None:
-        self._text = text
-
-    def published(self) -> str | None:
-        return self._text
-
-    def introduce(self, rank: int, device: str) -> None:
-        self._device = device
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return (self._device,)
-
-    def ask_to_leave(self) -> None:
-        self._leave = True
-
-    @property
-    def asked_to_leave(self) -> bool:
-        return self._leave
-
-
-@final
-class SharedBoard(Board):
-    """Flags as keys in torch's store."""
-
-    def __init__(self, place: Place, timeout: float) -> None:
-        self._store: Any = find_store("env://", place.rank, place.world, timeout)
-        self._world = place.world
-        self._wait_for_all(place, timeout)
-
-    def _wait_for_all(self, place: Place, timeout: float) -> None:
-        self._store.set(f"here {place.rank}", "1")
-        if late := await_ranks(self._store, "here", place.world, timeout):
+    def __init__(self, place: Place, device: str, timeout: float = MEET_SECONDS) -> None:
+        """device: that of this rank. Raises RuntimeError if some ranks do not start."""
+        one = place.world == 1
+        self._store: Store = HashStore() if one else find_store("env://", place.rank, place.world, timeout)
+        self._first = False
+        """Whether this rank was the first that failed."""
+        self._store.set(f"device {place.rank}", device)
+        if late := await_ranks(self._store, "device", place.world, timeout):
             raise ClusterError(
                 f"Ranks {late} of {place.world} did not come within {timeout:.0f} s.", code="group.join-failed"
             )
+        self.devices = tuple(self._store.get(f"device {rank}").decode() for rank in range(place.world))
 
     def _has(self, key: str) -> bool:
         try:
@@ -116,31 +41,31 @@ class SharedBoard(Board):
             return False
 
     def claim(self) -> bool:
+        """Record that the run has failed; return whether this rank is the first, and so reports the error."""
         try:
-            self._store.set("failed", "1")
-            return bool(self._store.add("claims", 1) == 1)
+            self._first = self._store.add("failed", 1) == 1
         except RuntimeError:
-            return True
+            self._first = True
+        return self._first
 
     @property
     def failed(self) -> bool:
-        return self._has("failed")
+        """Whether another rank has recorded a failure."""
+        return not self._first and self._has("failed")
 
     def publish(self, text: str) -> None:
-        self._store.set("found", text)
+        """Publish what all ranks are to open, on rank 0."""
+        self._store.set("run", text)
 
     def published(self) -> str | None:
-        return self._store.get("found").decode() if self._has("found") else None
-
-    def introduce(self, rank: int, device: str) -> None:
-        self._store.set(f"device {rank}", device)
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        keys = [f"device {rank}" for rank in range(self._world)]
-        return tuple(self._store.get(key).decode() if self._has(key) else "" for key in keys)
+        """Return what all ranks are to open; None: not known yet. Raises ClusterError if rank 0 has ended."""
+        try:
+            return self._store.get("run").decode() if self._store.check(["run"]) else None
+        except RuntimeError:
+            raise ClusterError("Rank 0 has ended before the run began.", code="engine.lost") from None
 
     def ask_to_leave(self) -> None:
+        """Record that a rank was requested to end."""
         try:
             self._store.set("leave", "1")
         except RuntimeError:
@@ -148,9 +73,5 @@ class SharedBoard(Board):
 
     @property
     def asked_to_leave(self) -> bool:
+        """Whether a rank was requested to end."""
         return self._has("leave")
-
-
-def meet(place: Place, timeout: float = MEET_SECONDS) -> Board:
-    """Return the flags of all ranks, once all have started. Raises RuntimeError if some do not start."""
-    return OwnBoard() if place.world == 1 else SharedBoard(place, timeout)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+INTERRUPTED = 130
+"""Exit status of a run that a signal ended."""
 WAIT = b"Keeping the state; this takes a moment.\n"
 
 

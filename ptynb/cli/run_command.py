@@ -147,14 +147,12 @@ def _run(chosen: argparse.Namespace) -> int:
         with_working_folder()  # may contain its module
     command = resume_command("ptynb run", chosen)
     if plan.cluster.kind == "none":
+        from ptynb.batch import torchrun
         from ptynb.batch.rank_env import Place, take_seat
 
         seat = take_seat(Place(), plan.cluster.device, plan.cluster.threads)
-        if plan.listen is None:
-            from ptynb.batch import torchrun
-
-            return torchrun.run(plan, Place(), seat, chosen.resume, command)
-    from ptynb.batch.run_on_cluster import run
+        return torchrun.run(plan, Place(), seat, chosen.resume, command)
+    from ptynb.batch.batch_run import run
 
     return run(plan, chosen.resume, command)
 

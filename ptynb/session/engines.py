@@ -7,6 +7,7 @@ import pickle
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, final
@@ -101,21 +102,46 @@ class Engines(ABC):
         """
 
 
+@dataclass(frozen=True)
+class OwnRank:
+    """This process as an engine: alone, or as rank 0 of a group of processes that another launcher started.
+
+    description: of all engines. devices: of all ranks. one_host: whether all ranks are on this host. announce: called
+    with what the other ranks are to open, too. lost: returns why another rank is lost; empty if none is.
+    """
+
+    membership: Membership
+    description: str
+    devices: tuple[str, ...]
+    one_host: bool = True
+    announce: Callable[[RunSpec, Path | None], None] = lambda spec, start: None
+    lost: Callable[[], str] = lambda: ""
+
+    @classmethod
+    def alone(cls, device: str) -> OwnRank:
+        """Return that of a process that reconstructs alone. device: as torch names it."""
+        identity = device_name(device)
+        membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
+        return cls(membership, f"this process on {identity}", (identity,))
+
+
 @final
 class LocalEngine(Engines):
-    """A single worker in a thread of this process."""
+    """The worker of rank 0 in a thread of this process; others, if there are any, are in processes of their own."""
 
-    def __init__(self, spec: RunSpec, device: str, start: Path | None = None, note: ChangeNote | None = None) -> None:
-        identity = device_name(device)
-        self.name, self.world, self.description = secrets.token_hex(4), 1, f"this process on {identity}"
-        self._device, self.devices = device, (identity,)
-        membership = Membership(rank=0, world=1, store="", backend="none", device=device, identity=identity)
+    def __init__(self, spec: RunSpec, own: OwnRank, start: Path | None = None, note: ChangeNote | None = None) -> None:
+        self._own = own
+        self.name, self.world = secrets.token_hex(4), own.membership.world
+        self.description, self.devices = own.description, own.devices
+        own.announce(spec, start)
         extensions = pickle.loads(spec.extensions)  # copies, as on the engines of a cluster
         self._worker = Worker(
-            spec.scan, spec.settings, membership, extensions, spec.checkpointing, start, note, spec.plan
+            spec.scan, spec.settings, own.membership, extensions, spec.checkpointing, start, note, spec.plan
         )
 
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
+        if rank:
+            raise EngineLostError(f"Rank {rank} is a process that answers no requests.", code="engine.no-answer")
         return getattr(self._worker, method)(*arguments)
 
     def follow(self, receive: Deliver, known: int) -> None:
@@ -129,7 +155,7 @@ class LocalEngine(Engines):
         return True
 
     def lost(self) -> str:
-        return ""
+        return self._own.lost()
 
     def suspended(self, rank: int) -> str:
         return ""
@@ -141,8 +167,18 @@ class LocalEngine(Engines):
         return []
 
     def close(self) -> None:
+        if self.lost():
+            self._abandon_worker()
         self._worker.close()
         self._worker.release()
+
+    def _abandon_worker(self) -> None:
+        """End the worker, which may wait for a lost rank, unless it only writes its last checkpoint still."""
+        try:
+            self._worker.abandon(ABANDON_SECONDS)
+        except TimeoutError:
+            if self._worker.status().state not in ("failed", "closed"):
+                raise
 
     def abandon(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -150,10 +186,10 @@ class LocalEngine(Engines):
 
     def replaced(self, spec: RunSpec, start: Path | None, why: str, note: ChangeNote | None = None) -> Engines:
         self.abandon()
-        return LocalEngine(spec, self._device, start, note or ("engines", why, self.description))
+        return LocalEngine(spec, self._own, start, note or ("engines", why, self.description))
 
     def reopened(self, spec: RunSpec, start: Path, note: ChangeNote | None) -> Engines:
-        return LocalEngine(spec, self._device, start, note)
+        return LocalEngine(spec, self._own, start, note)
 
 
 @final

@@ -100,22 +100,17 @@ def error_map(
                 f"The map was cancelled after {sum(done)} of {2 * epochs} epochs.", code="reconstruction.stopped"
             )
 
-    def ended(number: int, running: Sequence[tuple[int, Reconstruction]]) -> Result:
+    def ended(number: int, running: dict[int, Reconstruction]) -> Result:
         def follow_all() -> None:
-            for one in running:
+            for one in running.items():
                 follow(*one)
 
-        recon = dict(running)[number]
-        recon.wait(progress=follow_all)
-        return recon.result
+        running[number].wait(progress=follow_all)
+        return running[number].result
 
-    with contextlib.ExitStack() as stack:
-        if each:
-            both = [(number, stack.enter_context(begun(number))) for number in (0, 1)]
-            results = [ended(number, both) for number in (0, 1)]
-        else:
-            results = []
-            for number in (0, 1):
-                with begun(number) as recon:
-                    results.append(ended(number, [(number, recon)]))
+    results = []
+    for numbers in ((0, 1),) if each else ((0,), (1,)):
+        with contextlib.ExitStack() as stack:
+            running = {number: stack.enter_context(begun(number)) for number in numbers}
+            results += [ended(number, running) for number in numbers]
     return map_of_results(results[0], results[1], smoothing=smoothing)

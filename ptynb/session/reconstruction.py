@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-import cloudpickle
 import torch
 
 from ptynb.analysis.error_map import SMOOTHING
@@ -54,8 +53,6 @@ from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
 from ptynb.optimize.batching import batch_text, check_shares
-from ptynb.physics.components.component import ModelComponent
-from ptynb.physics.constraints import CustomConstraint
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.preparation.combination import as_one_scan
@@ -63,12 +60,12 @@ from ptynb.preparation.pattern_window import in_window
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
-from ptynb.session.engines import ClusterEngines, Engines, LocalEngine
+from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
 from ptynb.session.r_factor_collector import RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
 from ptynb.session.run_result import make_result, names_of
-from ptynb.session.run_spec import OnFailure, RunSpec
+from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
 from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
@@ -151,7 +148,7 @@ class Reconstruction:
         settings: Settings | Recipe | None = None,
         cluster: Cluster | None = None,
         *,
-        device: str = "auto",
+        device: str | OwnRank = "auto",
         timeout: float = 30.0,
         extensions: Sequence[Any] = (),
         checkpointing: Checkpointing | None = CHECKPOINTING,
@@ -167,25 +164,26 @@ class Reconstruction:
             scan = prepare(scan, steps) if isinstance(scan, Scan) else [prepare(one, steps) for one in scan]
             plan, chosen = StagePlan(chosen.stages), every[0]
         whole = as_one_scan(scan, share, every)
-        self._open(
+        spec = RunSpec(
             whole if admissions is None else with_recorded_arrivals(whole, admissions),
             chosen,
-            cluster,
-            device,
-            timeout,
-            extensions,
+            pickled(extensions, plan),
             checkpointing,
+            timeout,
             on_failure,
-            ranks,
+            time.time(),
+            None if ranks is None else check_ranks(ranks, cluster),
             plan,
-            start=None,
         )
+        self._open(spec, cluster, device)
 
     @classmethod
-    def _from_state(cls, start: Path, state: ReconstructionState, *arguments: Any) -> Self:
-        """Create a reconstruction from a checkpoint. arguments: those of `_open` before `start`."""
+    def _from_state(
+        cls, start: Path, state: ReconstructionState, spec: RunSpec, cluster: Cluster | None, device: str | OwnRank
+    ) -> Self:
+        """Create a reconstruction from a checkpoint."""
         recon = cls.__new__(cls)
-        recon._open(*arguments, start=start, epochs=state.epochs)
+        recon._open(spec, cluster, device, start, state.epochs)
         recon._client.annotation = Annotation.of(state)
         return recon
 
@@ -206,18 +204,10 @@ class Reconstruction:
 
     def _open(
         self,
-        scan: Scan,
-        settings: Settings,
+        spec: RunSpec,
         cluster: Cluster | None,
-        device: str,
-        timeout: float,
-        extensions: Sequence[Any],
-        checkpointing: Checkpointing | None,
-        on_failure: OnFailure,
-        ranks: Sequence[int] | None = None,
-        plan: StagePlan = WITHOUT_STAGES,
-        *,
-        start: Path | None,
+        device: str | OwnRank,
+        start: Path | None = None,
         epochs: Sequence[Epoch] = (),
     ) -> None:
         if cluster is not None and device != "auto":
@@ -225,47 +215,36 @@ class Reconstruction:
                 f"device is {device!r} and a cluster is given, which has its own; give it to Cluster(...).",
                 code="argument.conflict",
             )
-        if on_failure not in get_args(OnFailure):
+        if spec.on_failure not in get_args(OnFailure):
             raise SettingsError(
-                f"on_failure is {on_failure!r}; expected 'pause' or 'continue'.", code="argument.invalid-value"
+                f"on_failure is {spec.on_failure!r}; expected 'pause' or 'continue'.", code="argument.invalid-value"
             )
-        chosen = None if ranks is None else check_ranks(ranks, cluster)
-        engines = 1 if cluster is None else len(chosen or cluster)
-        check_together(scan, settings)
-        _check_extensions(extensions)
-        local = "cpu" if cluster is not None else _local_device(device)  # with a cluster the kernel does not use CUDA
-        reused = 0 if cluster is None else cluster.held_bytes() * engines / len(cluster)
-        room = (
-            room_for(local != "cpu")
-            if cluster is None
-            else room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
-        )
-        stages = plan.settings_from(settings)
-        for number, one in enumerate(stages, plan.number):
-            seen = in_window(scan, dataclasses.replace(plan, number=number).pattern_size)
+        check_together(spec.scan, spec.settings)
+        own = None
+        if cluster is not None:
+            engines = len(spec.ranks or cluster)
+            reused = cluster.held_bytes() * engines / len(cluster)
+            room = room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        else:
+            own = device if isinstance(device, OwnRank) else OwnRank.alone(_local_device(device))
+            engines, room = own.membership.world, room_for(own.membership.device != "cpu")
+        joined, keep = cluster is not None or engines > 1, spec.checkpointing is not None
+        stages = spec.plan.settings_from(spec.settings)
+        for number, one in enumerate(stages, spec.plan.number):
+            seen = in_window(spec.scan, dataclasses.replace(spec.plan, number=number).pattern_size)
             check_together(seen, one)
             check_shares(seen, one, engines)
-            check_room(seen, Workload(one, engines, cluster is not None, checkpointing is not None, stages), room)
-        _check_windows(plan, extensions)
-        if cluster is not None:
-            make_way(cluster, chosen)
-        spec = RunSpec(
-            scan,
-            settings,
-            cloudpickle.dumps(tuple(extensions)),
-            checkpointing,
-            timeout,
-            on_failure,
-            time.time(),
-            chosen,
-            plan,
-        )
-        if cluster is not None:
-            engine_group: Engines = ClusterEngines(cluster, spec, start=start)
-            self._set_up(cluster, spec, EngineClient(engine_group, spec, epochs, start))
+            if own is None or own.one_host:
+                check_room(seen, Workload(one, engines, joined, keep, stages), room)
+        if own is None:
+            assert cluster is not None
+            make_way(cluster, spec.ranks)
+            self._set_up(cluster, spec, EngineClient(ClusterEngines(cluster, spec, start=start), spec, epochs, start))
             return
+        if engines > 1:
+            spec = dataclasses.replace(spec, scan=spec.scan.part(spec.patterns_of(0, engines)))
         with held_back():  # an interrupt must not prevent the finalizer that ends the thread
-            self._set_up(cluster, spec, EngineClient(LocalEngine(spec, local, start), spec, epochs, start))
+            self._set_up(None, spec, EngineClient(LocalEngine(spec, own, start), spec, epochs, start))
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
         self.scan, self._settings, self._cluster, self._client = spec.scan, spec.settings, cluster, client
@@ -396,12 +375,12 @@ class Reconstruction:
         self._stops += 1
         self._executor.run(self._end_run)
 
-    def _end_run(self) -> None:
+    def _end_run(self, wait: bool = True) -> None:
         if self._client.failure is None:
             self._client.target_epoch = None  # otherwise a recovery in progress would start the run again
         self._check_usable()
         self._advancing = self._client.target_epoch = None
-        self._client.order("stop")
+        self._client.order("stop") if wait else self._client.command("stop")
 
     def _end_epoch_of(self, thread: int) -> None:
         if self._advancing == thread:
@@ -422,11 +401,7 @@ class Reconstruction:
         ReconstructionError
             If no engine was lost, or none is available.
         """
-        self._executor.run(self._recover)
-
-    def _recover(self) -> None:
-        if self._client.failure is not None:
-            self._client.recover()
+        self._executor.run(self._client.recover)
 
     def save_checkpoint(self, timeout: float = 600.0) -> Path:
         """Write a checkpoint now and wait until it is complete.
@@ -1281,7 +1256,7 @@ class Reconstruction:
             return
         if self._client.failure is None and self._client.engines.reachable:
             self._stops += 1
-            self._end_run()
+            self._end_run(wait=result)
             if result:
                 self._take_result()
         self._client.close()
@@ -1440,27 +1415,6 @@ def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     for recon in present:
         if ranks is None or recon._ranks is None or {*ranks} & {*recon._ranks}:
             recon._make_way()
-
-
-def _check_extensions(extensions: Sequence[Any]) -> None:
-    for extension in extensions:
-        if not isinstance(extension, ModelComponent | CustomConstraint):
-            raise SettingsError(
-                f"extensions has {extension!r:.80}; expected instances of ptynb.ModelComponent or "
-                "ptynb.CustomConstraint (an instance, not the class).",
-                code="argument.invalid-type",
-            )
-
-
-def _check_windows(plan: StagePlan, extensions: Sequence[Any]) -> None:
-    """Raise SettingsError if components of the user would have to follow a change of the window."""
-    own = [one for one in extensions if isinstance(one, ModelComponent)]
-    if own and len({stage.pattern_size for stage in plan.stages}) > 1:
-        raise SettingsError(
-            f"The stages have different pattern_size, and the component {type(own[0]).__name__} of the user cannot be "
-            "resampled; use one pattern_size, or leave the component out.",
-            code="settings.unsupported-combination",
-        )
 
 
 def _local_device(device: str) -> str:

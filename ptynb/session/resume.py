@@ -22,11 +22,11 @@ from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
-from ptynb.session.engines import ClusterEngines
+from ptynb.session.engines import ClusterEngines, OwnRank
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import measured_again
 from ptynb.session.reproduce import loaded_again
-from ptynb.session.run_spec import OnFailure, RunSpec
+from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import Recipe, StagePlan
 
@@ -180,7 +180,7 @@ def resume(
     cluster: Cluster | None = None,
     *,
     settings: Settings | Recipe | None = None,
-    device: str = "auto",
+    device: str | OwnRank = "auto",
     timeout: float = 30.0,
     extensions: Sequence[Any] = (),
     checkpointing: Checkpointing | None = None,
@@ -234,9 +234,9 @@ def resume(
             chosen = settings.stage_settings[state.stage]
     elif settings is not None:
         chosen = settings
-    return Reconstruction._from_state(
-        start, state, scan, chosen, cluster, device, timeout, extensions, checkpointing, on_failure, None, plan
-    )
+    packed = pickled(extensions, plan)
+    spec = RunSpec(scan, chosen, packed, checkpointing, timeout, on_failure, time.time(), None, plan)
+    return Reconstruction._from_state(start, state, spec, cluster, device)
 
 
 def _scan_of(state: ReconstructionState, start: Path) -> Scan:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
+from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import patterns_of
+from ptynb.physics.components.component import ModelComponent
+from ptynb.physics.constraints import CustomConstraint
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 
@@ -48,3 +53,25 @@ class RunSpec:
         if not frames.sent_bytes(np.arange(frames.shape[0])):
             return self
         return dataclasses.replace(self, scan=self.scan.with_frames(AbsentFrames(frames.shape, frames.dtype.str)))
+
+
+def pickled(extensions: Sequence[Any], plan: StagePlan) -> bytes:
+    """Return the user's components and constraints pickled (cloudpickle).
+
+    Raises SettingsError if they are of another type, or would have to follow a change of the window.
+    """
+    for extension in extensions:
+        if not isinstance(extension, ModelComponent | CustomConstraint):
+            raise SettingsError(
+                f"extensions has {extension!r:.80}; expected instances of ptynb.ModelComponent or "
+                "ptynb.CustomConstraint (an instance, not the class).",
+                code="argument.invalid-type",
+            )
+    own = [one for one in extensions if isinstance(one, ModelComponent)]
+    if own and len({stage.pattern_size for stage in plan.stages}) > 1:
+        raise SettingsError(
+            f"The stages have different pattern_size, and the component {type(own[0]).__name__} of the user cannot be "
+            "resampled; use one pattern_size, or leave the component out.",
+            code="settings.unsupported-combination",
+        )
+    return cloudpickle.dumps(tuple(extensions))

@@ -152,6 +152,36 @@ def test_what_every_rank_finds_wrong_is_told_once(plan, tmp_path):
     assert re.fullmatch(rf"ptynb: rank [01] on \S+: There is no file {tmp_path / 'none.h5'}\. .*\n", told)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_signal_to_one_pod_ends_all_after_a_checkpoint(plan, tmp_path, which):
+    pods = two_pods(plan(MANY))
+    first_epoch(pods[0])
+    pods[which].terminate()
+    answers = [ended(pod) for pod in pods]
+    assert [status for status, _, _ in answers] == [130, 130], answers
+    [kept] = states(tmp_path / "out.states")
+    assert re.search(rf"The checkpoint of epoch \d+ is in {re.escape(str(kept))}\. Continue with: ", answers[0][1])
+
+
+def test_a_pod_that_is_killed_ends_the_others(plan):
+    pods = two_pods(plan(MANY))
+    first_epoch(pods[0])
+    pods[1].kill()
+    status, out, errors = ended(pods[0])
+    assert status == 1
+    assert "Start again with: " in out
+    assert errors.count("ptynb: rank 0 on ") == 1
+    ended(pods[1])
+
+
+def test_checkpoints_that_exist_end_all_ranks(plan, alone):
+    run = plan(2)
+    assert alone(run) == 0
+    answers = [ended(pod) for pod in two_pods(run)]
+    assert [status for status, _, _ in answers] == [1, 1]
+    assert "continue from it with --resume" in " ".join(answers[0][2].split())
+
+
 @pytest.fixture
 def alone():
     """A run in this process, as `ptynb run --cluster none` does it: (status, output, errors)."""

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 import ptynb as pt
 import ptynb.run
-from ptynb.batch import run_on_cluster
+from ptynb.batch import batch_run
 from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
 from ptynb.cli.trust_prompt import lines_to_confirm, trusted_file
@@ -283,7 +283,7 @@ def test_modules_beside_a_run_file_are_no_packages(
     (path.parent / "psutil.py").write_text("from pathlib import Path\nPath('taken').touch()\nraise SystemExit\n")
     monkeypatch.chdir(path.parent)
     engine = [sys.executable, "-m", "ptynb.cluster.lifetime.watchdog", "--engines", "no cluster"]
-    monkeypatch.setattr(run_on_cluster, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
+    monkeypatch.setattr(batch_run, "run", lambda *_: subprocess.run(engine, check=True, timeout=60).returncode)
     before = dict(os.environ)
     assert main.main(["run", str(path), "--trust"]) == 0
     assert Path("taken").exists() == found
