@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ptynb.analysis.error_map import SMOOTHING
-from ptynb.analysis.error_map import error_map as map_of_results
-from ptynb.analysis.half_scans import split_scan
 from ptynb.cluster.cluster import Cluster
-from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.data.standard_error import ErrorMap
-from ptynb.exceptions import ReconstructionError
+from ptynb.session.halves import map_of_halves
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 
@@ -71,46 +67,15 @@ def error_map(
     ReconstructionError
         If a reconstruction fails, or was cancelled ("reconstruction.stopped").
     """
-    halves, chosen = split_scan(scan), settings or Settings()
-    each = 0 if cluster is None else len(cluster) // 2
-    groups: tuple[Sequence[int] | None, ...] = (range(each), range(each, 2 * each)) if each else (None, None)
-
-    def begun(number: int) -> Reconstruction:
-        own = chosen.replace(seed=chosen.seed + number)
-        recon = Reconstruction(
-            halves[number],
-            own,
-            cluster,
-            device=device,
-            extensions=extensions,
-            checkpointing=None,
-            ranks=groups[number],
-        )
-        recon.start(epochs)
-        return recon
-
-    done = [0, 0]
-
-    def follow(number: int, recon: Reconstruction) -> None:
-        done[number] = recon.epoch
-        if progress is not None:
-            progress(sum(done), 2 * epochs)
-        if cancelled is not None and cancelled():
-            raise ReconstructionError(
-                f"The map was cancelled after {sum(done)} of {2 * epochs} epochs.", code="reconstruction.stopped"
-            )
-
-    def ended(number: int, running: dict[int, Reconstruction]) -> Result:
-        def follow_all() -> None:
-            for one in running.items():
-                follow(*one)
-
-        running[number].wait(progress=follow_all)
-        return running[number].result
-
-    results = []
-    for numbers in ((0, 1),) if each else ((0,), (1,)):
-        with contextlib.ExitStack() as stack:
-            running = {number: stack.enter_context(begun(number)) for number in numbers}
-            results += [ended(number, running) for number in numbers]
-    return map_of_results(results[0], results[1], smoothing=smoothing)
+    return map_of_halves(
+        Reconstruction,
+        scan,
+        settings or Settings(),
+        cluster,
+        epochs=epochs,
+        smoothing=smoothing,
+        device=device,
+        extensions=extensions,
+        progress=progress,
+        cancelled=cancelled,
+    )

@@ -61,6 +61,7 @@ from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
+from ptynb.session.halves import map_of_halves
 from ptynb.session.r_factor_collector import RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
@@ -884,12 +885,11 @@ class Reconstruction:
             If no epoch is complete ("argument.invalid-value"), if it was cancelled ("reconstruction.stopped"), or a
             reconstruction fails.
         """
-        from ptynb.session.half_reconstructions import error_map  # it imports this module
-
         epochs = _whole("error_map", self.epoch if epochs is None else epochs)
         with contextlib.ExitStack() as stack:
             cluster = stack.enter_context(Cluster(engines)) if engines else None
-            return error_map(
+            return map_of_halves(
+                Reconstruction,
                 self.scan,
                 self.settings,
                 cluster,
