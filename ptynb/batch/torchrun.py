@@ -7,11 +7,11 @@ waits for its end.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import NoReturn
@@ -119,10 +119,10 @@ def _lead(
 def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest) -> int:
     """Run another rank: wait until rank 0 has ended its worker."""
     scan = scan_of(plan)
-    while (found := board.published()) is None:
-        if board.failed:
-            return INTERRUPTED if board.asked_to_leave else 1
-        time.sleep(LOOK_SECONDS)
+    wait_until(lambda: board.published() is not None or board.failed, math.inf, LOOK_SECONDS)
+    found = board.published()
+    if found is None:
+        return INTERRUPTED if board.asked_to_leave else 1
     start, values, plain, number = json.loads(found)
     settings, stages = Settings(**values), StagePlan.of(plain, number)
     worker = Worker(
@@ -134,10 +134,14 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: Termina
         plan=stages,
     )
     del scan  # frees the patterns of others that are in memory
-    while (status := worker.status(NONE)).state not in ("failed", "closed") and not board.failed:
+
+    def is_over() -> bool:
         if asked.leave:
             board.ask_to_leave()
-        time.sleep(LOOK_SECONDS)
+        return worker.status(NONE).state in ("failed", "closed") or board.failed
+
+    wait_until(is_over, math.inf, LOOK_SECONDS)
+    status = worker.status(NONE)
     if status.failure is not None:
         _report(RuntimeError(status.failure.message), status.failure, place, board)
         code = 1
