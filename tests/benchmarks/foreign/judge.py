@@ -29,7 +29,7 @@ from ptynb.exceptions import InvalidValueError
 
 Array = NDArray[Any]
 CONVERGENCE_ANGLE, DEFOCUS, STEP, BLUR = 0.0214, -15e-9, 0.6, 0.25
-"""Of el_right: [rad], [m], and step of the scan and width of the blur [angstrom]."""
+"""Of el_right and el_wide: [rad], [m], and step of the scan and width of the blur [angstrom]."""
 CLAIMS: dict[str, dict[str, Any]] = {
     "right": {},
     "transposed": {"transposed": True},
@@ -64,7 +64,7 @@ def plain_scan(content: dict[str, Array], name: str) -> Scan:
 
 
 def electrons(content: dict[str, Array], dose: float, claim: dict[str, Any]) -> Scan:
-    """The scan of el_right with a dose [electrons per square angstrom], as a file with this claim would describe it."""
+    """A scan of electrons with a dose [electrons per square angstrom], as a file with this claim would describe it."""
     counts = np.random.default_rng(0).poisson(np.maximum(content["patterns"], 0) * dose * STEP**2)
     metres = content["positions"] * geometry_of(content).object_pixel(counts.shape[1:])
     scan = pt.Scan.from_arrays(
@@ -170,13 +170,13 @@ def main() -> None:
     parser.add_argument("--recommend", type=float, metavar="SECONDS", help="ask pt.recommend, with this time limit")
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dose", type=float, default=1e5, help="of el_right [electrons per square angstrom]")
-    parser.add_argument("--claim", nargs="+", choices=CLAIMS, default=["right"], metavar="CLAIM", help="of el_right")
+    parser.add_argument("--dose", type=float, default=1e5, help="of electrons [1 / square angstrom]")
+    parser.add_argument("--claim", nargs="+", choices=CLAIMS, default=["right"], metavar="CLAIM", help="of electrons")
     chosen = parser.parse_args()
     for path in chosen.files:
         with np.load(path) as stored:
             content = dict(stored)
-        of_electrons = path.stem == "el_right"
+        of_electrons = path.stem.startswith("el_")
         for claim in chosen.claim if of_electrons else [""]:
             scan = electrons(content, chosen.dose, CLAIMS[claim]) if of_electrons else plain_scan(content, path.stem)
             row = judge(scan, content, chosen.epochs, chosen.seed, chosen.recommend)

@@ -226,17 +226,18 @@ def ptylab() -> Content:
     return scan_of(positions, object, probe, far, 1e7, **geometry)
 
 
-def el_right() -> Content:
+def mos2(width: float, cells: tuple[int, int]) -> Content:
     """abTEM 1.0.11: multislice of MoS2 with a vacancy and a dopant, 80 kV, 21.4 mrad, C10 = -15 nm, 36 x 36 positions.
 
-    Patterns are parts of the beam, without noise; `object` is the transmission of the projected potential.
+    The window is `width` [angstrom], with so many cells of the crystal: the disc has a radius of 11 pixels at 22, and of 19
+    at 38. Patterns are parts of the beam, without noise; `object` is the transmission of the projected potential.
     """
     import abtem
     import ase.build
     from abtem.core.energy import energy2sigma, energy2wavelength
 
-    energy, width, step = 80e3, 22.0, 0.6  # [eV], [angstrom]
-    atoms = abtem.orthogonalize_cell(ase.build.mx2("MoS2", a=3.16, thickness=3.17, vacuum=2.0)).repeat((7, 4, 1))
+    energy, step = 80e3, 0.6  # [eV], [angstrom]
+    atoms = abtem.orthogonalize_cell(ase.build.mx2("MoS2", a=3.16, thickness=3.17, vacuum=2.0)).repeat((*cells, 1))
     atoms.set_cell([width, width, atoms.cell[2, 2]], scale_atoms=True)
     middle = np.hypot(*(atoms.positions[:, :2] - width / 2).T)
     heavy, light = (np.flatnonzero(atoms.symbols == name) for name in ("Mo", "S"))
@@ -282,7 +283,8 @@ SCANS: dict[str, Callable[[], Content]] = {
     "lightpipes_near_mild": functools.partial(lightpipes_near, mild=True),
     "xptycho_pinhole": xptycho_pinhole,
     "ptylab": ptylab,
-    "el_right": el_right,
+    "el_right": functools.partial(mos2, 22.0, (7, 4)),
+    "el_wide": functools.partial(mos2, 38.0, (12, 7)),
 }
 
 
