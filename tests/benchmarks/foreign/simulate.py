@@ -229,8 +229,8 @@ def ptylab() -> Content:
 def mos2(width: float, cells: tuple[int, int]) -> Content:
     """abTEM 1.0.11: multislice of MoS2 with a vacancy and a dopant, 80 kV, 21.4 mrad, C10 = -15 nm, 36 x 36 positions.
 
-    The window is `width` [angstrom], with so many cells of the crystal: the disc has a radius of 11 pixels at 22, and of 19
-    at 38. Patterns are parts of the beam, without noise; `object` is the transmission of the projected potential.
+    The window is `width` [angstrom], with so many cells of the crystal: the disc has a radius of 11 pixels at 22, and
+    of 19 at 38. Patterns are parts of the beam, without noise; `object` is the transmission of the projected potential.
     """
     import abtem
     import ase.build
