@@ -133,7 +133,7 @@ def phase_agreement(result: pt.Result, content: dict[str, Array]) -> dict[str, f
 
 
 def recommended(scan: Scan, epochs: int, seconds: float) -> tuple[pt.Recipe, dict[str, Any]]:
-    """The recipe, and what was found: {name of the setting or step: value}."""
+    """The recipe, and what was found: [name, value, reason] of each setting or step of preparation."""
     started = time.perf_counter()
     found = pt.recommend(scan, device="cpu", epochs=epochs, seconds=seconds)
     return found.recipe, {
@@ -143,7 +143,7 @@ def recommended(scan: Scan, epochs: int, seconds: float) -> tuple[pt.Recipe, dic
             for trial in found.trials
             if trial.effect.startswith(("learning rates", "object and probe", "the object alone"))
         ),
-        "found": {choice.name: f"{choice.value}: {choice.reason}" for choice in found.choices},
+        "found": [(choice.name, choice.value, choice.reason) for choice in found.choices],
         "notes": found.notes,
     }
 
