@@ -70,9 +70,9 @@ def thinned(scan: Scan, unit: float, held_out: bool = False) -> Scan:
 class TrialFit:
     """How well a fit describes the counts.
 
-    predicted: of the held-out counts, m (pattern, y, x). misfit: mean square of the model's error in units of the
-    noise, x: Σ w (M - μ)² / Σ w μ. The fitted counts show x - k, the held-out ones x + k, where k is the
-    noise that the fit follows, per pixel; this is their mean, 0 for a perfect model of Poisson counts.
+    predicted: of the held-out counts, m (pattern, y, x), at masked pixels too. misfit: mean square of the model's error
+    in units of the noise, x: Σ w (M - μ)² / Σ w μ. The fitted counts show x - k, the held-out ones x + k, where k is
+    the noise that the fit follows, per pixel; this is their mean, 0 for a perfect model of Poisson counts.
     """
 
     predicted: NDArray[np.float32]
@@ -81,20 +81,28 @@ class TrialFit:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Held-out counts (pattern, y, x) of some patterns; the zero frequency is at n // 2, and masked pixels are 0."""
+    """Held-out counts (pattern, y, x) of some patterns; the zero frequency is at n // 2, and masked pixels are 0.
+
+    good: working pixels (y, x). totals: sum of all counts of these patterns (y, x), at masked pixels too.
+    """
 
     patterns: NDArray[np.int64]
     counts: NDArray[np.float32]
+    good: NDArray[np.bool_]
+    totals: NDArray[np.float64]
 
     @classmethod
     def of(cls, scan: Scan, unit: float) -> HeldOut:
         """Return those of evenly spread patterns of the scan, which has all counts."""
         most = max(LEAST_PATTERNS, MOST_PIXELS // math.prod(scan.pattern_shape))
         patterns = np.unique(np.linspace(0, len(scan) - 1, min(most, len(scan))).astype(np.int64))
-        held = as_centred(thinned(scan, unit, held_out=True))
+        whole, held = as_centred(scan), as_centred(thinned(scan, unit, held_out=True))
         counts = np.empty((len(patterns), *scan.pattern_shape), np.float32)
+        whole.frames.take(patterns, counts)
+        totals = unit * np.nan_to_num(counts, posinf=0.0).sum(0, dtype=np.float64)
         held.frames.take(patterns, counts)
-        return cls(patterns, counts if held.mask is None else counts * held.mask)
+        good = np.ones(scan.pattern_shape, bool) if held.mask is None else held.mask
+        return cls(patterns, counts * good, good, totals)
 
     def fit(self, recon: Reconstruction) -> TrialFit:
         """Judge a reconstruction from the other counts. Weights w are 1 / (m + h): h is one count before thinning."""
@@ -102,11 +110,10 @@ class HeldOut:
         sums = np.zeros((2, 2))
         for row, pattern in enumerate(self.patterns.tolist()):
             pair = recon.pattern(pattern)
-            modelled = pair.modelled * pair.mask
-            predicted[row] = modelled * FACTOR
-            weights = 1 / (predicted[row] + HELD_OUT)
+            predicted[row] = pair.modelled * FACTOR
+            weights = pair.mask / (predicted[row] + HELD_OUT)
             for counts, model, total in (
-                (pair.measured * pair.mask, modelled, sums[0]),
+                (pair.measured, pair.modelled, sums[0]),
                 (self.counts[row], predicted[row], sums[1]),
             ):
                 total += (weights * ((counts - model) ** 2 - counts)).sum(), (weights * counts).sum()
@@ -115,6 +122,16 @@ class HeldOut:
 
     def gain(self, before: TrialFit, after: TrialFit) -> tuple[float, float]:
         """Return G, with the weights of the fit before, and its standard error."""
-        change = (after.predicted - before.predicted) / (before.predicted + HELD_OUT)
+        change = self.good * (after.predicted - before.predicted) / (before.predicted + HELD_OUT)
         gain = (change * (2 * self.counts - before.predicted - after.predicted)).sum(dtype=np.float64)
         return float(gain), 2 * math.sqrt((change**2 * self.counts).sum(dtype=np.float64))
+
+    def unexplained(self, fit: TrialFit) -> NDArray[np.bool_]:
+        """Return the pixels (y, x) whose counts are less than half or more than twice those of the model.
+
+        Of pixels that were masked in the fit all counts are held out: it predicts a fringe of the beam, and no defect.
+        """
+        expected = fit.predicted.sum(0, dtype=np.float64) / HELD_OUT
+        wrong = (self.totals > 2 * expected) | (self.totals < expected / 2)
+        significant: NDArray[np.bool_] = np.abs(self.totals - expected) > 5 * np.sqrt(expected + 1)
+        return wrong & significant
