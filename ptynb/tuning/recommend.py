@@ -58,6 +58,16 @@ RATES = ((0.1, 0.1), (0.2, 0.1), (0.03, 0.03))
 BETTER_RATES = 0.8
 """Largest misfit, relative to that with the default learning rates, with which others are chosen: nearer ones depend on
 where a short trial happens to end."""
+NOT_FOUND = 10.0
+"""Misfit of object and probe from which a start by RAAR is tried."""
+PROJECTIONS = "raar"
+PROJECTION_STAGE = 0.2
+"""Part of the epochs of such a start.
+
+Object errors after 100 epochs without it, and with 0.2, 0.4 and 0.6 of them, of scans that other packages simulated: an
+object with structures of 2 pixels behind a pinhole (ptypy) 0.886, 0.0111, 0.0127 and 0.0143; moonflower (ptypy) 0.0071,
+0.0078, 0.0081 and 0.0082; CDTools 0.0068 with each.
+"""
 WARM_UP_EPOCHS, TRIAL_EPOCHS = 30, 20
 LEAST_EPOCHS = 8
 """Smallest number of epochs of a trial."""
@@ -309,6 +319,7 @@ class _Search:
         self._trials: list[RecommendationTrial] = []
         self._suspects: NDArray[np.bool_] | None = None
         """Pixels (y, x) that are masked in the trials because they are unlike their neighbours, centred."""
+        self._begins_with_projections = False
 
     def run(self) -> Recommendation:
         """Return the recommendation."""
@@ -429,8 +440,14 @@ class _Search:
         if not outcomes[best].misfit < BETTER_RATES * outcomes[0].misfit and outcomes[0].error is None:
             best = 0
         outcomes[best].check()
+        found = None
+        if not full_steps and outcomes[best].misfit > NOT_FOUND:
+            found = self._projected(scan, base, epochs, outcomes[best].misfit)
         for index, (name, outcome) in enumerate(zip(variants, outcomes, strict=True)):
-            self._trials.append(_trial(name, {} if full_steps else settings[index], outcome, chosen=index == best))
+            is_chosen = index == best and found is None
+            self._trials.append(_trial(name, {} if full_steps else settings[index], outcome, chosen=is_chosen))
+        if found is not None:
+            return base, found
         chosen = settings[best]
         if not full_steps:
             misfits = [f"{outcome.misfit:.3g} with {name}" for name, outcome in zip(variants, outcomes, strict=True)]
@@ -446,6 +463,22 @@ class _Search:
                     "the object alone first: the loss was lower than with both from the beginning",
                 )
         return chosen, outcomes[best]
+
+    def _projected(self, scan: Scan, base: dict[str, Any], epochs: int, misfit: float) -> _Outcome | None:
+        """Return the outcome of a trial that begins with RAAR; None if it does not halve the misfit."""
+        self._report(f"Object and probe by RAAR: {epochs} epochs, and {epochs} from their result")
+        [first] = self._engines.run(scan, [(Settings(**merge(base, {"optimiser": PROJECTIONS})), epochs)], keep=True)
+        if first.scan is None:
+            return None
+        [outcome] = self._engines.run(first.scan, [(Settings(**base), epochs)], keep=True)
+        self._begins_with_projections = outcome.misfit < misfit / 2
+        name = "object and probe, first by RAAR"
+        self._trials.append(_trial(name, {"optimiser": PROJECTIONS}, outcome, chosen=self._begins_with_projections))
+        if not self._begins_with_projections:
+            return None
+        why = f"object and probe are not found otherwise: misfit {outcome.misfit:.3g} instead of {misfit:.3g}"
+        self._choose("optimiser", f"{PROJECTIONS}, in the first stage", why)
+        return outcome
 
     def _settled(
         self, present: dict[str, Any], before: _Outcome, epochs: int, what: str, share: float = 1.0
@@ -602,7 +635,8 @@ class _Search:
         epochs = self._epochs - sum(stage.epochs for stage in likelihood)
         if not changes:
             plain = Stage(epochs=epochs, reason="No effect beside object and probe was found in the data.")
-            return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=(plain, *likelihood))
+            stages = self._with_projections((plain, *likelihood), settings)
+            return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=stages)
         first = max(2, round(FIRST_STAGE * self._epochs))
         # The structure of the model is that of the last stage from the beginning; only rates change.
         later = {name: part for name, part in changes.items() if _begins_later(name, part)}
@@ -610,12 +644,31 @@ class _Search:
         structure = {name: {**part, "learning_rate": 0.0} if name in later else part for name, part in changes.items()}
         settings = merge(settings, structure)
         names = ", ".join(effect.name for effect, _ in chosen)
-        stages = [Stage(epochs=first, reason="Object and probe first: other parts move wrongly before they fit.")]
+        every = [Stage(epochs=first, reason="Object and probe first: other parts move wrongly before they fit.")]
         if rates:
-            stages.append(Stage(epochs=epochs - first, settings=rates, reason=f"Then also: {names}."))
+            every.append(Stage(epochs=epochs - first, settings=rates, reason=f"Then also: {names}."))
         else:
-            stages = [Stage(epochs=epochs, reason=f"With {names} from the beginning.")]
-        return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=(*stages, *likelihood))
+            every = [Stage(epochs=epochs, reason=f"With {names} from the beginning.")]
+        stages = self._with_projections((*every, *likelihood), settings)
+        return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=stages)
+
+    def _with_projections(self, stages: tuple[Stage, ...], settings: Mapping[str, Any]) -> tuple[Stage, ...]:
+        """Return the stages after one of RAAR, if that is to find object and probe, in as many epochs together."""
+        if not self._begins_with_projections:
+            return stages
+        try:
+            Settings(**merge(settings, {"optimiser": PROJECTIONS}))
+        except SettingsError as error:
+            self._notes.append(f"A first stage of RAAR would find object and probe, and is left out: {error}")
+            return stages
+        epochs = max(2, round(PROJECTION_STAGE * self._epochs))
+        reason = "Object and probe by projections, as gradients do not find them from the beginning."
+        longest = max(range(len(stages)), key=lambda index: stages[index].epochs)
+        rest = [*stages]
+        rest[longest] = rest[longest].model_copy(update={"epochs": rest[longest].epochs - epochs})
+        optimiser = {"optimiser": Settings(**settings).optimiser}
+        rest[0] = rest[0].model_copy(update={"settings": merge(rest[0].settings, optimiser)})
+        return (Stage(epochs=epochs, settings={"optimiser": PROJECTIONS}, reason=reason), *rest)
 
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""
