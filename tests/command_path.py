@@ -11,9 +11,8 @@ from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
-import ipyparallel
-
 import ptynb
+from ptynb.cluster.direct_calls import DirectCalls
 from ptynb.engine.worker import Command
 from ptynb.serial_executor import SerialExecutor
 from ptynb.widgets.actions import Actions
@@ -26,7 +25,7 @@ QUEUES = (SerialExecutor, "submit"), (Actions, "put")
 def files_until_sent(act: Callable[[], object], kind: str, seconds: float = 30.0) -> list[str]:
     """The files that pass on the command of this kind which `act` causes, from there to the send.
 
-    A file counts where one of its functions is on the stack when ipyparallel's client is called with the command.
+    A file counts where one of its functions is on the stack when a connection to the engine gets the command.
     Where work is put into a queue for another thread, the stack of that moment counts too, and the queue's file.
     Functions that have returned by then, such as a check of settings, do not pass the command on and do not count.
     """
@@ -45,7 +44,7 @@ def files_until_sent(act: Callable[[], object], kind: str, seconds: float = 30.0
             if file:
                 add(sys._getframe())
                 files.add(file)
-            elif any(isinstance(one, Command) and one.kind == kind for part in arguments[2:3] for one in part):
+            elif any(isinstance(one, Command) and one.kind == kind for part in arguments[1:2] for one in part):
                 add(sys._getframe())
                 sent.set()
             return method(*arguments, **options)
@@ -56,8 +55,8 @@ def files_until_sent(act: Callable[[], object], kind: str, seconds: float = 30.0
         for owner, name in QUEUES:
             file = str(Path(sys.modules[owner.__module__].__file__ or "").relative_to(PACKAGE))
             patches.enter_context(patch.object(owner, name, watched(getattr(owner, name), file)))
-        send = watched(ipyparallel.DirectView._really_apply)  # of a view, a function, its arguments ...
-        patches.enter_context(patch.object(ipyparallel.DirectView, "_really_apply", send))
+        send = watched(DirectCalls.begin)  # of connections, the arguments ...
+        patches.enter_context(patch.object(DirectCalls, "begin", send))
         act()
         assert sent.wait(seconds), f"no command {kind!r} was sent"
     return sorted(files)

@@ -119,7 +119,13 @@ def _lead(
 def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest) -> int:
     """Run another rank: wait until rank 0 has ended its worker."""
     scan = scan_of(plan)
-    wait_until(lambda: board.published() is not None or board.failed, math.inf, LOOK_SECONDS)
+
+    def begins() -> bool:
+        if asked.leave:
+            board.ask_to_leave()
+        return board.published() is not None or board.failed
+
+    wait_until(begins, math.inf, LOOK_SECONDS)
     found = board.published()
     if found is None:
         return INTERRUPTED if board.asked_to_leave else 1
@@ -135,9 +141,13 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: Termina
     )
     del scan  # frees the patterns of others that are in memory
 
+    leaving = False
+
     def is_over() -> bool:
+        nonlocal leaving
         if asked.leave:
             board.ask_to_leave()
+        leaving = leaving or board.asked_to_leave  # its store ends with rank 0
         return worker.status(NONE).state in ("failed", "closed") or board.failed
 
     wait_until(is_over, math.inf, LOOK_SECONDS)
@@ -148,7 +158,7 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: Termina
     elif board.failed:
         code = INTERRUPTED if board.asked_to_leave else 1
     else:
-        code = INTERRUPTED if asked.leave or board.asked_to_leave else 0
+        code = INTERRUPTED if asked.leave or leaving else 0
     _end(worker, place, code)
     return code
 

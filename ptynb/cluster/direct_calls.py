@@ -17,7 +17,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, final
 
@@ -27,6 +27,8 @@ from ptynb.supervised_thread import SupervisedThread
 
 WAITING_CONNECTIONS = 64
 """Number of connections that may wait until the engine accepts them, which it does at once."""
+CONNECT_SECONDS = 0.5
+"""Time limit of a connection [s]: a suspended engine accepts none, and its queue may be full."""
 MOST_IDLE = 4
 """Number of connections of a kernel to an engine that are kept for further calls."""
 MOST_UNSENT = 100
@@ -44,26 +46,32 @@ def socket_of(folder: Path, rank: str | int) -> Path:
 
 def serve(path: Path, call: Callable[..., Any], follow: Callable[..., None]) -> None:
     """Answer calls of `call`, and of `follow`, whose last argument sends its arguments to the kernel, in threads."""
+    if not hasattr(socket, "AF_UNIX"):  # Windows
+        return
     with contextlib.suppress(OSError):  # the path is too long, or the file system has no sockets
         path.unlink(missing_ok=True)  # of the engine that this one replaces
-        listener = Listener(str(path), "AF_UNIX", WAITING_CONNECTIONS)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen(WAITING_CONNECTIONS)
         SupervisedThread("ptynb calls", _accept, listener, call, follow, restarts=True).start()
 
 
-def _accept(listener: Listener, call: Callable[..., Any], follow: Callable[..., None]) -> None:
+def _accept(listener: socket.socket, call: Callable[..., Any], follow: Callable[..., None]) -> None:
     while True:
-        SupervisedThread("ptynb call", _answer_all, listener.accept(), call, follow).start()
+        connection = Connection(listener.accept()[0].detach())
+        SupervisedThread("ptynb call", _answer_all, connection, call, follow).start()
 
 
 def _answer_all(connection: Connection, call: Callable[..., Any], follow: Callable[..., None]) -> None:
     """Answer calls until the kernel closes the connection, or has ended."""
     with connection, contextlib.suppress(EOFError, OSError):
         while True:
-            follows, arguments = pickle.loads(connection.recv_bytes())
+            request, follows, arguments = connection.recv_bytes(), False, ()
             unsent = queue.SimpleQueue[bytes | None]()
-            if follows:
-                arguments = (*arguments, _publisher(unsent))
             try:
+                follows, arguments = pickle.loads(request)
+                if follows:
+                    arguments = (*arguments, _publisher(unsent))
                 answer = pickle.dumps((True, (follow if follows else call)(*arguments)))
             except BaseException as error:  # noqa: BLE001 - goes to the caller
                 answer = pickle.dumps((False, (type(error).__name__, str(error), traceback.format_exc())))
@@ -89,6 +97,19 @@ def _publisher(unsent: queue.SimpleQueue[bytes | None]) -> Callable[..., None]:
 # In the kernel
 
 
+def _connected(path: str) -> Connection:
+    """Return a connection to an engine. Raises OSError if there is none, or it does not accept one."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise OSError("this system has no such sockets")
+    with contextlib.ExitStack() as stack:
+        own = stack.enter_context(socket.socket(socket.AF_UNIX))
+        own.settimeout(CONNECT_SECONDS)
+        own.connect(path)
+        own.setblocking(True)
+        stack.pop_all()
+        return Connection(own.detach())
+
+
 class DirectCalls:
     """The connections of a kernel to an engine, one for each call under way."""
 
@@ -96,13 +117,13 @@ class DirectCalls:
         """Raises OSError if no engine of this machine has this socket."""
         self._path = str(path)
         self._lock = threading.Lock()
-        self._idle = [Client(self._path, "AF_UNIX")]
+        self._idle = [_connected(self._path)]
 
     def begin(self, arguments: tuple[Any, ...], follows: bool = False) -> DirectAnswer:
         """Begin a call. Raises OSError if the engine has ended."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
-        connection = connection or Client(self._path, "AF_UNIX")
+        connection = connection or _connected(self._path)
         connection.send_bytes(pickle.dumps((follows, arguments)))
         return DirectAnswer(connection, self._keep)
 

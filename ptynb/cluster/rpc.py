@@ -97,6 +97,7 @@ class Caller:
                 )
             found[description["rank"]] = description
             self._engine_of[description["rank"]] = engine
+            self._disconnect(description["rank"])  # from the engine that this one replaces
         return found
 
     def call_all(
@@ -146,8 +147,10 @@ class Caller:
         """Begin a direct call; None if there is no connection to this engine."""
         try:
             if rank not in self._direct:
-                self._direct[rank] = DirectCalls(socket_of(self._folder, rank))
-            direct = self._direct[rank]
+                direct: DirectCalls | None = DirectCalls(socket_of(self._folder, rank))
+                self._direct[rank] = direct
+            else:
+                direct = self._direct.get(rank)
             return None if direct is None else direct.begin(arguments, follows)
         except OSError:
             self._disconnect(rank)

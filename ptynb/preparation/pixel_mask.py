@@ -18,11 +18,11 @@ ENOUGH_TO_BE_STUCK = 16
 """Smallest number of patterns from which stuck pixels are detected."""
 BRIGHTEST = 8.0
 """Brightest fringe of one pixel width, in units of `factor` times its neighbours; 4.3 was seen."""
-MOST_BAD = 0.05
-"""Largest part of hot and dead pixels.
+MOST_BAD = 0.03
+"""Largest part of hot pixels, and of dead ones: more are fringes.
 
 A pinhole half as wide as the window has fringes of one pixel width. Of a weak object (ptypy) they vary so little that
-their variance does not tell them from defects, and 19% of all pixels were taken for bad.
+their variance does not tell them from defects: 5% of all pixels were taken for hot, and 14% for dead.
 """
 
 
@@ -91,12 +91,12 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
     """Find bad pixels from the statistics of the scan. Reads all patterns once.
 
     A pixel is hot if its mean over the scan exceeds that of all but two of its eight neighbours by `factor` and by
-    `sigmas` standard errors, and dead if it is as far below all but two of them; but for pixels that vary from pattern
-    to pattern as their neighbours do, as the fringes of a coherent beam, and but for more than 5% of all pixels, which
-    are fringes of one pixel width, too. Pixels with non-finite counts are bad,
-    as are stuck ones that never change although their neighbours do (from 16 patterns on). Pairs of pixels and lines of
-    one pixel width are found, wider gaps are not; a beam narrower than two pixels is taken as hot. Masked pixels stay
-    bad and are not used as neighbours.
+    `sigmas` standard errors, and dead if it is as far below all but two of them. Fringes of a coherent beam are
+    neither: pixels that vary from pattern to pattern as their neighbours do, and all that would be hot, or dead, if
+    these were more than 3% of the pixels. Pixels with non-finite counts are bad, as are stuck ones that never change
+    although their neighbours do (from 16 patterns on). Pairs of pixels and lines of one pixel width are found, wider
+    gaps are not; a beam narrower than two pixels is taken as hot. Masked pixels stay bad and are not used as
+    neighbours.
 
     Parameters
     ----------
@@ -159,8 +159,7 @@ def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Jud
     diffracted = _diffracted(mean, variance, good, seen.patterns, 4 / 3 * factor)
     hot = good & enough & (mean > factor * high + error) & ~(diffracted & (mean < BRIGHTEST * factor * high))
     dead = good & enough & (low > factor * mean + error) & ~diffracted
-    if (hot | dead).sum() > MOST_BAD * good.sum():
-        hot, dead = np.zeros_like(hot), np.zeros_like(dead)
+    hot, dead = (kind & (kind.sum() <= MOST_BAD * good.sum()) for kind in (hot, dead))
     stuck = good & (variance == 0) & (mean != 0) & (typical > 0) & (seen.patterns >= ENOUGH_TO_BE_STUCK)
     return Judged(*(np.fft.ifftshift(kind) if shifted else kind for kind in (hot, dead, stuck)))
 

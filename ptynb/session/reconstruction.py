@@ -463,21 +463,18 @@ class Reconstruction:
                 raise ReconstructionError("Its engines were closed by another process.", code="reconstruction.closed")
             return status is not None and status.applied >= self._client.sent and status.state == "ready"
 
-        while True:
-            try:
-                soon = until if progress is None else min(until, time.monotonic() + PROGRESS_SECONDS)
-                self._client.wait_for(over, soon)
-                break
-            except TimeoutError:
-                if time.monotonic() >= until:
-                    status = self._client.last_status
-                    where = "loading" if status is None else status.state
-                    at = "" if status is None else f", at epoch {status.epoch} of {status.target}"
-                    raise TimeoutError(f"Still {where} after {timeout} s{at}.") from None
-                if progress is not None:
-                    progress()
-        if progress is not None:
-            progress()
+        ended = False
+        while not ended:
+            soon = until if progress is None else min(until, time.monotonic() + PROGRESS_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                ended = self._client.wait_for(over, soon)
+            if not ended and time.monotonic() >= until:
+                status = self._client.last_status
+                where = "loading" if status is None else status.state
+                at = "" if status is None else f", at epoch {status.epoch} of {status.target}"
+                raise TimeoutError(f"Still {where} after {timeout} s{at}.")
+            if progress is not None:
+                progress()
         self._warn_of_notices()
 
     def step(self) -> Epoch:

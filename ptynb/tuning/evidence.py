@@ -126,12 +126,14 @@ class HeldOut:
         gain = (change * (2 * self.counts - before.predicted - after.predicted)).sum(dtype=np.float64)
         return float(gain), 2 * math.sqrt((change**2 * self.counts).sum(dtype=np.float64))
 
-    def unexplained(self, fit: TrialFit) -> NDArray[np.bool_]:
+    def unexplained(self, fit: TrialFit) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the pixels (y, x) whose counts are less than half or more than twice those of the model.
 
         Of pixels that were masked in the fit all counts are held out: it predicts a fringe of the beam, and no defect.
+        The second array has also those that would be among them if they had no counts.
         """
         expected = fit.predicted.sum(0, dtype=np.float64) / HELD_OUT
+        noise = 5 * np.sqrt(expected + 1)
         wrong = (self.totals > 2 * expected) | (self.totals < expected / 2)
-        significant: NDArray[np.bool_] = np.abs(self.totals - expected) > 5 * np.sqrt(expected + 1)
-        return wrong & significant
+        unexplained: NDArray[np.bool_] = wrong & (np.abs(self.totals - expected) > noise)
+        return unexplained, unexplained | (expected > noise)

@@ -4,15 +4,17 @@
    wrong with the geometry (`geometry_fit`), which short reconstructions confirm.
 2. Trials of object and probe alone, with several learning rates. The best one is continued until it has converged:
    until its misfit falls by less than `SETTLED` in a further trial, the control. If it is at the level of the noise
-   then, there is nothing that an effect could explain.
+   then, there is nothing that an effect could explain. If it is above `NOT_FOUND`, a start by RAAR is tried. Pixels
+   that differ from their neighbours are masked in all trials; they are no defects if the control predicts their
+   counts.
 3. One trial for each effect that may be in the data (wrong positions, a beam of varying intensity or shape, background,
    partial coherence, descan, several slices), which begin and end as the control does.
 4. The effects are added one after the other, the one that explains most first, while they predict counts better that
    were held out from all trials (`evidence`): by `SIGMAS` standard errors, by a tenth of the misfit, and by more than
    object and probe still gain by further epochs.
-5. Together they have to explain most of the misfit, or leave less than the noise. A fit that is wrong in another way
-   (an object that has not been found, an effect that was not tried) is also improved by parameters that only are
-   flexible, but not to the noise.
+5. Together they have to explain most of the misfit, or lower it from above the noise to below it. A fit
+   that is wrong in another way (an object that has not been found, an effect that was not tried) is also improved by
+   parameters that only are flexible, but not to the noise.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ BETTER_RATES = 0.8
 where a short trial happens to end."""
 NOT_FOUND = 10.0
 """Misfit of object and probe from which a start by RAAR is tried."""
-PROJECTIONS = "raar"
+START = "raar"
 PROJECTION_STAGE = 0.2
 """Part of the epochs of such a start.
 
@@ -90,7 +92,10 @@ field (LightPipes), four probe modes lowered a misfit of 0.30 to 0.17, and made 
 """
 MASKING = "mask_bad_pixels"
 LEAST_BAD = 0.5
-"""Part of the pixels unlike their neighbours whose counts the fit must not predict, so that they are masked."""
+"""Part of the pixels unlike their neighbours whose counts the fit must not predict, so that they are masked.
+
+Those that are too dark to be judged do not count.
+"""
 TO_THE_NOISE = 0.1
 """Misfit below which there is nothing to explain, and by which an effect has to lower it: the noise is 1."""
 SETTLED = 0.2
@@ -273,7 +278,7 @@ def recommend(
         Function called with the completed fraction of the trials, from 0 to 1; it is an estimate, since results decide
         how many follow.
     cancelled : callable, optional
-        Function without arguments that returns whether the trials are to end; called about once a second.
+        Function without arguments that returns whether the trials are to end; called four times a second.
 
     Returns
     -------
@@ -319,6 +324,8 @@ class _Search:
         self._trials: list[RecommendationTrial] = []
         self._suspects: NDArray[np.bool_] | None = None
         """Pixels (y, x) that are masked in the trials because they are unlike their neighbours, centred."""
+        self._surely_bad = False
+        """Whether some of the masked pixels are not finite or stuck."""
         self._begins_with_projections = False
 
     def run(self) -> Recommendation:
@@ -360,6 +367,7 @@ class _Search:
                 self._prepare.append(PrepareStep(function=MASKING))
                 what = "pixel is" if new == 1 else "pixels are"
                 self._choose("prepare", MASKING, f"{new} {what} far brighter or darker than the neighbours, or stuck")
+                self._surely_bad = bool((before & ~find_bad_pixels(scan, factor=1e9, sigmas=1e9)).any())
                 return mask_pixels(scan, good)
         return scan
 
@@ -374,8 +382,10 @@ class _Search:
             return [first.loss, *(self._engines.run(one, [(settings, epochs)])[0].loss for one in scans[1:])]
 
         found = mended_geometry(scan, losses)
-        if self._prepare:  # bad pixels are masked
-            before, after = as_centred(prepare(self._whole, found.steps)).mask, as_centred(found.scan).mask
+        if self._prepare and not self._surely_bad:
+            # The other steps do not move pixels, and may need the mask.
+            moved = prepare(self._whole, [step for step in found.steps if step.function in ("flip", "transpose")])
+            before, after = as_centred(moved).mask, as_centred(found.scan).mask
             assert after is not None, "pixels are masked"
             self._suspects = ~after if before is None else before & ~after
         self._prepare += found.steps
@@ -467,17 +477,21 @@ class _Search:
     def _projected(self, scan: Scan, base: dict[str, Any], epochs: int, misfit: float) -> _Outcome | None:
         """Return the outcome of a trial that begins with RAAR; None if it does not halve the misfit."""
         self._report(f"Object and probe by RAAR: {epochs} epochs, and {epochs} from their result")
-        [first] = self._engines.run(scan, [(Settings(**merge(base, {"optimiser": PROJECTIONS})), epochs)], keep=True)
+        try:
+            settings = Settings(**merge(base, {"optimiser": START}))
+        except SettingsError:  # such as with a fly scan
+            return None
+        [first] = self._engines.run(scan, [(settings, epochs)], keep=True)
         if first.scan is None:
             return None
         [outcome] = self._engines.run(first.scan, [(Settings(**base), epochs)], keep=True)
         self._begins_with_projections = outcome.misfit < misfit / 2
         name = "object and probe, first by RAAR"
-        self._trials.append(_trial(name, {"optimiser": PROJECTIONS}, outcome, chosen=self._begins_with_projections))
+        self._trials.append(_trial(name, {"optimiser": START}, outcome, chosen=self._begins_with_projections))
         if not self._begins_with_projections:
             return None
         why = f"object and probe are not found otherwise: misfit {outcome.misfit:.3g} instead of {misfit:.3g}"
-        self._choose("optimiser", f"{PROJECTIONS}, in the first stage", why)
+        self._choose("optimiser", f"{START}, in the first stage", why)
         return outcome
 
     def _settled(
@@ -591,16 +605,16 @@ class _Search:
         """Do not recommend to mask pixels whose counts the fit without them predicts: fringes of the beam."""
         if self._suspects is None:
             return
-        bad = int((self._suspects & held_out.unexplained(fit)).sum())
-        if bad >= LEAST_BAD * self._suspects.sum():
+        unexplained, decided = (self._suspects & found for found in held_out.unexplained(fit))
+        bad = int(unexplained.sum())
+        if bad >= LEAST_BAD * decided.sum():
             return
         self._prepare = [step for step in self._prepare if step.function != MASKING]
         self._choices = [choice for choice in self._choices if choice.value != MASKING]
-        if bad:
-            self._notes.append(
-                f"{self._suspects.sum()} pixels are far brighter or darker than their neighbours; object and probe "
-                f"explain all but {bad} of them, so that none is masked. preparation.mask_pixels masks single ones."
-            )
+        self._notes.append(
+            f"Pixels far brighter or darker than their neighbours: {self._suspects.sum()}. Object and probe explain "
+            f"the counts of all but {bad}, so that none is masked; preparation.mask_pixels masks single ones."
+        )
 
     def _compare_with_map(self, before: Scan, after: Scan | None) -> None:
         """Note if moved positions are mostly one linear map, which other quantities can explain as well."""
@@ -657,8 +671,9 @@ class _Search:
         if not self._begins_with_projections:
             return stages
         try:
-            Settings(**merge(settings, {"optimiser": PROJECTIONS}))
+            Settings(**merge(settings, {"optimiser": START}))
         except SettingsError as error:
+            self._choices = [choice for choice in self._choices if choice.name != "optimiser"]
             self._notes.append(f"A first stage of RAAR would find object and probe, and is left out: {error}")
             return stages
         epochs = max(2, round(PROJECTION_STAGE * self._epochs))
@@ -668,7 +683,7 @@ class _Search:
         rest[longest] = rest[longest].model_copy(update={"epochs": rest[longest].epochs - epochs})
         optimiser = {"optimiser": Settings(**settings).optimiser}
         rest[0] = rest[0].model_copy(update={"settings": merge(rest[0].settings, optimiser)})
-        return (Stage(epochs=epochs, settings={"optimiser": PROJECTIONS}, reason=reason), *rest)
+        return (Stage(epochs=epochs, settings={"optimiser": START}, reason=reason), *rest)
 
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""

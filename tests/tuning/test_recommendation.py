@@ -366,7 +366,9 @@ def test_pixels_that_the_fit_without_them_predicts_are_not_masked(monkeypatch: p
     scan, dead = SCANS["far field"](), np.zeros((64, 64), bool)
     mean = survey(scan).mean
     dead[np.unravel_index(np.argsort(mean.ravel())[-40::10], mean.shape)] = True
-    monkeypatch.setattr("ptynb.tuning.recommend.find_bad_pixels", lambda scan: ~dead)
+    monkeypatch.setattr(
+        "ptynb.tuning.recommend.find_bad_pixels", lambda scan, factor=3.0, **_: ~dead if factor < 10 else ~dead | dead
+    )
     steps = []
     for broken in (False, True):
         frames = scan.frames.read(0, len(scan)) * ~(dead & broken)
@@ -375,3 +377,14 @@ def test_pixels_that_the_fit_without_them_predicts_are_not_masked(monkeypatch: p
         )
         steps.append([step.function for step in found.recipe.prepare])
     assert steps == [[], ["mask_bad_pixels"]]
+
+
+def test_pixels_that_are_not_finite_stay_masked() -> None:
+    scan = SCANS["far field"]()
+    frames = scan.frames.read(0, len(scan)).astype(np.float32)
+    frames[3, 0, 0] = np.nan
+    scan = dataclasses.replace(scan, frames=ArrayFrames(frames, len(scan)))
+    found = pt.recommend(scan, device="cpu", epochs=20, seconds=10)
+    assert [step.function for step in found.recipe.prepare] == ["mask_bad_pixels"]
+    with pt.Reconstruction(scan, found.recipe, device="cpu", checkpointing=None) as recon:
+        assert recon.step().number == 1
