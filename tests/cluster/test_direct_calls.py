@@ -103,6 +103,22 @@ def test_an_answer_that_comes_late_is_not_that_of_the_next_call(server: tuple[ps
     assert called(calls, "return", 1) == 1
 
 
+def test_a_suspended_process_does_not_hold_up_the_call_after_many_others(
+    server: tuple[psutil.Process, DirectCalls],
+) -> None:
+    """Its queue of connections is full; a kernel calls it through the controller then, which has a time limit."""
+    process, calls = server
+    process.suspend()
+    begun = [calls.begin(("return",)) for _ in range(direct_calls.WAITING_CONNECTIONS)]
+    with pytest.raises((BlockingIOError, TimeoutError)):
+        begun += (calls.begin(("return",)) for _ in range(10))
+    process.resume()
+    assert all(one.get(30) is None for one in begun)
+    for one in begun:
+        one.release()
+    assert called(calls, "return", 1) == 1
+
+
 def test_the_end_of_the_process_ends_its_calls(server: tuple[psutil.Process, DirectCalls], tmp_path: Path) -> None:
     process, calls = server
     begun = calls.begin(("wait", 60.0))
