@@ -16,6 +16,8 @@ any more (`ptynb.engine.keepalive`); a checkpoint of its reconstruction is writt
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import socket
@@ -39,6 +41,8 @@ REMEMBERED_SIGNATURES = 4096
 """Number of message signatures stored against replays: by default 65,536 in each process, 10 MB."""
 MISSED_BEATS = 20
 """Missed heartbeats of the controller after which an engine ends, if nothing listens at its address either."""
+M_ARENA_MAX, MOST_ARENAS = -8, 2
+"""Number of the option in malloc.h, and its value."""
 CONNECT_SECONDS = 3.0
 """Time limit of a connection to the controller [s]."""
 LOOP_STOPPED = "Event loop stopped before Future completed"
@@ -70,6 +74,16 @@ def complete(environment: MutableMapping[str, str]) -> None:
         environment["OMP_NUM_THREADS"] = environment["MKL_NUM_THREADS"] = threads
     # numpy only renders pictures there; its threads would spin on the cores that torch uses.
     environment["OPENBLAS_NUM_THREADS"] = "1"
+
+
+def share_memory_of_threads() -> None:
+    """Let all threads allocate from few arenas, where the system is glibc's.
+
+    It gives each thread one of up to 8 a core, and what is freed in one serves the others not: of a run that is begun
+    and ended again and again, 100 kB each time in an engine that several threads serve, instead of 35.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_ARENAS)
 
 
 def connection(source: str) -> str:
@@ -119,6 +133,7 @@ def accepts(host: str, port: int) -> bool:
 def main(source: str) -> None:
     """Run an engine until it is requested to end."""
     complete(os.environ)
+    share_memory_of_threads()
     from ipyparallel.engine.app import IPEngine
 
     class Engine(IPEngine):

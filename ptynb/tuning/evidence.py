@@ -97,9 +97,10 @@ class HeldOut:
         most = max(LEAST_PATTERNS, MOST_PIXELS // math.prod(scan.pattern_shape))
         patterns = np.unique(np.linspace(0, len(scan) - 1, min(most, len(scan))).astype(np.int64))
         whole, held = as_centred(scan), as_centred(thinned(scan, unit, held_out=True))
-        counts = np.empty((len(patterns), *scan.pattern_shape), np.float32)
-        whole.frames.take(patterns, counts)
-        totals = unit * np.nan_to_num(counts, posinf=0.0).sum(0, dtype=np.float64)
+        values = np.empty((len(patterns), *scan.pattern_shape), whole.frames.dtype)
+        whole.frames.take(patterns, values)
+        totals = unit * np.nan_to_num(values, posinf=0.0).sum(0, dtype=np.float64)
+        counts = np.empty(values.shape, np.float32)
         held.frames.take(patterns, counts)
         good = np.ones(scan.pattern_shape, bool) if held.mask is None else held.mask
         return cls(patterns, counts * good, good, totals)
