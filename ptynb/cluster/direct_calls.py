@@ -175,23 +175,34 @@ class DirectAnswer:
             self.connection.close()
 
 
-def receive_in_thread(connection: Connection, receive: Callable[..., None]) -> Callable[[], None]:
-    """Call `receive` with the arguments of each message, in a thread, and return the function that ends this."""
+def receive_in_thread(
+    connection: Connection, receive: Callable[..., None], ended: Callable[[], None]
+) -> Callable[[], None]:
+    """Call `receive` with the arguments of each message, in a thread, and return the function that ends this.
+
+    ended: called if the engine ends it.
+    """
     same = socket.socket(fileno=os.dup(connection.fileno()))
-    SupervisedThread("ptynb listener", _receive_all, connection, receive, restarts=True).start()
+    ending = threading.Event()
+    SupervisedThread("ptynb listener", _receive_all, connection, receive, ended, ending, restarts=True).start()
 
     def end() -> None:
+        ending.set()
         with same, contextlib.suppress(OSError):
             same.shutdown(socket.SHUT_RDWR)  # to close it would not end the thread's wait
 
     return end
 
 
-def _receive_all(connection: Connection, receive: Callable[..., None]) -> None:
+def _receive_all(
+    connection: Connection, receive: Callable[..., None], ended: Callable[[], None], ending: threading.Event
+) -> None:
     while not connection.closed:
         try:
             message = connection.recv_bytes()
         except (EOFError, OSError):
             connection.close()
+            if not ending.is_set():
+                ended()
             return
         receive(*pickle.loads(message))

@@ -162,24 +162,30 @@ class Caller:
             direct.close()
 
     def follow_worker(
-        self, rank: int, arguments: tuple[Any, ...], receive: Callable[..., None], timeout: float
+        self,
+        rank: int,
+        arguments: tuple[Any, ...],
+        receive: Callable[..., None],
+        ended: Callable[[], None],
+        timeout: float,
     ) -> Callable[[], None]:
         """Call `run_registry.follow_worker` on this rank with a last argument that calls `receive` here with its own.
 
         Messages arrive in their order, in a thread of their own; what is sent while the connection is interrupted is
-        lost. Returns the function that ends this.
+        lost. `ended` is called at the end of the worker or its process, if the connection is direct. Returns the
+        function that ends this.
         """
         with held_back():
             answer = self._begin(rank, arguments, follows=True)
         if answer is None:
-            return self._listen(rank, run_registry.follow_worker, arguments, receive, timeout)
+            return self._listen(rank, arguments, receive, timeout)
         try:
             self._answer(rank, answer, RunningTime(), timeout)
         except BaseException:
             answer.connection.close()
             raise
 
-        end_receiving = receive_in_thread(answer.connection, receive)
+        end_receiving = receive_in_thread(answer.connection, receive, ended)
 
         def end() -> None:
             self._listening.discard(end)
@@ -189,12 +195,7 @@ class Caller:
         return end
 
     def _listen(
-        self,
-        rank: int,
-        function: Callable[..., None],
-        arguments: tuple[Any, ...],
-        receive: Callable[..., None],
-        timeout: float,
+        self, rank: int, arguments: tuple[Any, ...], receive: Callable[..., None], timeout: float
     ) -> Callable[[], None]:
         """Do the same through the controller: the engine publishes the messages."""
         name, come = secrets.token_hex(16), queue.SimpleQueue[Any]()
@@ -212,7 +213,7 @@ class Caller:
         self._listening.add(end)
         SupervisedThread("ptynb listener", _pass_on, come, receive, restarts=True).start()
         try:
-            self.call_all([rank], _with_publisher, [(header, function, *arguments)], timeout)
+            self.call_all([rank], _follow_worker, [(header, *arguments)], timeout)
         except BaseException:
             end()
             raise
@@ -282,8 +283,8 @@ class Caller:
         self._client.close()
 
 
-def _with_publisher(header: dict[str, str], function: Callable[..., None], *arguments: Any) -> None:
-    """Call a function on an engine with a function that publishes its arguments, as replies to this header."""
+def _follow_worker(header: dict[str, str], name: str, known: int) -> None:
+    """Publish the status of a worker on its engine, as replies to this header."""
     from ipykernel.zmqshell import ZMQInteractiveShell  # the process of the session may have no kernel
 
     kernel = ZMQInteractiveShell.instance().kernel
@@ -293,7 +294,7 @@ def _with_publisher(header: dict[str, str], function: Callable[..., None], *argu
             kernel.iopub_socket, PUBLISHED, {}, {"header": header}, b"ptynb", [pickle.dumps(values)]
         )  # by the thread that sends what engines print, so that any thread may call it
 
-    function(*arguments, publish)
+    run_registry.follow_worker(name, known, publish)
 
 
 def _pass_on(come: queue.SimpleQueue[Any], receive: Callable[..., None]) -> None:

@@ -17,12 +17,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ptynb.cluster.rpc import ENDING_SECONDS
 from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
 from ptynb.data.record import STOPPED, Annotation
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, states
+from ptynb.polling import wait_until
 from ptynb.serial_executor import waiting
 from ptynb.session.engines import ChangeNote, Engines
 from ptynb.session.failure import Cause, find_cause
@@ -112,10 +114,15 @@ class EngineClient:
             if client is not None:
                 client._receive(status, known, generation)
 
+        def ended() -> None:
+            client = reference()
+            if client is not None:
+                client._look_at_end(generation)
+
         if self._unfollow is not None:
             self._unfollow.detach()  # it holds the previous engines
         self._unfollow = weakref.finalize(self, self.engines.unfollow)
-        self.engines.follow(receive, len(self.epochs))
+        self.engines.follow(receive, len(self.epochs), ended)
 
     def _receive(self, status: Status, known: int, generation: int) -> None:
         """Record a status with the records after `known` epochs, and note a failure."""
@@ -201,6 +208,16 @@ class EngineClient:
                 self.news.notify_all()
         elif busy and silence > ASKING_SECONDS and self.failure is None:
             self._ask(engines, generation)
+
+    def _look_at_end(self, generation: int) -> None:
+        """Look after the engines when rank 0 has closed its connection, once it is known why."""
+
+        def known() -> bool:
+            newer = self.closed or generation != self._generation
+            return newer or not self.engines.reachable or bool(self.engines.lost())
+
+        if wait_until(known, ENDING_SECONDS, 0.002):  # the connection ends before the process does
+            self.look()
 
     def _ask(self, engines: Engines, generation: int) -> None:
         """Ask rank 0 for its status; after `MOST_SILENCE` without one, what waits for it ends with an error."""

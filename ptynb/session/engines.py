@@ -45,11 +45,11 @@ class Engines(ABC):
         """Call a method of the worker of this rank. Raises EngineLostError if its engine is lost."""
 
     @abstractmethod
-    def follow(self, receive: Deliver, known: int) -> None:
+    def follow(self, receive: Deliver, known: int, ended: Callable[[], None] = nothing) -> None:
         """Call `receive` with the status of rank 0 now and after each change, from another thread, until `close`.
 
-        known: number of epochs whose records are not sent. Replaces the function of an earlier call. Raises
-        EngineLostError if the engine is lost.
+        known: number of epochs whose records are not sent. ended: called at once if rank 0's process ends, where this
+        can be known. Replaces the functions of an earlier call. Raises EngineLostError if the engine is lost.
         """
 
     @abstractmethod
@@ -144,7 +144,7 @@ class LocalEngine(Engines):
             raise EngineLostError(f"Rank {rank} is a process that answers no requests.", code="engine.no-answer")
         return getattr(self._worker, method)(*arguments)
 
-    def follow(self, receive: Deliver, known: int) -> None:
+    def follow(self, receive: Deliver, known: int, ended: Callable[[], None] = nothing) -> None:
         self._worker.follow(receive, known)
 
     def unfollow(self) -> None:
@@ -261,10 +261,10 @@ class ClusterEngines(Engines):
     def call(self, rank: int, method: str, *arguments: Any, timeout: float = 60.0) -> Any:
         return self._cluster.caller.call_worker(self._ranks[rank], (self.name, method, *arguments), timeout)
 
-    def follow(self, receive: Deliver, known: int) -> None:
+    def follow(self, receive: Deliver, known: int, ended: Callable[[], None] = nothing) -> None:
         self.unfollow()
         self._end_following = self._cluster.caller.follow_worker(
-            self._ranks[0], (self.name, known), receive, FOLLOW_SECONDS
+            self._ranks[0], (self.name, known), receive, ended, FOLLOW_SECONDS
         )
 
     def unfollow(self) -> None:

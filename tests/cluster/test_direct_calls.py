@@ -141,9 +141,11 @@ def test_messages_arrive_in_order_and_a_reader_that_is_suspended_loses_the_last(
         numbers = list[int]()
         begun = calls.begin((last,), follows=True)
         assert begun.get(30) is None
-        end = direct_calls.receive_in_thread(begun.connection, numbers.append)
+        ended = threading.Event()
+        end = direct_calls.receive_in_thread(begun.connection, numbers.append, ended.set)
         # It ends with the function's last argument, which nothing references any more.
         assert wait_until(partial(getattr, begun.connection, "closed"), 30)
+        assert ended.wait(30)
         assert numbers == [*range(received)]
         end()
 
@@ -154,11 +156,13 @@ def test_messages_end_when_the_kernel_does_not_want_them(server: tuple[psutil.Pr
     before = called(calls, "threads")
     begun = calls.begin((None,), follows=True)
     assert begun.get(30) is None
-    end = direct_calls.receive_in_thread(begun.connection, numbers.append)
+    ended = threading.Event()
+    end = direct_calls.receive_in_thread(begun.connection, numbers.append, ended.set)
     assert wait_until(lambda: len(numbers) > 3, 30)
     end()
     end()
     assert wait_until(lambda: begun.connection.closed, 30)
+    assert not ended.wait(0.1)  # it is called where the engine ends it
     assert wait_until(lambda: called(calls, "threads") <= before, 30)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ class Told:
             raise answer
         return answer
 
-    def follow(self, receive: Deliver, known: int) -> None:
+    def follow(self, receive: Deliver, known: int, ended: Callable[[], None]) -> None:
         self.deliver = receive
 
     def unfollow(self) -> None:

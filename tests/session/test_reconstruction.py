@@ -396,6 +396,7 @@ def test_a_killed_engine_ends_the_run_and_the_others_still_give_what_they_hold(
     monkeypatch.setattr(
         cluster_module, "REPLACE_SECONDS", 120.0
     )  # a machine that does other things too starts engines slowly
+    monkeypatch.setattr(engine_client_module, "LOOK_SECONDS", 3600.0)  # known without a look
     with pt.Cluster(2, device="cpu") as own:
         for lost in (0, 1):
             own.complete()
