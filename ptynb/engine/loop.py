@@ -803,7 +803,9 @@ def short_result(scan: Scan, settings: Settings, device: torch.device, epochs: i
         scale = (loop.scan["counts"] / len(scan) / probe.abs().square().sum()).sqrt() * phase
         object = torch.where(light > initial_probe.LIT * light.max(), object / scale, 1)
         probe = probe * scale
-        return initial_probe.ShortResult(probe.cpu().numpy(), object.cpu().numpy(), loop.frame.origin)
+        return initial_probe.ShortResult(
+            probe.cpu().numpy(), object.cpu().numpy(), loop.frame.origin, loop.r_factor()[0]
+        )
     except FloatingPointError:
         return None
     finally:

@@ -64,6 +64,8 @@ PROCESS = 200e6
 """Private memory of a process with torch loaded [bytes]."""
 COPIES_OF_A_STATE = 2.2
 """Arrays of a checkpoint, and the bytes of its file, whose buffer grows by an eighth at a time."""
+KEPT_WAVES = {"dm": 1, "raar": 2}
+"""Exit waves that an optimiser keeps of each pattern."""
 SIDE_OF_SEARCH = 2.5
 """Largest side of the object of the search for a probe, in windows."""
 COMPARED = 3
@@ -355,7 +357,7 @@ def _items(scan: Scan, asked: Workload, place: Storage, on_gpu: bool) -> Iterato
         plane = scan.geometry is None or isinstance(scan.geometry, Geometry)
         pixels = settings.fly_scan.steps * (1 if plane else PADDED)
         yield Item("work space of Fourier transforms", where, at_once * states * wave * pixels)
-    kept = {"dm": 1, "raar": 2}.get(settings.optimiser, 0)
+    kept = KEPT_WAVES.get(settings.optimiser, 0)
     yield Item("exit waves of all patterns", where, kept * own * wave)
     if asked.keep:
         stored = 2 * HISTORY + 4 if settings.optimiser == "lbfgs" else moments(settings)
@@ -371,20 +373,27 @@ def _of_search(scan: Scan, settings: Settings, on_gpu: bool) -> float:
     """Return the most that the short reconstruction takes which finds the probe of a scan without one [bytes]."""
     if not initial_probe.searches(scan, settings):
         return 0
-    own = initial_probe.run_settings(settings)
     height, width = (min(side, initial_probe.WIDEST) for side in scan.pattern_shape)
     pixels = float(height * width)
-    complex_bytes = 16 if own.precision == "double" else 8
+    complex_bytes = 16 if settings.precision == "double" else 8
+    patterns = min(initial_probe.PATTERNS, len(scan))
     # The counts as they were gathered, as patterns of an engine, and in the memory of the host as a scan.
-    counts = (2 if on_gpu else 3) * min(initial_probe.PATTERNS, len(scan)) * pixels * complex_bytes / 2
-    copies = copies_of_parameters(own, 1, on_gpu)
-    sides = [
-        min(SIDE_OF_SEARCH * size, whole * size / window)
-        for size, whole, window in zip((height, width), object_frame(scan, own).shape, scan.pattern_shape, strict=True)
-    ]
-    parameters = (copies.lasting + copies.updating) * complex_bytes * (pixels + sides[0] * sides[1])
-    waves = own.batch * complex_bytes * pixels * _arrays_of_corrections(own, on_gpu).in_windows(own)
-    return counts + _taken(1, parameters + waves, on_gpu)
+    counts = (2 if on_gpu else 3) * patterns * pixels * complex_bytes / 2
+
+    def reconstruction(own: Settings) -> float:
+        copies, frame = copies_of_parameters(own, 1, on_gpu), object_frame(scan, own).shape
+        sides = [
+            min(SIDE_OF_SEARCH * size, whole * size / window)
+            for size, whole, window in zip((height, width), frame, scan.pattern_shape, strict=True)
+        ]
+        parameters = (copies.lasting + copies.updating) * (pixels + sides[0] * sides[1])
+        waves = own.batch * _arrays_of_corrections(own, on_gpu).in_windows(own)
+        kept = patterns * KEPT_WAVES.get(own.optimiser, 0)
+        return _taken(1, complex_bytes * (parameters + pixels * (waves + kept)), on_gpu)
+
+    return counts + max(
+        map(reconstruction, (initial_probe.run_settings(settings), initial_probe.dm_settings(settings)))
+    )
 
 
 def _where(on_gpu: bool) -> Where:

@@ -4,7 +4,7 @@
    wrong with the geometry (`geometry_fit`), which short reconstructions confirm.
 2. Trials of object and probe alone, with several learning rates. The best one is continued until it has converged:
    until its misfit falls by less than `SETTLED` in a further trial, the control. If it is at the level of the noise
-   then, there is nothing that an effect could explain. If it is above `NOT_FOUND`, a start by RAAR is tried. Pixels
+   then, there is nothing that an effect could explain. Pixels
    that differ from their neighbours are masked in all trials; they are no defects if the control predicts their
    counts.
 3. One trial for each effect that may be in the data (wrong positions, a beam of varying intensity or shape, background,
@@ -60,16 +60,6 @@ RATES = ((0.1, 0.1), (0.2, 0.1), (0.03, 0.03))
 BETTER_RATES = 0.8
 """Largest misfit, relative to that with the default learning rates, with which others are chosen: nearer ones depend on
 where a short trial happens to end."""
-NOT_FOUND = 10.0
-"""Misfit of object and probe from which a start by RAAR is tried."""
-START = "raar"
-PROJECTION_STAGE = 0.2
-"""Part of the epochs of such a start.
-
-Object errors after 100 epochs without it, and with 0.2, 0.4 and 0.6 of them, of scans that other packages simulated: an
-object with structures of 2 pixels behind a pinhole (ptypy) 0.886, 0.0111, 0.0127 and 0.0143; moonflower (ptypy) 0.0071,
-0.0078, 0.0081 and 0.0082; CDTools 0.0068 with each.
-"""
 WARM_UP_EPOCHS, TRIAL_EPOCHS = 30, 20
 LEAST_EPOCHS = 8
 """Smallest number of epochs of a trial."""
@@ -326,7 +316,6 @@ class _Search:
         """Pixels (y, x) that are masked in the trials because they are unlike their neighbours, centred."""
         self._surely_bad = False
         """Whether some of the masked pixels are not finite or stuck."""
-        self._begins_with_projections = False
 
     def run(self) -> Recommendation:
         """Return the recommendation."""
@@ -450,14 +439,8 @@ class _Search:
         if not outcomes[best].misfit < BETTER_RATES * outcomes[0].misfit and outcomes[0].error is None:
             best = 0
         outcomes[best].check()
-        found = None
-        if not full_steps and outcomes[best].misfit > NOT_FOUND:
-            found = self._projected(scan, base, epochs, outcomes[best].misfit)
         for index, (name, outcome) in enumerate(zip(variants, outcomes, strict=True)):
-            is_chosen = index == best and found is None
-            self._trials.append(_trial(name, {} if full_steps else settings[index], outcome, chosen=is_chosen))
-        if found is not None:
-            return base, found
+            self._trials.append(_trial(name, {} if full_steps else settings[index], outcome, chosen=index == best))
         chosen = settings[best]
         if not full_steps:
             misfits = [f"{outcome.misfit:.3g} with {name}" for name, outcome in zip(variants, outcomes, strict=True)]
@@ -473,26 +456,6 @@ class _Search:
                     "the object alone first: the loss was lower than with both from the beginning",
                 )
         return chosen, outcomes[best]
-
-    def _projected(self, scan: Scan, base: dict[str, Any], epochs: int, misfit: float) -> _Outcome | None:
-        """Return the outcome of a trial that begins with RAAR; None if it does not halve the misfit."""
-        self._report(f"Object and probe by RAAR: {epochs} epochs, and {epochs} from their result")
-        try:
-            settings = Settings(**merge(base, {"optimiser": START}))
-        except SettingsError:  # such as with a fly scan
-            return None
-        [first] = self._engines.run(scan, [(settings, epochs)], keep=True)
-        if first.scan is None:
-            return None
-        [outcome] = self._engines.run(first.scan, [(Settings(**base), epochs)], keep=True)
-        self._begins_with_projections = outcome.misfit < misfit / 2
-        name = "object and probe, first by RAAR"
-        self._trials.append(_trial(name, {"optimiser": START}, outcome, chosen=self._begins_with_projections))
-        if not self._begins_with_projections:
-            return None
-        why = f"object and probe are not found otherwise: misfit {outcome.misfit:.3g} instead of {misfit:.3g}"
-        self._choose("optimiser", f"{START}, in the first stage", why)
-        return outcome
 
     def _settled(
         self, present: dict[str, Any], before: _Outcome, epochs: int, what: str, share: float = 1.0
@@ -649,8 +612,7 @@ class _Search:
         epochs = self._epochs - sum(stage.epochs for stage in likelihood)
         if not changes:
             plain = Stage(epochs=epochs, reason="No effect beside object and probe was found in the data.")
-            stages = self._with_projections((plain, *likelihood), settings)
-            return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=stages)
+            return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=(plain, *likelihood))
         first = max(2, round(FIRST_STAGE * self._epochs))
         # The structure of the model is that of the last stage from the beginning; only rates change.
         later = {name: part for name, part in changes.items() if _begins_later(name, part)}
@@ -663,27 +625,8 @@ class _Search:
             every.append(Stage(epochs=epochs - first, settings=rates, reason=f"Then also: {names}."))
         else:
             every = [Stage(epochs=epochs, reason=f"With {names} from the beginning.")]
-        stages = self._with_projections((*every, *likelihood), settings)
+        stages = (*every, *likelihood)
         return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=stages)
-
-    def _with_projections(self, stages: tuple[Stage, ...], settings: Mapping[str, Any]) -> tuple[Stage, ...]:
-        """Return the stages after one of RAAR, if that is to find object and probe, in as many epochs together."""
-        if not self._begins_with_projections:
-            return stages
-        try:
-            Settings(**merge(settings, {"optimiser": START}))
-        except SettingsError as error:
-            self._choices = [choice for choice in self._choices if choice.name != "optimiser"]
-            self._notes.append(f"A first stage of RAAR would find object and probe, and is left out: {error}")
-            return stages
-        epochs = max(2, round(PROJECTION_STAGE * self._epochs))
-        reason = "Object and probe by projections, as gradients do not find them from the beginning."
-        longest = max(range(len(stages)), key=lambda index: stages[index].epochs)
-        rest = [*stages]
-        rest[longest] = rest[longest].model_copy(update={"epochs": rest[longest].epochs - epochs})
-        optimiser = {"optimiser": Settings(**settings).optimiser}
-        rest[0] = rest[0].model_copy(update={"settings": merge(rest[0].settings, optimiser)})
-        return (Stage(epochs=epochs, settings={"optimiser": START}, reason=reason), *rest)
 
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""

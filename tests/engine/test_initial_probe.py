@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy
 import torch
 
 import ptynb as pt
@@ -62,6 +63,37 @@ def scan() -> Scan:
 def test_a_strong_object_behind_a_diffuser_is_found_without_a_probe(scan: Scan) -> None:
     assert error_of(after(scan, MEAN, 60), scan) > 0.5
     assert error_of(after(scan, Settings(), 60), scan) < 0.1
+
+
+def through_a_pinhole() -> Scan:
+    """A scan without probe: an object with structures of 2 pixels, amplitudes from 0.15 to 1 and phases up to 5.3."""
+    random = np.random.default_rng(1)
+    places = np.arange(WINDOW) - WINDOW // 2
+    probe = np.clip(WINDOW / 3 + 0.5 - np.hypot(places[:, None], places), 0, 1).astype(complex)
+    probe *= np.sqrt(1e7 / np.sum(np.abs(probe) ** 2))
+    positions = np.stack(np.meshgrid(np.arange(12), np.arange(12), indexing="ij"), -1).reshape(-1, 2) * 5.0
+    positions += random.uniform(-1, 1, positions.shape)
+    fields = [scipy.ndimage.gaussian_filter(random.normal(size=(WINDOW + 64,) * 2), 2) for _ in range(2)]
+    amplitude, phase = (np.clip(field / field.std() / 4 + 0.5, 0, 1) for field in fields)
+    object = (0.15 + 0.85 * amplitude) * np.exp(5.3j * phase)
+    return dataclasses.replace(pt.simulate_diffraction(object, probe[None], positions + 2, seed=2), probe=None)
+
+
+def test_an_object_that_gradients_do_not_find_is_found_by_the_difference_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = through_a_pinhole()
+    assert error_of(after(scan, Settings(), 60), scan) < 0.02
+    monkeypatch.setattr(initial_probe, "NOT_NOISE", np.inf)
+    assert error_of(after(scan, Settings(seed=1), 60), scan) > 0.5  # with another seed, which is not known yet
+
+
+@pytest.mark.parametrize("photons", [0.1, 3.0, 1000.0])
+def test_the_r_factor_of_noise_is_known_from_the_counts(photons: float) -> None:
+    random = np.random.default_rng(0)
+    means = photons * random.exponential(size=(1, 64, 64))
+    counts = random.poisson(np.broadcast_to(means, (32, 64, 64))).astype(np.float32)
+    true = np.abs(np.sqrt(counts) - np.sqrt(means)).sum() / np.sqrt(counts).sum()
+    assert initial_probe.noise(counts) == pytest.approx(true, rel=0.25)
+    assert initial_probe.noise(counts * 1.01) == initial_probe.noise(0 * counts) == initial_probe.NOISE
 
 
 def test_all_engines_begin_with_the_probe_of_one(ranks: Ranks, scan: Scan) -> None:

@@ -33,7 +33,6 @@ from ptynb.tuning.recommend import (
     SETTLED,
     TO_THE_NOISE,
     _Engines,
-    _Outcome,
     _Search,
     _with_rates,
 )
@@ -329,36 +328,6 @@ def test_the_command_writes_a_run_file_that_runs(tmp_path: Path, capsys: pytest.
     assert len(pt.load_result(tmp_path / "scan.result.h5").epochs) == 10
     assert main([*line, "--output", str(run_file)]) == 1
     assert "exists" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("misfit", [20.0, 900.0])
-def test_an_object_that_gradients_do_not_find_is_begun_by_projections(misfit: float) -> None:
-    """If RAAR halves the misfit; the trials' outcomes are given, as no scan is difficult for certain."""
-    scan = base()
-    nothing = np.zeros((0, 1, 1), np.float32)
-
-    class Engines(_Engines):
-        def run(self, scan: Scan, jobs: Any, keep: bool = False) -> list[_Outcome]:
-            projected = scan.name == "projected"
-            found = dataclasses.replace(scan, name="projected" if jobs[0][0].optimiser == "raar" else scan.name)
-            return [_Outcome(1.0, 1.0, found, fit=TrialFit(nothing, 15.0 if projected else misfit)) for _ in jobs]
-
-    search = _Search(scan, Engines(None, "cpu", TrialProgress(None, None)), 60, 60.0, lambda line: None)
-    search._mean_count, search._whole_counts, search._misfit = 100.0, True, 0.1
-    settings, outcome = search._warm_up(scan, {"batch": 8}, 30)
-    recipe = search._recipe(settings, [])
-    if misfit < 2 * 15.0:
-        assert (outcome.misfit, len(recipe.stages)) == (misfit, 2)
-        return
-    assert outcome.misfit == 15.0
-    assert [trial.chosen for trial in search._trials].count(True) == 1
-    assert [stage.epochs for stage in recipe.stages] == [12, 30, 18]
-    used = [stage.settings.get("optimiser") for stage in recipe.stages]
-    assert used == ["raar", "adam", None]
-    with pt.Reconstruction(scan, recipe, device="cpu", checkpointing=None) as recon:
-        recon.start()
-        recon.wait(100)
-        assert error(recon.result, scan) < 0.05
 
 
 def test_pixels_that_the_fit_without_them_predicts_are_not_masked(monkeypatch: pytest.MonkeyPatch) -> None:
