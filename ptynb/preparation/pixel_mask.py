@@ -123,7 +123,7 @@ def find_bad_pixels(scan: Scan, *, factor: float = 3.0, sigmas: float = 6.0) -> 
             f"factor is {factor!r} and sigmas is {sigmas!r}; expected factor >= 1 and sigmas >= 0.",
             code="argument.invalid-value",
         )
-    statistics = _statistics(scan)
+    statistics = pixel_statistics(scan)
     kinds = judged(scan, statistics, factor=factor, sigmas=sigmas)
     working = statistics.finite if scan.mask is None else statistics.finite & scan.mask
     found: NDArray[np.bool_] = working & ~kinds.hot & ~kinds.dead & ~kinds.stuck
@@ -139,7 +139,7 @@ class Judged:
     stuck: NDArray[np.bool_]
 
 
-def judged(scan: Scan, seen: Statistics, *, factor: float, sigmas: float) -> Judged:
+def judged(scan: Scan, seen: Statistics, *, factor: float = 3.0, sigmas: float = 6.0) -> Judged:
     """Classify the pixels from the statistics of some or all patterns of the scan."""
     shifted = scan.is_far_field and not scan.centred
     good = seen.finite if scan.mask is None else seen.finite & scan.mask
@@ -192,7 +192,7 @@ class Statistics:
     variance: NDArray[np.float64]
 
 
-def _statistics(scan: Scan) -> Statistics:
+def pixel_statistics(scan: Scan) -> Statistics:
     """Read the raw patterns, without masking, and return their statistics."""
     finite = np.ones(scan.pattern_shape, bool)
     offset = np.zeros(scan.pattern_shape)

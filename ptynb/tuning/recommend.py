@@ -37,7 +37,8 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError, EnginesBusyError, PtynbError, ReconstructionError, SettingsError
 from ptynb.io.prepared_scan import prepare
 from ptynb.physics.losses import poisson_below
-from ptynb.preparation import find_bad_pixels, mask_pixels
+from ptynb.preparation import mask_pixels
+from ptynb.preparation.pixel_mask import judged, pixel_statistics
 from ptynb.preparation.recorded_steps import check_measured
 from ptynb.preparation.shared_transforms import as_centred
 from ptynb.session.reconstruction import Reconstruction, make_way
@@ -321,7 +322,7 @@ class _Search:
         """Return the recommendation."""
         self._report("Reading patterns")
         seen = survey(self._whole, 256)
-        scan = self._oriented(self._without_bad_pixels(self._whole, seen))
+        scan = self._oriented(self._without_bad_pixels(self._whole))
         base = self._from_statistics(scan, seen)
         scan, epoch_seconds = self._reduced(scan, base)
         shorter = min(1.0, self._seconds / max(1e-9, PLANNED_EPOCHS * epoch_seconds))
@@ -347,17 +348,20 @@ class _Search:
             notes=tuple(self._notes),
         )
 
-    def _without_bad_pixels(self, scan: Scan, seen: Survey) -> Scan:
+    def _without_bad_pixels(self, scan: Scan) -> Scan:
         with contextlib.suppress(ValueError):
-            good = find_bad_pixels(scan)
+            statistics = pixel_statistics(scan)
+            kinds = judged(scan, statistics)
             before = np.ones(scan.pattern_shape, bool) if scan.mask is None else scan.mask
-            new = int((before & ~good).sum())
+            surely = before & (~statistics.finite | kinds.stuck)
+            bad = surely | kinds.hot | kinds.dead
+            new = int(bad.sum())
             if new:
                 self._prepare.append(PrepareStep(function=MASKING))
                 what = "pixel is" if new == 1 else "pixels are"
                 self._choose("prepare", MASKING, f"{new} {what} far brighter or darker than the neighbours, or stuck")
-                self._surely_bad = bool((before & ~find_bad_pixels(scan, factor=1e9, sigmas=1e9)).any())
-                return mask_pixels(scan, good)
+                self._surely_bad = bool(surely.any())
+                return mask_pixels(scan, ~bad)
         return scan
 
     def _oriented(self, scan: Scan) -> Scan:
