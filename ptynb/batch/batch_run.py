@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -28,8 +27,10 @@ from ptynb.io.run_file_scan import scan_of
 from ptynb.progress import follow, follow_live, log
 from ptynb.session.engines import OwnRank
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.session.resume import resume as resume_from
+from ptynb.session.resume import continued
+from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings.cluster_options import AnyCluster
+from ptynb.settings.recipe import StagePlan
 from ptynb.settings.run_files.run_file import RunFile
 
 
@@ -56,10 +57,10 @@ def run(
     scan = None if plan.listen is not None else scan_of(plan)
     with signals_raise():
         try:
-            with contextlib.nullcontext() if own else start_cluster(plan.cluster, partial(log, console)) as cluster:
+            with contextlib.nullcontext(own) if own else start_cluster(plan.cluster, partial(log, console)) as place:
                 if plan.listen is not None and start is None:
                     scan = live_scan(plan.listen, to_receive, console)
-                recon = _opened(plan, scan, cluster, own, start)
+                recon = _opened(plan, scan, place, start)
                 del scan  # frees the patterns of other ranks that are in memory
                 news = News(recon, console)
                 try:
@@ -76,7 +77,7 @@ def run(
                     log(console, _how_to_go_on(recon, again))
                     raise
                 finally:
-                    if cluster is None:
+                    if own is not None:
                         recon.close(result=False)
         except Leaving:
             return INTERRUPTED
@@ -110,22 +111,18 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     return newest
 
 
-def _opened(
-    plan: RunFile, scan: Scan | None, cluster: Cluster | None, own: OwnRank | None, start: Path | None
-) -> Reconstruction:
+def _opened(plan: RunFile, scan: Scan | None, place: Cluster | OwnRank, start: Path | None) -> Reconstruction:
     """Open the reconstruction. scan: None: that of the checkpoint `start`, with what has come of it since."""
-    recipe = plan.recipe.model_copy(update={"prepare": ()})  # the scan is prepared
-    options: dict[str, Any] = {
-        "cluster": cluster,
-        "device": own or "auto",
-        "checkpointing": plan.checkpointing,
-        # No engine can replace one that another launcher started.
-        "on_failure": plan.on_failure if own is None else "pause",
-    }
-    if start is None:
-        assert scan is not None
-        return Reconstruction(scan, recipe, **options)
-    return resume_from(start, scan, settings=recipe, **options)
+    # No engine can replace one that another launcher started.
+    on_failure: OnFailure = plan.on_failure if isinstance(place, Cluster) else "pause"
+    recipe, keep = plan.recipe, plan.checkpointing
+    if start is not None:
+        spec, state = continued(start, scan, recipe, checkpointing=keep, on_failure=on_failure)
+        return Reconstruction._opened(spec, place, start, state)
+    assert scan is not None, "it is loaded, or received"
+    stages = StagePlan(recipe.stages)
+    spec = RunSpec(scan, recipe.stage_settings[0], pickled((), stages), keep, on_failure=on_failure, plan=stages)
+    return Reconstruction._opened(spec, place)
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:

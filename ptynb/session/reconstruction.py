@@ -12,13 +12,12 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-import torch
-
 from ptynb.analysis.error_map import SMOOTHING
-from ptynb.cluster.accelerators import find_accelerators, names_of_devices, refusal, usable
+from ptynb.cluster.accelerators import local_device
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.admissions import Admissions
 from ptynb.data.arrivals import Arrivals
@@ -69,7 +68,6 @@ from ptynb.session.run_result import make_result, names_of
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
-from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
 from ptynb.supervised_thread import problems
 from ptynb.text import quoted
@@ -149,7 +147,7 @@ class Reconstruction:
         settings: Settings | Recipe | None = None,
         cluster: Cluster | None = None,
         *,
-        device: str | OwnRank = "auto",
+        device: str = "auto",
         timeout: float = 30.0,
         extensions: Sequence[Any] = (),
         checkpointing: Checkpointing | None = CHECKPOINTING,
@@ -172,20 +170,22 @@ class Reconstruction:
             checkpointing,
             timeout,
             on_failure,
-            time.time(),
-            None if ranks is None else check_ranks(ranks, cluster),
-            plan,
+            ranks=None if ranks is None else check_ranks(ranks, cluster),
+            plan=plan,
         )
-        self._open(spec, cluster, device)
+        self._open(spec, place_for(device, cluster))
 
     @classmethod
-    def _from_state(
-        cls, start: Path, state: ReconstructionState, spec: RunSpec, cluster: Cluster | None, device: str | OwnRank
+    def _opened(
+        cls,
+        spec: RunSpec,
+        place: Cluster | OwnRank,
+        start: Path | None = None,
+        state: ReconstructionState | None = None,
     ) -> Self:
-        """Create a reconstruction from a checkpoint."""
+        """Open a reconstruction from the checkpoint `start`, whose content is `state`, or from the beginning."""
         recon = cls.__new__(cls)
-        recon._open(spec, cluster, device, start, state.epochs)
-        recon._client.annotation = Annotation.of(state)
+        recon._open(spec, place, start, state)
         return recon
 
     @classmethod
@@ -206,46 +206,41 @@ class Reconstruction:
     def _open(
         self,
         spec: RunSpec,
-        cluster: Cluster | None,
-        device: str | OwnRank,
+        place: Cluster | OwnRank,
         start: Path | None = None,
-        epochs: Sequence[Epoch] = (),
+        state: ReconstructionState | None = None,
     ) -> None:
-        if cluster is not None and device != "auto":
-            raise SettingsError(
-                f"device is {device!r} and a cluster is given, which has its own; give it to Cluster(...).",
-                code="argument.conflict",
-            )
         if spec.on_failure not in get_args(OnFailure):
             raise SettingsError(
                 f"on_failure is {spec.on_failure!r}; expected 'pause' or 'continue'.", code="argument.invalid-value"
             )
         check_together(spec.scan, spec.settings)
-        own = None
-        if cluster is not None:
-            engines = len(spec.ranks or cluster)
-            reused = cluster.held_bytes() * engines / len(cluster)
-            room = room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        if isinstance(place, OwnRank):
+            engines, one_host = place.membership.world, place.one_host
+            room = room_for(place.membership.device != "cpu")
         else:
-            own = device if isinstance(device, OwnRank) else OwnRank.alone(_local_device(device))
-            engines, room = own.membership.world, room_for(own.membership.device != "cpu")
-        joined, keep = cluster is not None or engines > 1, spec.checkpointing is not None
+            engines, one_host = len(spec.ranks or place), True
+            reused = place.held_bytes() * engines / len(place)
+            room = room_for(place.plan.on_gpu, reused, place.plan.engines_per_gpu)
         stages = spec.plan.settings_from(spec.settings)
         for number, one in enumerate(stages, spec.plan.number):
             seen = in_window(spec.scan, dataclasses.replace(spec.plan, number=number).pattern_size)
             check_together(seen, one)
             check_shares(seen, one, engines)
-            if own is None or own.one_host:
-                check_room(seen, Workload(one, engines, joined, keep, stages), room)
-        if own is None:
-            assert cluster is not None
-            make_way(cluster, spec.ranks)
-            self._set_up(cluster, spec, EngineClient(ClusterEngines(cluster, spec, start=start), spec, epochs, start))
-            return
-        if engines > 1:
-            spec = dataclasses.replace(spec, scan=spec.scan.part(spec.patterns_of(0, engines)))
-        with held_back():  # an interrupt must not prevent the finalizer that ends the thread
-            self._set_up(None, spec, EngineClient(LocalEngine(spec, own, start), spec, epochs, start))
+            if one_host:
+                joined = engines > 1 or not isinstance(place, OwnRank)
+                check_room(seen, Workload(one, engines, joined, spec.checkpointing is not None, stages), room)
+        epochs = () if state is None else state.epochs
+        if isinstance(place, OwnRank):
+            if engines > 1:
+                spec = dataclasses.replace(spec, scan=spec.scan.part(spec.patterns_of(0, engines)))
+            with held_back():  # an interrupt must not prevent the finalizer that ends the thread
+                self._set_up(None, spec, EngineClient(LocalEngine(spec, place, start), spec, epochs, start))
+        else:
+            make_way(place, spec.ranks)
+            self._set_up(place, spec, EngineClient(ClusterEngines(place, spec, start=start), spec, epochs, start))
+        if state is not None:
+            self._client.annotation = Annotation.of(state)
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
         self.scan, self._settings, self._cluster, self._client = spec.scan, spec.settings, cluster, client
@@ -885,18 +880,9 @@ class Reconstruction:
         epochs = _whole("error_map", self.epoch if epochs is None else epochs)
         with contextlib.ExitStack() as stack:
             cluster = stack.enter_context(Cluster(engines)) if engines else None
-            return map_of_halves(
-                Reconstruction,
-                self.scan,
-                self.settings,
-                cluster,
-                epochs=epochs,
-                smoothing=smoothing,
-                device="auto" if self._cluster is None else "cpu",
-                extensions=pickle.loads(self._client.spec.extensions),
-                progress=progress,
-                cancelled=cancelled,
-            )
+            device, extensions = "auto" if self._cluster is None else "cpu", pickle.loads(self._client.spec.extensions)
+            begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
+            return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled)
 
     @property
     def positions(self) -> tuple[Array, Array]:
@@ -1402,6 +1388,18 @@ def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...
     return tuple(int(rank) for rank in ranks)
 
 
+def place_for(device: str, cluster: Cluster | None) -> Cluster | OwnRank:
+    """Return where to reconstruct: on the engines of the cluster, else in this process, on this device."""
+    if cluster is None:
+        return OwnRank.alone(local_device(device))
+    if device != "auto":
+        raise SettingsError(
+            f"device is {device!r} and a cluster is given, which has its own; give it to Cluster(...).",
+            code="argument.conflict",
+        )
+    return cluster
+
+
 def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     """Close the reconstructions on these engines of a cluster (None: on any); their results remain available.
 
@@ -1412,20 +1410,3 @@ def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     for recon in present:
         if ranks is None or recon._ranks is None or {*ranks} & {*recon._ranks}:
             recon._make_way()
-
-
-def _local_device(device: str) -> str:
-    """Return the device of this process as torch names it: for "auto" a GPU of NVIDIA, or one of Intel, or the CPU."""
-    if device not in get_args(Device):
-        raise SettingsError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise SettingsError(
-            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="gpu.not-found"
-        )
-    if device in ("auto", "cuda") and torch.cuda.is_available():
-        return "cuda:0"
-    accelerators = () if device == "cpu" else find_accelerators()
-    if device in LOCAL_DEVICES and (refused := refusal(device, accelerators)) is not None:
-        raise SettingsError(refused[0], code=refused[1])
-    accelerator = usable(accelerators)
-    return "cpu" if accelerator is None else accelerator.device

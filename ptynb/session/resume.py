@@ -22,8 +22,8 @@ from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
-from ptynb.session.engines import ClusterEngines, OwnRank
-from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.engines import ClusterEngines
+from ptynb.session.reconstruction import Reconstruction, place_for
 from ptynb.session.recorded_arrivals import measured_again
 from ptynb.session.reproduce import loaded_again
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
@@ -180,7 +180,7 @@ def resume(
     cluster: Cluster | None = None,
     *,
     settings: Settings | Recipe | None = None,
-    device: str | OwnRank = "auto",
+    device: str = "auto",
     timeout: float = 30.0,
     extensions: Sequence[Any] = (),
     checkpointing: Checkpointing | None = None,
@@ -222,11 +222,27 @@ def resume(
     """
     path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path
-    state = load_state(start)
-    scan = _scan_of(state, start) if scan is None else scan
     if checkpointing is None:
-        inside = checkpoint_branches.root_of(start.absolute().parent).parent == default_folder()
-        checkpointing = Checkpointing() if inside else Checkpointing(folder=start.absolute().parent)
+        inside = checkpoint_branches.root_of(start.parent).parent == default_folder()
+        checkpointing = Checkpointing() if inside else Checkpointing(folder=start.parent)
+    spec, state = continued(
+        start, scan, settings, extensions, checkpointing=checkpointing, timeout=timeout, on_failure=on_failure
+    )
+    return Reconstruction._opened(spec, place_for(device, cluster), start, state)
+
+
+def continued(
+    start: Path,
+    scan: Scan | None,
+    settings: Settings | Recipe | None,
+    extensions: Sequence[Any] = (),
+    *,
+    checkpointing: Checkpointing,
+    timeout: float = 30.0,
+    on_failure: OnFailure,
+) -> tuple[RunSpec, ReconstructionState]:
+    """Return what to open to continue from a checkpoint, and its state. The arguments are those of `resume`."""
+    state = load_state(start)
     plan, chosen = StagePlan.of(state.stages, state.stage), Settings(**state.settings)
     if isinstance(settings, Recipe):
         plan, chosen = plan_and_settings(state, StagePlan(settings.stages, state.stage), chosen)
@@ -234,9 +250,9 @@ def resume(
             chosen = settings.stage_settings[state.stage]
     elif settings is not None:
         chosen = settings
+    scan = _scan_of(state, start) if scan is None else scan
     packed = pickled(extensions, plan)
-    spec = RunSpec(scan, chosen, packed, checkpointing, timeout, on_failure, time.time(), None, plan)
-    return Reconstruction._from_state(start, state, spec, cluster, device)
+    return RunSpec(scan, chosen, packed, checkpointing, timeout, on_failure, plan=plan), state
 
 
 def _scan_of(state: ReconstructionState, start: Path) -> Scan:

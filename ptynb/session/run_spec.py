@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import cloudpickle
@@ -37,9 +38,9 @@ class RunSpec:
     settings: Settings
     extensions: bytes
     checkpointing: Checkpointing | None
-    timeout: float
-    on_failure: OnFailure
-    opened: float
+    timeout: float = 30.0
+    on_failure: OnFailure = "pause"
+    opened: float = field(default_factory=time.time)
     ranks: tuple[int, ...] | None = None
     plan: StagePlan = WITHOUT_STAGES
 
