@@ -65,7 +65,7 @@ class BranchManager:
     def result(self, name: str) -> Result:
         """Return the result of a branch's newest checkpoint; its R-factor, which needs all patterns, is NaN."""
         spec = self._client.spec
-        return result_of(load_state(self._newest(name)), spec.scan, spec.extensions)
+        return result_of(self._newest(name), spec.scan, spec.extensions)
 
     # Switching
 

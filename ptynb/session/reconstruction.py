@@ -36,7 +36,6 @@ from ptynb.data.engine_records import (
     Status,
 )
 from ptynb.data.pattern_r_factors import MeasuredRFactors, PatternRFactors
-from ptynb.data.provenance import Machines
 from ptynb.data.record import Annotation, stop_reason
 from ptynb.data.scan import Scan, Share
 from ptynb.data.standard_error import ErrorMap
@@ -424,13 +423,11 @@ class Reconstruction:
         before = self._client.status()
         self._client.order("checkpoint")
         try:
-            path = self._client.wait_for(lambda: checkpoint_since(before, self._client.last_status or before), until)
+            return self._client.wait_for(lambda: checkpoint_since(before, self._client.last_status or before), until)
         except TimeoutError:
             raise ReconstructionError(
                 f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"
             ) from None
-        assert path is not None, "it was waited for"
-        return path
 
     def wait(self, timeout: float | None = None, progress: Callable[[], object] | None = None) -> None:
         """Wait until no run is active. An interrupt (Ctrl-C) ends only the wait; the reconstruction continues.
@@ -720,10 +717,7 @@ class Reconstruction:
         Snapshot
             Object (y, x) and probe (mode, y, x), complex.
         """
-        if size < 1:
-            raise ReconstructionError(
-                f"snapshot got a size of {size} pixels; expected at least 1.", code="argument.invalid-value"
-            )
+        size = _whole("snapshot", size, of="pixels")
         self._wait_until_loaded()
         snapshot: Snapshot = self._call(0, "snapshot", size)
         return snapshot
@@ -930,17 +924,9 @@ class Reconstruction:
 
     @r_factor_every.setter
     def r_factor_every(self, epochs: int) -> None:
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-            raise ReconstructionError(
-                f"r_factor_every is {epochs!r}; expected a number of epochs, or 0 for never.",
-                code="argument.invalid-value",
-            )
-        self._client.r_factor_every = epochs
-        self._executor.run(lambda: self._set_r_factor_every(epochs))
-
-    def _set_r_factor_every(self, epochs: int) -> None:
+        self._client.r_factor_every = every = _whole("r_factor_every", epochs, 0)
         self._check_usable()
-        self._client.order("measure", epochs)
+        self._executor.run(lambda: self._client.order("measure", every))
 
     # Result
 
@@ -1330,13 +1316,12 @@ class Reconstruction:
         if data is not None:
             last, engines = self._client.last_status, self._client.engines
             assert last is not None, "an engine that has a result has sent a status"
-            machines = Machines(
+            machines = dataclasses.replace(
+                data.machines,  # with threads and storage of the patterns
                 engines=engines.world,
-                threads=data.machines.threads,
                 devices=engines.devices,
                 kind=engines.description,
                 backend=last.backend,
-                frames=data.machines.frames,
                 batch=self.batch,
                 extensions=names_of(self._client.spec.extensions),
             )
