@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -15,7 +14,6 @@ from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.array_file import read_array
-from ptynb.io.reading.safe_reading import mapped
 from ptynb.io.result_file import load_result
 from ptynb.physics.model_builder import check_live
 from ptynb.progress import log
@@ -83,10 +81,4 @@ def still_received(scan: Scan) -> str:
 
 def _guess(path: Path, name: str) -> NDArray[Any]:
     """Return a complex array of a .npy file, or the probe of a result."""
-    if path.suffix == ".npy":
-        if not path.is_file():
-            raise FileError(f"There is no file {path}, which is to contain the {name}.", code="file.not-found")
-        return np.array(mapped(path, name))
-    if name == "probe":
-        return load_result(path).probe
-    raise FileError(f"{path.name} is no file with an initial {name}; expected .npy.", code="file.unknown-format")
+    return load_result(path).probe if name == "probe" and path.suffix != ".npy" else read_array(path, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from ptynb.distributed.group import nothing
 from ptynb.engine import reconfigure as restructuring
 from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.io import checkpoint_branches as files
-from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, save_state, states
+from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, progress_of, save_state, states
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
@@ -81,27 +80,23 @@ class BranchManager:
                 raise ReconstructionError(
                     f"{target.name} is the present state; choose an earlier checkpoint.", code="checkpoint.present"
                 )
-            state = load_state(target)
-            now = len(self._client.epochs) if checkpoint is None else load_state(checkpoint).epoch
-            branch_folder = target.parent
-            known = states(branch_folder)
+            state, folder = load_state(target), target.parent
+            root, here, known = files.root_of(folder), files.name_of(folder), states(folder)
+            now = len(self._client.epochs) if checkpoint is None else progress_of(checkpoint)[0]
             later = known[known.index(target) + 1 :]
-            name = files.free_name(
-                files.root_of(branch_folder), f"{files.name_of(branch_folder)}-{_epoch_of(later, now)}"
-            )
-            aside = files.folder_of(files.root_of(branch_folder), name)
+            name = files.free_name(root, f"{here}-{progress_of(later[-1])[0] if later else now}")
+            aside = files.folder_of(root, name)
 
             def carry_out() -> None:
                 if later:
                     files.set_aside(later, name, state.epoch)
-                files.use(branch_folder)
+                files.use(folder)
 
             def undo() -> None:
                 if aside.exists():
-                    files.put_back(aside, branch_folder)
-                files.use(files.folder_of(files.root_of(branch_folder), came_from))
+                    files.put_back(aside, folder)
+                files.use(files.folder_of(root, came_from))
 
-            here = files.name_of(branch_folder)
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
             failed = ", where it failed" if checkpoint is None else ""
             note = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
@@ -281,14 +276,11 @@ class BranchManager:
             return self._of_epoch(operator.index(which), before)
         path = which.path if isinstance(which, Checkpoint) else Path(which).expanduser().absolute()
         folder = self.folder
-        if folder is None or files.root_of(path.parent) != files.root_of(folder):
-            raise ReconstructionError(
-                f"{path} is not a checkpoint of this reconstruction; choose one of its `checkpoints`.",
-                code="checkpoint.not-found",
-            )
-        if not path.exists():
-            raise ReconstructionError(f"{path} was removed; choose one of `checkpoints`.", code="checkpoint.not-found")
-        return path
+        own = folder is not None and files.root_of(path.parent) == files.root_of(folder)
+        if own and path.exists():
+            return path
+        why = "was removed" if own else "is not a checkpoint of this reconstruction"
+        raise ReconstructionError(f"{path} {why}; choose one of its `checkpoints`.", code="checkpoint.not-found")
 
     def _of_epoch(self, epoch: int, before: bool) -> Path:
         """Return the last checkpoint of an epoch, preferably the one at the end of the epoch."""
@@ -325,10 +317,3 @@ def _present(written: Path | None) -> Path:
             code="reconstruction.failed",
         )
     return written
-
-
-def _epoch_of(later: list[Path], now: int) -> int:
-    """Return the epoch in the name of a branch: its last one."""
-    with contextlib.suppress(ValueError):
-        return load_state(later[-1]).epoch if later else now
-    return now

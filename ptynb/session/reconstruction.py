@@ -35,7 +35,7 @@ from ptynb.data.engine_records import (
     Snapshot,
     Status,
 )
-from ptynb.data.pattern_r_factors import MeasuredRFactors, PatternRFactors
+from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.record import Annotation, stop_reason
 from ptynb.data.scan import Scan, Share
 from ptynb.data.standard_error import ErrorMap
@@ -782,10 +782,7 @@ class Reconstruction:
                 f"pattern got {index}; expected 0 to {len(self.scan) - 1}.", code="argument.invalid-value"
             )
         self._wait_until_loaded()
-        ranks = [*range(self._client.engines.world)]
-        if self._pattern_rank is not None and self._pattern_rank[0] == index and self._pattern_rank[1] in ranks:
-            ranks.insert(0, self._pattern_rank[1])
-        for rank in ranks:
+        for rank in sorted(range(self._client.engines.world), key=lambda rank: self._pattern_rank != (index, rank)):
             pair: PatternPair | None = self._call(rank, "pattern", index)
             if pair is not None:
                 self._pattern_rank = index, rank
@@ -825,12 +822,9 @@ class Reconstruction:
                 code="argument.invalid-value",
             )
         self._wait_until_loaded()
-
-        def ask(rank: int, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
-            answer: MeasuredRFactors | None = self._call(rank, "pattern_r_factors", seconds, source, total)
-            return answer
-
-        return self._pattern_r_factors.collect(ask, self._client.engines.world, seconds)
+        return self._pattern_r_factors.collect(
+            lambda rank, *asked: self._call(rank, "pattern_r_factors", *asked), self._client.engines.world, seconds
+        )
 
     def error_map(
         self,
@@ -1331,12 +1325,10 @@ class Reconstruction:
     def _result_data(self) -> Result | None:
         """Return the result data of rank 0; after a failure, of any engine that answers, since all are equal."""
         for rank in range(self._client.engines.world if self._client.failure is not None else 1):
-            try:
+            with contextlib.suppress(EngineLostError):
                 data: Result | None = self._client.engines.call(rank, "result", timeout=600.0)
-            except EngineLostError:
-                continue
-            if data is not None:
-                return data
+                if data is not None:
+                    return data
         return None
 
 

@@ -32,6 +32,11 @@ from ptynb.settings.recipe import Recipe
 
 ARRAYS = ("object", "probe", "positions")
 SAME_COUNTS = 1e-9
+COMPARED = {
+    "machines": {"engines": "engines", "threads": "threads of each engine", "devices": "devices", "backend": "backend"},
+    "software": {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"},
+}
+"""Fields of a result that may explain a difference, by its part, and their names in the notes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,16 +237,15 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
             "the same way.",
             code="scan.other",
         )
+    differs = ""
     if then.digest and scan.metadata_digest != then.digest:
+        differs = f"positions, mask, geometry or guesses than '{scan.name}' has"
+    elif then.sample_digest and scan.sample_digest != then.sample_digest:
+        differs = f"patterns than '{scan.name}' has: another file, or one that was flipped, scaled or otherwise changed"
+    if differs:
         raise FileError(
-            f"{path} is the result of a scan with other positions, mask, geometry or guesses than '{scan.name}' has; "
-            "expected the same, prepared in the same way: reproduce(path, scan).",
-            code="scan.other",
-        )
-    if then.sample_digest and scan.sample_digest != then.sample_digest:
-        raise FileError(
-            f"{path} is the result of a scan with other patterns than '{scan.name}' has: another file, or one that was "
-            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: reproduce(path, scan).",
+            f"{path} is the result of a scan with other {differs}; expected the same, prepared in the same way: "
+            "reproduce(path, scan).",
             code="scan.other",
         )
 
@@ -268,24 +272,16 @@ def notes_on(first: Result, second: Result) -> tuple[str, ...]:
             f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "
             f"{len(second.epochs)} and {second.update} updates."
         )
-    machines = {"engines": "engines", "threads": "threads of each engine", "devices": "devices", "backend": "backend"}
-    differences += _differing("machines", first, second, machines)
-    known = {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"}
-    differences += _differing("software", first, second, known)
+    for part, names in COMPARED.items():
+        for name, word in names.items():
+            then, now = (getattr(getattr(result, part), name) for result in (first, second))
+            if then and then != now:
+                texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
+                differences.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
     then, now = first.scan.counts, second.scan.counts
     if then is not None and now is not None and abs(then - now) > SAME_COUNTS * abs(then):
         differences.append(f"The patterns differ: {then:.9g} counts in total in the original run, {now:.9g} now.")
     return tuple(differences)
-
-
-def _differing(part: str, first: Result, second: Result, names: dict[str, str]) -> list[str]:
-    differences = []
-    for name, word in names.items():
-        then, now = (getattr(getattr(result, part), name) for result in (first, second))
-        if then and then != now:
-            texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
-            differences.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
-    return differences
 
 
 def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Reproduction:
