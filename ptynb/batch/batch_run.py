@@ -6,7 +6,6 @@ Its engines are those of a cluster, or this process, which may be rank 0 of seve
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from ptynb.distributed.group import nothing
 from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_file import is_of, newest_state, states
+from ptynb.io.new_files import require_folder
 from ptynb.io.run_file_scan import scan_of
 from ptynb.progress import follow, follow_live, log
 from ptynb.session.engines import OwnRank
@@ -51,7 +51,7 @@ def run(
     closed, with the error and the failure of rank 0 if there is one. Raises the error that ended the run.
     """
     console = Console()
-    check_folder(plan)
+    require_folder(plan.result)  # before hours of computing
     start = first_state(plan, resume, console)
     to_receive = check_listening(plan, resume)
     scan = None if plan.listen is not None else scan_of(plan)
@@ -82,16 +82,6 @@ def run(
         except Leaving:
             return INTERRUPTED
     return 0
-
-
-def check_folder(plan: RunFile) -> None:
-    """Raise FileError if the result could not be written, before hours of computing."""
-    folder = plan.result.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise FileError(
-            f"The result is to be written to {folder}, which is not a writable folder; create it first.",
-            code="file.not-writable",
-        )
 
 
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:

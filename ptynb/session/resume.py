@@ -148,8 +148,7 @@ def _on(cluster: Cluster) -> list[Running]:
             by_group.setdefault(group, {})[status.rank] = cluster_rank, present, status
     running = []
     for group, members in by_group.items():
-        first = min(members)
-        _, spec, status = members[first]
+        _, spec, status = members[min(members)]
         # A group rank that no engine reports belonged to an engine that is lost.
         possible = {*(range(len(cluster)) if spec.ranks is None else spec.ranks)}
         free = iter(sorted(possible - {cluster_rank for cluster_rank, _, _ in members.values()}))
