@@ -21,13 +21,13 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import nothing
 from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches
-from ptynb.io.checkpoint_file import is_of, newest_state, states
+from ptynb.io.checkpoint_file import is_of, load_state, newest_state, states
 from ptynb.io.new_files import require_folder
 from ptynb.io.run_file_scan import scan_of
 from ptynb.progress import follow, follow_live, log
 from ptynb.session.engines import OwnRank
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.session.resume import continued
+from ptynb.session.resume import scan_of_state, to_continue_with
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings.cluster_options import AnyCluster
 from ptynb.settings.recipe import StagePlan
@@ -103,16 +103,18 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
 
 def _opened(plan: RunFile, scan: Scan | None, place: Cluster | OwnRank, start: Path | None) -> Reconstruction:
     """Open the reconstruction. scan: None: that of the checkpoint `start`, with what has come of it since."""
+    recipe, state = plan.recipe, None
+    if start is None:
+        stages, settings = StagePlan(recipe.stages), recipe.stage_settings[0]
+    else:
+        state = load_state(start)
+        stages, settings = to_continue_with(state, recipe)
+        scan = scan_of_state(state, start) if scan is None else scan
+    assert scan is not None, "without a checkpoint it is loaded, or received"
     # No engine can replace one that another launcher started.
-    on_failure: OnFailure = plan.on_failure if isinstance(place, Cluster) else "pause"
-    recipe, keep = plan.recipe, plan.checkpointing
-    if start is not None:
-        spec, state = continued(start, scan, recipe, checkpointing=keep, on_failure=on_failure)
-        return Reconstruction._opened(spec, place, start, state)
-    assert scan is not None, "it is loaded, or received"
-    stages = StagePlan(recipe.stages)
-    spec = RunSpec(scan, recipe.stage_settings[0], pickled((), stages), keep, on_failure=on_failure, plan=stages)
-    return Reconstruction._opened(spec, place)
+    on_failure: OnFailure = "pause" if isinstance(place, OwnRank) else plan.on_failure
+    spec = RunSpec(scan, settings, pickled((), stages), plan.checkpointing, on_failure=on_failure, plan=stages)
+    return Reconstruction._opened(spec, place, start, state)
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:

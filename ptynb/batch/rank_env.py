@@ -111,8 +111,7 @@ def take_seat(
         )
     if not gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-        other = _of_other_maker(place, device, threads)
-        if other is not None:
+        if (other := _of_other_maker(place, device, threads)) is not None:
             return other
         host = "" if place.one_host else f" on {socket.gethostname()}"
         return Seat("cpu", "CPU", f"CPU {place.rank}{host}", "gloo" if place.world > 1 else "none", threads)

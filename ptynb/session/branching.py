@@ -63,8 +63,7 @@ class BranchManager:
 
     def result(self, name: str) -> Result:
         """Return the result of a branch's newest checkpoint; its R-factor, which needs all patterns, is NaN."""
-        spec = self._client.spec
-        return result_of(self._newest(name), spec.scan, spec.extensions)
+        return result_of(self._newest(name), self._client.spec)
 
     # Switching
 
@@ -100,7 +99,7 @@ class BranchManager:
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
             failed = ", where it failed" if checkpoint is None else ""
             note = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
-            return self._plan_from(target, state, note, carry_out=carry_out, undo=undo)
+            return self._plan_from(target, note, state, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
@@ -119,9 +118,7 @@ class BranchManager:
         def prepare(checkpoint: Path | None) -> Reopening:
             start = first or begin(_present(checkpoint))
             note = "branch", came_from, files.name_of(start.parent)
-            return self._plan_from(
-                start, load_state(start), note, continues=which is None, carry_out=lambda: files.use(start.parent)
-            )
+            return self._plan_from(start, note, continues=which is None, carry_out=lambda: files.use(start.parent))
 
         try:
             reopen(self._client, prepare)
@@ -142,7 +139,6 @@ class BranchManager:
         def prepare(_: Path | None) -> Reopening:
             return self._plan_from(
                 target,
-                load_state(target),
                 ("branch", came_from, name),
                 carry_out=lambda: files.use(target.parent),
                 undo=lambda: files.use(present),
@@ -152,11 +148,10 @@ class BranchManager:
 
     def drop(self, name: str) -> None:
         """Remove a branch and its checkpoints."""
-        folder = self._newest(name).parent
         if name in (files.MAIN, self.name):
             why = "it is the present one" if name == self.name else "the others came from it"
             raise ReconstructionError(f"The branch {name!r} cannot be removed: {why}.", code="branch.not-removable")
-        files.remove(folder)
+        files.remove(self._newest(name).parent)
 
     # Reconfiguring
 
@@ -174,8 +169,7 @@ class BranchManager:
             active = self._client.call(0, "active")
         except (ValueError, RuntimeError) as error:
             return str(error)
-        why = restructuring.why_not(spec.settings, settings, active)
-        if why is not None:
+        if (why := restructuring.why_not(spec.settings, settings, active)) is not None:
             return why
         workload = Workload(settings, engines, self._cluster is not None)
         return refusal(self._scan, workload, self._room(workload))
@@ -232,7 +226,7 @@ class BranchManager:
                     files.copy_into(aside, checkpoint.parent)
                     files.remove(aside.parent)
 
-            return self._plan_from(start, state, None, continues=True, carry_out=carry_out, undo=undo)
+            return self._plan_from(start, None, state, continues=True, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
@@ -241,19 +235,22 @@ class BranchManager:
     def _plan_from(
         self,
         start: Path,
-        state: ReconstructionState,
         note: ChangeNote | None,
+        state: ReconstructionState | None = None,
         *,
         continues: bool = False,
         carry_out: Callable[[], object] = nothing,
         undo: Callable[[], object] = nothing,
     ) -> Reopening:
-        """Return the plan for reopening the reconstruction from this checkpoint, with its settings and branch."""
-        spec = self._client.spec
-        assert spec.checkpointing is not None, "checked by _check_open"
-        checkpointing = spec.checkpointing.model_copy(update={"folder": start.parent.absolute()})
-        plan = StagePlan.of(state.stages, state.stage)
-        spec = replace(spec, settings=Settings(**state.settings), plan=plan, checkpointing=checkpointing)
+        """Return the plan for reopening the reconstruction from this checkpoint, with its settings and branch.
+
+        state: content of the checkpoint; None: it is read.
+        """
+        state, checkpointing = state or load_state(start), self._client.spec.checkpointing
+        assert checkpointing is not None, "checked by _check_open"
+        checkpointing = checkpointing.model_copy(update={"folder": start.parent.absolute()})
+        plan, settings = StagePlan.of(state.stages, state.stage), Settings(**state.settings)
+        spec = replace(self._client.spec, settings=settings, plan=plan, checkpointing=checkpointing)
         return Reopening(spec, start, state, note, continues, carry_out, undo)
 
     def _check_open(self) -> None:

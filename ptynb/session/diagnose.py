@@ -90,10 +90,8 @@ def diagnose(
     found = _examined(result, scan)
     if not trial or scan is None:
         return found
-    return dataclasses.replace(
-        found,
-        findings=confirm(found, result, scan, epochs=epochs, cluster=cluster, device=device, progress=progress),
-    )
+    tried = confirm(found, result, scan, epochs=epochs, cluster=cluster, device=device, progress=progress)
+    return dataclasses.replace(found, findings=tried)
 
 
 def confirm(

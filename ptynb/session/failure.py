@@ -55,26 +55,24 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
     causes = [failure for failure in failures.values() if not failure.lost_group]
     tracebacks = [f"Rank {one.rank}: {one.message}\n\n{one.traceback}" for one in failures.values()]
     logs = engines.logs()
-
-    def text(first: str, *details: str) -> str:
-        return summarize(first, "\n\n".join([*details, *tracebacks]), logs)
-
     if causes:
-        ended = causes[0].ends_engine
-        return Cause(
-            explained(text(_first(causes[0]))), ended, "engine.lost" if ended else causes[0].code or "engine.failed"
-        )
+        text = summarize(_first(causes[0]), "\n\n".join(tracebacks), logs)
+        if causes[0].ends_engine:
+            return Cause(explained(text), True, "engine.lost")
+        return Cause(explained(text), False, causes[0].code or "engine.failed")
     if gone or isinstance(lost, EngineLostError):
         first = str(next(iter(gone.values()), lost))
-        return Cause(explained(text(first, *map(str, gone.values()))), True, "engine.lost")
+        text = summarize(first, "\n\n".join([*map(str, gone.values()), *tracebacks]), logs)
+        return Cause(explained(text), True, "engine.lost")
     if failures:
         silent = sorted({*range(engines.world)} - {*failures})
         if not silent:
-            return Cause(explained(text(_first(next(iter(failures.values()))))), True, "engine.lost")
+            first = _first(next(iter(failures.values())))
+            return Cause(explained(summarize(first, "\n\n".join(tracebacks), logs)), True, "engine.lost")
         stalled = ", ".join(str(rank) for rank in silent)
         head = f"Rank {stalled} did not keep up with the others, which stopped waiting after the timeout."
         stacks = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
-        return Cause(text(head, *stacks), True, "engine.no-answer")
+        return Cause(summarize(head, "\n\n".join([*stacks, *tracebacks]), logs), True, "engine.no-answer")
     return Cause(summarize(str(lost)), False, getattr(lost, "code", "") or "engine.failed")
 
 

@@ -175,7 +175,6 @@ def preview(scan: Scan, settings: Settings | None = None) -> Preview:
         positions=window_positions(scan, settings),
         origin=object_frame(scan, settings).origin,
         pixel_size=scan.pixel_size,
-        note=f"Mean of all {len(scan)} patterns"
-        if len(chosen) == len(scan)
-        else f"Mean of every few of the {len(scan)} patterns, {len(chosen)} together",
+        note=f"Mean of {'all' if len(chosen) == len(scan) else 'every few of the'} {len(scan)} patterns"
+        + ("" if len(chosen) == len(scan) else f", {len(chosen)} together"),
     )

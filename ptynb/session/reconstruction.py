@@ -60,10 +60,10 @@ from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
 from ptynb.session.halves import map_of_halves
-from ptynb.session.r_factor_collector import RFactorCollector
+from ptynb.session.r_factor_collector import MOST_AT_ONCE, RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
-from ptynb.session.run_result import make_result, names_of
+from ptynb.session.run_result import make_result
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
@@ -78,8 +78,6 @@ HEALTH_SECONDS = 1.0
 """Time limit for the answer of an engine to `health` [s]."""
 PROGRESS_SECONDS = 0.25
 """Interval of the calls of `progress` by `wait` [s]."""
-MOST_AT_ONCE = 16
-"""Largest number of engines whose health is requested at the same time."""
 
 _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = weakref.WeakKeyDictionary()
 """Open reconstructions of each cluster."""
@@ -162,16 +160,10 @@ class Reconstruction:
             scan = prepare(scan, steps) if isinstance(scan, Scan) else [prepare(one, steps) for one in scan]
             plan, chosen = StagePlan(chosen.stages), every[0]
         whole = as_one_scan(scan, share, every)
-        spec = RunSpec(
-            whole if admissions is None else with_recorded_arrivals(whole, admissions),
-            chosen,
-            pickled(extensions, plan),
-            checkpointing,
-            timeout,
-            on_failure,
-            ranks=None if ranks is None else check_ranks(ranks, cluster),
-            plan=plan,
-        )
+        if admissions is not None:
+            whole = with_recorded_arrivals(whole, admissions)
+        packed, own = pickled(extensions, plan), None if ranks is None else check_ranks(ranks, cluster)
+        spec = RunSpec(whole, chosen, packed, checkpointing, timeout, on_failure, ranks=own, plan=plan)
         self._open(spec, place_for(device, cluster))
 
     @classmethod
@@ -213,7 +205,6 @@ class Reconstruction:
             raise SettingsError(
                 f"on_failure is {spec.on_failure!r}; expected 'pause' or 'continue'.", code="argument.invalid-value"
             )
-        check_together(spec.scan, spec.settings)
         if isinstance(place, OwnRank):
             engines, one_host = place.membership.world, place.one_host
             room = room_for(place.membership.device != "cpu")
@@ -242,8 +233,7 @@ class Reconstruction:
             self._client.annotation = Annotation.of(state)
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
-        self.scan, self._settings, self._cluster, self._client = spec.scan, spec.settings, cluster, client
-        self._ranks = spec.ranks
+        self.scan, self._cluster, self._client = spec.scan, cluster, client
         self._branches = BranchManager(client, spec.scan, cluster)
         self._stops = 0
         self._executor = SerialExecutor("ptynb command")
@@ -866,8 +856,7 @@ class Reconstruction:
             reconstruction fails.
         """
         epochs = _whole("error_map", self.epoch if epochs is None else epochs)
-        with contextlib.ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(engines)) if engines else None
+        with Cluster(engines) if engines else contextlib.nullcontext() as cluster:
             device, extensions = "auto" if self._cluster is None else "cpu", pickle.loads(self._client.spec.extensions)
             begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
             return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled)
@@ -899,8 +888,7 @@ class Reconstruction:
         try:
             health: Health = self._client.engines.call(rank, "health", timeout=HEALTH_SECONDS)
         except ClusterError:
-            known = before or Health(rank, host="", device="", state="unknown")
-            return dataclasses.replace(known, answered=False)
+            return dataclasses.replace(before or Health(rank, host="", device="", state="unknown"), answered=False)
         return health
 
     @property
@@ -997,7 +985,7 @@ class Reconstruction:
         from now on need a margin around the scanned area, which `reconfigure` makes.
         """
         self._follow_stage()
-        return self._settings
+        return self._client.spec.settings
 
     @settings.setter
     def settings(self, settings: Settings) -> None:
@@ -1018,9 +1006,8 @@ class Reconstruction:
         if status is None or status.stage == spec.plan.number or self._ended():
             return
         number, values = self._client.call(0, "stage_settings")
-        self._settings = Settings(**values)
         plan = dataclasses.replace(self._client.spec.plan, number=number)
-        self._client.spec = dataclasses.replace(self._client.spec, settings=self._settings, plan=plan)
+        self._client.spec = dataclasses.replace(self._client.spec, settings=Settings(**values), plan=plan)
 
     def _change(self, settings: Settings, names: Sequence[str]) -> None:
         self._check_usable()
@@ -1032,7 +1019,6 @@ class Reconstruction:
             if problem := self._branches.why_too_large(settings):
                 raise SettingsError(problem, code="memory.insufficient")
         self._client.order("settings", changed)
-        self._settings = settings
         self._client.spec = dataclasses.replace(self._client.spec, settings=settings)
 
     def reconfigure_error(self, settings: Settings) -> str | None:
@@ -1194,7 +1180,7 @@ class Reconstruction:
             try:
                 answer = work()
             finally:
-                self._settings, self._result_at = self._client.spec.settings, None
+                self._result_at = None
             if stops:  # only on success: otherwise the run continues as before, and so does a loop
                 self._stops += 1
                 self._advancing = None
@@ -1297,7 +1283,6 @@ class Reconstruction:
     def _take_result(self) -> None:
         if self._client.failure is None:
             try:
-                self._check_usable()
                 status = self._client.status()
                 now = (status.epoch, status.update, status.applied)
                 if self._result is not None and now == self._result_at and status.state != "running":
@@ -1317,7 +1302,7 @@ class Reconstruction:
                 kind=engines.description,
                 backend=last.backend,
                 batch=self.batch,
-                extensions=names_of(self._client.spec.extensions),
+                extensions=self._client.spec.extension_names,
             )
             self._result = make_result(self.scan, data, machines, self._client.failure)
             self._result_at = (last.epoch, last.update, last.applied)
@@ -1385,5 +1370,6 @@ def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     with _open_lock:
         present = [*_open.get(cluster, ())]
     for recon in present:
-        if ranks is None or recon._ranks is None or {*ranks} & {*recon._ranks}:
+        own = recon._client.spec.ranks
+        if ranks is None or own is None or {*ranks} & {*own}:
             recon._make_way()

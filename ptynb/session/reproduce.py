@@ -30,7 +30,7 @@ from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import Step, settings_before, steps_of
 from ptynb.settings.recipe import Recipe
 
-ARRAYS = ("object", "probe", "positions")
+ARRAYS = ("object", "probe", "positions", "losses")
 SAME_COUNTS = 1e-9
 COMPARED = {
     "machines": {"engines": "engines", "threads": "threads of each engine", "devices": "devices", "backend": "backend"},
@@ -69,8 +69,8 @@ class Reproduction:
         same = "Equal to the bit." if self.equal else "Not equal to the bit."
         lines = [f"{len(self.second.epochs)} epochs again. {same}"]
         if not self.equal:
-            difference = "unknown" if self.difference is None else f"{self.difference:.3g}"
-            loss = "unknown" if self.loss is None else f"{self.loss:.3g}"
+            found = self.difference, self.loss
+            difference, loss = ("unknown" if value is None else f"{value:.3g}" for value in found)
             lines.append(f"Relative difference of the objects: {difference}; of the losses at most: {loss}.")
         return "\n".join([*lines, *self.notes])
 
@@ -292,8 +292,7 @@ def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Repr
     if common:
         scale = np.maximum(np.abs(mine[:common]), np.finfo(float).tiny)
         loss = float(np.max(np.abs(mine[:common] - theirs[:common]) / scale))
-    equal = len(mine) == len(theirs) and np.array_equal(mine, theirs)
-    equal = equal and all(np.array_equal(getattr(first, name), getattr(second, name)) for name in ARRAYS)
+    equal = all(np.array_equal(getattr(first, name), getattr(second, name)) for name in ARRAYS)
     difference = 0.0 if equal else None
     if not equal:
         try:

@@ -82,9 +82,8 @@ def attach(name: str | None = None) -> Reconstruction:
     if len(runs) > 1:
         for one in runs:
             _release(one.cluster)
-        listed = "; ".join(str(one) for one in runs)
         raise ClusterError(
-            f"Several reconstructions run: {listed}. Choose one: attach({runs[0].name!r}).",
+            f"Several reconstructions run: {'; '.join(map(str, runs))}. Choose one: attach({runs[0].name!r}).",
             code="reconstruction.ambiguous",
         )
     chosen = runs[0]
@@ -224,37 +223,26 @@ def resume(
     if checkpointing is None:
         inside = checkpoint_branches.root_of(start.parent).parent == default_folder()
         checkpointing = Checkpointing() if inside else Checkpointing(folder=start.parent)
-    spec, state = continued(
-        start, scan, settings, extensions, checkpointing=checkpointing, timeout=timeout, on_failure=on_failure
-    )
+    state = load_state(start)
+    scan = scan_of_state(state, start) if scan is None else scan
+    plan, chosen = to_continue_with(state, settings)
+    spec = RunSpec(scan, chosen, pickled(extensions, plan), checkpointing, timeout, on_failure, plan=plan)
     return Reconstruction._opened(spec, place_for(device, cluster), start, state)
 
 
-def continued(
-    start: Path,
-    scan: Scan | None,
-    settings: Settings | Recipe | None,
-    extensions: Sequence[Any] = (),
-    *,
-    checkpointing: Checkpointing,
-    timeout: float = 30.0,
-    on_failure: OnFailure,
-) -> tuple[RunSpec, ReconstructionState]:
-    """Return what to open to continue from a checkpoint, and its state. The arguments are those of `resume`."""
-    state = load_state(start)
+def to_continue_with(state: ReconstructionState, given: Settings | Recipe | None) -> tuple[StagePlan, Settings]:
+    """Return stages and settings to continue with from a checkpoint: those given, else its own."""
     plan, chosen = StagePlan.of(state.stages, state.stage), Settings(**state.settings)
-    if isinstance(settings, Recipe):
-        plan, chosen = plan_and_settings(state, StagePlan(settings.stages, state.stage), chosen)
-        if settings.stages or not state.stages:
-            chosen = settings.stage_settings[state.stage]
-    elif settings is not None:
-        chosen = settings
-    scan = _scan_of(state, start) if scan is None else scan
-    packed = pickled(extensions, plan)
-    return RunSpec(scan, chosen, packed, checkpointing, timeout, on_failure, plan=plan), state
+    if isinstance(given, Recipe):
+        plan, chosen = plan_and_settings(state, StagePlan(given.stages, state.stage), chosen)
+        if given.stages or not state.stages:
+            chosen = given.stage_settings[state.stage]
+    elif given is not None:
+        chosen = given
+    return plan, chosen
 
 
-def _scan_of(state: ReconstructionState, start: Path) -> Scan:
+def scan_of_state(state: ReconstructionState, start: Path) -> Scan:
     """Load the scan of a checkpoint with the options and the preparation of the run."""
     if state.scan.get("combination"):
         return loaded_again(ScanIdentity(combination=state.scan["combination"]), start)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import math
 import pickle
 import platform
 import time
 from pathlib import Path
 
-import h5py
 import numpy as np
 import torch
 
@@ -25,6 +23,7 @@ from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
 from ptynb.physics.model_builder import check_together, corner_shift, make_model
 from ptynb.preparation.pattern_window import in_window
+from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
 from ptynb.settings.recipe import StagePlan
@@ -36,19 +35,9 @@ def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception
 
     machines: engines and backend of the run. failure: the error that ended the run, if any.
     """
-    software = Software(
-        ptynb=importlib.metadata.version("ptynb"),
-        torch=torch.__version__,
-        numpy=np.__version__,
-        h5py=h5py.__version__,
-        python=platform.python_version(),
-        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
-    )
     message = "" if failure is None else str(failure)
     metadata = {
-        "ptynb": software.ptynb,
-        "torch": software.torch,
-        "python": software.python,
+        **{name: data.metadata[name] for name in ("ptynb", "torch", "python")},
         "engines": machines.kind,
         "backend": machines.backend,
         "batch": machines.batch,
@@ -63,25 +52,22 @@ def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception
         initial_settings=settings_before(data.settings, data.changes),
         ended=utc(time.time()),
         scan=identity_of(scan, data.scan.counts),
-        software=software,
+        software=Software.of(data.metadata, f"{platform.system()} {platform.release()}, {platform.machine()}"),
         machines=machines,
         failure=message,
         metadata=metadata,
     )
 
 
-def result_of(path: Path, scan: Scan, extensions: bytes) -> Result:
-    """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN.
-
-    extensions: the user's components and constraints of the run, pickled (cloudpickle).
-    """
+def result_of(path: Path, spec: RunSpec) -> Result:
+    """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN."""
     state, shown = load_state(path), checkpoint_result(path)
-    settings, seen = Settings(**state.begun), in_stage(scan, state)
+    settings, seen = Settings(**state.begun), in_stage(spec.scan, state)
     check_together(seen, settings)
     mean_of_all = state.scan["counts"] / (len(seen) * math.prod(seen.pattern_shape))
     mean_count = state.scan.get("mean_count", mean_of_all)  # if patterns came during the run: of the first ones
     object, probe = torch.from_numpy(np.array(shown.object, ndmin=4)), torch.from_numpy(shown.probe)
-    custom = [component for component in pickle.loads(extensions) if isinstance(component, ModelComponent)]
+    custom = [component for component in pickle.loads(spec.extensions) if isinstance(component, ModelComponent)]
     loss = make_loss("amplitude", mean_count)  # any: none is evaluated
     model = make_model(seen, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.set_scale(torch.from_numpy(state.scale))
@@ -98,8 +84,8 @@ def result_of(path: Path, scan: Scan, extensions: bytes) -> Result:
         shown,
         parameters={name: values.numpy() for name, values in model.optimised_arrays().items()},
         r_factor=float("nan"),
-        scan=identity_of(scan, state.scan["counts"]),
-        machines=Machines(engines, threads, (), kind, about.get("backend", ""), extensions=names_of(extensions)),
+        scan=identity_of(spec.scan, state.scan["counts"]),
+        machines=Machines(engines, threads, (), kind, about.get("backend", ""), extensions=spec.extension_names),
     )
 
 
@@ -112,8 +98,3 @@ def with_guesses_of(result: Result, scan: Scan) -> Scan:
 def in_stage(scan: Scan, record: RunRecord) -> Scan:
     """Return the scan with its patterns as in the present stage of a run."""
     return in_window(scan, StagePlan.of(record.stages, record.stage).pattern_size)
-
-
-def names_of(extensions: bytes) -> tuple[str, ...]:
-    """Return the class names of the user's components and constraints, pickled by this program."""
-    return tuple(type(one).__qualname__ for one in pickle.loads(extensions))

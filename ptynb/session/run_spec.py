@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,11 @@ class RunSpec:
     def patterns_of(self, rank: int, world: int) -> NDArray[np.int64]:
         """Return the patterns that an engine needs in the present and in later stages, ascending."""
         return patterns_of(self.scan, self.plan.settings_from(self.settings), rank, world)
+
+    @property
+    def extension_names(self) -> tuple[str, ...]:
+        """Class names of the user's components and constraints."""
+        return tuple(type(one).__qualname__ for one in pickle.loads(self.extensions))
 
     def without_patterns(self) -> RunSpec:
         """Return a copy for engines to store, without patterns if some are in memory."""
