@@ -134,14 +134,13 @@ class BranchManager:
         came_from, target = self.name, self._newest(name)
         if name == came_from:
             raise ReconstructionError(f"{name!r} is the present branch already.", code="checkpoint.present")
-        present = files.folder_of(files.root_of(target.parent), came_from)
 
         def prepare(_: Path | None) -> Reopening:
             return self._plan_from(
                 target,
                 ("branch", came_from, name),
                 carry_out=lambda: files.use(target.parent),
-                undo=lambda: files.use(present),
+                undo=lambda: files.use(files.folder_of(files.root_of(target.parent), came_from)),
             )
 
         reopen(self._client, prepare)
