@@ -6,11 +6,9 @@ Its engines are those of a cluster, or this process, which may be rank 0 of seve
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -23,13 +21,16 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import nothing
 from ptynb.exceptions import FileError
 from ptynb.io import checkpoint_branches
-from ptynb.io.checkpoint_file import is_of, newest_state, states
+from ptynb.io.checkpoint_file import is_of, load_state, newest_state, states
+from ptynb.io.new_files import require_folder
 from ptynb.io.run_file_scan import scan_of
 from ptynb.progress import follow, follow_live, log
 from ptynb.session.engines import OwnRank
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.session.resume import resume as resume_from
+from ptynb.session.resume import scan_of_state, to_continue_with
+from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings.cluster_options import AnyCluster
+from ptynb.settings.recipe import StagePlan
 from ptynb.settings.run_files.run_file import RunFile
 
 
@@ -50,16 +51,16 @@ def run(
     closed, with the error and the failure of rank 0 if there is one. Raises the error that ended the run.
     """
     console = Console()
-    check_folder(plan)
+    require_folder(plan.result)  # before hours of computing
     start = first_state(plan, resume, console)
     to_receive = check_listening(plan, resume)
     scan = None if plan.listen is not None else scan_of(plan)
     with signals_raise():
         try:
-            with contextlib.nullcontext() if own else start_cluster(plan.cluster, partial(log, console)) as cluster:
+            with contextlib.nullcontext(own) if own else start_cluster(plan.cluster, partial(log, console)) as place:
                 if plan.listen is not None and start is None:
                     scan = live_scan(plan.listen, to_receive, console)
-                recon = _opened(plan, scan, cluster, own, start)
+                recon = _opened(plan, scan, place, start)
                 del scan  # frees the patterns of other ranks that are in memory
                 news = News(recon, console)
                 try:
@@ -76,21 +77,11 @@ def run(
                     log(console, _how_to_go_on(recon, again))
                     raise
                 finally:
-                    if cluster is None:
+                    if own is not None:
                         recon.close(result=False)
         except Leaving:
             return INTERRUPTED
     return 0
-
-
-def check_folder(plan: RunFile) -> None:
-    """Raise FileError if the result could not be written, before hours of computing."""
-    folder = plan.result.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise FileError(
-            f"The result is to be written to {folder}, which is not a writable folder; create it first.",
-            code="file.not-writable",
-        )
 
 
 def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
@@ -110,22 +101,20 @@ def first_state(plan: RunFile, resume: bool, console: Console) -> Path | None:
     return newest
 
 
-def _opened(
-    plan: RunFile, scan: Scan | None, cluster: Cluster | None, own: OwnRank | None, start: Path | None
-) -> Reconstruction:
+def _opened(plan: RunFile, scan: Scan | None, place: Cluster | OwnRank, start: Path | None) -> Reconstruction:
     """Open the reconstruction. scan: None: that of the checkpoint `start`, with what has come of it since."""
-    recipe = plan.recipe.model_copy(update={"prepare": ()})  # the scan is prepared
-    options: dict[str, Any] = {
-        "cluster": cluster,
-        "device": own or "auto",
-        "checkpointing": plan.checkpointing,
-        # No engine can replace one that another launcher started.
-        "on_failure": plan.on_failure if own is None else "pause",
-    }
+    recipe, state = plan.recipe, None
     if start is None:
-        assert scan is not None
-        return Reconstruction(scan, recipe, **options)
-    return resume_from(start, scan, settings=recipe, **options)
+        stages, settings = StagePlan(recipe.stages), recipe.stage_settings[0]
+    else:
+        state = load_state(start)
+        stages, settings = to_continue_with(state, recipe)
+        scan = scan_of_state(state, start) if scan is None else scan
+    assert scan is not None, "without a checkpoint it is loaded, or received"
+    # No engine can replace one that another launcher started.
+    on_failure: OnFailure = "pause" if isinstance(place, OwnRank) else plan.on_failure
+    spec = RunSpec(scan, settings, pickled((), stages), plan.checkpointing, on_failure=on_failure, plan=stages)
+    return Reconstruction._opened(spec, place, start, state)
 
 
 def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:

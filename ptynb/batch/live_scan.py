@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from ptynb.acquisition.listen import listen, receive_scan
@@ -15,11 +13,10 @@ from ptynb.data.arrivals import INDEX_NAME, SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError
 from ptynb.io.array_file import read_array
-from ptynb.io.reading.safe_reading import mapped
 from ptynb.io.result_file import load_result
 from ptynb.physics.model_builder import check_live
 from ptynb.progress import log
-from ptynb.settings.run_files.listen_section import ListenSection, PlanSection
+from ptynb.settings.run_files.listen_section import FILES, ListenSection, PlanSection
 from ptynb.settings.run_files.run_file import RunFile
 
 
@@ -27,9 +24,10 @@ def plan_of(section: PlanSection) -> Plan:
     """Return the plan, with the arrays of its files. Raise FileError, ScanError, or InvalidValueError."""
     plain = ("count", "extent", "units", "window", "centre", "clip_negative", "margin", "line", "start_after")
     values: dict[str, Any] = {name: getattr(section, name) for name in (*plain, "silence", "name")}
-    for name, read in (("positions", read_array), ("mask", read_array), ("probe", _guess), ("object", _guess)):
-        path = getattr(section, name)
-        values[name] = None if path is None else read(Path(path), name)
+    files = {name: Path(getattr(section, name)) for name in FILES if getattr(section, name) is not None}
+    for name, path in files.items():
+        is_array = name != "probe" or path.suffix == ".npy"
+        values[name] = read_array(path, name) if is_array else load_result(path).probe
     return Plan(**values, geometry=section.measured_geometry)
 
 
@@ -79,14 +77,3 @@ def still_received(scan: Scan) -> str:
     if not isinstance(acquisition, Acquisition) or acquisition.index().ended is not None:
         return ""
     return f"The scan is still being received in {acquisition.folder}, until it ends."
-
-
-def _guess(path: Path, name: str) -> NDArray[Any]:
-    """Return a complex array of a .npy file, or the probe of a result."""
-    if path.suffix == ".npy":
-        if not path.is_file():
-            raise FileError(f"There is no file {path}, which is to contain the {name}.", code="file.not-found")
-        return np.array(mapped(path, name))
-    if name == "probe":
-        return load_result(path).probe
-    raise FileError(f"{path.name} is no file with an initial {name}; expected .npy.", code="file.unknown-format")

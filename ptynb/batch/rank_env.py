@@ -111,8 +111,7 @@ def take_seat(
         )
     if not gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-        other = _of_other_maker(place, device, threads)
-        if other is not None:
+        if (other := _of_other_maker(place, device, threads)) is not None:
             return other
         host = "" if place.one_host else f" on {socket.gethostname()}"
         return Seat("cpu", "CPU", f"CPU {place.rank}{host}", "gloo" if place.world > 1 else "none", threads)
@@ -131,19 +130,15 @@ def _of_other_maker(place: Place, device: Device, threads: int) -> Seat | None:
     if device == "cpu" or (device == "auto" and place.world > 1):
         return None
     # It loads torch, which reads the variables that were set before.
-    from ptynb.cluster.accelerators import find_accelerators, refusal, usable
+    from ptynb.cluster.accelerators import chosen, find_accelerators
 
-    accelerators = find_accelerators()
-    if device in LOCAL_DEVICES:
-        if (refused := refusal(device, accelerators)) is not None:
-            raise ClusterError(refused[0], code=refused[1])
-        if place.world > 1:
-            raise ClusterError(
-                f"{place.world} ranks were started with device: {device}; expected 1: ranks on GPUs of Intel form no "
-                "group. Start one rank, or use device: cpu.",
-                code="gpu.too-few",
-            )
-    gpu = usable(accelerators)
+    gpu = chosen(device, find_accelerators())
+    if place.world > 1:
+        raise ClusterError(
+            f"{place.world} ranks were started with device: {device}; expected 1: ranks on GPUs of Intel form no "
+            "group. Start one rank, or use device: cpu.",
+            code="gpu.too-few",
+        )
     return None if gpu is None else Seat(gpu.device, gpu.name, gpu.name, "none", threads)
 
 

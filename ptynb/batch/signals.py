@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -16,13 +16,6 @@ WAIT = b"Keeping the state; this takes a moment.\n"
 
 class Leaving(KeyboardInterrupt):
     """A signal requested the end of this process."""
-
-
-class TerminationRequest:
-    """Whether a signal has requested the end of this process."""
-
-    def __init__(self) -> None:
-        self.leave = False
 
 
 @contextlib.contextmanager
@@ -41,15 +34,11 @@ def signals_raise() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def signals_are_noted() -> Iterator[TerminationRequest]:
-    """Context in which signals are recorded, and interrupt nothing."""
-    asked = TerminationRequest()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        asked.leave = True
-
-    with _handled_by(handle):
-        yield asked
+def signals_are_noted() -> Iterator[Sequence[int]]:
+    """Context in which signals interrupt nothing; yields the list of those that came."""
+    came: list[int] = []
+    with _handled_by(lambda number, _: came.append(number)):
+        yield came
 
 
 @contextlib.contextmanager

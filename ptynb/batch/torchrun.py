@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,7 +21,7 @@ from rich.console import Console
 
 from ptynb.batch.rank_env import Place, Seat
 from ptynb.batch.shared_flags import Board
-from ptynb.batch.signals import INTERRUPTED, Leaving, TerminationRequest, signals_are_noted
+from ptynb.batch.signals import INTERRUPTED, Leaving, signals_are_noted
 from ptynb.data.engine_records import Failure
 from ptynb.distributed.group import Membership
 from ptynb.engine.worker import Worker
@@ -47,7 +48,7 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
 
     again: the command that continues the run, for messages.
     """
-    with signals_are_noted() as asked:
+    with signals_are_noted() as came:
         try:
             board = Board(place, seat.identity)
         except (ValueError, RuntimeError, OSError) as error:
@@ -55,8 +56,8 @@ def run(plan: RunFile, place: Place, seat: Seat, resume: bool, again: str) -> in
             return 1
         try:
             if place.rank == 0:
-                return _lead(plan, place, seat, board, asked, resume, again)
-            return _serve(plan, place, seat, board, asked)
+                return _lead(plan, place, seat, board, came, resume, again)
+            return _serve(plan, place, seat, board, came)
         except Exception as error:  # noqa: BLE001 - reported by one rank, and every rank ends
             _report(error, None, place, board)
             return 1
@@ -73,9 +74,7 @@ def _membership(place: Place, seat: Seat) -> Membership:
     )
 
 
-def _lead(
-    plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest, resume: bool, again: str
-) -> int:
+def _lead(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[int], resume: bool, again: str) -> int:
     """Run rank 0: the whole run, with all ranks."""
     # Not imported by the other ranks: it loads what a cluster needs.
     from ptynb.batch import batch_run
@@ -87,7 +86,7 @@ def _lead(
         board.publish(json.dumps([None if start is None else str(start), settings, stages.plain, stages.number]))
 
     def check() -> None:
-        if asked.leave or board.asked_to_leave:
+        if came or board.asked_to_leave:
             signal.raise_signal(signal.SIGTERM)  # so that a signal that follows does not interrupt the checkpoint
 
     def ended(error: BaseException, failure: Failure | None) -> None:
@@ -116,12 +115,12 @@ def _lead(
     return status
 
 
-def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: TerminationRequest) -> int:
+def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, came: Sequence[int]) -> int:
     """Run another rank: wait until rank 0 has ended its worker."""
     scan = scan_of(plan)
 
     def begins() -> bool:
-        if asked.leave:
+        if came:
             board.ask_to_leave()
         return board.published() is not None or board.failed
 
@@ -145,7 +144,7 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: Termina
 
     def is_over() -> bool:
         nonlocal leaving
-        if asked.leave:
+        if came:
             board.ask_to_leave()
         leaving = leaving or board.asked_to_leave  # its store ends with rank 0
         return worker.status(NONE).state in ("failed", "closed") or board.failed
@@ -158,7 +157,7 @@ def _serve(plan: RunFile, place: Place, seat: Seat, board: Board, asked: Termina
     elif board.failed:
         code = INTERRUPTED if board.asked_to_leave else 1
     else:
-        code = INTERRUPTED if asked.leave or leaving else 0
+        code = INTERRUPTED if came or leaving else 0
     _end(worker, place, code)
     return code
 

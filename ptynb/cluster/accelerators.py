@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 
-from ptynb.settings.cluster_options import OFFERED_DEVICES
+from ptynb.exceptions import ClusterError, SettingsError
+from ptynb.settings.cluster_options import LOCAL_DEVICES, OFFERED_DEVICES, Device
 
 AN_APPLE_GPU = "an Apple GPU"
 NEEDS_FLOAT64 = "sums, positions and propagation need them with precision='single' too"
@@ -60,21 +62,34 @@ def usable(accelerators: Sequence[Accelerator]) -> Accelerator | None:
     return next((one for one in accelerators if not one.problem), None)
 
 
-def refusal(device: str, accelerators: Sequence[Accelerator]) -> tuple[str, str] | None:
-    """Return why there is no such device as a sentence with a remedy, and the code of the error; None if there is one.
-
-    device: "xpu" or "mps".
-    """
+def chosen(
+    device: str, accelerators: Sequence[Accelerator], error: type[ClusterError | SettingsError] = ClusterError
+) -> Accelerator | None:
+    """Return the first one that can be used; raise `error` with a remedy if "xpu" or "mps" is asked for in vain."""
     own = [one for one in accelerators if one.kind == device]
-    if usable(own) is not None:
-        return None
+    if device not in LOCAL_DEVICES or usable(own) is not None:
+        return usable(accelerators)
     if device == "mps" or own:  # Apple's have no 64-bit numbers wherever they are
         problem = own[0].problem if own else _problem(AN_APPLE_GPU)
-        return f"device is {device!r}, and {problem}. Use device='cpu'.", "gpu.no-float64"
-    return (
+        raise error(f"device is {device!r}, and {problem}. Use device='cpu'.", code="gpu.no-float64")
+    raise error(
         f"device is {device!r}, and torch finds no GPU of {MAKERS[device]}. Use device='cpu', or run 'ptynb doctor'.",
-        "gpu.not-found",
+        code="gpu.not-found",
     )
+
+
+def local_device(device: str) -> str:
+    """Return the device of this process as torch names it: for "auto" a GPU of NVIDIA, or one of Intel, or the CPU."""
+    if device not in get_args(Device):
+        raise SettingsError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(
+            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="gpu.not-found"
+        )
+    if device in ("auto", "cuda") and torch.cuda.is_available():
+        return "cuda:0"
+    accelerator = None if device == "cpu" else chosen(device, find_accelerators(), SettingsError)
+    return "cpu" if accelerator is None else accelerator.device
 
 
 def device_name(device: str) -> str:

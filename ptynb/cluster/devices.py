@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import torch.distributed as dist
 
-from ptynb.cluster.accelerators import Accelerator, find_accelerators, names_of_devices, refusal, usable
+from ptynb.cluster.accelerators import Accelerator, chosen, find_accelerators, names_of_devices, usable
 from ptynb.cluster.cpu_cores import numa_nodes
 from ptynb.cluster.cpu_cores import usable_cores as usable_cores
 from ptynb.cluster.gpu_checks import check_distinct, check_slices, check_usable, notes_on
@@ -164,10 +164,8 @@ def plan_cluster(
 
 def _plan_accelerator(n: int | None, device: str, accelerators: Sequence[Accelerator], threads: int) -> ClusterPlan:
     """Return the plan of one engine on a GPU of Intel."""
-    if device in LOCAL_DEVICES and (refused := refusal(device, accelerators)) is not None:
-        raise ClusterError(refused[0], code=refused[1])
-    gpu = usable(accelerators)
-    assert gpu is not None, "one of another kind would have been refused"
+    gpu = chosen(device, accelerators)
+    assert gpu is not None, "otherwise engines on the CPU are planned"
     if n is not None and n > 1:
         raise ClusterError(
             f"{n} engines were requested on {gpu.name}; expected 1: engines on GPUs of Intel form no group. "

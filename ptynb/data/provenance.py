@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -85,6 +86,12 @@ class Software:
     h5py: str = ""
     python: str = ""
     system: str = ""
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, str], system: str = "") -> Self:
+        """Return the versions in the metadata of a run, as its engines have them."""
+        versions = {name: metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
+        return cls(**versions, system=system)
 
 
 @dataclass(frozen=True)

@@ -735,14 +735,9 @@ class Loop:
         """Return the product of the slices of the first object state (y, x), for display."""
         return product_of_slices(self.model.object.values[0]).cpu()
 
-    @torch.no_grad()
     def parameters(self) -> dict[str, Tensor]:
         """Return copies of the parameters of all active components, by "component/name", and of the positions."""
-        arrays = {"positions": self.model.all_positions(), **self.model.start_arrays()}
-        for name, component in self.model.parts.items():
-            if component.active:
-                arrays |= {f"{name}/{key}": values.cpu().clone() for key, values in component.arrays().items()}
-        return arrays
+        return {"positions": self.model.all_positions(), **self.model.optimised_arrays()}
 
 
 @torch.no_grad()

@@ -37,11 +37,12 @@ def read_array(path: Path, name: str) -> NDArray[Any]:
 
 
 def real_numbers(values: NDArray[Any], name: str, where: str) -> NDArray[Any]:
-    """Return the values. Raises FileError if they are not real numbers; the probe may have complex ones."""
+    """Return the values. Raises FileError if they are not real numbers; probe and object may have complex ones."""
     numbers = np.issubdtype(values.dtype, np.number) or values.dtype == bool
-    if not numbers or (np.iscomplexobj(values) and name != "probe"):
+    field = name in ("probe", "object")
+    if not numbers or (np.iscomplexobj(values) and not field):
         raise FileError(
-            f"The {name} in {where} are of type {values.dtype}; expected {'' if name == 'probe' else 'real '}numbers.",
+            f"The {name} in {where} are of type {values.dtype}; expected {'' if field else 'real '}numbers.",
             code="file.unexpected-content",
         )
     return values

@@ -70,7 +70,6 @@ def _result(path: Path, state: ReconstructionState) -> Result:
     pixel = placement.get("pixel_size")
     height, width = scan["window"]
     measured = dict(state.r_factors) if state.update == 0 else {}
-    versions = {name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
     header = header_of(path)
     return Result(
         **fields_of(RunRecord, state) | {"metadata": {**state.metadata, "scan": str(scan["name"])}},
@@ -90,7 +89,7 @@ def _result(path: Path, state: ReconstructionState) -> Result:
             path=str(scan.get("file") or ""),
             is_far_field=bool(scan.get("is_far_field", True)),
         ),
-        software=Software(**versions),
+        software=Software.of(state.metadata),
         machines=Machines(backend=state.metadata.get("backend", "")),
     )
 

@@ -18,10 +18,15 @@ def free_name(stem: str, ending: str, folder: Path = Path()) -> str:
 
 
 def require_folder(path: Path) -> None:
-    """Raise FileError if the folder of a file that is to be written does not exist."""
+    """Raise FileError if the folder of a file that is to be written does not exist, or is not writable."""
     if not path.parent.is_dir():
         raise FileError(
             f"There is no folder {path.parent} to write {path.name} in; make it first.", code="file.not-writable"
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise FileError(
+            f"{path.name} is to be written in {path.parent}, which is not writable; choose another folder.",
+            code="file.not-writable",
         )
 
 
@@ -29,7 +34,7 @@ def require_folder(path: Path) -> None:
 def replacing_file(path: Path) -> Iterator[Path]:
     """Yield the path of a file beside `path`, which replaces it once the block is left and the file is on the disk.
 
-    After an error the old file stays. Raises FileError if the folder does not exist.
+    After an error the old file stays. Raises FileError if the folder does not exist, or is not writable.
     """
     require_folder(path)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")

@@ -393,13 +393,17 @@ class Model(nn.Module):
     def _without_counts(self, patterns: Tensor) -> Batch:
         return Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
 
-    def start_arrays(self) -> dict[str, Tensor]:
-        """Return the initial positions as "positions/start" (pattern, yx), on the CPU, if positions are optimised."""
-        return (
-            {"positions/start": self.initial_positions.double().cpu().clone()}
-            if self._active("shift_positions")
-            else {}
-        )
+    @torch.no_grad()
+    def optimised_arrays(self) -> dict[str, Tensor]:
+        """Return copies of the parameters of all active components, by "component/name", on the CPU.
+
+        If positions are optimised, also the initial ones as "positions/start" (pattern, yx).
+        """
+        arrays = {"positions/start": self.initial_positions.double()} if self._active("shift_positions") else {}
+        for name, component in self.parts.items():
+            if component.active:
+                arrays |= {f"{name}/{key}": values for key, values in component.arrays().items()}
+        return {name: values.cpu().clone() for name, values in arrays.items()}
 
     def _active(self, step: str) -> list[ModelComponent]:
         """Return the active components that override this step."""

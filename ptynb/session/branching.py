@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +16,7 @@ from ptynb.distributed.group import nothing
 from ptynb.engine import reconfigure as restructuring
 from ptynb.exceptions import ReconstructionError, SettingsError
 from ptynb.io import checkpoint_branches as files
-from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, save_state, states
+from ptynb.io.checkpoint_file import ReconstructionState, file_name, load_state, progress_of, save_state, states
 from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Room, Workload, memory_of, place_of_patterns, refusal, room_for, totals
@@ -64,8 +63,7 @@ class BranchManager:
 
     def result(self, name: str) -> Result:
         """Return the result of a branch's newest checkpoint; its R-factor, which needs all patterns, is NaN."""
-        spec = self._client.spec
-        return result_of(load_state(self._newest(name)), spec.scan, spec.extensions)
+        return result_of(self._newest(name), self._client.spec)
 
     # Switching
 
@@ -81,31 +79,27 @@ class BranchManager:
                 raise ReconstructionError(
                     f"{target.name} is the present state; choose an earlier checkpoint.", code="checkpoint.present"
                 )
-            state = load_state(target)
-            now = len(self._client.epochs) if checkpoint is None else load_state(checkpoint).epoch
-            branch_folder = target.parent
-            known = states(branch_folder)
+            state, folder = load_state(target), target.parent
+            root, here, known = files.root_of(folder), files.name_of(folder), states(folder)
+            now = len(self._client.epochs) if checkpoint is None else progress_of(checkpoint)[0]
             later = known[known.index(target) + 1 :]
-            name = files.free_name(
-                files.root_of(branch_folder), f"{files.name_of(branch_folder)}-{_epoch_of(later, now)}"
-            )
-            aside = files.folder_of(files.root_of(branch_folder), name)
+            name = files.free_name(root, f"{here}-{progress_of(later[-1])[0] if later else now}")
+            aside = files.folder_of(root, name)
 
             def carry_out() -> None:
                 if later:
                     files.set_aside(later, name, state.epoch)
-                files.use(branch_folder)
+                files.use(folder)
 
             def undo() -> None:
                 if aside.exists():
-                    files.put_back(aside, branch_folder)
-                files.use(files.folder_of(files.root_of(branch_folder), came_from))
+                    files.put_back(aside, folder)
+                files.use(files.folder_of(root, came_from))
 
-            here = files.name_of(branch_folder)
             where = ("", "") if here == came_from else (f"{came_from}, ", f"{here}, ")
             failed = ", where it failed" if checkpoint is None else ""
             note = "went back", f"{where[0]}epoch {now}{failed}", f"{where[1]}epoch {state.epoch}"
-            return self._plan_from(target, state, note, carry_out=carry_out, undo=undo)
+            return self._plan_from(target, note, state, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
@@ -124,9 +118,7 @@ class BranchManager:
         def prepare(checkpoint: Path | None) -> Reopening:
             start = first or begin(_present(checkpoint))
             note = "branch", came_from, files.name_of(start.parent)
-            return self._plan_from(
-                start, load_state(start), note, continues=which is None, carry_out=lambda: files.use(start.parent)
-            )
+            return self._plan_from(start, note, continues=which is None, carry_out=lambda: files.use(start.parent))
 
         try:
             reopen(self._client, prepare)
@@ -142,26 +134,23 @@ class BranchManager:
         came_from, target = self.name, self._newest(name)
         if name == came_from:
             raise ReconstructionError(f"{name!r} is the present branch already.", code="checkpoint.present")
-        present = files.folder_of(files.root_of(target.parent), came_from)
 
         def prepare(_: Path | None) -> Reopening:
             return self._plan_from(
                 target,
-                load_state(target),
                 ("branch", came_from, name),
                 carry_out=lambda: files.use(target.parent),
-                undo=lambda: files.use(present),
+                undo=lambda: files.use(files.folder_of(files.root_of(target.parent), came_from)),
             )
 
         reopen(self._client, prepare)
 
     def drop(self, name: str) -> None:
         """Remove a branch and its checkpoints."""
-        folder = self._newest(name).parent
         if name in (files.MAIN, self.name):
             why = "it is the present one" if name == self.name else "the others came from it"
             raise ReconstructionError(f"The branch {name!r} cannot be removed: {why}.", code="branch.not-removable")
-        files.remove(folder)
+        files.remove(self._newest(name).parent)
 
     # Reconfiguring
 
@@ -179,8 +168,7 @@ class BranchManager:
             active = self._client.call(0, "active")
         except (ValueError, RuntimeError) as error:
             return str(error)
-        why = restructuring.why_not(spec.settings, settings, active)
-        if why is not None:
+        if (why := restructuring.why_not(spec.settings, settings, active)) is not None:
             return why
         workload = Workload(settings, engines, self._cluster is not None)
         return refusal(self._scan, workload, self._room(workload))
@@ -237,7 +225,7 @@ class BranchManager:
                     files.copy_into(aside, checkpoint.parent)
                     files.remove(aside.parent)
 
-            return self._plan_from(start, state, None, continues=True, carry_out=carry_out, undo=undo)
+            return self._plan_from(start, None, state, continues=True, carry_out=carry_out, undo=undo)
 
         reopen(self._client, prepare)
 
@@ -246,19 +234,22 @@ class BranchManager:
     def _plan_from(
         self,
         start: Path,
-        state: ReconstructionState,
         note: ChangeNote | None,
+        state: ReconstructionState | None = None,
         *,
         continues: bool = False,
         carry_out: Callable[[], object] = nothing,
         undo: Callable[[], object] = nothing,
     ) -> Reopening:
-        """Return the plan for reopening the reconstruction from this checkpoint, with its settings and branch."""
-        spec = self._client.spec
-        assert spec.checkpointing is not None, "checked by _check_open"
-        checkpointing = spec.checkpointing.model_copy(update={"folder": start.parent.absolute()})
-        plan = StagePlan.of(state.stages, state.stage)
-        spec = replace(spec, settings=Settings(**state.settings), plan=plan, checkpointing=checkpointing)
+        """Return the plan for reopening the reconstruction from this checkpoint, with its settings and branch.
+
+        state: content of the checkpoint; None: it is read.
+        """
+        state, checkpointing = state or load_state(start), self._client.spec.checkpointing
+        assert checkpointing is not None, "checked by _check_open"
+        checkpointing = checkpointing.model_copy(update={"folder": start.parent.absolute()})
+        plan, settings = StagePlan.of(state.stages, state.stage), Settings(**state.settings)
+        spec = replace(self._client.spec, settings=settings, plan=plan, checkpointing=checkpointing)
         return Reopening(spec, start, state, note, continues, carry_out, undo)
 
     def _check_open(self) -> None:
@@ -281,14 +272,11 @@ class BranchManager:
             return self._of_epoch(operator.index(which), before)
         path = which.path if isinstance(which, Checkpoint) else Path(which).expanduser().absolute()
         folder = self.folder
-        if folder is None or files.root_of(path.parent) != files.root_of(folder):
-            raise ReconstructionError(
-                f"{path} is not a checkpoint of this reconstruction; choose one of its `checkpoints`.",
-                code="checkpoint.not-found",
-            )
-        if not path.exists():
-            raise ReconstructionError(f"{path} was removed; choose one of `checkpoints`.", code="checkpoint.not-found")
-        return path
+        own = folder is not None and files.root_of(path.parent) == files.root_of(folder)
+        if own and path.exists():
+            return path
+        why = "was removed" if own else "is not a checkpoint of this reconstruction"
+        raise ReconstructionError(f"{path} {why}; choose one of its `checkpoints`.", code="checkpoint.not-found")
 
     def _of_epoch(self, epoch: int, before: bool) -> Path:
         """Return the last checkpoint of an epoch, preferably the one at the end of the epoch."""
@@ -325,10 +313,3 @@ def _present(written: Path | None) -> Path:
             code="reconstruction.failed",
         )
     return written
-
-
-def _epoch_of(later: list[Path], now: int) -> int:
-    """Return the epoch in the name of a branch: its last one."""
-    with contextlib.suppress(ValueError):
-        return load_state(later[-1]).epoch if later else now
-    return now

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptynb.analysis.faults.diagnosis import Confirmation, Diagnosis, Finding, findings_of, helps
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidTypeError, InvalidValueError, ReconstructionError, SettingsError
-from ptynb.io.result_file import load_result
+from ptynb.io.named_results import result_in
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.run_result import with_guesses_of
 from ptynb.settings import Settings
@@ -91,10 +90,8 @@ def diagnose(
     found = _examined(result, scan)
     if not trial or scan is None:
         return found
-    return dataclasses.replace(
-        found,
-        findings=confirm(found, result, scan, epochs=epochs, cluster=cluster, device=device, progress=progress),
-    )
+    tried = confirm(found, result, scan, epochs=epochs, cluster=cluster, device=device, progress=progress)
+    return dataclasses.replace(found, findings=tried)
 
 
 def confirm(
@@ -155,23 +152,19 @@ def confirm(
 
 
 def _examined(result: Result, scan: Scan | None) -> Diagnosis:
-    residuals = None if scan is None else model_residuals(result, scan, _sample(result))
-    return findings_of(result, scan, residuals)
-
-
-def _sample(result: Result) -> NDArray[np.int64]:
-    """Return indices of evenly spaced patterns, of those that came."""
+    """Return the findings; with a scan, also those from evenly spaced patterns of it, of those that came."""
+    if scan is None:
+        return findings_of(result, None, None)
     known = np.arange(len(result.positions)) if result.admissions is None else np.sort(result.admissions.patterns)
-    return np.unique(known[np.linspace(0, len(known) - 1, min(SAMPLE, len(known))).astype(np.int64)])
+    sample = np.unique(known[np.linspace(0, len(known) - 1, min(SAMPLE, len(known))).astype(np.int64)])
+    return findings_of(result, scan, model_residuals(result, scan, sample))
 
 
 def _result_and_scan(source: Any, scan: Scan | None) -> tuple[Result, Scan | None]:
     if isinstance(source, Reconstruction):
         result, scan = source.result, source.scan if scan is None else scan
-    elif isinstance(source, str | Path):
-        result = load_result(source)
-    elif isinstance(source, Result):
-        result = source
+    elif isinstance(source, Result | str | Path):
+        result = result_in(source)
     else:
         raise InvalidTypeError(
             f"{type(source).__name__} is not supported; expected a Reconstruction, a Result, or the path of its file.",

@@ -464,10 +464,8 @@ class EngineClient:
         """Return the newest readable checkpoint, or None."""
         folder = self.checkpoint_folder()
         for path in reversed(states(folder)) if folder else ():
-            try:
+            with contextlib.suppress(FileError):
                 return path, load_state(path)
-            except FileError:
-                continue
         return None
 
     def checkpoint_folder(self) -> str | None:
@@ -477,10 +475,8 @@ class EngineClient:
         of an engine.
         """
         known = self.last_status
-        if known is not None and known.checkpoint_folder is not None:
-            return known.checkpoint_folder
-        if self._last_folder is not None:
-            return self._last_folder
+        if folder := (None if known is None else known.checkpoint_folder) or self._last_folder:
+            return folder
         for rank in range(self.engines.world):
             with contextlib.suppress(ClusterError):
                 status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)

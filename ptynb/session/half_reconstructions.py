@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ptynb.analysis.error_map import SMOOTHING
@@ -67,15 +68,5 @@ def error_map(
     ReconstructionError
         If a reconstruction fails, or was cancelled ("reconstruction.stopped").
     """
-    return map_of_halves(
-        Reconstruction,
-        scan,
-        settings or Settings(),
-        cluster,
-        epochs=epochs,
-        smoothing=smoothing,
-        device=device,
-        extensions=extensions,
-        progress=progress,
-        cancelled=cancelled,
-    )
+    begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
+    return map_of_halves(begin, scan, settings or Settings(), cluster, epochs, smoothing, progress, cancelled)

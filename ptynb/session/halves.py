@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ptynb.analysis.error_map import error_map
@@ -21,61 +22,38 @@ def map_of_halves(
     scan: Scan,
     settings: Settings,
     cluster: Cluster | None,
-    *,
     epochs: int,
     smoothing: float,
-    device: str,
-    extensions: Sequence[Any],
     progress: Callable[[int, int], None] | None,
     cancelled: Callable[[], bool] | None,
 ) -> ErrorMap:
-    """Return `ptynb.error_map`. reconstruct: makes a `Reconstruction`, whose module imports this one."""
+    """Return `ptynb.error_map`.
+
+    reconstruct: makes a `Reconstruction`, whose module imports this one, of scan, settings, cluster and `ranks`.
+    """
     halves = split_scan(scan)
     each = 0 if cluster is None else len(cluster) // 2
-    groups: tuple[Sequence[int] | None, ...] = (range(each), range(each, 2 * each)) if each else (None, None)
+    done, results = {0: 0, 1: 0}, list[Result]()
 
-    def begun(number: int) -> Any:
-        own = settings.replace(seed=settings.seed + number)
-        recon = reconstruct(
-            halves[number],
-            own,
-            cluster,
-            device=device,
-            extensions=extensions,
-            checkpointing=None,
-            ranks=groups[number],
-        )
-        recon.start(epochs)
-        return recon
-
-    done = [0, 0]
-
-    def follow(number: int, recon: Any) -> None:
-        done[number] = recon.epoch
+    def follow(running: dict[int, Any]) -> None:
+        done.update({number: recon.epoch for number, recon in running.items()})
         if progress is not None:
-            progress(sum(done), 2 * epochs)
+            progress(sum(done.values()), 2 * epochs)
         if cancelled is not None and cancelled():
             raise ReconstructionError(
-                f"The map was cancelled after {sum(done)} of {2 * epochs} epochs.", code="reconstruction.stopped"
+                f"The map was cancelled after {sum(done.values())} of {2 * epochs} epochs.",
+                code="reconstruction.stopped",
             )
 
-    def ended(number: int, running: Sequence[tuple[int, Any]]) -> Result:
-        def follow_all() -> None:
-            for one in running:
-                follow(*one)
-
-        recon = dict(running)[number]
-        recon.wait(progress=follow_all)
-        result: Result = recon.result
-        return result
-
-    with contextlib.ExitStack() as stack:
-        if each:
-            both = [(number, stack.enter_context(begun(number))) for number in (0, 1)]
-            results = [ended(number, both) for number in (0, 1)]
-        else:
-            results = []
-            for number in (0, 1):
-                with begun(number) as recon:
-                    results.append(ended(number, [(number, recon)]))
-    return error_map(results[0], results[1], smoothing=smoothing)
+    for numbers in ((0, 1),) if each else ((0,), (1,)):
+        with contextlib.ExitStack() as stack:
+            running = dict[int, Any]()
+            for number in numbers:
+                own, ranks = settings.replace(seed=settings.seed + number), range(number * each, (number + 1) * each)
+                recon = reconstruct(halves[number], own, cluster, ranks=ranks or None)
+                running[number] = stack.enter_context(recon)
+                recon.start(epochs)
+            for recon in running.values():
+                recon.wait(progress=partial(follow, running))
+                results.append(recon.result)
+    return error_map(*results, smoothing=smoothing)

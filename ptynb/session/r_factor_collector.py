@@ -62,15 +62,11 @@ class RFactorCollector:
 
         answers = dict(zip(ranks, pool.map(asked, ranks), strict=True))
         new = {rank: answer for rank, answer in answers.items() if answer is not None}
-        if any(rank in before and before[rank].source != answer.source for rank, answer in new.items()):
-            # Other engines, or another state on the same ones: each is asked for all its values again.
+        others = {rank for rank, answer in new.items() if rank in before and before[rank].source != answer.source}
+        if others:  # other engines, or another state on the same ones: each is asked for all its values again
             self._forget()
-            # The answers of the others are only what is new to what was known.
-            new = {
-                rank: answer
-                for rank, answer in new.items()
-                if rank not in before or before[rank].source != answer.source
-            }
+            # The answers of those that are the same are only what is new to what was known.
+            new = {rank: answer for rank, answer in new.items() if rank in others or rank not in before}
         for rank, answer in new.items():
             self._values[answer.patterns], self._epochs[answer.patterns] = answer.values, answer.epochs
             self._known[rank] = answer

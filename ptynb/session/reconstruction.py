@@ -12,13 +12,12 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-import torch
-
 from ptynb.analysis.error_map import SMOOTHING
-from ptynb.cluster.accelerators import find_accelerators, names_of_devices, refusal, usable
+from ptynb.cluster.accelerators import local_device
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.admissions import Admissions
 from ptynb.data.arrivals import Arrivals
@@ -36,8 +35,7 @@ from ptynb.data.engine_records import (
     Snapshot,
     Status,
 )
-from ptynb.data.pattern_r_factors import MeasuredRFactors, PatternRFactors
-from ptynb.data.provenance import Machines
+from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.record import Annotation, stop_reason
 from ptynb.data.scan import Scan, Share
 from ptynb.data.standard_error import ErrorMap
@@ -62,14 +60,13 @@ from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
 from ptynb.session.halves import map_of_halves
-from ptynb.session.r_factor_collector import RFactorCollector
+from ptynb.session.r_factor_collector import MOST_AT_ONCE, RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
-from ptynb.session.run_result import make_result, names_of
+from ptynb.session.run_result import make_result
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
-from ptynb.settings.cluster_options import LOCAL_DEVICES, Device
 from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
 from ptynb.supervised_thread import problems
 from ptynb.text import quoted
@@ -81,8 +78,6 @@ HEALTH_SECONDS = 1.0
 """Time limit for the answer of an engine to `health` [s]."""
 PROGRESS_SECONDS = 0.25
 """Interval of the calls of `progress` by `wait` [s]."""
-MOST_AT_ONCE = 16
-"""Largest number of engines whose health is requested at the same time."""
 
 _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = weakref.WeakKeyDictionary()
 """Open reconstructions of each cluster."""
@@ -149,7 +144,7 @@ class Reconstruction:
         settings: Settings | Recipe | None = None,
         cluster: Cluster | None = None,
         *,
-        device: str | OwnRank = "auto",
+        device: str = "auto",
         timeout: float = 30.0,
         extensions: Sequence[Any] = (),
         checkpointing: Checkpointing | None = CHECKPOINTING,
@@ -165,27 +160,23 @@ class Reconstruction:
             scan = prepare(scan, steps) if isinstance(scan, Scan) else [prepare(one, steps) for one in scan]
             plan, chosen = StagePlan(chosen.stages), every[0]
         whole = as_one_scan(scan, share, every)
-        spec = RunSpec(
-            whole if admissions is None else with_recorded_arrivals(whole, admissions),
-            chosen,
-            pickled(extensions, plan),
-            checkpointing,
-            timeout,
-            on_failure,
-            time.time(),
-            None if ranks is None else check_ranks(ranks, cluster),
-            plan,
-        )
-        self._open(spec, cluster, device)
+        if admissions is not None:
+            whole = with_recorded_arrivals(whole, admissions)
+        packed, own = pickled(extensions, plan), None if ranks is None else check_ranks(ranks, cluster)
+        spec = RunSpec(whole, chosen, packed, checkpointing, timeout, on_failure, ranks=own, plan=plan)
+        self._open(spec, place_for(device, cluster))
 
     @classmethod
-    def _from_state(
-        cls, start: Path, state: ReconstructionState, spec: RunSpec, cluster: Cluster | None, device: str | OwnRank
+    def _opened(
+        cls,
+        spec: RunSpec,
+        place: Cluster | OwnRank,
+        start: Path | None = None,
+        state: ReconstructionState | None = None,
     ) -> Self:
-        """Create a reconstruction from a checkpoint."""
+        """Open a reconstruction from the checkpoint `start`, whose content is `state`, or from the beginning."""
         recon = cls.__new__(cls)
-        recon._open(spec, cluster, device, start, state.epochs)
-        recon._client.annotation = Annotation.of(state)
+        recon._open(spec, place, start, state)
         return recon
 
     @classmethod
@@ -206,50 +197,43 @@ class Reconstruction:
     def _open(
         self,
         spec: RunSpec,
-        cluster: Cluster | None,
-        device: str | OwnRank,
+        place: Cluster | OwnRank,
         start: Path | None = None,
-        epochs: Sequence[Epoch] = (),
+        state: ReconstructionState | None = None,
     ) -> None:
-        if cluster is not None and device != "auto":
-            raise SettingsError(
-                f"device is {device!r} and a cluster is given, which has its own; give it to Cluster(...).",
-                code="argument.conflict",
-            )
         if spec.on_failure not in get_args(OnFailure):
             raise SettingsError(
                 f"on_failure is {spec.on_failure!r}; expected 'pause' or 'continue'.", code="argument.invalid-value"
             )
-        check_together(spec.scan, spec.settings)
-        own = None
-        if cluster is not None:
-            engines = len(spec.ranks or cluster)
-            reused = cluster.held_bytes() * engines / len(cluster)
-            room = room_for(cluster.plan.on_gpu, reused, cluster.plan.engines_per_gpu)
+        if isinstance(place, OwnRank):
+            engines, one_host = place.membership.world, place.one_host
+            room = room_for(place.membership.device != "cpu")
         else:
-            own = device if isinstance(device, OwnRank) else OwnRank.alone(_local_device(device))
-            engines, room = own.membership.world, room_for(own.membership.device != "cpu")
-        joined, keep = cluster is not None or engines > 1, spec.checkpointing is not None
+            engines, one_host = len(spec.ranks or place), True
+            reused = place.held_bytes() * engines / len(place)
+            room = room_for(place.plan.on_gpu, reused, place.plan.engines_per_gpu)
         stages = spec.plan.settings_from(spec.settings)
         for number, one in enumerate(stages, spec.plan.number):
             seen = in_window(spec.scan, dataclasses.replace(spec.plan, number=number).pattern_size)
             check_together(seen, one)
             check_shares(seen, one, engines)
-            if own is None or own.one_host:
-                check_room(seen, Workload(one, engines, joined, keep, stages), room)
-        if own is None:
-            assert cluster is not None
-            make_way(cluster, spec.ranks)
-            self._set_up(cluster, spec, EngineClient(ClusterEngines(cluster, spec, start=start), spec, epochs, start))
-            return
-        if engines > 1:
-            spec = dataclasses.replace(spec, scan=spec.scan.part(spec.patterns_of(0, engines)))
-        with held_back():  # an interrupt must not prevent the finalizer that ends the thread
-            self._set_up(None, spec, EngineClient(LocalEngine(spec, own, start), spec, epochs, start))
+            if one_host:
+                joined = engines > 1 or not isinstance(place, OwnRank)
+                check_room(seen, Workload(one, engines, joined, spec.checkpointing is not None, stages), room)
+        epochs = () if state is None else state.epochs
+        if isinstance(place, OwnRank):
+            if engines > 1:
+                spec = dataclasses.replace(spec, scan=spec.scan.part(spec.patterns_of(0, engines)))
+            with held_back():  # an interrupt must not prevent the finalizer that ends the thread
+                self._set_up(None, spec, EngineClient(LocalEngine(spec, place, start), spec, epochs, start))
+        else:
+            make_way(place, spec.ranks)
+            self._set_up(place, spec, EngineClient(ClusterEngines(place, spec, start=start), spec, epochs, start))
+        if state is not None:
+            self._client.annotation = Annotation.of(state)
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
-        self.scan, self._settings, self._cluster, self._client = spec.scan, spec.settings, cluster, client
-        self._ranks = spec.ranks
+        self.scan, self._cluster, self._client = spec.scan, cluster, client
         self._branches = BranchManager(client, spec.scan, cluster)
         self._stops = 0
         self._executor = SerialExecutor("ptynb command")
@@ -429,13 +413,11 @@ class Reconstruction:
         before = self._client.status()
         self._client.order("checkpoint")
         try:
-            path = self._client.wait_for(lambda: checkpoint_since(before, self._client.last_status or before), until)
+            return self._client.wait_for(lambda: checkpoint_since(before, self._client.last_status or before), until)
         except TimeoutError:
             raise ReconstructionError(
                 f"The checkpoint was not written within {timeout:g} s.", code="checkpoint.timeout"
             ) from None
-        assert path is not None, "it was waited for"
-        return path
 
     def wait(self, timeout: float | None = None, progress: Callable[[], object] | None = None) -> None:
         """Wait until no run is active. An interrupt (Ctrl-C) ends only the wait; the reconstruction continues.
@@ -725,10 +707,7 @@ class Reconstruction:
         Snapshot
             Object (y, x) and probe (mode, y, x), complex.
         """
-        if size < 1:
-            raise ReconstructionError(
-                f"snapshot got a size of {size} pixels; expected at least 1.", code="argument.invalid-value"
-            )
+        size = _whole("snapshot", size, of="pixels")
         self._wait_until_loaded()
         snapshot: Snapshot = self._call(0, "snapshot", size)
         return snapshot
@@ -793,10 +772,7 @@ class Reconstruction:
                 f"pattern got {index}; expected 0 to {len(self.scan) - 1}.", code="argument.invalid-value"
             )
         self._wait_until_loaded()
-        ranks = [*range(self._client.engines.world)]
-        if self._pattern_rank is not None and self._pattern_rank[0] == index and self._pattern_rank[1] in ranks:
-            ranks.insert(0, self._pattern_rank[1])
-        for rank in ranks:
+        for rank in sorted(range(self._client.engines.world), key=lambda rank: self._pattern_rank != (index, rank)):
             pair: PatternPair | None = self._call(rank, "pattern", index)
             if pair is not None:
                 self._pattern_rank = index, rank
@@ -836,12 +812,9 @@ class Reconstruction:
                 code="argument.invalid-value",
             )
         self._wait_until_loaded()
-
-        def ask(rank: int, seconds: float, source: str, total: int) -> MeasuredRFactors | None:
-            answer: MeasuredRFactors | None = self._call(rank, "pattern_r_factors", seconds, source, total)
-            return answer
-
-        return self._pattern_r_factors.collect(ask, self._client.engines.world, seconds)
+        return self._pattern_r_factors.collect(
+            lambda rank, *asked: self._call(rank, "pattern_r_factors", *asked), self._client.engines.world, seconds
+        )
 
     def error_map(
         self,
@@ -883,20 +856,10 @@ class Reconstruction:
             reconstruction fails.
         """
         epochs = _whole("error_map", self.epoch if epochs is None else epochs)
-        with contextlib.ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(engines)) if engines else None
-            return map_of_halves(
-                Reconstruction,
-                self.scan,
-                self.settings,
-                cluster,
-                epochs=epochs,
-                smoothing=smoothing,
-                device="auto" if self._cluster is None else "cpu",
-                extensions=pickle.loads(self._client.spec.extensions),
-                progress=progress,
-                cancelled=cancelled,
-            )
+        with Cluster(engines) if engines else contextlib.nullcontext() as cluster:
+            device, extensions = "auto" if self._cluster is None else "cpu", pickle.loads(self._client.spec.extensions)
+            begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
+            return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled)
 
     @property
     def positions(self) -> tuple[Array, Array]:
@@ -925,8 +888,7 @@ class Reconstruction:
         try:
             health: Health = self._client.engines.call(rank, "health", timeout=HEALTH_SECONDS)
         except ClusterError:
-            known = before or Health(rank, host="", device="", state="unknown")
-            return dataclasses.replace(known, answered=False)
+            return dataclasses.replace(before or Health(rank, host="", device="", state="unknown"), answered=False)
         return health
 
     @property
@@ -944,17 +906,9 @@ class Reconstruction:
 
     @r_factor_every.setter
     def r_factor_every(self, epochs: int) -> None:
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-            raise ReconstructionError(
-                f"r_factor_every is {epochs!r}; expected a number of epochs, or 0 for never.",
-                code="argument.invalid-value",
-            )
-        self._client.r_factor_every = epochs
-        self._executor.run(lambda: self._set_r_factor_every(epochs))
-
-    def _set_r_factor_every(self, epochs: int) -> None:
+        self._client.r_factor_every = every = _whole("r_factor_every", epochs, 0)
         self._check_usable()
-        self._client.order("measure", epochs)
+        self._executor.run(lambda: self._client.order("measure", every))
 
     # Result
 
@@ -1031,7 +985,7 @@ class Reconstruction:
         from now on need a margin around the scanned area, which `reconfigure` makes.
         """
         self._follow_stage()
-        return self._settings
+        return self._client.spec.settings
 
     @settings.setter
     def settings(self, settings: Settings) -> None:
@@ -1052,9 +1006,8 @@ class Reconstruction:
         if status is None or status.stage == spec.plan.number or self._ended():
             return
         number, values = self._client.call(0, "stage_settings")
-        self._settings = Settings(**values)
         plan = dataclasses.replace(self._client.spec.plan, number=number)
-        self._client.spec = dataclasses.replace(self._client.spec, settings=self._settings, plan=plan)
+        self._client.spec = dataclasses.replace(self._client.spec, settings=Settings(**values), plan=plan)
 
     def _change(self, settings: Settings, names: Sequence[str]) -> None:
         self._check_usable()
@@ -1066,7 +1019,6 @@ class Reconstruction:
             if problem := self._branches.why_too_large(settings):
                 raise SettingsError(problem, code="memory.insufficient")
         self._client.order("settings", changed)
-        self._settings = settings
         self._client.spec = dataclasses.replace(self._client.spec, settings=settings)
 
     def reconfigure_error(self, settings: Settings) -> str | None:
@@ -1228,7 +1180,7 @@ class Reconstruction:
             try:
                 answer = work()
             finally:
-                self._settings, self._result_at = self._client.spec.settings, None
+                self._result_at = None
             if stops:  # only on success: otherwise the run continues as before, and so does a loop
                 self._stops += 1
                 self._advancing = None
@@ -1331,7 +1283,6 @@ class Reconstruction:
     def _take_result(self) -> None:
         if self._client.failure is None:
             try:
-                self._check_usable()
                 status = self._client.status()
                 now = (status.epoch, status.update, status.applied)
                 if self._result is not None and now == self._result_at and status.state != "running":
@@ -1344,15 +1295,14 @@ class Reconstruction:
         if data is not None:
             last, engines = self._client.last_status, self._client.engines
             assert last is not None, "an engine that has a result has sent a status"
-            machines = Machines(
+            machines = dataclasses.replace(
+                data.machines,  # with threads and storage of the patterns
                 engines=engines.world,
-                threads=data.machines.threads,
                 devices=engines.devices,
                 kind=engines.description,
                 backend=last.backend,
-                frames=data.machines.frames,
                 batch=self.batch,
-                extensions=names_of(self._client.spec.extensions),
+                extensions=self._client.spec.extension_names,
             )
             self._result = make_result(self.scan, data, machines, self._client.failure)
             self._result_at = (last.epoch, last.update, last.applied)
@@ -1360,12 +1310,10 @@ class Reconstruction:
     def _result_data(self) -> Result | None:
         """Return the result data of rank 0; after a failure, of any engine that answers, since all are equal."""
         for rank in range(self._client.engines.world if self._client.failure is not None else 1):
-            try:
+            with contextlib.suppress(EngineLostError):
                 data: Result | None = self._client.engines.call(rank, "result", timeout=600.0)
-            except EngineLostError:
-                continue
-            if data is not None:
-                return data
+                if data is not None:
+                    return data
         return None
 
 
@@ -1402,6 +1350,18 @@ def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...
     return tuple(int(rank) for rank in ranks)
 
 
+def place_for(device: str, cluster: Cluster | None) -> Cluster | OwnRank:
+    """Return where to reconstruct: on the engines of the cluster, else in this process, on this device."""
+    if cluster is None:
+        return OwnRank.alone(local_device(device))
+    if device != "auto":
+        raise SettingsError(
+            f"device is {device!r} and a cluster is given, which has its own; give it to Cluster(...).",
+            code="argument.conflict",
+        )
+    return cluster
+
+
 def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     """Close the reconstructions on these engines of a cluster (None: on any); their results remain available.
 
@@ -1410,22 +1370,6 @@ def make_way(cluster: Cluster, ranks: Sequence[int] | None = None) -> None:
     with _open_lock:
         present = [*_open.get(cluster, ())]
     for recon in present:
-        if ranks is None or recon._ranks is None or {*ranks} & {*recon._ranks}:
+        own = recon._client.spec.ranks
+        if ranks is None or own is None or {*ranks} & {*own}:
             recon._make_way()
-
-
-def _local_device(device: str) -> str:
-    """Return the device of this process as torch names it: for "auto" a GPU of NVIDIA, or one of Intel, or the CPU."""
-    if device not in get_args(Device):
-        raise SettingsError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise SettingsError(
-            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="gpu.not-found"
-        )
-    if device in ("auto", "cuda") and torch.cuda.is_available():
-        return "cuda:0"
-    accelerators = () if device == "cpu" else find_accelerators()
-    if device in LOCAL_DEVICES and (refused := refusal(device, accelerators)) is not None:
-        raise SettingsError(refused[0], code=refused[1])
-    accelerator = usable(accelerators)
-    return "cpu" if accelerator is None else accelerator.device

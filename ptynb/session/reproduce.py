@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +18,25 @@ from ptynb.data.record import RunSpan
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
 from ptynb.exceptions import FileError, PtynbError
+from ptynb.io.checkpoint_dir import new_folder
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.io.result_file import load_result
 from ptynb.io.scan_file import as_planned
 from ptynb.preparation.combination import combine
-from ptynb.private_folder import private_folder
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.change_replay import Step, settings_before, steps_of
 from ptynb.settings.recipe import Recipe
 
-ARRAYS = ("object", "probe", "positions")
+ARRAYS = ("object", "probe", "positions", "losses")
 SAME_COUNTS = 1e-9
+COMPARED = {
+    "machines": {"engines": "engines", "threads": "threads of each engine", "devices": "devices", "backend": "backend"},
+    "software": {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"},
+}
+"""Fields of a result that may explain a difference, by its part, and their names in the notes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +69,8 @@ class Reproduction:
         same = "Equal to the bit." if self.equal else "Not equal to the bit."
         lines = [f"{len(self.second.epochs)} epochs again. {same}"]
         if not self.equal:
-            difference = "unknown" if self.difference is None else f"{self.difference:.3g}"
-            loss = "unknown" if self.loss is None else f"{self.loss:.3g}"
+            found = self.difference, self.loss
+            difference, loss = ("unknown" if value is None else f"{value:.3g}" for value in found)
             lines.append(f"Relative difference of the objects: {difference}; of the losses at most: {loss}.")
         return "\n".join([*lines, *self.notes])
 
@@ -113,14 +117,21 @@ def reproduce(
     """
     path = Path(path).expanduser()
     first = load_result(path)
-    initial = settings_of(first, path)
+    initial = first.initial_settings or settings_before(first.settings, first.changes)
+    if not initial:
+        raise FileError(
+            f"{path} does not have the settings that the run began with, so it cannot be repeated.",
+            code="file.incomplete",
+        )
     if len(extensions) != len(first.machines.extensions):
         raise FileError(
             f"{path} was made with extensions ({', '.join(first.machines.extensions) or 'none'}), and "
             f"{len(extensions)} are given; give the same ones: reproduce(path, extensions=[...]).",
             code="argument.missing",
         )
-    scan = same_scan(first, path) if scan is None else scan
+    if scan is None:
+        scan = loaded_again(first.scan, path)
+        scan = scan if first.admissions is None else as_planned(Path(first.scan.path))
     if first.admissions is not None:
         scan = with_recorded_arrivals(scan, first.admissions)
     check_same(scan, first, path)
@@ -128,7 +139,7 @@ def reproduce(
     live = all(Settings.is_live(name) for step in steps for name in step.names)
     # Positions that were refined later needed a larger object.
     reconfigured = not live or any(step.settings.margin > Settings(**initial).margin for step in steps)
-    with _checkpoint_folder(reconfigured) as checkpointing:
+    with _temporary_checkpoints() if reconfigured else contextlib.nullcontext() as checkpointing:
         recipe = Recipe(settings=Settings(**initial), stages=first.stages)
         with Reconstruction(
             scan, recipe, cluster, device=device, checkpointing=checkpointing, extensions=extensions
@@ -146,24 +157,7 @@ def reproduce(
                     run = event
             _reach(recon, len(first.epochs), first.update, run)
             second = recon.result
-    return compared(first, second, (*notes_on(first, second), *_other_data(first, second)))
-
-
-def settings_of(result: Result, path: Path) -> dict[str, Any]:
-    """Return the initial settings of a run. Raises FileError if its result does not contain them."""
-    initial = result.initial_settings or settings_before(result.settings, result.changes)
-    if not initial:
-        raise FileError(
-            f"{path} does not have the settings that the run began with, so it cannot be repeated.",
-            code="file.incomplete",
-        )
-    return initial
-
-
-def same_scan(result: Result, path: Path) -> Scan:
-    """Load and prepare the scan as for the run. Raises FileError if the file is not available, or has changed."""
-    scan = loaded_again(result.scan, path)
-    return scan if result.admissions is None else as_planned(Path(result.scan.path))
+    return compared(first, second, notes_on(first, second))
 
 
 def loaded_again(then: ScanIdentity, path: Path) -> Scan:
@@ -243,16 +237,15 @@ def check_same(scan: Scan, result: Result, path: Path) -> None:
             "the same way.",
             code="scan.other",
         )
+    differs = ""
     if then.digest and scan.metadata_digest != then.digest:
+        differs = f"positions, mask, geometry or guesses than '{scan.name}' has"
+    elif then.sample_digest and scan.sample_digest != then.sample_digest:
+        differs = f"patterns than '{scan.name}' has: another file, or one that was flipped, scaled or otherwise changed"
+    if differs:
         raise FileError(
-            f"{path} is the result of a scan with other positions, mask, geometry or guesses than '{scan.name}' has; "
-            "expected the same, prepared in the same way: reproduce(path, scan).",
-            code="scan.other",
-        )
-    if then.sample_digest and scan.sample_digest != then.sample_digest:
-        raise FileError(
-            f"{path} is the result of a scan with other patterns than '{scan.name}' has: another file, or one that was "
-            "flipped, scaled or otherwise changed; expected the same, prepared in the same way: reproduce(path, scan).",
+            f"{path} is the result of a scan with other {differs}; expected the same, prepared in the same way: "
+            "reproduce(path, scan).",
             code="scan.other",
         )
 
@@ -279,27 +272,16 @@ def notes_on(first: Result, second: Result) -> tuple[str, ...]:
             f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "
             f"{len(second.epochs)} and {second.update} updates."
         )
-    machines = {"engines": "engines", "threads": "threads of each engine", "devices": "devices", "backend": "backend"}
-    differences += _differing("machines", first, second, machines)
-    known = {"ptynb": "ptynb", "torch": "torch", "numpy": "numpy", "python": "Python", "system": "system"}
-    return (*differences, *_differing("software", first, second, known))
-
-
-def _differing(part: str, first: Result, second: Result, names: dict[str, str]) -> list[str]:
-    differences = []
-    for name, word in names.items():
-        then, now = (getattr(getattr(result, part), name) for result in (first, second))
-        if then and then != now:
-            texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
-            differences.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
-    return differences
-
-
-def _other_data(first: Result, second: Result) -> tuple[str, ...]:
+    for part, names in COMPARED.items():
+        for name, word in names.items():
+            then, now = (getattr(getattr(result, part), name) for result in (first, second))
+            if then and then != now:
+                texts = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (then, now)]
+                differences.append(f"{word}: {texts[0]} in the original run, {texts[1]} now.")
     then, now = first.scan.counts, second.scan.counts
-    if then is None or now is None or abs(then - now) <= SAME_COUNTS * abs(then):
-        return ()
-    return (f"The patterns differ: {then:.9g} counts in total in the original run, {now:.9g} now.",)
+    if then is not None and now is not None and abs(then - now) > SAME_COUNTS * abs(then):
+        differences.append(f"The patterns differ: {then:.9g} counts in total in the original run, {now:.9g} now.")
+    return tuple(differences)
 
 
 def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Reproduction:
@@ -310,16 +292,14 @@ def compared(first: Result, second: Result, notes: tuple[str, ...] = ()) -> Repr
     if common:
         scale = np.maximum(np.abs(mine[:common]), np.finfo(float).tiny)
         loss = float(np.max(np.abs(mine[:common] - theirs[:common]) / scale))
-    equal = len(mine) == len(theirs) and np.array_equal(mine, theirs)
-    equal = equal and all(np.array_equal(getattr(first, name), getattr(second, name)) for name in ARRAYS)
+    equal = all(np.array_equal(getattr(first, name), getattr(second, name)) for name in ARRAYS)
     difference = 0.0 if equal else None
-    more: tuple[str, ...] = ()
     if not equal:
         try:
             difference = Together({"first": first, "second": second}).registered("second", "first").error
         except ValueError as error:
-            more = (f"The objects cannot be compared: {error}",)
-    return Reproduction(first, second, equal, difference, loss, (*notes, *more))
+            notes = (*notes, f"The objects cannot be compared: {error}")
+    return Reproduction(first, second, equal, difference, loss, notes)
 
 
 def _reach(recon: Reconstruction, epoch: int, update: int, run: RunSpan | None) -> None:
@@ -332,16 +312,10 @@ def _reach(recon: Reconstruction, epoch: int, update: int, run: RunSpan | None) 
 
 
 @contextlib.contextmanager
-def _checkpoint_folder(needed: bool) -> Iterator[Checkpointing | None]:
-    """Yield checkpointing in a temporary folder, for `reconfigure`; None if it is not needed."""
-    if not needed:
-        yield None
-        return
-    from ptynb.io.checkpoint_dir import new_folder
-
+def _temporary_checkpoints() -> Iterator[Checkpointing]:
+    """Yield checkpointing, which `reconfigure` needs, in a folder that is removed."""
     folder = new_folder("again")
-    temporary = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=private_folder(folder.parent)))
     try:
-        yield Checkpointing(folder=temporary, epochs=None, seconds=None)
+        yield Checkpointing(folder=folder, epochs=None, seconds=None)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -22,8 +22,8 @@ from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
 from ptynb.io.load import load
 from ptynb.io.prepared_scan import options_of, prepare
-from ptynb.session.engines import ClusterEngines, OwnRank
-from ptynb.session.reconstruction import Reconstruction
+from ptynb.session.engines import ClusterEngines
+from ptynb.session.reconstruction import Reconstruction, place_for
 from ptynb.session.recorded_arrivals import measured_again
 from ptynb.session.reproduce import loaded_again
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
@@ -82,9 +82,8 @@ def attach(name: str | None = None) -> Reconstruction:
     if len(runs) > 1:
         for one in runs:
             _release(one.cluster)
-        listed = "; ".join(str(one) for one in runs)
         raise ClusterError(
-            f"Several reconstructions run: {listed}. Choose one: attach({runs[0].name!r}).",
+            f"Several reconstructions run: {'; '.join(map(str, runs))}. Choose one: attach({runs[0].name!r}).",
             code="reconstruction.ambiguous",
         )
     chosen = runs[0]
@@ -148,8 +147,7 @@ def _on(cluster: Cluster) -> list[Running]:
             by_group.setdefault(group, {})[status.rank] = cluster_rank, present, status
     running = []
     for group, members in by_group.items():
-        first = min(members)
-        _, spec, status = members[first]
+        _, spec, status = members[min(members)]
         # A group rank that no engine reports belonged to an engine that is lost.
         possible = {*(range(len(cluster)) if spec.ranks is None else spec.ranks)}
         free = iter(sorted(possible - {cluster_rank for cluster_rank, _, _ in members.values()}))
@@ -180,7 +178,7 @@ def resume(
     cluster: Cluster | None = None,
     *,
     settings: Settings | Recipe | None = None,
-    device: str | OwnRank = "auto",
+    device: str = "auto",
     timeout: float = 30.0,
     extensions: Sequence[Any] = (),
     checkpointing: Checkpointing | None = None,
@@ -222,24 +220,29 @@ def resume(
     """
     path = Path(path).expanduser().absolute()  # engines may have another working directory
     start = checkpoint_branches.newest(path) if path.is_dir() else path
-    state = load_state(start)
-    scan = _scan_of(state, start) if scan is None else scan
     if checkpointing is None:
-        inside = checkpoint_branches.root_of(start.absolute().parent).parent == default_folder()
-        checkpointing = Checkpointing() if inside else Checkpointing(folder=start.absolute().parent)
+        inside = checkpoint_branches.root_of(start.parent).parent == default_folder()
+        checkpointing = Checkpointing() if inside else Checkpointing(folder=start.parent)
+    state = load_state(start)
+    scan = scan_of_state(state, start) if scan is None else scan
+    plan, chosen = to_continue_with(state, settings)
+    spec = RunSpec(scan, chosen, pickled(extensions, plan), checkpointing, timeout, on_failure, plan=plan)
+    return Reconstruction._opened(spec, place_for(device, cluster), start, state)
+
+
+def to_continue_with(state: ReconstructionState, given: Settings | Recipe | None) -> tuple[StagePlan, Settings]:
+    """Return stages and settings to continue with from a checkpoint: those given, else its own."""
     plan, chosen = StagePlan.of(state.stages, state.stage), Settings(**state.settings)
-    if isinstance(settings, Recipe):
-        plan, chosen = plan_and_settings(state, StagePlan(settings.stages, state.stage), chosen)
-        if settings.stages or not state.stages:
-            chosen = settings.stage_settings[state.stage]
-    elif settings is not None:
-        chosen = settings
-    packed = pickled(extensions, plan)
-    spec = RunSpec(scan, chosen, packed, checkpointing, timeout, on_failure, time.time(), None, plan)
-    return Reconstruction._from_state(start, state, spec, cluster, device)
+    if isinstance(given, Recipe):
+        plan, chosen = plan_and_settings(state, StagePlan(given.stages, state.stage), chosen)
+        if given.stages or not state.stages:
+            chosen = given.stage_settings[state.stage]
+    elif given is not None:
+        chosen = given
+    return plan, chosen
 
 
-def _scan_of(state: ReconstructionState, start: Path) -> Scan:
+def scan_of_state(state: ReconstructionState, start: Path) -> Scan:
     """Load the scan of a checkpoint with the options and the preparation of the run."""
     if state.scan.get("combination"):
         return loaded_again(ScanIdentity(combination=state.scan["combination"]), start)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import math
 import pickle
 import platform
 import time
+from pathlib import Path
 
-import h5py
 import numpy as np
 import torch
-from torch import Tensor
 
-from ptynb.data.provenance import Machines, ScanIdentity, Software
-from ptynb.data.record import RunRecord, fields_of, utc
-from ptynb.data.result import Result, squeezed
+from ptynb.data.provenance import Machines, Software
+from ptynb.data.record import RunRecord, utc
+from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.io.checkpoint_file import ReconstructionState
+from ptynb.io.checkpoint_file import load_state
+from ptynb.io.checkpoint_result import checkpoint_result
 from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
 from ptynb.physics.losses import make_loss
-from ptynb.physics.model_builder import check_together, corner_shift, make_model, object_frame
+from ptynb.physics.model_builder import check_together, corner_shift, make_model
 from ptynb.preparation.pattern_window import in_window
+from ptynb.session.run_spec import RunSpec
 from ptynb.settings import Settings
 from ptynb.settings.change_replay import settings_before
 from ptynb.settings.recipe import StagePlan
@@ -35,67 +35,58 @@ def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception
 
     machines: engines and backend of the run. failure: the error that ended the run, if any.
     """
-    software = present_software()
     message = "" if failure is None else str(failure)
     metadata = {
-        "ptynb": software.ptynb,
-        "torch": software.torch,
-        "python": software.python,
+        **{name: data.metadata[name] for name in ("ptynb", "torch", "python")},
         "engines": machines.kind,
         "backend": machines.backend,
         "batch": machines.batch,
         "frames": machines.frames,
         "failure": message,
+        "scan": scan.name,
+        "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    return _completed(scan, data, machines, software, metadata, message)
-
-
-@torch.no_grad()
-def result_of(state: ReconstructionState, scan: Scan, extensions: bytes) -> Result:
-    """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN.
-
-    extensions: the user's components and constraints of the run, pickled (cloudpickle).
-    """
-    settings = Settings(**state.begun)
-    whole, scan = scan, in_stage(scan, state)
-    check_together(scan, settings)
-    tensors = {name: torch.from_numpy(values) for name, values in state.model.items()}
-    object = (
-        torch.view_as_complex(tensors["object.parts"].contiguous())
-        if "object.parts" in tensors
-        else torch.polar(tensors["object.amplitude"], tensors["object.phase"])
+    return dataclasses.replace(
+        data,
+        pixel_size=in_stage(scan, data).pixel_size,
+        initial_settings=settings_before(data.settings, data.changes),
+        ended=utc(time.time()),
+        scan=identity_of(scan, data.scan.counts),
+        software=Software.of(data.metadata, f"{platform.system()} {platform.release()}, {platform.machine()}"),
+        machines=machines,
+        failure=message,
+        metadata=metadata,
     )
-    probe = torch.view_as_complex(tensors["probe.parts"].contiguous()) * torch.from_numpy(state.scale)
-    mean_of_all = state.scan["counts"] / (len(scan) * math.prod(scan.pattern_shape))
+
+
+def result_of(path: Path, spec: RunSpec) -> Result:
+    """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN."""
+    state, shown = load_state(path), checkpoint_result(path)
+    settings, seen = Settings(**state.begun), in_stage(spec.scan, state)
+    check_together(seen, settings)
+    mean_of_all = state.scan["counts"] / (len(seen) * math.prod(seen.pattern_shape))
     mean_count = state.scan.get("mean_count", mean_of_all)  # if patterns came during the run: of the first ones
-    custom = [component for component in pickle.loads(extensions) if isinstance(component, ModelComponent)]
+    object, probe = torch.from_numpy(np.array(shown.object, ndmin=4)), torch.from_numpy(shown.probe)
+    custom = [component for component in pickle.loads(spec.extensions) if isinstance(component, ModelComponent)]
     loss = make_loss("amplitude", mean_count)  # any: none is evaluated
-    model = make_model(scan, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
+    model = make_model(seen, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.set_scale(torch.from_numpy(state.scale))
-    model.load_state_dict(tensors)
+    model.load_state_dict({name: torch.from_numpy(values) for name, values in state.model.items()})
     if state.admissions is not None:
-        origin, shift = object_frame(scan, settings).origin, corner_shift(scan, settings)
-        corners = state.admissions.positions - np.array(origin) - np.array(shift)
+        corners = state.admissions.positions - np.array(shown.origin) - np.array(corner_shift(seen, settings))
         model.place(torch.from_numpy(state.admissions.patterns), torch.from_numpy(corners))
-    optimised: dict[str, Tensor] = model.start_arrays()
     for name, component in model.parts.items():
         component.active = state.active[name]
-        if component.active:
-            optimised |= {f"{name}/{key}": values for key, values in component.arrays().items()}
-    data = Result(
-        **fields_of(RunRecord, state),
-        object=squeezed(object).numpy(),
-        probe=model.probe.values.numpy(),
-        positions=model.all_positions().numpy(),
-        parameters={name: values.numpy() for name, values in optimised.items()},
-        origin=object_frame(scan, settings).origin,
+    about = state.metadata
+    engines, threads = (int(about[name]) if about.get(name, "").isdecimal() else 0 for name in ("engines", "threads"))
+    kind = f"{counted(engines, 'engine')} on {about.get('device', '')}"
+    return dataclasses.replace(
+        shown,
+        parameters={name: values.numpy() for name, values in model.optimised_arrays().items()},
         r_factor=float("nan"),
-        scan=ScanIdentity(counts=state.scan["counts"]),
+        scan=identity_of(spec.scan, state.scan["counts"]),
+        machines=Machines(engines, threads, (), kind, about.get("backend", ""), extensions=spec.extension_names),
     )
-    software = Software(
-        **{name: state.metadata.get(name, "") for name in ("ptynb", "torch", "numpy", "h5py", "python")}
-    )
-    return _completed(whole, data, _machines(state, extensions), software, state.metadata, "")
 
 
 def with_guesses_of(result: Result, scan: Scan) -> Scan:
@@ -107,50 +98,3 @@ def with_guesses_of(result: Result, scan: Scan) -> Scan:
 def in_stage(scan: Scan, record: RunRecord) -> Scan:
     """Return the scan with its patterns as in the present stage of a run."""
     return in_window(scan, StagePlan.of(record.stages, record.stage).pattern_size)
-
-
-def _completed(
-    scan: Scan, data: Result, machines: Machines, software: Software, metadata: dict[str, str], failure: str
-) -> Result:
-    """Return the result with metadata of scan, settings, software and machines."""
-    written = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    return dataclasses.replace(
-        data,
-        pixel_size=in_stage(scan, data).pixel_size,
-        initial_settings=settings_before(data.settings, data.changes),
-        ended=utc(time.time()),
-        scan=identity_of(scan, data.scan.counts),
-        software=software,
-        machines=machines,
-        failure=failure,
-        metadata={**metadata, "scan": scan.name, "written": written},
-    )
-
-
-def _machines(state: ReconstructionState, extensions: bytes) -> Machines:
-    about = state.metadata
-    engines, threads = (int(about[name]) if about.get(name, "").isdecimal() else 0 for name in ("engines", "threads"))
-    return Machines(
-        engines=engines,
-        threads=threads,
-        kind=f"{counted(engines, 'engine')} on {about.get('device', '')}",
-        backend=about.get("backend", ""),
-        extensions=names_of(extensions),
-    )
-
-
-def present_software() -> Software:
-    """Return the versions of the software of this process."""
-    return Software(
-        ptynb=importlib.metadata.version("ptynb"),
-        torch=torch.__version__,
-        numpy=np.__version__,
-        h5py=h5py.__version__,
-        python=platform.python_version(),
-        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
-    )
-
-
-def names_of(extensions: bytes) -> tuple[str, ...]:
-    """Return the class names of the user's components and constraints, pickled by this program."""
-    return tuple(type(one).__qualname__ for one in pickle.loads(extensions))

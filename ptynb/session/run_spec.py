@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import cloudpickle
@@ -37,15 +39,20 @@ class RunSpec:
     settings: Settings
     extensions: bytes
     checkpointing: Checkpointing | None
-    timeout: float
-    on_failure: OnFailure
-    opened: float
+    timeout: float = 30.0
+    on_failure: OnFailure = "pause"
+    opened: float = field(default_factory=time.time)
     ranks: tuple[int, ...] | None = None
     plan: StagePlan = WITHOUT_STAGES
 
     def patterns_of(self, rank: int, world: int) -> NDArray[np.int64]:
         """Return the patterns that an engine needs in the present and in later stages, ascending."""
         return patterns_of(self.scan, self.plan.settings_from(self.settings), rank, world)
+
+    @property
+    def extension_names(self) -> tuple[str, ...]:
+        """Class names of the user's components and constraints."""
+        return tuple(type(one).__qualname__ for one in pickle.loads(self.extensions))
 
     def without_patterns(self) -> RunSpec:
         """Return a copy for engines to store, without patterns if some are in memory."""

@@ -257,7 +257,9 @@ def test_a_signal_keeps_the_state_and_says_how_to_go_on(plan, alone, tmp_path, c
 
 def test_a_result_that_could_not_be_written_is_told_before_anything_is_computed(plan, alone, tmp_path, capsys):
     assert alone(plan(MANY), result=tmp_path / "none" / "out.h5") == 1
-    assert "which is not a writable folder; create it first" in " ".join(capsys.readouterr().err.split())
+    assert f"There is no folder {tmp_path / 'none'} to write out.h5 in; make it first" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_neither_torchrun_nor_a_pod_loads_a_cluster_or_widgets():

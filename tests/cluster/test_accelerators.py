@@ -15,13 +15,12 @@ from ptynb.app.session_state import Desk
 from ptynb.batch.rank_env import Place, Seat, take_seat
 from ptynb.cli import main
 from ptynb.cluster import devices
-from ptynb.cluster.accelerators import find_accelerators
+from ptynb.cluster.accelerators import find_accelerators, local_device
 from ptynb.cluster.devices import plan_for
 from ptynb.cluster.doctor import examine
 from ptynb.engine.diagnostics import Vitals
 from ptynb.engine.update_timing import synchronize
 from ptynb.loading.engine_patterns import free_on_device
-from ptynb.session.reconstruction import _local_device
 from ptynb.settings.cluster_options import SlurmCluster, SshCluster, checked
 from ptynb.settings.run_files.run_file import RunFile
 from ptynb.widgets.actions import Actions
@@ -97,7 +96,7 @@ def test_here_are_none() -> None:
 )
 def test_the_first_gpu_of_intel_that_can_is_taken(having: Having, device: Any, expected: str) -> None:
     having(INCAPABLE, CAPABLE)
-    assert _local_device(device) == expected
+    assert local_device(device) == expected
     plan = plan_for(None, device)
     assert [engine.device for engine in plan.engines] == [expected]
     assert plan.engines[0].environment.get("PTYNB_DEVICE") == (None if expected == "cpu" else expected)
@@ -108,8 +107,8 @@ def test_the_first_gpu_of_intel_that_can_is_taken(having: Having, device: Any, e
 def test_a_gpu_of_nvidia_goes_first(having: Having, monkeypatch: pytest.MonkeyPatch) -> None:
     having(CAPABLE)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert _local_device("auto") == "cuda:0"
-    assert _local_device("xpu") == "xpu:0"
+    assert local_device("auto") == "cuda:0"
+    assert local_device("xpu") == "xpu:0"
     monkeypatch.setattr(devices, "find_gpus", lambda: (devices.GPU(0, "GPU-1", "NVIDIA H200", 143771),))
     assert [engine.device for engine in plan_for(None, "auto").engines] == ["cuda:0"]
     assert [engine.device for engine in plan_for(None, "xpu").engines] == ["xpu:0"]
@@ -117,7 +116,7 @@ def test_a_gpu_of_nvidia_goes_first(having: Having, monkeypatch: pytest.MonkeyPa
 
 def test_auto_takes_neither_a_gpu_without_64_bits_nor_one_for_several_engines(having: Having) -> None:
     having(INCAPABLE, apple=True)
-    assert _local_device("auto") == "cpu"
+    assert local_device("auto") == "cpu"
     assert not plan_for(None, "auto").on_gpu
     assert take_seat(Place(), "auto", 1, {}).device == "cpu"
     having(CAPABLE)

@@ -67,7 +67,7 @@ def test_the_r_factor_is_measured_every_so_many_epochs_and_takes_no_time_of_thei
     assert [epoch for epoch, _ in recon.r_factors] == [3, 6]
     assert recon.result.r_factor == pytest.approx(recon.r_factors[-1][1], rel=0.3)
     assert [epoch for epoch, _ in recon.r_factors] == [3, 6, 7]
-    with raises("argument.invalid-value", "r_factor_every is 0.5"):
+    with raises("argument.invalid-type", "r_factor_every got 0.5"):
         recon.r_factor_every = 0.5  # type: ignore[assignment]
     assert recon.r_factor_every == 3
 
