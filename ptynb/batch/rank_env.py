@@ -92,14 +92,8 @@ def take_seat(
     Raises ClusterError if a requested GPU is missing.
     """
     threads = threads or _threads_set(environment) or max(1, usable_cores() // place.local_world)
-    environment.update(
-        {
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
-            # numpy only renders pictures; its threads would spin on the cores that torch uses.
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-    )
+    # numpy only renders pictures; its threads would spin on the cores that torch uses.
+    environment.update(OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS="1")
     if place.one_host:
         # Gradients stay on this machine: gloo would otherwise listen on the address of the host name.
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):

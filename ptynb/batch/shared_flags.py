@@ -5,6 +5,8 @@ They are keys in a store at MASTER_ADDR and MASTER_PORT (env://), or of this pro
 
 from __future__ import annotations
 
+import contextlib
+
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]  # public, but not declared as exported
 
 from ptynb.batch.rank_env import Place
@@ -66,10 +68,8 @@ class Board:
 
     def ask_to_leave(self) -> None:
         """Record that a rank was requested to end."""
-        try:
+        with contextlib.suppress(RuntimeError):
             self._store.set("leave", "1")
-        except RuntimeError:
-            return
 
     @property
     def asked_to_leave(self) -> bool:

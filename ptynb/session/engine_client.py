@@ -110,14 +110,12 @@ class EngineClient:
         generation, reference = self._generation, weakref.ref(self)
 
         def receive(status: Status, known: int) -> None:  # must not keep a session alive that is not used any more
-            client = reference()
-            if client is not None:
+            if (client := reference()) is not None:
                 client._receive(status, known, generation)
 
         def ended() -> None:
-            client = reference()
-            if client is not None:
-                client._look_at_end(generation)
+            if (client := reference()) is not None:
+                client.look(ENDING_SECONDS)
 
         if self._unfollow is not None:
             self._unfollow.detach()  # it holds the previous engines
@@ -191,14 +189,18 @@ class EngineClient:
 
         return self.wait_for(settled)
 
-    def look(self) -> None:
-        """Look whether the engines' processes live, and ask for the status if nothing was heard of a busy engine."""
+    def look(self, patience: float = 0.0) -> None:
+        """Look whether the engines' processes live, and ask for the status if nothing was heard of a busy engine.
+
+        patience: time within which a process ends whose connection has ended [s].
+        """
         with self.lock:
             engines, generation, status = self.engines, self._generation, self.last_status
             busy = status is None or status.applied < self.sent or status.state in ("loading", "running")
             if not busy:
                 self._silence.restart()
             silence = self._silence.seconds
+        wait_until(lambda: self.closed or not engines.reachable or engines.lost(), patience, 0.005)
         if why := engines.lost():
             self.fail(EngineLostError(why, code="engine.lost"), generation)
         if status is not None and status.failure is not None:
@@ -208,16 +210,6 @@ class EngineClient:
                 self.news.notify_all()
         elif busy and silence > ASKING_SECONDS and self.failure is None:
             self._ask(engines, generation)
-
-    def _look_at_end(self, generation: int) -> None:
-        """Look after the engines when rank 0 has closed its connection, once it is known why."""
-
-        def known() -> bool:
-            newer = self.closed or generation != self._generation
-            return newer or not self.engines.reachable or bool(self.engines.lost())
-
-        if wait_until(known, ENDING_SECONDS, 0.002):  # the connection ends before the process does
-            self.look()
 
     def _ask(self, engines: Engines, generation: int) -> None:
         """Ask rank 0 for its status; after `MOST_SILENCE` without one, what waits for it ends with an error."""

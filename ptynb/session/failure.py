@@ -17,7 +17,6 @@ FAILURE_SECONDS = 3.0
 MESSAGE_LINES = MOST_LINES - 2
 """Largest number of lines of an engine's message; two more lines have the location in the code."""
 
-
 HINTS = re.compile(
     r"Search for `cuda\w*' in |CUDA kernel errors might be asynchronously reported|For debugging consider passing CUDA_"
     r"|Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion tracking was not enabled"
