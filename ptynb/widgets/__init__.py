@@ -1,1 +1,5 @@
 """What a notebook shows: the only importer of ipywidgets."""
+
+from ptynb.widgets.kernel_messages import keep_messages
+
+keep_messages()
