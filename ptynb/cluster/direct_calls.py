@@ -180,7 +180,7 @@ def receive_in_thread(
 ) -> Callable[[], None]:
     """Call `receive` with the arguments of each message, in a thread, and return the function that ends this.
 
-    ended: called if the engine ends it.
+    ended: called at the end of what sends them, or of its process.
     """
     same = socket.socket(fileno=os.dup(connection.fileno()))
     ending = threading.Event()

@@ -76,7 +76,10 @@ NOT_NOISE = 2.0
 """Ratio of LSQML's R-factor to that of noise above which DM is tried: 0.9 to 1.5 of nine scans of other packages whose
 object is found, 3.2 of one with an opaque ring, 18 of the one with structures of 2 pixels."""
 NOISE = 0.1
-"""R-factor of noise where it is not known, as the counts are no whole numbers."""
+"""R-factor of noise where it is not known, as the counts are no whole numbers.
+
+Of patterns in other units than counts DM may be tried for nothing, which takes twice as long as LSQML.
+"""
 DM_EPOCHS = 60
 BETTER = 0.7
 """Ratio of DM's R-factor to that of LSQML below which it has found the object."""

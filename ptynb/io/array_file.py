@@ -13,6 +13,9 @@ from ptynb.io.hdf5_file import reason
 from ptynb.io.mask_file import HDF5, load_mask
 from ptynb.io.reading.safe_reading import check_small, mapped
 
+FIELDS = ("probe", "object")
+"""Names of arrays that may be complex and large."""
+
 
 def read_array(path: Path, name: str) -> NDArray[Any]:
     """Return the array in a file. name: "mask", which may be in HDF5, or of another array, for messages.
@@ -23,7 +26,8 @@ def read_array(path: Path, name: str) -> NDArray[Any]:
         raise FileError(f"There is no file {path}, which is to contain the {name}.", code="file.not-found")
     if name == "mask" and path.suffix in HDF5:
         return load_mask(path)
-    check_small(path.stat().st_size, name, path)
+    if path.suffix != ".npy" or name not in FIELDS:
+        check_small(path.stat().st_size, name, path)
     if path.suffix == ".npy":
         return real_numbers(np.array(mapped(path, name)), name, str(path))
     try:
@@ -39,10 +43,9 @@ def read_array(path: Path, name: str) -> NDArray[Any]:
 def real_numbers(values: NDArray[Any], name: str, where: str) -> NDArray[Any]:
     """Return the values. Raises FileError if they are not real numbers; probe and object may have complex ones."""
     numbers = np.issubdtype(values.dtype, np.number) or values.dtype == bool
-    field = name in ("probe", "object")
-    if not numbers or (np.iscomplexobj(values) and not field):
+    if not numbers or (np.iscomplexobj(values) and name not in FIELDS):
         raise FileError(
-            f"The {name} in {where} are of type {values.dtype}; expected {'' if field else 'real '}numbers.",
+            f"The {name} in {where} are of type {values.dtype}; expected {'' if name in FIELDS else 'real '}numbers.",
             code="file.unexpected-content",
         )
     return values

@@ -114,7 +114,7 @@ class EngineClient:
                 client._receive(status, known, generation)
 
         def ended() -> None:
-            if (client := reference()) is not None:
+            if (client := reference()) is not None and client._generation == generation:
                 client.look(ENDING_SECONDS)
 
         if self._unfollow is not None:
@@ -200,7 +200,7 @@ class EngineClient:
             if not busy:
                 self._silence.restart()
             silence = self._silence.seconds
-        wait_until(lambda: self.closed or not engines.reachable or engines.lost(), patience, 0.005)
+        wait_until(lambda: self.closed or self.failure or self._recovery or engines.lost(), patience, 0.01)
         if why := engines.lost():
             self.fail(EngineLostError(why, code="engine.lost"), generation)
         if status is not None and status.failure is not None:

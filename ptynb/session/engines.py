@@ -48,8 +48,8 @@ class Engines(ABC):
     def follow(self, receive: Deliver, known: int, ended: Callable[[], None] = nothing) -> None:
         """Call `receive` with the status of rank 0 now and after each change, from another thread, until `close`.
 
-        known: number of epochs whose records are not sent. ended: called at once if rank 0's process ends, where this
-        can be known. Replaces the functions of an earlier call. Raises EngineLostError if the engine is lost.
+        known: number of epochs whose records are not sent. ended: called at once at the end of rank 0's worker or
+        process, where this can be known. Replaces the functions of an earlier call. Raises EngineLostError.
         """
 
     @abstractmethod
@@ -167,18 +167,14 @@ class LocalEngine(Engines):
         return []
 
     def close(self) -> None:
-        if self.lost():
-            self._abandon_worker()
+        if self.lost():  # the worker may wait for that rank
+            try:
+                self._worker.abandon(ABANDON_SECONDS)
+            except TimeoutError:  # or only write its last checkpoint
+                if self._worker.status().state not in ("failed", "closed"):
+                    raise
         self._worker.close()
         self._worker.release()
-
-    def _abandon_worker(self) -> None:
-        """End the worker, which may wait for a lost rank, unless it only writes its last checkpoint still."""
-        try:
-            self._worker.abandon(ABANDON_SECONDS)
-        except TimeoutError:
-            if self._worker.status().state not in ("failed", "closed"):
-                raise
 
     def abandon(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 
 from ptynb.cluster.error_explanations import explained
@@ -14,8 +15,11 @@ from ptynb.session.engines import Engines
 
 FAILURE_SECONDS = 3.0
 """Time limit for the reports of the other ranks after the first failure [s]."""
+NOTICE_SECONDS = 1.0
+"""The same if an engine is known to be lost [s]: the others notice at once, or not before the group's timeout."""
 MESSAGE_LINES = MOST_LINES - 2
 """Largest number of lines of an engine's message; two more lines have the location in the code."""
+
 
 HINTS = re.compile(
     r"Search for `cuda\w*' in |CUDA kernel errors might be asynchronously reported|For debugging consider passing CUDA_"
@@ -39,16 +43,15 @@ def find_cause(engines: Engines, lost: Exception | None) -> Cause:
     lost: error raised in the session, used if no engine reports one. The tracebacks of all ranks are written to a file.
     """
     failures, gone = dict[int, Failure](), dict[int, Exception]()
+    noticed = time.monotonic() + NOTICE_SECONDS
 
     def known() -> bool:
         nonlocal failures, gone
-        ended_before = any(isinstance(error, EngineLostError) for error in (lost, *gone.values()))
         failures, gone = _failures(engines)
         is_cause = any(not failure.lost_group for failure in failures.values())
-        # A rank by whose failure another process has ended reports it from then on.
-        return is_cause or len(failures) + len(gone) == engines.world or ended_before
+        return is_cause or len(failures) + len(gone) == engines.world or (bool(gone) and time.monotonic() > noticed)
 
-    wait_until(known, FAILURE_SECONDS)
+    wait_until(known, FAILURE_SECONDS, 0.1)
     causes = [failure for failure in failures.values() if not failure.lost_group]
     tracebacks = [f"Rank {one.rank}: {one.message}\n\n{one.traceback}" for one in failures.values()]
     logs = engines.logs()

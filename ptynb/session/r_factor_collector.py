@@ -15,7 +15,6 @@ MOST_AT_ONCE = 16
 """Largest number of engines that are asked at the same time."""
 PORTION_SECONDS = 0.25
 """Time for which a request that waits for all patterns interrupts the updates at a time [s]."""
-
 WAITING_SECONDS = 0.05
 
 Ask = Callable[[int, float, str, int], MeasuredRFactors | None]

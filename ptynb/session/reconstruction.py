@@ -857,7 +857,8 @@ class Reconstruction:
         """
         epochs = _whole("error_map", self.epoch if epochs is None else epochs)
         with Cluster(engines) if engines else contextlib.nullcontext() as cluster:
-            device, extensions = "auto" if self._cluster is None else "cpu", pickle.loads(self._client.spec.extensions)
+            device = "auto" if engines or self._cluster is None else "cpu"
+            extensions = pickle.loads(self._client.spec.extensions)
             begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
             return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled)
 

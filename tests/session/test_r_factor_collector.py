@@ -122,7 +122,9 @@ def test_the_error_map_beside_a_run_is_followed_and_can_be_cancelled(scan: Scan)
         assert recon.step().number == 4  # it goes on
 
 
-def test_engines_are_started_for_an_error_map_and_stopped(scan: Scan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_are_started_for_an_error_map_and_stopped(
+    scan: Scan, cluster: pt.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[pt.Cluster] = []
 
     class Noted(pt.Cluster):
@@ -131,7 +133,7 @@ def test_engines_are_started_for_an_error_map_and_stopped(scan: Scan, monkeypatc
             super().start()
 
     monkeypatch.setattr("ptynb.session.reconstruction.Cluster", Noted)
-    with pt.Reconstruction(scan, pt.Settings(seed=4), device="cpu", checkpointing=None) as recon:
+    with pt.Reconstruction(scan, pt.Settings(seed=4), cluster, checkpointing=None) as recon:
         found = recon.error_map(3, engines=2)
     expected = pt.error_map(scan, pt.Settings(seed=4), epochs=3, device="cpu")
     np.testing.assert_allclose(found.standard_error, expected.standard_error, rtol=1e-2)
