@@ -1,10 +1,13 @@
-"""A real kernel, and a reader of its messages that is late."""
+"""A real kernel, a reader of its messages that is late, and a page that sends a value and a click after it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
+import pytest
 import zmq
+from jupyter_client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
 from tests.widgets.test_lab import ask
@@ -14,25 +17,54 @@ import ipywidgets
 import ptynb.widgets
 made = [ipywidgets.Label(value=" " * 1000) for _ in range(3000)]
 """
+FORM = """
+import threading
+import ipywidgets
+import ptynb.widgets
+text, button, seen = ipywidgets.Text(), ipywidgets.Button(), []
+button.on_click(lambda _: seen.append((text.value, threading.current_thread().name)))
+"""
 OPENED = b'"comm_open"'
 
 
-def test_a_late_reader_gets_all_widgets() -> None:
-    """As a notebook's server that is held up while a workbench is made; a socket drops what it has no room for."""
+@pytest.fixture
+def kernel() -> Iterator[BlockingKernelClient]:
     manager, client = start_new_kernel(kernel_name="python3")
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_late_reader_gets_all_widgets(kernel: BlockingKernelClient) -> None:
+    """As a notebook's server that is held up while a workbench is made; a socket drops what it has no room for."""
     reader: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
     try:
         reader.rcvhwm = 1  # what waits, waits in the kernel
-        facts = client.get_connection_info()
+        facts = kernel.get_connection_info()
         reader.connect(f"tcp://{facts['ip']}:{facts['iopub_port']}")
         reader.subscribe(b"")
         time.sleep(0.5)  # until the kernel knows of it
-        client.execute(MAKE, reply=True, timeout=60)
+        kernel.execute(MAKE, reply=True, timeout=60)
         opened = 0
         while reader.poll(2000):
             opened += any(OPENED in part for part in reader.recv_multipart())
-        assert opened == ask(client, "len(made) * 3")
+        assert opened == ask(kernel, "len(made) * 3")
     finally:
         reader.close(0)
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+
+
+def test_a_click_comes_after_the_value_that_was_typed_before_it(kernel: BlockingKernelClient) -> None:
+    """Both in the thread that JupyterLab names, whichever thread has changed the field or the button last."""
+    kernel.execute(FORM, reply=True, timeout=60)
+    kernel.control_channel.send(kernel.session.msg("create_subshell_request"))
+    subshell = kernel.get_control_msg(timeout=20)["content"]["subshell_id"]
+    update = {"method": "update", "state": {"value": "10"}, "buffer_paths": []}
+    for widget, data in (("text", update), ("button", {"method": "custom", "content": {"event": "click"}})):
+        content = {"comm_id": ask(kernel, f"{widget}.model_id"), "data": data}
+        message = kernel.session.msg("comm_msg", content)
+        message["header"]["subshell_id"] = subshell
+        kernel.shell_channel.send(message)
+    until = time.monotonic() + 20
+    while not (seen := ask(kernel, "seen")) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert seen == [("10", f"subshell-{subshell}")]
