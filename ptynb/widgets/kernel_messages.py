@@ -2,11 +2,11 @@
 
 A kernel publishes through a ZeroMQ socket that keeps 1000 messages for each reader, and drops further ones without an
 error. A workbench is 2600 messages within a second: of a server that was held up meanwhile, as on a machine with much
-else to do, up to 150 never arrived. A widget whose model is lost is missing for good, with all in the same box.
+else to do, 150 never arrived. A widget whose model is lost is missing for good, with all in the same box.
 
 JupyterLab has one thread of the kernel (a subshell) handle what widgets send. ipykernel 7.4 hands the messages of a
 widget to the thread that changed this widget last instead: a typed value went to one thread, the click on the button
-after it to another, and on a machine with much else to do 4 of 25 clicks came first.
+after it to another, and on a machine with much else to do 4 of 47 clicks came first.
 """
 
 from __future__ import annotations
