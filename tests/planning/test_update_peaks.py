@@ -15,6 +15,7 @@ import torch
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
+from ptynb.engine import initial_probe
 from ptynb.engine.loop import Loop
 from ptynb.optimize.lbfgs import HISTORY
 from ptynb.physics import hotpath
@@ -122,8 +123,9 @@ def test_waves_at_a_tilted_detector_are_foreseen() -> None:
         assert 1 <= found <= 1.25, f"{changes}: {found:.3f}"
 
 
-def test_the_search_for_a_probe_is_foreseen() -> None:
-    """Where it takes more than the run itself, of few patterns at once and with a small object."""
+def test_the_search_for_a_probe_is_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it takes more than the run itself, of few patterns at once and with a small object; with DM, if need be."""
+    monkeypatch.setattr(initial_probe, "NOT_NOISE", 0.0)
     scan, settings = dataclasses.replace(scan_of(128, 64, 1), probe=None), pt.Settings(batch=1)
     with LiveStorages() as memory:
         Loop(scan, settings, SingleGroup(CPU)).disconnect()
@@ -132,4 +134,5 @@ def test_the_search_for_a_probe_is_foreseen() -> None:
     foreseen = {one.name: one.bytes for one in items if one.name not in ONLY_ON_GPU}
     of_search = foreseen.pop("search for the probe")
     assert sum(foreseen.values()) < memory.peak
-    assert 1 <= (sum(foreseen.values()) + of_search) / memory.peak <= 1.5
+    # A batch of 16 patterns, with DM, takes more on a GPU than here.
+    assert 1 <= (sum(foreseen.values()) + of_search) / memory.peak <= 1.6
