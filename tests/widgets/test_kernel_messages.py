@@ -10,6 +10,7 @@ import zmq
 from jupyter_client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
+from ptynb.polling import wait_until
 from tests.widgets.test_lab import ask
 
 MAKE = """
@@ -45,10 +46,10 @@ def test_a_late_reader_gets_all_widgets(kernel: BlockingKernelClient) -> None:
         reader.subscribe(b"")
         time.sleep(0.5)  # until the kernel knows of it
         kernel.execute(MAKE, reply=True, timeout=60)
-        opened = 0
-        while reader.poll(2000):
+        opened, made = 0, ask(kernel, "len(made) * 3")
+        while opened < made and reader.poll(20_000):
             opened += any(OPENED in part for part in reader.recv_multipart())
-        assert opened == ask(kernel, "len(made) * 3")
+        assert opened == made
     finally:
         reader.close(0)
 
@@ -64,7 +65,5 @@ def test_a_click_comes_after_the_value_that_was_typed_before_it(kernel: Blocking
         message = kernel.session.msg("comm_msg", content)
         message["header"]["subshell_id"] = subshell
         kernel.shell_channel.send(message)
-    until = time.monotonic() + 20
-    while not (seen := ask(kernel, "seen")) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert seen == [("10", f"subshell-{subshell}")]
+    assert wait_until(lambda: ask(kernel, "seen"), 20)
+    assert ask(kernel, "seen") == [("10", f"subshell-{subshell}")]
