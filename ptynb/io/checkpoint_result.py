@@ -36,15 +36,17 @@ def name_of_checkpoint(path: Path, epoch: int, update: int) -> str:
     return f"epoch {progress_text(epoch, update)} ({name_of(path.absolute().parent)})"
 
 
-def checkpoint_result(path: Path) -> Result:
+def checkpoint_result(path: Path, state: ReconstructionState | None = None) -> Result:
     """Return the result at a checkpoint; its R-factor is that measured at its epoch, else NaN.
 
     Parameters of the model other than object, probe and positions are not part of it: reading them requires the scan.
 
+    state: content of the checkpoint; None: it is read.
+
     Raise FileError if the file is damaged or of another kind, or if it was written before checkpoints contained
     positions.
     """
-    state = load_model_state(path)
+    state = state or load_model_state(path)
     if "positions" not in state.placement:
         raise FileError(
             f"{path} is a checkpoint of an earlier version, without positions; resume it, which writes a new one: "

@@ -16,7 +16,7 @@ from ptynb.data.provenance import Machines, Software
 from ptynb.data.record import RunRecord, utc
 from ptynb.data.result import Result
 from ptynb.data.scan import Scan
-from ptynb.io.checkpoint_file import load_state
+from ptynb.io.checkpoint_file import load_model_state
 from ptynb.io.checkpoint_result import checkpoint_result
 from ptynb.io.scan_identity import identity_of
 from ptynb.physics.components.component import ModelComponent
@@ -61,7 +61,8 @@ def make_result(scan: Scan, data: Result, machines: Machines, failure: Exception
 
 def result_of(path: Path, spec: RunSpec) -> Result:
     """Return the result of a run from a checkpoint, without engines or patterns; its R-factor is NaN."""
-    state, shown = load_state(path), checkpoint_result(path)
+    state = load_model_state(path)
+    shown = checkpoint_result(path, state)
     settings, seen = Settings(**state.begun), in_stage(spec.scan, state)
     check_together(seen, settings)
     mean_of_all = state.scan["counts"] / (len(seen) * math.prod(seen.pattern_shape))
