@@ -4,9 +4,8 @@
    wrong with the geometry (`geometry_fit`), which short reconstructions confirm.
 2. Trials of object and probe alone, with several learning rates. The best one is continued until it has converged:
    until its misfit falls by less than `SETTLED` in a further trial, the control. If it is at the level of the noise
-   then, there is nothing that an effect could explain. Pixels
-   that differ from their neighbours are masked in all trials; they are no defects if the control predicts their
-   counts.
+   then, there is nothing that an effect could explain. Pixels that differ from their neighbours are masked in all
+   trials; they are no defects if the control predicts their counts.
 3. One trial for each effect that may be in the data (wrong positions, a beam of varying intensity or shape, background,
    partial coherence, descan, several slices), which begin and end as the control does.
 4. The effects are added one after the other, the one that explains most first, while they predict counts better that
@@ -629,8 +628,7 @@ class _Search:
             every.append(Stage(epochs=epochs - first, settings=rates, reason=f"Then also: {names}."))
         else:
             every = [Stage(epochs=epochs, reason=f"With {names} from the beginning.")]
-        stages = (*every, *likelihood)
-        return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=stages)
+        return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=(*every, *likelihood))
 
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""
