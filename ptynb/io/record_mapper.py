@@ -68,7 +68,7 @@ def _fields(kind: Any) -> tuple[StoredField, ...]:
     found = []
     for field in dataclasses.fields(kind):
         one, data = types[field.name], field.metadata
-        if isinstance(one, UnionType):
+        if typing.get_origin(one) in (UnionType, typing.Union):
             one = next(part for part in typing.get_args(one) if part is not type(None))
         path, _, attribute = (data.get("path") or field.name).partition("@")
         has_default = not (field.default is field.default_factory is dataclasses.MISSING)
@@ -82,8 +82,14 @@ def _fields(kind: Any) -> tuple[StoredField, ...]:
 
 def is_array(kind: Any) -> bool:
     """Return whether this is the type of an array, or of a dictionary of arrays."""
-    origin = typing.get_origin(kind)
+    origin = typing.get_origin(_without_alias(kind))
     return origin is np.ndarray or (origin is dict and is_array(typing.get_args(kind)[1]))
+
+
+def _without_alias(kind: Any) -> Any:
+    """Return the type for which a generic alias stands: from numpy 2.5 on `NDArray` is a `type` statement."""
+    value = getattr(typing.get_origin(kind), "__value__", None)
+    return kind if value is None else value[typing.get_args(kind)]
 
 
 def _has_arrays(kind: Any) -> bool:
@@ -239,7 +245,7 @@ def _read_field(source: Checked, field: StoredField, path: str) -> Any:
 
 def _letter_of(kind: Any) -> str:
     """Return "f" for the type of an array of real numbers, "iu" of whole ones, "c" of complex ones, or of any."""
-    number = typing.get_args(typing.get_args(kind)[1])[0]
+    number = typing.get_args(typing.get_args(_without_alias(kind))[1])[0]
     if isinstance(number, type) and issubclass(number, np.integer):
         return "iu"
     return "f" if isinstance(number, type) and issubclass(number, np.floating) else "c"

@@ -6,11 +6,12 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 from ptynb.data.engine_records import Status
 from ptynb.data.record import Annotation, Array, RunRecord, at
@@ -40,6 +41,20 @@ class Photo:
     number: int
     object: Array
     colours: tuple[int, int] = field(default=(0, 0), metadata=at("object@colours"))
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+ArrayAlias = TypeAliasType("ArrayAlias", np.ndarray[Any, np.dtype[Scalar]], type_params=(Scalar,))
+"""As numpy 2.5 declares NDArray."""
+
+
+@dataclass(frozen=True, eq=False)
+class Aliased:
+    """Arrays whose type is an alias by a type statement."""
+
+    image: ArrayAlias[Any]
+    mask: ArrayAlias[np.uint8] | None = None
+    maps: dict[str, ArrayAlias[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,6 +117,18 @@ def test_a_field_of_each_type_passes_through_hdf5(record: LongerRecord, tmp_path
         write_record(file, record)
     with h5py.File(tmp_path / "a.h5", "r") as file:
         assert_same(read_record(Checked(file, tmp_path / "a.h5"), LongerRecord), record)
+
+
+def test_arrays_may_have_an_alias_as_their_type(tmp_path: Path) -> None:
+    record = Aliased(PHOTO, PHOTO.real.astype(np.uint8), {"phase": PHOTO.imag})
+    plain, arrays = to_json(record)
+    assert_same(from_json(Aliased, json.loads(json.dumps(plain)), arrays), record)
+    assert {*arrays} == {"image", "mask", "maps/phase"}
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        write_record(file, dataclasses.replace(record, maps={}))
+    with h5py.File(tmp_path / "a.h5", "r") as file:
+        read = read_record(Checked(file, tmp_path / "a.h5"), Aliased, maps=record.maps)
+        assert_same(read, record)
 
 
 def test_units_and_names_are_those_of_the_field(tmp_path: Path) -> None:
