@@ -19,6 +19,7 @@ distributed over the strata, so again each engine holds as much of every batch a
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -147,36 +148,39 @@ class BatchSampler(Sampler):
             case "random":
                 return self._columns(np.array_split(random.permutation(self.count), self.updates))
             case "compact":
-                groups = self._groups()
-                return self._columns([groups[index] for index in random.permutation(len(groups))])
+                return self._columns([self._groups[index] for index in random.permutation(len(self._groups)).tolist()])
 
     def strata_shuffled(self, random: np.random.Generator) -> NDArray[np.int64]:
         """Return a table (stratum, update) whose rows are the strata, each shuffled."""
-        table = np.full((self.strata, self.updates), -1, dtype=np.int64)
-        interleaved = self.kind == "interleaved"
-        lengths = (
-            (self.count - np.arange(self.strata) + self.strata - 1) // self.strata
-            if interleaved
-            else np.diff([self._edge(stratum) for stratum in range(self.strata + 1)])
-        )
+        strata, updates = np.arange(self.strata), np.arange(self.updates)
+        if self.kind == "interleaved":
+            lengths = (self.count - strata + self.strata - 1) // self.strata
+            firsts, step = strata, self.strata
+        else:
+            edges = self._edges()
+            lengths, firsts, step = np.diff(edges), edges[:-1], 1
         short = np.flatnonzero(lengths < self.updates)
         stride = max(1, self.updates // max(len(short), 1))
         gaps = (random.integers(self.updates) + np.arange(len(short)) * stride) % self.updates
-        gap_of = dict(zip(short.tolist(), gaps.tolist(), strict=True))
-        for stratum in range(self.strata):
-            patterns = random.permutation(lengths[stratum])
-            patterns = stratum + self.strata * patterns if interleaved else self._edge(stratum) + patterns
-            if stratum in gap_of:
-                patterns = np.insert(patterns, gap_of[stratum], -1)
-            table[stratum] = patterns
+        table = np.zeros((self.strata, self.updates), dtype=np.int64)
+        for rows in np.split(strata, np.flatnonzero(np.diff(lengths)) + 1):  # neighbours of the same length at once
+            own = updates[: lengths[rows[0]]]
+            table[rows, : len(own)] = random.permuted(np.tile(own, (len(rows), 1)), axis=1)
+        table = firsts[:, None] + step * table
+        before = np.take_along_axis(table[short], updates - (updates > gaps[:, None]), axis=1)
+        table[short] = np.where(updates == gaps[:, None], -1, before)
         return table
 
     def _columns(self, batches: list[NDArray[np.int64]]) -> NDArray[np.int64]:
         table = np.full((self.strata, self.updates), -1, dtype=np.int64)
-        for update, patterns in enumerate(batches):
-            table[self._dealt(len(patterns)), update] = patterns
+        sizes = np.array([len(patterns) for patterns in batches])
+        for size in np.unique(sizes).tolist():
+            updates = np.flatnonzero(sizes == size)
+            of_size = np.stack([batches[update] for update in updates.tolist()], axis=1)
+            table[np.ix_(self._dealt(size), updates)] = of_size
         return table
 
+    @functools.cached_property
     def _groups(self) -> list[NDArray[np.int64]]:
         """Return one group of neighbouring patterns for each update of an epoch; sizes differ by at most one."""
         assert self.positions is not None, "compact batches need positions"
@@ -191,13 +195,12 @@ class BatchSampler(Sampler):
             for rank in range(world):
                 rank_of_stratum[rank * self.strata // world : (rank + 1) * self.strata // world] = rank
             if self.kind == "compact":
-                for patterns in self._groups():
+                for patterns in self._groups:
                     owner[patterns] = rank_of_stratum[self._dealt(len(patterns))]
             elif self.kind == "interleaved":
                 owner = np.arange(self.count) % self.strata % world
             else:
-                for stratum, rank in enumerate(rank_of_stratum.tolist()):
-                    owner[self._edge(stratum) : self._edge(stratum + 1)] = rank
+                owner = np.repeat(rank_of_stratum, np.diff(self._edges()))
             self._owners[world] = owner
         return self._owners[world]
 
@@ -205,8 +208,9 @@ class BatchSampler(Sampler):
         """Return the strata of a batch of this size, evenly spread over all."""
         return np.arange(global_batch_size) * self.strata // max(global_batch_size, 1)
 
-    def _edge(self, stratum: int) -> int:
-        return stratum * self.count // self.strata
+    def _edges(self) -> NDArray[np.int64]:
+        """Return the first pattern of each stratum, and the number of patterns."""
+        return np.arange(self.strata + 1) * self.count // self.strata
 
 
 def planned_order(scan: Scan, settings: Settings, world: int) -> BatchSampler:

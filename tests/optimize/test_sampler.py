@@ -141,10 +141,27 @@ def test_a_batch_is_spread_over_the_scan():
         np.testing.assert_array_equal(np.sort(parts[0]) // 25, np.arange(16))
 
 
-def test_a_seed_gives_one_order():
+@pytest.mark.parametrize("kind", ["spread", "interleaved"])
+def test_an_order_depends_on_seed_and_epoch_as_in_former_versions(kind):
+    """Runs of earlier versions are repeated with their batches: numpy's permutation of one stratum after another."""
     for (count, batch), number in product(SIZES, range(EPOCHS)):
-        one, other = (BatchSampler(count, batch, seed=3).epoch(number) for _ in range(2))
-        np.testing.assert_array_equal(one, other, f"{count} patterns in batches of {batch}, epoch {number}")
+        order, random = make(count, batch, kind), np.random.default_rng([3, number])
+        strata = [
+            np.arange(one, count, order.strata)
+            if kind == "interleaved"
+            else np.arange(one * count // order.strata, (one + 1) * count // order.strata)
+            for one in range(order.strata)
+        ]
+        short = sum(len(patterns) < order.updates for patterns in strata)
+        stride = max(1, order.updates // max(short, 1))
+        gap = random.integers(order.updates)
+        table = order.epoch(number)
+        for row, patterns in zip(table, strata, strict=True):
+            expected = [*patterns[random.permutation(len(patterns))]]
+            if len(patterns) < order.updates:
+                expected.insert(gap % order.updates, -1)
+                gap += stride
+            np.testing.assert_array_equal(row, expected, f"{count} patterns in batches of {batch}, epoch {number}")
 
 
 def test_epochs_and_seeds_differ():
