@@ -29,7 +29,7 @@ from ptynb.engine import diagnostics, rendering
 from ptynb.engine.loop import Loop
 from ptynb.loading.engine_patterns import StorageOption
 from ptynb.optimize import update_graphs
-from ptynb.settings import Positions, Settings
+from ptynb.settings import Positions, Schedule, Settings
 from ptynb.settings.cluster_options import Device
 from tests.cases import a_scan
 from tests.gpu import recorded_cases
@@ -209,7 +209,8 @@ def cluster(report: Report) -> None:
     if importlib.util.find_spec("ipyparallel") is None:
         report.left_out("cluster", "engines", "ipyparallel is not installed here")
         return
-    settings = Settings(batch=8, precision="double", positions=Positions(learning_rate=0.1))
+    constant = Schedule(kind="constant")
+    settings = Settings(batch=8, precision="double", positions=Positions(learning_rate=0.1), schedule=constant)
     expected = _record_of(Problem("alone", a_scan(), settings, 10), report.device)["object"]
     for engines in (1,) if report.device.type == "xpu" else (1, 2):
         with report.attempt("cluster", f"{engines} engines"):
