@@ -1,4 +1,6 @@
-"""A GPU: time of an update against the bandwidth limit and PtyRAD (torch.compile), time to an error against Pty-Chi.
+"""A GPU: an update against the bandwidth limit and PtyRAD (torch.compile), time to an error against Pty-Chi, the loop.
+
+The loop is an epoch of `for epoch in recon.run()` by wall clock, against PtyRAD and Pty-Chi.
 
 usage: python -m tests.benchmarks.gpu [--rows TEXT ...] [--budget 540] [--device cuda] [--peers PYTHON] [--json FILE]
 
@@ -19,6 +21,7 @@ import functools
 import gc
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,6 +48,8 @@ BUDGET = 540.0
 LIMIT_GOAL, PTYRAD_GOAL = 1 / 0.4, 1 / 3
 LSQML = f"GPU, A: time to an object error of {cpu.ERROR}, LSQML"
 PEERS = {"ptyrad": "PtyRAD, torch.compile", "ptychi": "Pty-Chi LSQML"}
+LOOP_SIDE, LOOP_BATCHES, LOOP_EPOCHS = 64, (16, 256, 1024), 40
+"""Of the epochs that are timed by wall clock: patterns in a row of the scan, batches, epochs of ptynb."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,18 @@ def tasks(device: torch.device, bandwidth: float) -> Iterator[Task]:
         yield Task(f"{case.name}, an update", "", limit)
     lsqml = functools.partial(cpu.time_to_error, name=LSQML, subject=SUBJECT, device=device.type)
     yield Task(LSQML, "ptychi", lsqml)
+    for batch in LOOP_BATCHES:
+        for needs, script, optimiser, words in (
+            ("ptyrad", "peer_ptyrad.py", "adam", ["--compile"] if device.type == "cuda" else []),
+            ("ptychi", "peer_ptychi.py", "adam", ["--engine", "AD"]),
+            ("ptychi", "peer_ptychi.py", "lsqml", ["--engine", "LSQML"]),
+        ):
+            case = Case(128, LOOP_SIDE, 1, batch) if device.type == "cuda" else TINY[0]
+            name = (
+                f"{case.name}, {optimiser}, at whole pixels, an epoch of the loop against {' '.join([needs, *words])}"
+            )
+            loop = functools.partial(_loop_against, case=case, name=name, optimiser=optimiser, device=device)
+            yield Task(name, needs, functools.partial(loop, script=script, words=words))
     for case in cases:
         name = f"{case.name}, at whole pixels, an update"
         yield Task(name, "ptyrad", functools.partial(_against_ptyrad, case=case, name=name, device=device))
@@ -187,6 +204,23 @@ def _against_ptyrad(bench: Bench, case: Case, name: str, device: torch.device) -
 
         sides = {"ptynb": lambda: _profiled(problem, case, device), PEERS["ptyrad"]: theirs}
         return compared(SUBJECT, name, in_turn(sides, bench.turns, bench.said), limit=PTYRAD_GOAL)
+
+
+def _loop_against(
+    bench: Bench, case: Case, name: str, optimiser: str, device: torch.device, script: str, words: list[str]
+) -> Row:
+    problem = _problem(case, device, whole_pixels=True)
+    settings = {"batch": case.batch, "optimiser": optimiser}
+    where = "--device", device.type
+    with problem.file(bench.folder) as path:
+        del problem
+        sides = {
+            "ptynb": lambda: bench.ours(path, settings, LOOP_EPOCHS, "--whole-pixels", *where),
+            "the peer": lambda: bench.peer(script, path, bench.epochs, "--batch", str(case.batch), *where, *words),
+        }
+        given = in_turn(sides, bench.turns, bench.said)
+    engine = statistics.median(turn["engine"] for turn in given["ptynb"])
+    return compared(SUBJECT, name, given, limit=PTYRAD_GOAL / 2, note=f"{engine * 1e3:.3g} ms by the engine's clock")
 
 
 def _problem(case: Case, device: torch.device, whole_pixels: bool = False) -> Problem:

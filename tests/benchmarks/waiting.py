@@ -1,6 +1,6 @@
 """What a user waits for beside the updates: the wall clock of the public calls over the engine's own clock.
 
-usage: python -m tests.benchmarks.waiting [--rounds 3] [--where process cluster stub idle]
+usage: python -m tests.benchmarks.waiting [--rounds 3] [--where process cluster stub idle] [--device cpu]
 
 Runs of 484 patterns of 128 x 128 (batch 16) and of 100 patterns of 64 x 64 in this process and on a cluster of one
 engine; an engine whose epochs take 2.2 ms and no processor, as on a GPU; the time until a command is applied, and until
@@ -20,6 +20,7 @@ import ptynb as pt
 from ptynb.data.engine_records import Epoch
 from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
+from ptynb.settings.cluster_options import Device
 
 STUB_SECONDS = 2.2e-3
 
@@ -29,32 +30,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--where", nargs="*", default=["process", "cluster", "stub", "idle"])
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     chosen = parser.parse_args()
+    device: Device = chosen.device
     warnings.simplefilter("ignore", pt.PtynbWarning)
     small, large = pt.simulate(patterns=100, window=64, seed=1), pt.simulate(patterns=484, window=128, seed=1)
     if "process" in chosen.where:
-        loops("process, 64 x 64", small, pt.Settings(), None, 100, chosen.rounds)
-        loops("process, 128 x 128", large, pt.Settings(batch=16), None, 10, chosen.rounds)
+        loops("process, 64 x 64", small, pt.Settings(), device, chosen.rounds)
+        loops("process, 128 x 128", large, pt.Settings(batch=16), device, chosen.rounds)
     if {"cluster", "idle"} & {*chosen.where}:
         began = time.perf_counter()
-        with pt.Cluster(1, device="cpu") as cluster:
+        with pt.Cluster(1, device=device) as cluster:
             print(f"cluster of one engine: started in {time.perf_counter() - began:.2f} s")
             if "cluster" in chosen.where:
-                loops("cluster, 64 x 64", small, pt.Settings(), cluster, 100, chosen.rounds)
-                loops("cluster, 128 x 128", large, pt.Settings(batch=16), cluster, 10, chosen.rounds)
+                loops("cluster, 64 x 64", small, pt.Settings(), cluster, chosen.rounds)
+                loops("cluster, 128 x 128", large, pt.Settings(batch=16), cluster, chosen.rounds)
                 commands(small, cluster)
             if "idle" in chosen.where:
                 idle(small, cluster)
     if "stub" in chosen.where:
         Loop.step = stub  # type: ignore[method-assign]
-        loops("process, a GPU's epochs of 2.2 ms", small, pt.Settings(), None, 200, chosen.rounds)
+        loops("process, a GPU's epochs of 2.2 ms", small, pt.Settings(), "cpu", chosen.rounds)
 
 
-def loops(name: str, scan: Scan, settings: pt.Settings, cluster: pt.Cluster | None, epochs: int, rounds: int) -> None:
-    """Time `for epoch in recon.run(...)`, and `start` with `wait`, for each epoch."""
+def loops(name: str, scan: Scan, settings: pt.Settings, place: pt.Cluster | Device, rounds: int) -> None:
+    """Time `for epoch in recon.run(...)`, and `start` with `wait`, for each epoch, in runs of about a second."""
     looped, started, of_engine = (list[float]() for _ in range(3))
-    with pt.Reconstruction(scan, settings, cluster, checkpointing=None) as recon:
+    where: dict[str, Any] = {"device": place} if isinstance(place, str) else {"cluster": place}
+    with pt.Reconstruction(scan, settings, checkpointing=None, **where) as recon:
         list(recon.run(5))
+        epochs = max(10, round(1 / recon.epochs[-1].seconds))
         for _ in range(rounds):
             began = time.perf_counter()
             list(recon.run(epochs))
