@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ptynb.cluster.gpus import GPU
 from ptynb.exceptions import ClusterError
 
-BUSY_MEMORY, BUSY_LOAD = 1024, 25
-"""Memory in use [MiB] and load [%] of a busy GPU; a desktop needs less."""
+BUSY_MEMORY, BUSY_FRACTION, BUSY_LOAD = 1024, 0.1, 25
+"""Memory in use [MiB, fraction of all] and load [%] of a busy GPU; a desktop, or this kernel's own CUDA, needs less."""
 LITTLE_MEMORY = 2048
 """Free memory [MiB] below which there is a note."""
 NO_MEMORY = 512
@@ -69,7 +69,8 @@ def notes_on(taken: Sequence[GPU], known: Sequence[GPU]) -> tuple[str, ...]:
                 f"has {gpu.memory} MiB of memory while another has {largest} MiB, and all engines need the same"
             )
         if reasons:
-            found.append(f"{gpu.words} {' and '.join(reasons)}. {leave_out([gpu], known)}.")
+            instead = f" {leave_out([gpu], known)}." if len(known) > 1 else ""
+            found.append(f"{gpu.words} {' and '.join(reasons)}.{instead}")
     slices = [gpu for gpu in known if gpu.part_of and gpu not in taken]
     if slices:
         names = ", ".join(gpu.uuid for gpu in slices)
@@ -82,8 +83,8 @@ def notes_on(taken: Sequence[GPU], known: Sequence[GPU]) -> tuple[str, ...]:
 
 def _busy(gpu: GPU) -> list[str]:
     reasons = []
-    if gpu.used is not None and gpu.used >= BUSY_MEMORY:
-        reasons.append(f"is busy: other processes use {gpu.used} MiB of its {gpu.memory} MiB of memory")
+    if gpu.used is not None and gpu.used >= max(BUSY_MEMORY, BUSY_FRACTION * gpu.memory):
+        reasons.append(f"is busy: processes use {gpu.used} MiB of its {gpu.memory} MiB of memory")
     elif gpu.free is not None and gpu.free < LITTLE_MEMORY:
         reasons.append(f"has only {gpu.free} MiB of memory free")
     if gpu.load is not None and gpu.load >= BUSY_LOAD:

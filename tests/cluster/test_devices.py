@@ -418,7 +418,7 @@ def test_a_gpu_that_cannot_be_used_is_an_error_that_names_it_and_how_to_leave_it
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"used": 20000}, "is busy: other processes use 20000 MiB of its 143771 MiB of memory"),
+        ({"used": 20000}, "is busy: processes use 20000 MiB of its 143771 MiB of memory"),
         ({"load": 98}, "load of 98 %"),
         ({"free": 1500}, "has only 1500 MiB of memory free"),
         ({"mode": "Exclusive_Process"}, "allows one process (compute mode Exclusive_Process)"),
@@ -437,6 +437,12 @@ def test_a_busy_or_small_gpu_is_taken_and_named(facts, words):
 
 def test_what_the_driver_does_not_tell_is_no_remark():
     assert plan_cluster(None, "auto", GPUS, 8).notes == ()
+
+
+def test_a_gpu_on_which_a_notebook_uses_cuda_is_not_busy_and_the_only_one_is_not_to_be_excluded():
+    assert plan_cluster(None, "auto", changed(used=1103), 8).notes == ()
+    (remark,) = plan_cluster(1, "auto", changed(used=20000)[:1], 8).notes
+    assert remark.endswith("of its 143771 MiB of memory.")
 
 
 def test_two_gpus_with_one_uuid_or_one_without_are_errors():
