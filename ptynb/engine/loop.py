@@ -746,9 +746,10 @@ def _checksum(parameters: Sequence[Tensor]) -> tuple[float, bool]:
 
     The bits are summed as integers, whose order has no effect: on GPUs it is not fixed.
     """
-    bits = sum(one.detach().view(INTEGERS[one.element_size()]).sum(dtype=torch.int64) for one in parameters)
-    finite = torch.isfinite(sum(one.detach().sum(dtype=torch.float64) for one in parameters))  # type: ignore[arg-type]
-    total, all_finite = torch.stack([bits, finite.to(torch.int64)]).tolist()  # type: ignore[list-item]
+    values = [one.detach() for one in parameters]
+    bits = torch.stack([one.view(INTEGERS[one.element_size()]).sum(dtype=torch.int64) for one in values]).sum()
+    finite = torch.stack([one.sum(dtype=torch.float64) for one in values]).isfinite().all()
+    total, all_finite = torch.stack([bits, finite.to(torch.int64)]).tolist()
     return float(total % CHECKSUM_MODULUS), bool(all_finite)
 
 
