@@ -182,7 +182,7 @@ class BatchSampler(Sampler):
 
     @functools.cached_property
     def _groups(self) -> list[NDArray[np.int64]]:
-        """Return one group of neighbouring patterns for each update of an epoch; sizes differ by at most one."""
+        """One group of neighbouring patterns for each update of an epoch; sizes differ by at most one."""
         assert self.positions is not None, "compact batches need positions"
         sizes = [len(part) for part in np.array_split(np.arange(self.count), self.updates)]
         return _bisected(np.arange(self.count), self.positions, sizes)

@@ -138,13 +138,12 @@ def tasks(device: torch.device, bandwidth: float) -> Iterator[Task]:
         yield Task(f"{case.name}, an update", "", limit)
     lsqml = functools.partial(cpu.time_to_error, name=LSQML, subject=SUBJECT, device=device.type)
     yield Task(LSQML, "ptychi", lsqml)
-    for batch in LOOP_BATCHES:
+    for case in [Case(128, LOOP_SIDE, 1, batch) for batch in LOOP_BATCHES] if device.type == "cuda" else TINY:
         for needs, script, optimiser, words in (
             ("ptyrad", "peer_ptyrad.py", "adam", ["--compile"] if device.type == "cuda" else []),
             ("ptychi", "peer_ptychi.py", "adam", ["--engine", "AD"]),
             ("ptychi", "peer_ptychi.py", "lsqml", ["--engine", "LSQML"]),
         ):
-            case = Case(128, LOOP_SIDE, 1, batch) if device.type == "cuda" else TINY[0]
             name = (
                 f"{case.name}, {optimiser}, at whole pixels, an epoch of the loop against {' '.join([needs, *words])}"
             )

@@ -22,6 +22,10 @@ from tests.benchmarks.sides import FOLDER, ROOT, Bench
 CPU = torch.device("cpu")
 UPDATE = "GPU, 16 patterns of 32 x 32, 1 mode, batch 4, an update"
 WHOLE = "GPU, 16 patterns of 32 x 32, 1 mode, batch 4, at whole pixels, an update"
+LOOPS = [
+    f"GPU, 16 patterns of 32 x 32, 1 mode, batch 4, {optimiser}, at whole pixels, an epoch of the loop against {peer}"
+    for optimiser, peer in (("adam", "ptyrad"), ("adam", "ptychi --engine AD"), ("lsqml", "ptychi --engine LSQML"))
+]
 BATCH_OF_4 = ["--batch", "4", "--modes", "1", "--slices", "1", "--device", "cpu"]
 SCRIPT = """
 import json, sys
@@ -82,15 +86,14 @@ def test_without_peers_an_update_is_held_against_the_bandwidth(bench: Bench) -> 
     assert update.ours > update.other > 0
     assert "ms of the host" in update.note
     assert [(one.name, one.why) for one in others if isinstance(one, Missing)] == [
-        (gpu.LSQML, "no --peers"),
-        (WHOLE, "no --peers"),
+        (name, "no --peers") for name in (gpu.LSQML, *LOOPS, WHOLE)
     ]
 
 
 def test_a_peer_that_is_not_installed_is_said_in_a_line(bench: Bench) -> None:
     found = gpu.rows(bench)
     assert [one.why for one in found if isinstance(one, Missing)] == [
-        f"{name} is not installed for {bench.peers}" for name in ("ptychi", "ptyrad")
+        f"{name} is not installed for {bench.peers}" for name in ("ptychi", "ptyrad", "ptychi", "ptychi", "ptyrad")
     ]
 
 
@@ -98,7 +101,7 @@ def test_ptyrad_gets_whole_pixels_and_a_file_that_goes_afterwards(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "_missing_peers", lambda bench: {"ptychi": "not here"})
-    chosen = dataclasses.replace(bench, options={**bench.options, "rows": ["whole pixels"]})
+    chosen = dataclasses.replace(bench, options={**bench.options, "rows": [WHOLE]})
     (row,) = gpu.rows(chosen)
     assert isinstance(row, Row), row.why
     assert row.other == 4.0 / 4, "an epoch has four updates"
@@ -113,6 +116,19 @@ def test_ptyrad_gets_whole_pixels_and_a_file_that_goes_afterwards(
     assert list(bench.folder.iterdir()) == []
 
 
+def test_an_epoch_of_the_loop_is_timed_by_wall_clock_and_held_against_that_of_a_peer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_missing_peers", lambda bench: {"ptychi": "not here"})
+    (row,) = gpu.rows(dataclasses.replace(bench, options={**bench.options, "rows": LOOPS[:1]}))
+    assert isinstance(row, Row), row.why
+    (ours,), (peers,) = row.raw["ptynb"], row.raw["the peer"]
+    assert (row.name, row.other) == (LOOPS[0], 4.0)
+    assert ours["seconds"] >= ours["engine"] > 0
+    assert peers["whole"]
+    assert peers["told"][1:] == ["--epochs", "2", "--batch", "4", "--device", "cpu"]
+
+
 def test_what_does_not_fit_in_the_budget_says_how_to_measure_it(bench: Bench) -> None:
     found = gpu.rows(dataclasses.replace(bench, peers=None, options={**bench.options, "budget": 1e-9}))
     assert isinstance(found[0], Missing)
@@ -122,7 +138,7 @@ def test_what_does_not_fit_in_the_budget_says_how_to_measure_it(bench: Bench) ->
 def test_a_peer_that_takes_too_long_is_ended_and_said(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_missing_peers", lambda bench: {})
     (bench.scripts / "peer_ptyrad.py").write_text("import time; time.sleep(60)")
-    options = {**bench.options, "rows": ["whole"]}
+    options = {**bench.options, "rows": [WHOLE]}
     (row,) = gpu.rows(dataclasses.replace(bench, options=options, timeout=1.0))
     assert isinstance(row, Missing)
     assert "timed out" in row.why
