@@ -26,6 +26,7 @@ import ptynb as pt
 from ptynb import preparation
 from ptynb.data.scan import Scan, Truth
 from ptynb.exceptions import InvalidValueError
+from ptynb.settings.cluster_options import Device
 
 Array = NDArray[Any]
 CONVERGENCE_ANGLE, DEFOCUS, STEP, BLUR = 0.0214, -15e-9, 0.6, 0.25
@@ -132,10 +133,10 @@ def phase_agreement(result: pt.Result, content: dict[str, Array]) -> dict[str, f
     return figures
 
 
-def recommended(scan: Scan, epochs: int, seconds: float) -> tuple[pt.Recipe, dict[str, Any]]:
+def recommended(scan: Scan, epochs: int, seconds: float, device: Device) -> tuple[pt.Recipe, dict[str, Any]]:
     """The recipe, and what was found: [name, value, reason] of each setting or step of preparation."""
     started = time.perf_counter()
-    found = pt.recommend(scan, device="cpu", epochs=epochs, seconds=seconds)
+    found = pt.recommend(scan, device=device, epochs=epochs, seconds=seconds)
     return found.recipe, {
         "seconds": round(time.perf_counter() - started, 1),
         "misfit": min(
@@ -148,14 +149,21 @@ def recommended(scan: Scan, epochs: int, seconds: float) -> tuple[pt.Recipe, dic
     }
 
 
-def judge(scan: Scan, content: dict[str, Array], epochs: int, seed: int, seconds: float | None) -> dict[str, Any]:
-    """One run, on one core."""
-    chosen: pt.Settings | pt.Recipe = pt.Settings(seed=seed)
+def judge(
+    scan: Scan,
+    content: dict[str, Array],
+    epochs: int,
+    settings: pt.Settings,
+    seconds: float | None = None,
+    device: Device = "cpu",
+) -> dict[str, Any]:
+    """One run, with these settings or, if `seconds` is given, with the recommended ones."""
+    chosen: pt.Settings | pt.Recipe = settings
     row: dict[str, Any] = {}
     if seconds is not None:
-        chosen, row = recommended(scan, epochs, seconds)
+        chosen, row = recommended(scan, epochs, seconds, device)
     started = time.perf_counter()
-    with pt.Reconstruction(scan, chosen, device="cpu") as recon:
+    with pt.Reconstruction(scan, chosen, device=device, checkpointing=None) as recon:
         recon.start(epochs)
         recon.wait()
         result = recon.result
@@ -179,7 +187,7 @@ def main() -> None:
         of_electrons = path.stem.startswith("el_")
         for claim in chosen.claim if of_electrons else [""]:
             scan = electrons(content, chosen.dose, CLAIMS[claim]) if of_electrons else plain_scan(content, path.stem)
-            row = judge(scan, content, chosen.epochs, chosen.seed, chosen.recommend)
+            row = judge(scan, content, chosen.epochs, pt.Settings(seed=chosen.seed), chosen.recommend)
             asked = {"scan": path.stem, "epochs": chosen.epochs, "seed": chosen.seed}
             asked |= {"dose": chosen.dose, "claim": claim} if of_electrons else {}
             print(json.dumps(asked | row), flush=True)

@@ -28,7 +28,8 @@ import torch
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError
-from tests.benchmarks.foreign.judge import Array, object_error, plain_scan
+from ptynb.settings.cluster_options import Device
+from tests.benchmarks.foreign.judge import Array, judge, plain_scan
 
 SEEDS = (0, 1, 2)
 RECOMMEND_SECONDS = 120.0
@@ -82,28 +83,18 @@ def loaded(path: Path) -> tuple[Scan, dict[str, Array]]:
     return plain_scan(content, path.stem), content
 
 
-def reconstructed(job: Job, epochs: int, device: str, until: float) -> dict[str, Any] | None:
+def reconstructed(job: Job, epochs: int, device: Device, until: float) -> dict[str, Any] | None:
     """Reconstruct, and return the object error; None: it is later than `until`."""
     if time.time() > until:
         return None
     path, kind, values = job
     scan, content = loaded(path)
     row: dict[str, Any] = {"scan": path.stem, "kind": kind, "settings": values}
-    began = time.perf_counter()
+    seconds = RECOMMEND_SECONDS if kind == "recommended" else None
     try:
-        chosen: pt.Settings | pt.Recipe = pt.Settings(**values)
-        if kind == "recommended":
-            found = pt.recommend(scan, device=device, epochs=epochs, seconds=RECOMMEND_SECONDS)
-            chosen = found.recipe
-            row["found"] = [(choice.name, choice.value) for choice in found.choices]
-            row["recommend_seconds"] = time.perf_counter() - began
-        with pt.Reconstruction(scan, chosen, device=device, checkpointing=None) as recon:
-            recon.start(epochs)
-            recon.wait()
-            row |= object_error(recon.result, content)
+        return row | judge(scan, content, epochs, pt.Settings(**values), seconds, device)
     except (PtynbError, RuntimeError) as error:
-        row |= {"error": math.nan, "failure": f"{type(error).__name__}: {error}"}
-    return row | {"seconds": time.perf_counter() - began}
+        return row | {"error": math.nan, "failure": f"{type(error).__name__}: {error}"}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -149,13 +140,12 @@ def main() -> None:
         chosen.json.write_text(json.dumps(rows, indent=1))
     print(table(rows))
     for name in dict.fromkeys(row["scan"] for row in rows):
-        found = [row for row in rows if row["scan"] == name and not math.isnan(row["error"])]
-        for row in sorted(found, key=lambda row: row["error"])[:3]:
+        own = [row for row in rows if row["scan"] == name]
+        known = [row for row in own if not math.isnan(row["error"])]
+        for row in sorted(known, key=lambda row: row["error"])[:3]:
             print(f"{name}: {row['error']:.4f} {row['kind']} {json.dumps(row['settings'])}")
-        print(name, [row.get("found", row.get("failure")) for row in found if row["kind"] == "recommended"])
-    print(
-        f"{sum('failure' in row for row in rows)} failed; median {statistics.median(r['seconds'] for r in rows):.1f} s"
-    )
+        print(name, [row.get("failure", row.get("found")) for row in own if row["kind"] == "recommended"])
+    print(f"{sum('failure' in row for row in rows)} failed")
 
 
 if __name__ == "__main__":
