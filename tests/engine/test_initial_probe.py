@@ -86,6 +86,39 @@ def test_an_object_that_gradients_do_not_find_is_found_by_the_difference_map(mon
     assert error_of(after(scan, Settings(seed=1), 60), scan) > 0.5  # with another seed, which is not known yet
 
 
+@pytest.mark.parametrize(
+    ("r_factors", "tried", "best"),
+    [
+        ({("lsqml", 0, 50): 0.09}, 1, 0.09),
+        ({("lsqml", 0, 50): 0.5, ("dm", 0, 60): 0.08}, 2, 0.08),
+        ({("lsqml", 0, 50): 0.5, ("dm", 0, 60): 0.4, ("lsqml", 0, 150): 0.45}, 3, 0.5),
+        ({("lsqml", 0, 50): 0.5, ("dm", 0, 60): 0.4, ("lsqml", 0, 150): 0.06}, 3, 0.06),
+        ({("lsqml", 0, 50): 0.5, ("dm", 0, 60): 0.4, ("lsqml", 0, 150): 0.2, ("lsqml", 1, 150): 0.05}, 4, 0.05),
+        ({("lsqml", 0, 150): 0.2, ("lsqml", 1, 150): 0.19, ("lsqml", 2, 150): 0.1}, 5, 0.1),
+        ({}, 3, None),
+    ],
+    ids=["at once", "by DM", "not with more epochs", "with more", "with another seed", "all diverge at first", "none"],
+)
+def test_the_search_is_continued_until_the_r_factor_is_near_that_of_noise(
+    r_factors: dict[tuple[str, int, int], float], tried: int, best: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initial_probe, "noise", lambda counts: 0.05)
+    monkeypatch.setattr(initial_probe, "_known", {})
+    scan = Scan.from_arrays(np.ones((16, 8, 8), np.float32), np.zeros((16, 2)))
+    asked = list[tuple[str, int, int]]()
+
+    def reconstruct(
+        scan: Scan, settings: Settings, device: torch.device, epochs: int
+    ) -> initial_probe.ShortResult | None:
+        asked.append((settings.optimiser, settings.seed, epochs))
+        r_factor = r_factors.get(asked[-1])
+        return r_factor and initial_probe.ShortResult(np.ones((1, 8, 8)), np.ones((8, 8)), (0, 0), r_factor)
+
+    found = initial_probe._searched(scan, initial_probe.run_settings(Settings()), CPU, reconstruct)
+    assert len(asked) == tried
+    assert best == (found and found.r_factor)
+
+
 @pytest.mark.parametrize("photons", [0.1, 3.0, 1000.0])
 def test_the_r_factor_of_noise_is_known_from_the_counts(photons: float) -> None:
     random = np.random.default_rng(0)

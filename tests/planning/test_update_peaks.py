@@ -126,6 +126,7 @@ def test_waves_at_a_tilted_detector_are_foreseen() -> None:
 def test_the_search_for_a_probe_is_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it takes more than the run itself, of few patterns at once and with a small object; with DM, if need be."""
     monkeypatch.setattr(initial_probe, "NOT_NOISE", 0.0)
+    monkeypatch.setattr(initial_probe, "MORE_EPOCHS", 1)
     scan, settings = dataclasses.replace(scan_of(128, 64, 1), probe=None), pt.Settings(batch=1)
     with LiveStorages() as memory:
         Loop(scan, settings, SingleGroup(CPU)).disconnect()
