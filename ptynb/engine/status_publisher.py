@@ -13,7 +13,7 @@ Deliver = Callable[[Status, int], None]
 """Takes a status, and the number of epochs before the first one whose record it has."""
 
 PROGRESS_SECONDS = 0.1
-"""Period in which the status is delivered while updates are made or patterns come [s]."""
+"""Period in which the status of rank 0 is delivered while updates are made or patterns come [s]."""
 TOGETHER_SECONDS = 0.01
 """Time within which epochs that follow one another are delivered together [s]: each status takes 0.1 ms of a core."""
 LARGEST_SHARE = 0.05
@@ -23,9 +23,14 @@ LARGEST_SHARE = 0.05
 class StatusPublisher:
     """Delivers the status of a worker after each change, first at once."""
 
-    def __init__(self, look: Callable[[int], Status], deliver: Deliver, known: int) -> None:
-        """look: returns the status with the records after so many epochs. known: epochs that the receiver knows."""
-        self._look, self._deliver, self._known = look, deliver, known
+    def __init__(
+        self, look: Callable[[int], Status], deliver: Deliver, known: int, period: float | None = PROGRESS_SECONDS
+    ) -> None:
+        """look: returns the status with the records after so many epochs. known: epochs that the receiver knows.
+
+        period: of further deliveries while updates are made or patterns come [s]; None: none.
+        """
+        self._look, self._deliver, self._known, self._period = look, deliver, known, period
         self._lock = threading.Lock()
         self._news, self._end = threading.Event(), threading.Event()
         self._thread = SupervisedThread("ptynb status", self._run, restarts=True)
@@ -67,5 +72,5 @@ class StatusPublisher:
             if ended:
                 return
             coming = status.arrivals is not None and status.arrivals.ended is None
-            pause = PROGRESS_SECONDS if status.state == "running" or coming else None
+            pause = self._period if status.state == "running" or coming else None
             self._end.wait(max(TOGETHER_SECONDS, (time.thread_time() - began) / LARGEST_SHARE))

@@ -62,7 +62,7 @@ from ptynb.engine.rendering import (
     take_slice,
     value_at,
 )
-from ptynb.engine.status_publisher import Deliver, StatusPublisher
+from ptynb.engine.status_publisher import PROGRESS_SECONDS, Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
@@ -242,9 +242,11 @@ class Worker:
     def follow(self, deliver: Deliver, epochs_from: int = 0) -> None:
         """Call `deliver` with the status now and after each change, until the worker has ended, from another thread.
 
-        epochs_from: as for `status`, of the first one. Replaces the function of an earlier call.
+        Other ranks than 0, whose states are the same, deliver no change but a failure and their end. epochs_from: as
+        for `status`, of the first one. Replaces the function of an earlier call.
         """
-        before, self._publisher = self._publisher, StatusPublisher(self.status, deliver, epochs_from)
+        period = None if self._membership.rank else PROGRESS_SECONDS
+        before, self._publisher = self._publisher, StatusPublisher(self.status, deliver, epochs_from, period)
         self._publisher.changed()  # what changed between its first look and this assignment
         if before is not None:
             before.end()
@@ -254,7 +256,7 @@ class Worker:
     def _changed(self, now: bool = False) -> None:
         """Let the status be delivered. now: before the next step of this thread, as somebody may wait for it."""
         publisher = self._publisher
-        if publisher is not None:
+        if publisher is not None and (self._membership.rank == 0 or self._present_state == "failed"):
             publisher.now() if now else publisher.changed()
 
     @property
@@ -521,11 +523,12 @@ class Worker:
         finally:
             if self._loop is not None:
                 self._loop.disconnect()
-            release_unused()  # of the last update, too, whose arrays may have filled the memory
             if group is not None:
                 with contextlib.suppress(RuntimeError):
                     group.close()
             self._answer_requests()
+            # Also of the last update, whose arrays may have filled the memory; last, as no other thread runs meanwhile.
+            release_unused()
             # The group is closed by now, so no rank waits for a slow disk.
             if self._writer is not None:
                 if self._state == "failed" and self._loop is not None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ptynb.cluster.rpc import ENDING_SECONDS
-from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
+from ptynb.data.engine_records import Epoch, Failure, Pictures, RenderRequest, Status
 from ptynb.data.record import STOPPED, Annotation
 from ptynb.distributed.timeouts import RunningTime
 from ptynb.engine.worker import Command
@@ -84,6 +84,8 @@ class EngineClient:
         """Number of times that `Settings.stop` ended a run, as far as known."""
         self._last_folder = None if start is None else str(start.absolute().parent)
         """Folder of the checkpoint from which the engines were last opened."""
+        self._failures: dict[int, Failure] = {}
+        """The failures that ranks have sent."""
         self._generation = 0
         self._recovery: SupervisedThread | None = None
         self._recoveries: list[str | None] = []
@@ -110,8 +112,15 @@ class EngineClient:
         generation, reference = self._generation, weakref.ref(self)
 
         def receive(status: Status, known: int) -> None:  # must not keep a session alive that is not used any more
-            if (client := reference()) is not None:
+            client = reference()
+            if client is None or generation != client._generation:
+                return
+            if status.failure is not None:
+                client._failures[status.rank] = status.failure
+            if status.rank == 0:
                 client._receive(status, known, generation)
+            elif status.failure is not None:
+                client.fail(None, generation)
 
         def ended() -> None:
             if (client := reference()) is not None and client._generation == generation:
@@ -359,7 +368,7 @@ class EngineClient:
         with self.lock:
             if self.failure is not None or self._recovery is not None or generation != self._generation or self.closed:
                 return
-            cause = find_cause(self.engines, lost)
+            cause = find_cause(self.engines, lost, self._failures)
             if cause.lost and self.spec.on_failure == "continue" and self._may_recover():
                 self._begin_recovery(cause)
                 return
@@ -431,7 +440,7 @@ class EngineClient:
         with self.lock:
             self.engines, self.sent = engines, 0
             self.epochs = [] if state is None else [*state.epochs]
-            self.last_status = None
+            self.last_status, self._failures = None, {}
             self._silence.restart()
             self._stops = 0 if state is None else sum(change.name == STOPPED for change in state.changes)
             self._generation += 1
@@ -546,7 +555,7 @@ class EngineClient:
         try:
             status = _loaded(engines)
             if status.failure is not None:
-                cause = find_cause(engines, None)
+                cause = find_cause(engines, None, {})
                 raise ReconstructionError(cause.text, code=cause.code)
         except Exception:
             with contextlib.suppress(ClusterError, TimeoutError):
@@ -558,7 +567,12 @@ class EngineClient:
 def _loaded(engines: Engines) -> Status:
     """Return the status once the engines have read the patterns. Raises EngineLostError."""
     come, silence = queue.SimpleQueue[Status](), RunningTime()
-    engines.follow(lambda status, _: come.put(status), 0)
+
+    def receive(status: Status, _: int) -> None:
+        if status.rank == 0 or status.failure is not None:
+            come.put(status)
+
+    engines.follow(receive, 0)
     while True:
         status: Status | None = None
         with contextlib.suppress(queue.Empty):

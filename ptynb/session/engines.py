@@ -46,10 +46,11 @@ class Engines(ABC):
 
     @abstractmethod
     def follow(self, receive: Deliver, known: int, ended: Callable[[], None] = nothing) -> None:
-        """Call `receive` with the status of rank 0 now and after each change, from another thread, until `close`.
+        """Call `receive` with the status of rank 0 now and after each change, from other threads, until `close`.
 
-        known: number of epochs whose records are not sent. ended: called at once at the end of rank 0's worker or
-        process, where this can be known. Replaces the functions of an earlier call. Raises EngineLostError.
+        Of other ranks it is called with a failure. known: number of epochs whose records are not sent. ended: called at
+        once at the end of a rank's worker or process, where this can be known. Replaces the functions of an earlier
+        call. Raises EngineLostError for rank 0.
         """
 
     @abstractmethod
@@ -259,9 +260,13 @@ class ClusterEngines(Engines):
 
     def follow(self, receive: Deliver, known: int, ended: Callable[[], None] = nothing) -> None:
         self.unfollow()
-        self._end_following = self._cluster.caller.follow_worker(
-            self._ranks[0], (self.name, known), receive, ended, FOLLOW_SECONDS
-        )
+        follow = self._cluster.caller.follow_worker
+        with contextlib.ExitStack() as followed:
+            followed.callback(follow(self._ranks[0], (self.name, known), receive, ended, FOLLOW_SECONDS))
+            for rank in self._ranks[1:]:
+                with contextlib.suppress(ClusterError):  # the checks whether the processes live find it, too
+                    followed.callback(follow(rank, (self.name, 10**9), receive, ended, FOLLOW_SECONDS))
+            self._end_following = followed.pop_all().close
 
     def unfollow(self) -> None:
         self._end_following()

@@ -179,7 +179,7 @@ def test_waiting_ends_with_the_cluster_and_with_the_session() -> None:
 
 
 def test_a_lost_engine_is_a_failure_for_who_waits_and_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    client, engines = linked(*[status()] * 100)
+    client, engines = linked(*[status()] * 1000)
     engines.why = "The engine of rank 1 has died."
     client.look()
     with raises("engine.lost", "rank 1"):
@@ -187,7 +187,7 @@ def test_a_lost_engine_is_a_failure_for_who_waits_and_who_asks(monkeypatch: pyte
     # and if only another rank knows it
     monkeypatch.setattr(engine_client_module, "ASKING_SECONDS", 0.0)
     gone = EngineLostError("The engine of rank 1 has died.")
-    client, _ = linked(SILENT, gone, *[status(), gone] * 20)
+    client, _ = linked(SILENT, gone, *[status(), gone] * 200)
     client.look()
     with raises("engine.lost", "rank 1"):
         client.status()
@@ -198,6 +198,25 @@ def test_a_look_brings_the_status() -> None:
     assert client.look_at(RenderRequest()) is PICTURES
     assert client.status().epoch == 5
     assert engines.asked == [(0, "look")]
+
+
+def test_a_failure_that_another_rank_delivers_ends_it_without_a_question() -> None:
+    client, engines = linked()
+    engines.deliver(status(3), 0)
+    engines.deliver(status(2, rank=1, number=10), 0)
+    assert client.status().epoch == 3, "of rank 0"
+    engines.deliver(status(0, Failure(1, "ValueError: no such thing", ""), rank=1, number=11), 0)
+    assert str(client.failure).startswith("Rank 1: ValueError: no such thing")
+    assert engines.asked == []
+
+
+def test_a_rank_that_makes_no_updates_is_not_waited_for_after_the_loss_of_another() -> None:
+    gone = EngineLostError("The engine of rank 0 has died.")
+    client, engines = linked(*[gone, status(rank=1, state="ready")] * 2)
+    engines.why = "The engine of rank 0 has died."
+    client.look()
+    assert str(client.failure).startswith("The engine of rank 0 has died.")
+    assert engines.asked == [(0, "status"), (1, "status")] * 2, "once for the cause, and once for the checkpoints"
 
 
 @pytest.mark.parametrize("recovering", [False, True])
@@ -267,7 +286,7 @@ def test_of_several_failures_the_first_cause_is_told_and_the_others_are_in_a_fil
     echo = Failure(0, "RuntimeError: Connection closed by peer", f"Traceback:\n{frames}RuntimeError", True)
     message = "\n".join(["RuntimeError: CUDA error", *[f"frame #{number}" for number in range(40)]])
     cause = Failure(1, message, f"Traceback:\n{frames}RuntimeError")
-    client, engines = linked(*[status(5, echo), status(5, cause)] * 5)
+    client, engines = linked(status(5, cause))
     engines.deliver(status(5, echo), 0)
     with pytest.raises(ReconstructionError) as raised:
         client.status()
