@@ -232,29 +232,12 @@ class EngineClient:
         except ClusterError as error:
             if generation != self._generation or error.code != "engine.no-answer":
                 return
-            self._check_other_ranks(generation)
             with self.lock:
                 if self._silence.seconds > ASKING_SECONDS + MOST_SILENCE and not engines.suspended(0):
                     self._no_answer = error
                     self.news.notify_all()
         else:
             self._receive(status, known, generation)
-
-    def _check_other_ranks(self, generation: int) -> None:
-        """Check whether another rank has failed or lost its connection to rank 0, which does not answer."""
-        for rank in range(1, self.engines.world):
-            try:
-                status: Status = self.engines.call(rank, "status", 10**9, timeout=ASKING_SECONDS)
-            except ClusterStoppedError:
-                return
-            except EngineLostError as error:
-                self.fail(error, generation)
-                return
-            except ClusterError:
-                continue  # no answer either: the machine may be busy
-            if status.failure is not None:
-                self.fail(None, generation)
-                return
 
     # Requests
 

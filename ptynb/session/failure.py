@@ -44,7 +44,7 @@ def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, 
     """Return the error of the rank that failed first, not of one that only lost its connection to that rank.
 
     lost: error raised in the session, used if no engine reports one. received: the failures that ranks have sent, to
-    which other threads add. The tracebacks of all ranks are written to a file.
+    which other threads add. The tracebacks of the ranks that have failed by then are written to a file.
     """
     failures, gone = dict[int, Failure](), dict[int, Exception]()
     noticed = time.monotonic() + NOTICE_SECONDS
@@ -54,9 +54,8 @@ def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, 
         failures, gone, idle = _failures(engines, received)
         is_cause = any(not failure.lost_group for failure in failures.values())
         # A rank that makes no updates does not notice that another one is lost.
-        if is_cause or len(failures) + len(gone) + idle * bool(gone) == engines.world:
-            return True
-        return bool(gone) and time.monotonic() > noticed
+        complete = len(failures) + len(gone) + idle * bool(gone) == engines.world
+        return is_cause or complete or (bool(gone) and time.monotonic() > noticed)
 
     wait_until(known, FAILURE_SECONDS, LOOK_SECONDS)
     causes = [failure for failure in failures.values() if not failure.lost_group]
