@@ -74,12 +74,16 @@ WIDEST = 256
 """Largest side of its patterns, which are cropped to it about the zero frequency [pixels]."""
 EPOCHS = 50
 NOT_NOISE = 2.0
-"""Ratio of LSQML's R-factor to that of noise above which DM is tried: 0.9 to 1.5 of nine scans of other packages whose
-object is found, 3.2 of one with an opaque ring, 18 of the one with structures of 2 pixels."""
+"""Ratio of the R-factor to that of noise above which the search is continued, with DM and then with LSQML.
+
+It is 0.9 to 1.5 of nine scans of other packages whose object is found, 3.2 of one with an opaque ring, 18 of the one
+with structures of 2 pixels.
+"""
 NOISE = 0.1
 """R-factor of noise where it is not known, as the counts are no whole numbers.
 
-Of patterns in other units than counts DM may be tried for nothing, which takes twice as long as LSQML.
+Of patterns in other units than counts DM and more epochs of LSQML may be tried for nothing, which takes five times as
+long as the first ones.
 """
 DM_EPOCHS = 60
 MORE_EPOCHS = 150

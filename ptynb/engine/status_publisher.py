@@ -13,7 +13,7 @@ Deliver = Callable[[Status, int], None]
 """Takes a status, and the number of epochs before the first one whose record it has."""
 
 PROGRESS_SECONDS = 0.1
-"""Period in which the status of rank 0 is delivered while updates are made or patterns come [s]."""
+"""Period in which the status is delivered while updates are made or patterns come [s]."""
 TOGETHER_SECONDS = 0.01
 """Time within which epochs that follow one another are delivered together [s]: each status takes 0.1 ms of a core."""
 LARGEST_SHARE = 0.05
@@ -24,28 +24,30 @@ class StatusPublisher:
     """Delivers the status of a worker after each change, first at once."""
 
     def __init__(
-        self, look: Callable[[int], Status], deliver: Deliver, known: int, period: float | None = PROGRESS_SECONDS
+        self, look: Callable[[int], Status], deliver: Deliver, known: int, failures_only: bool = False
     ) -> None:
         """look: returns the status with the records after so many epochs. known: epochs that the receiver knows.
 
-        period: of further deliveries while updates are made or patterns come [s]; None: none.
+        failures_only: deliver no status without a failure.
         """
-        self._look, self._deliver, self._known, self._period = look, deliver, known, period
+        self._look, self._deliver, self._known, self._failures_only = look, deliver, known, failures_only
         self._lock = threading.Lock()
         self._news, self._end = threading.Event(), threading.Event()
         self._thread = SupervisedThread("ptynb status", self._run, restarts=True)
         self._thread.start()
 
     def changed(self) -> None:
-        """Deliver the status soon, from another thread."""
-        self._news.set()
+        """Deliver the status soon, from another thread; a failure is delivered by `now`."""
+        if not self._failures_only:
+            self._news.set()
 
     def now(self) -> Status:
         """Deliver the status, for what somebody waits for, and return it; an error of the receiver is a notice."""
         with self._lock:
             status = self._look(self._known)
             try:
-                self._deliver(status, self._known)
+                if status.failure is not None or not self._failures_only:
+                    self._deliver(status, self._known)
             except Exception as error:  # noqa: BLE001 - the run does not depend on it
                 report("The status of the run could not be delivered", error)
             self._known += len(status.epochs)
@@ -72,5 +74,5 @@ class StatusPublisher:
             if ended:
                 return
             coming = status.arrivals is not None and status.arrivals.ended is None
-            pause = self._period if status.state == "running" or coming else None
+            pause = PROGRESS_SECONDS if (status.state == "running" or coming) and not self._failures_only else None
             self._end.wait(max(TOGETHER_SECONDS, (time.thread_time() - began) / LARGEST_SHARE))

@@ -62,7 +62,7 @@ from ptynb.engine.rendering import (
     take_slice,
     value_at,
 )
-from ptynb.engine.status_publisher import PROGRESS_SECONDS, Deliver, StatusPublisher
+from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.kernels.thread_count import count
@@ -242,11 +242,11 @@ class Worker:
     def follow(self, deliver: Deliver, epochs_from: int = 0) -> None:
         """Call `deliver` with the status now and after each change, until the worker has ended, from another thread.
 
-        Other ranks than 0, whose states are the same, deliver no change but a failure and their end. epochs_from: as
-        for `status`, of the first one. Replaces the function of an earlier call.
+        Other ranks than 0, whose states are the same, deliver a failure only. epochs_from: as for `status`, of the
+        first one. Replaces the function of an earlier call.
         """
-        period = None if self._membership.rank else PROGRESS_SECONDS
-        before, self._publisher = self._publisher, StatusPublisher(self.status, deliver, epochs_from, period)
+        others = self._membership.rank > 0
+        before, self._publisher = self._publisher, StatusPublisher(self.status, deliver, epochs_from, others)
         self._publisher.changed()  # what changed between its first look and this assignment
         if before is not None:
             before.end()
@@ -256,7 +256,7 @@ class Worker:
     def _changed(self, now: bool = False) -> None:
         """Let the status be delivered. now: before the next step of this thread, as somebody may wait for it."""
         publisher = self._publisher
-        if publisher is not None and (self._membership.rank == 0 or self._present_state == "failed"):
+        if publisher is not None:
             publisher.now() if now else publisher.changed()
 
     @property

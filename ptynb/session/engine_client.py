@@ -45,7 +45,8 @@ MOST_RECOVERIES = 3
 class EngineClient:
     """Send commands to the engines of a session, and record their epochs. Used by several threads.
 
-    Rank 0 sends its status after each change; whoever waits for something waits for the next status.
+    Rank 0 sends its status after each change, other ranks a failure; whoever waits for something waits for the next
+    status.
     """
 
     def __init__(
@@ -550,12 +551,7 @@ class EngineClient:
 def _loaded(engines: Engines) -> Status:
     """Return the status once the engines have read the patterns. Raises EngineLostError."""
     come, silence = queue.SimpleQueue[Status](), RunningTime()
-
-    def receive(status: Status, _: int) -> None:
-        if status.rank == 0 or status.failure is not None:
-            come.put(status)
-
-    engines.follow(receive, 0)
+    engines.follow(lambda status, _: come.put(status), 0)
     while True:
         status: Status | None = None
         with contextlib.suppress(queue.Empty):

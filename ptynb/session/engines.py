@@ -25,6 +25,8 @@ from ptynb.text import counted
 
 FOLLOW_SECONDS = 60.0
 """Time limit for the answer of rank 0 to `follow` [s]."""
+FOLLOW_OTHER_SECONDS = 2.0
+"""The same of each other rank [s], which need not be followed: one may be suspended."""
 ABANDON_SECONDS = 5.0
 """Time limit for the end of a worker of a failed reconstruction [s]."""
 
@@ -265,7 +267,7 @@ class ClusterEngines(Engines):
             followed.callback(follow(self._ranks[0], (self.name, known), receive, ended, FOLLOW_SECONDS))
             for rank in self._ranks[1:]:
                 with contextlib.suppress(ClusterError):  # the checks whether the processes live find it, too
-                    followed.callback(follow(rank, (self.name, 10**9), receive, ended, FOLLOW_SECONDS))
+                    followed.callback(follow(rank, (self.name, 10**9), receive, ended, FOLLOW_OTHER_SECONDS))
             self._end_following = followed.pop_all().close
 
     def unfollow(self) -> None:

@@ -52,13 +52,12 @@ def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, 
     def known() -> bool:
         nonlocal failures, gone
         failures, gone, idle = _failures(engines, received)
-        is_cause = any(not failure.lost_group for failure in failures.values())
         # A rank that makes no updates does not notice that another one is lost.
         complete = len(failures) + len(gone) + idle * bool(gone) == engines.world
-        return is_cause or complete or (bool(gone) and time.monotonic() > noticed)
+        return bool(_causes(failures)) or complete or (bool(gone) and time.monotonic() > noticed)
 
     wait_until(known, FAILURE_SECONDS, LOOK_SECONDS)
-    causes = [failure for failure in failures.values() if not failure.lost_group]
+    causes = _causes(failures)
     tracebacks = [f"Rank {one.rank}: {one.message}\n\n{one.traceback}" for one in failures.values()]
     logs = engines.logs()
     if causes:
@@ -82,6 +81,11 @@ def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, 
     return Cause(summarize(str(lost)), False, getattr(lost, "code", "") or "engine.failed")
 
 
+def _causes(failures: Mapping[int, Failure]) -> list[Failure]:
+    """Return the failures that are not the consequence of another rank's."""
+    return [failure for failure in failures.values() if not failure.lost_group]
+
+
 def _first(failure: Failure) -> str:
     """Return the message of a failure, and the location in the code at which it was raised."""
     lines = f"Rank {failure.rank}: {failure.message}".splitlines()
@@ -97,7 +101,7 @@ def _failures(
     """Return the failures that engines report by rank, the errors of those that are lost or do not answer by rank, and
     the number of those that are ready or paused."""
     failures, gone, idle = {**received}, dict[int, Exception](), 0
-    if any(not failure.lost_group for failure in failures.values()):
+    if _causes(failures):
         return failures, gone, idle
     for rank in [one for one in range(engines.world) if one not in failures]:
         try:

@@ -443,8 +443,8 @@ class _Search:
             variants = {f"learning rates {rates[0]:g} and {rates[1]:g}": _with_rates(base, *rates) for rates in RATES}
             late = {"probe": {"start_epoch": max(2, epochs // 6)}}
             variants["the object alone first"] = merge(_with_rates(base, *RATES[0]), late)
-            half = max(1, Settings(**base).batch // 2)
-            variants[f"batches of {half}"] = {**_with_rates(base, *RATES[0]), "batch": half}
+            if half := Settings(**base).batch // 2:
+                variants[f"batches of {half}"] = {**_with_rates(base, *RATES[0]), "batch": half}
         self._report(f"Object and probe: {len(variants)} trials of {epochs} epochs")
         settings = [*variants.values()]
         outcomes = self._engines.run(scan, [(Settings(**one), epochs) for one in settings], keep=True)
@@ -627,7 +627,7 @@ class _Search:
         likelihood = self._likelihood_stage(base)
         epochs = self._epochs - sum(stage.epochs for stage in likelihood)
         if not changes:
-            if "loss" not in base and self._mean_count >= poisson_below(self._whole.geometry):
+            if not self._has_likelihood(base):
                 settings = merge(settings, {"schedule": {"end_factor": END_FACTOR}})
                 why = "no other effect needs large steps until the end; smaller ones average over the noise"
                 self._choose("schedule.end_factor", f"{END_FACTOR:g}", why)
@@ -647,10 +647,13 @@ class _Search:
             every = [Stage(epochs=epochs, reason=f"With {names} from the beginning.")]
         return Recipe(prepare=tuple(self._prepare), settings=Settings(**settings), stages=(*every, *likelihood))
 
+    def _has_likelihood(self, base: Mapping[str, Any]) -> bool:
+        """Whether the counts are so few that the Poisson likelihood is used from the beginning."""
+        return "loss" in base or self._mean_count < poisson_below(self._whole.geometry)
+
     def _likelihood_stage(self, base: Mapping[str, Any]) -> tuple[Stage, ...]:
         """Return the last stage, with the Poisson likelihood; none if the fit or the counts do not allow for it."""
-        has_it = "loss" in base or self._mean_count < poisson_below(self._whole.geometry)
-        if has_it or not self._whole_counts or not self._misfit < LIKELY:
+        if self._has_likelihood(base) or not self._whole_counts or not self._misfit < LIKELY:
             return ()
         reason = (
             "the likelihood weighs dark pixels correctly, and the fit, whose misfit is "

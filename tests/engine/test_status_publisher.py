@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import ptynb as pt
-from ptynb.data.engine_records import Status
+from ptynb.data.engine_records import Failure, Status
 from ptynb.engine import status_publisher
 from ptynb.engine.worker import Command, Worker
 from tests.cases import a_scan
@@ -45,6 +46,19 @@ def followed() -> Iterator[Followed]:
     one = Followed()
     yield one
     one.worker.close()
+
+
+def test_other_ranks_deliver_a_failure_and_nothing_else(followed: Followed) -> None:
+    status, come = followed.worker.status(), list[Status]()
+    publisher = status_publisher.StatusPublisher(lambda _: status, lambda one, _: come.append(one), 0, True)
+    publisher.changed()
+    publisher.now()
+    assert come == []
+    status = dataclasses.replace(status, failure=Failure(1, "ValueError: no such thing", ""))
+    publisher.now()
+    publisher.end()
+    publisher.join(5)
+    assert come == [status] * 2, "again at the end, so that one that is lost on the way is not missed"
 
 
 def test_each_epoch_comes_once_and_in_its_order(followed: Followed) -> None:
