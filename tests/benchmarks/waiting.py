@@ -1,25 +1,31 @@
 """What a user waits for beside the updates: the wall clock of the public calls over the engine's own clock.
 
-usage: python -m tests.benchmarks.waiting [--rounds 3] [--where process cluster stub idle] [--device cpu]
+usage: python -m tests.benchmarks.waiting [--rounds 3] [--where process cluster stub idle failure] [--device cpu]
 
 Runs of 484 patterns of 128 x 128 (batch 16) and of 100 patterns of 64 x 64 in this process and on a cluster of one
 engine; an engine whose epochs take 2.2 ms and no processor, as on a GPU; the time until a command is applied, and until
-this process knows it; the messages of an idle cluster. To be run on a quiet machine.
+this process knows it; the messages of an idle cluster; the time until a failure of one of two engines is known with its
+cause. To be run on a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ptynb as pt
 from ptynb.data.engine_records import Epoch
 from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
+from ptynb.physics.model import Model
 from ptynb.settings.cluster_options import Device
 
 STUB_SECONDS = 2.2e-3
@@ -29,7 +35,7 @@ def main() -> None:
     """Prints medians over the rounds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--where", nargs="*", default=["process", "cluster", "stub", "idle"])
+    parser.add_argument("--where", nargs="*", default=["process", "cluster", "stub", "idle", "failure"])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     chosen = parser.parse_args()
     device: Device = chosen.device
@@ -48,6 +54,8 @@ def main() -> None:
                 commands(small, cluster)
             if "idle" in chosen.where:
                 idle(small, cluster)
+    if "failure" in chosen.where:
+        failures(small, device)
     if "stub" in chosen.where:
         Loop.step = stub  # type: ignore[method-assign]
         loops("process, a GPU's epochs of 2.2 ms", small, pt.Settings(), "cpu", chosen.rounds)
@@ -120,6 +128,49 @@ def idle(scan: Scan, cluster: pt.Cluster, seconds: float = 20.0) -> None:
         time.sleep(seconds)
         each = 60 / seconds
         print(f"idle: {(sent.calls + direct.calls) * each:g} requests and {come.calls * each:g} statuses a minute")
+
+
+class Raises(pt.CustomConstraint):
+    """Writes the time into a file and raises an error, on one rank, after 20 epochs."""
+
+    after = "epoch"
+
+    def __init__(self, file: Path, rank: int) -> None:
+        self.file, self.rank, self.calls = file, str(rank), 0
+
+    def impose(self, model: Model) -> None:
+        self.calls += 1
+        if self.calls == 20 and os.environ["PTYNB_RANK"] == self.rank:
+            self.file.write_text(str(time.time()))
+            raise ValueError("broken")
+
+
+def failures(scan: Scan, device: Device) -> None:
+    """Time until `wait` raises what an engine raised, and what tells of an engine that was killed, of two engines."""
+    for rank in (0, 1):
+        with tempfile.TemporaryDirectory() as folder, pt.Cluster(2, device=device) as cluster:
+            file = Path(folder) / "raised"
+            recon = pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None, extensions=[Raises(file, rank)])
+            raised = 1e3 * (seconds_until_failure(recon) - float(file.read_text()))
+            recon.close()
+            recon = pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None)
+            recon.start(100_000)
+            time.sleep(0.5)
+            began = time.time()
+            os.kill(cluster.status()[rank]["pid"], signal.SIGKILL)
+            killed = 1e3 * (seconds_until_failure(recon) - began)
+            print(f"failure of rank {rank} of 2: raised {raised:.1f} ms, killed {killed:.0f} ms")
+
+
+def seconds_until_failure(recon: pt.Reconstruction) -> float:
+    """Return the time at which `wait` has raised the failure of the run, which is started if it is not [s]."""
+    if recon.state != "running":
+        recon.start(100_000)
+    try:
+        recon.wait(60)
+    except pt.ReconstructionError:
+        return time.time()
+    raise AssertionError("nothing failed")
 
 
 class Counted:

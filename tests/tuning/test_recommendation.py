@@ -9,7 +9,7 @@ import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,10 +30,13 @@ from ptynb.settings import PARTS
 from ptynb.tuning.effects import effects_of
 from ptynb.tuning.evidence import HeldOut, TrialFit, counts_per_unit, thinned
 from ptynb.tuning.recommend import (
+    BETTER_RATES,
+    END_FACTOR,
     LEAST_PATTERNS,
     SETTLED,
     TO_THE_NOISE,
     _Engines,
+    _Outcome,
     _Search,
     _with_rates,
 )
@@ -111,6 +114,44 @@ def test_trials_go_on_until_the_misfit_falls_no_more() -> None:
     assert gained == misfits[-2] - misfits[-1]
     assert gained <= SETTLED * misfits[-2] or control.misfit < TO_THE_NOISE
     assert not np.array_equal(before.object, control.scan.object)
+
+
+@pytest.mark.parametrize("halved", [0.9 * BETTER_RATES, 1.1 * BETTER_RATES], ids=["better", "not clearly better"])
+def test_batches_of_half_the_size_are_recommended_if_they_fit_better(
+    halved: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = base()
+    search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
+    tried = list[int]()
+
+    def run(engines: _Engines, scan: Scan, jobs: Any, keep: bool) -> list[_Outcome]:
+        tried.extend(settings.batch for settings, _ in jobs)
+        return [
+            _Outcome(1.0, 1.0, fit=cast(TrialFit, SimpleNamespace(misfit=halved if settings.batch == 7 else 1.0)))
+            for settings, _ in jobs
+        ]
+
+    monkeypatch.setattr(_Engines, "run", run)
+    chosen, _ = search._warm_up(scan, {"batch": 14}, 8)
+    assert tried == [14, 14, 14, 14, 7]
+    assert chosen["batch"] == (7 if halved < BETTER_RATES else 14)
+    assert [choice.value for choice in search._choices] == (["7"] if halved < BETTER_RATES else [])
+    tried.clear()
+    search._warm_up(scan, {"batch": 1}, 8)
+    assert tried == [1, 1, 1, 1]
+
+
+def test_object_and_probe_alone_end_with_small_steps_where_amplitudes_are_compared() -> None:
+    scan = base(photons=1e6)
+    search = _Search(scan, _Engines(None, "cpu", TrialProgress(None, None)), 20, 60, print)
+    search._mean_count, search._whole_counts, search._misfit = 200.0, True, 0.1
+    effects = {effect.name: effect for effect in effects_of(scan)}
+    positions = effects["wrong positions"], effects["wrong positions"].variants[0]
+    usual = pt.Settings().schedule.end_factor
+    assert search._recipe({}, []).settings.schedule.end_factor == END_FACTOR < usual
+    assert search._recipe({}, [positions]).settings.schedule.end_factor == usual
+    search._mean_count = 5.0
+    assert search._recipe({}, []).settings.schedule.end_factor == usual
 
 
 def test_a_run_whose_fit_is_at_the_level_of_the_noise_ends_with_the_likelihood_of_the_counts() -> None:
