@@ -6,8 +6,6 @@ import html
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
-
 from ptynb.app.plan_fields import Asked
 from ptynb.app.session_state import FIELDS
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
@@ -16,9 +14,10 @@ from ptynb.io.checkpoint_file import states
 from ptynb.settings.base_models import message_of
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.text import quoted
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.live.controls import checkbox
-from ptynb.widgets.shared_widgets import Whole, free, put
+from ptynb.widgets.shared_widgets import free, put
 
 DEFAULT = Checkpointing()
 TITLES = {
@@ -36,7 +35,7 @@ PLACEHOLDERS = {
 WIDTHS = {"folder": "560px"}
 
 
-class CheckpointFields(Whole):
+class CheckpointFields(elements.VBox):
     """What a new run is given as `checkpointing`. An invalid value is told below its field.
 
     fields: by the name in `Checkpointing`; an empty one is None. wanted: whether checkpoints are written at all.
@@ -47,25 +46,25 @@ class CheckpointFields(Whole):
             "Write checkpoints", True, "Without them a run that was interrupted cannot be continued, nor go back"
         )
         self.fields = {
-            name: ipywidgets.Text(
+            name: elements.Text(
                 "" if getattr(DEFAULT, name) is None else f"{getattr(DEFAULT, name):g}",
                 description=title, placeholder=PLACEHOLDERS[name],
                 tooltip=Checkpointing.model_fields[name].description, continuous_update=False,
                 style={"description_width": "130px"},
-                layout=ipywidgets.Layout(width=WIDTHS.get(name, "310px"), max_width="100%"),
+                layout=elements.Layout(width=WIDTHS.get(name, "310px"), max_width="100%"),
             )
             for name, title in TITLES.items()
         }  # fmt: skip
         self._asked = {name: Asked(field) for name, field in self.fields.items()}
-        self._line = ipywidgets.HTML()
+        self._line = elements.HTML()
         usual = (
             f"By default {default_folder()} has a folder for each run, with the newest {DEFAULT.max_to_keep} "
             f"checkpoints, one every {DEFAULT.seconds:g} s. Presets and recommendations do not change this."
         )
-        about = ipywidgets.HTML(f'<div style="font-size:90%;line-height:1.4">{html.escape(usual)}</div>')
-        numbers = ipywidgets.HBox(
+        about = elements.HTML(f'<div style="font-size:90%;line-height:1.4">{html.escape(usual)}</div>')
+        numbers = elements.HBox(
             [self._asked[name] for name in ("epochs", "seconds", "max_to_keep")],
-            layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"),
+            layout=elements.Layout(flex_flow="row wrap", overflow="visible"),
         )
         for asked in numbers.children:  # below which a message has as many lines as it needs: fields stay in place
             asked.layout.width = "320px"

@@ -6,8 +6,6 @@ import html
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import ipywidgets
-
 from ptynb.app.session_state import COMPARISON, RUN, Desk
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
@@ -15,13 +13,14 @@ from ptynb.io.checkpoint_result import name_of_checkpoint
 from ptynb.io.new_files import free_name
 from ptynb.io.result_file import load_result
 from ptynb.report.report_file import report
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.compare_view import Compare
-from ptynb.widgets.shared_widgets import Whole, close_all, free, put
+from ptynb.widgets.shared_widgets import free, put
 
 
-class CompareTab(Whole):
+class CompareTab(elements.VBox):
     """The results of the session, a field for a result file, and the selected results side by side."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
@@ -29,32 +28,30 @@ class CompareTab(Whole):
         self._sources: dict[str, str] = {}
         """Python of the results that are checkpoints, by name: each of them is read once."""
         self._names = Choice("Results", rows=4, several=True, width="460px")
-        self._path = ipywidgets.Text(
+        self._path = elements.Text(
             placeholder="other.result.h5", description="File",
-            layout=ipywidgets.Layout(width="360px", max_width="100%"),
+            layout=elements.Layout(width="360px", max_width="100%"),
         )  # fmt: skip
-        add = ipywidgets.Button(description="Add", icon="plus", tooltip="Adds the result in this file")
+        add = elements.Button(description="Add", icon="plus", tooltip="Adds the result in this file")
         add.on_click(lambda _: self._put_add())
-        branches = ipywidgets.Button(
+        branches = elements.Button(
             description="Add branches", icon="code-fork", tooltip="Adds the state of each branch"
         )
         branches.on_click(lambda _: self._actions.put(self._add_branches, lane=COMPARISON, after=(RUN,)))
-        show = ipywidgets.Button(
-            description="Compare", icon="columns", tooltip="Shows the selected results side by side"
-        )
+        show = elements.Button(description="Compare", icon="columns", tooltip="Shows the selected results side by side")
         show.on_click(lambda _: self._put(self._show))
-        written = ipywidgets.Button(
+        written = elements.Button(
             description="Report", icon="file-text-o", tooltip="Writes a report (HTML) of the selected results"
         )
         written.on_click(lambda _: self._put(self._report))
-        self._status = ipywidgets.HTML()
+        self._status = elements.HTML()
         self._comparison: Compare | None = None
-        self._place = ipywidgets.VBox(layout=free())
-        wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="flex-end")
-        files = ipywidgets.VBox(
-            [ipywidgets.HBox([self._path, add], layout=wrapped), ipywidgets.HBox([branches, show, written])]
+        self._place = elements.VBox(layout=free())
+        wrapped = elements.Layout(flex_flow="row wrap", overflow="visible", align_items="flex-end")
+        files = elements.VBox(
+            [elements.HBox([self._path, add], layout=wrapped), elements.HBox([branches, show, written])]
         )
-        top = ipywidgets.HBox([self._names, files], layout=wrapped)
+        top = elements.HBox([self._names, files], layout=wrapped)
         super().__init__([top, self._status, self._place], layout=free())
         desk.on_change(self._follow)
 
@@ -122,7 +119,7 @@ class CompareTab(Whole):
         self._comparison.tell = self._desk.tell
         self._place.children = [self._comparison]
         if before is not None:
-            close_all(before)
+            before.close()
         self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")
 
 

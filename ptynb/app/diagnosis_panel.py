@@ -6,8 +6,6 @@ import html
 from collections.abc import Callable
 from dataclasses import replace
 
-import ipywidgets
-
 from ptynb.analysis.faults.diagnosis import Diagnosis, Finding
 from ptynb.app.session_state import RUN
 from ptynb.data.engine_records import Result
@@ -15,14 +13,15 @@ from ptynb.data.images import limits_of, picture
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.session.diagnose import confirm, diagnose
 from ptynb.session.reconstruction import Reconstruction
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.shared_widgets import CancelBar, CancelledError, Whole, close_all, complaint, free, put
+from ptynb.widgets.shared_widgets import CancelBar, CancelledError, complaint, free, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 WRAPPED = {"flex_flow": "row wrap", "overflow": "visible", "align_items": "center"}
 
 
-class DiagnosisPanel(Whole):
+class DiagnosisPanel(elements.VBox):
     """Buttons that diagnose and try remedies, and the findings, each with a button that applies its remedy.
 
     Both work in a thread of their own on a copy of the present result, so that the run goes on. Trials are run by this
@@ -43,11 +42,11 @@ class DiagnosisPanel(Whole):
         self._diagnose = self._button("Diagnose", "stethoscope", "Looks for known faults of the present state", False)
         self._try = self._button("Try remedies", "flask", "Diagnoses, and tries each remedy in a short run", True)
         self._progress = CancelBar("Trials", "Ends the trials; findings and run stay as they are")
-        self._status, self._applied = ipywidgets.HTML(), ipywidgets.HTML()
-        self._findings = ipywidgets.VBox(layout=free())
+        self._status, self._applied = elements.HTML(), elements.HTML()
+        self._findings = elements.VBox(layout=free())
         self._viewer = Viewer(height=220, share=0.4)
-        self._viewed = ipywidgets.VBox([self._viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
-        row = ipywidgets.HBox([self._diagnose, self._try, self._progress], layout=ipywidgets.Layout(**WRAPPED))
+        self._viewed = elements.VBox([self._viewer], layout=elements.Layout(display="none", overflow="visible"))
+        row = elements.HBox([self._diagnose, self._try, self._progress], layout=elements.Layout(**WRAPPED))
         super().__init__([row, self._status, self._findings, self._applied, self._viewed], layout=free())
         self._actions = Actions("ptynb diagnosis", self._complain, self._end)
 
@@ -56,9 +55,9 @@ class DiagnosisPanel(Whole):
         self._actions.close()
         super().close()
 
-    def _button(self, text: str, icon: str, tooltip: str, trial: bool) -> ipywidgets.Button:
-        layout = ipywidgets.Layout(width="auto")
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
+    def _button(self, text: str, icon: str, tooltip: str, trial: bool) -> elements.Button:
+        layout = elements.Layout(width="auto")
+        button = elements.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
         button.on_click(lambda _: self._start(trial))
         return button
 
@@ -89,7 +88,8 @@ class DiagnosisPanel(Whole):
         """Show findings, and the places of those that have one."""
         self._say(" ".join([f"Epoch {len(result.epochs)}: {found.summary}", *found.notes]))
         before, self._findings.children = self._findings.children, [self._line(one) for one in found]
-        close_all(*before)
+        for one in before:
+            one.close()
         places = {one.name: place for one in found if (place := marked_place(result, found, one)) is not None}
         self._viewer.show(
             [
@@ -102,21 +102,21 @@ class DiagnosisPanel(Whole):
                 self._viewer.mark(name, points)
         self._viewed.layout.display = None if places else "none"
 
-    def _line(self, one: Finding) -> ipywidgets.HBox:
+    def _line(self, one: Finding) -> elements.HBox:
         """Return a finding: what and how strong, what it says, the remedy with its outcome, and its button."""
         remedy = one.remedy if one.confirmation is None else f"{one.remedy}. It {one.confirmation}"
         strength = f"{one.measure}: {one.value:.3g}, threshold {one.threshold:.3g} (false alarms {one.false_alarm:.1%})"
         texts = [html.escape(text) for text in (one.name, strength, one.explanation, remedy)]
         text = '<div style="line-height:1.4;padding:4px 0"><b>{}</b> · {}<br>{}<br>Remedy: {}.</div>'.format(*texts)
-        shown: list[ipywidgets.Widget] = [ipywidgets.HTML(text, layout=ipywidgets.Layout(flex="1 1 400px"))]
+        shown: list[elements.Element] = [elements.HTML(text, layout=elements.Layout(flex="1 1 400px"))]
         if one.has_remedy:
-            button = ipywidgets.Button(
+            button = elements.Button(
                 description="Apply", icon="check", tooltip=f"Applies the remedy of {one.name}",
-                layout=ipywidgets.Layout(width="auto"),
+                layout=elements.Layout(width="auto"),
             )  # fmt: skip
             button.on_click(lambda _: self._apply_by.put(lambda: self._apply(one), lane=RUN))
             shown.insert(0, button)
-        return ipywidgets.HBox(shown, layout=ipywidgets.Layout(**WRAPPED))
+        return elements.HBox(shown, layout=elements.Layout(**WRAPPED))
 
     def _apply(self, one: Finding) -> None:
         recon, source = self._recon, f"found[{one.name!r}]"

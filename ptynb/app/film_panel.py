@@ -6,19 +6,18 @@ import html
 from collections.abc import Callable
 from pathlib import Path
 
-import ipywidgets
-
 from ptynb.app.session_state import Desk
 from ptynb.exceptions import InvalidValueError
 from ptynb.report.film.film import film
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.shared_widgets import CancelBar, CancelledError, Whole, complaint, put
+from ptynb.widgets.shared_widgets import CancelBar, CancelledError, complaint, put
 
 CHECKPOINTS, THUMBNAILS = "checkpoints", "thumbnails"
 RATE = 4.0
 
 
-class FilmPanel(Whole):
+class FilmPanel(elements.VBox):
     """File and kind of a film, and its progress; films are made in a thread of their own, so that a run is not slowed.
 
     default: returns the path of a film without a name.
@@ -27,31 +26,31 @@ class FilmPanel(Whole):
     def __init__(self, desk: Desk, default: Callable[[], str]) -> None:
         self._desk, self._default = desk, default
         own = {"description_width": "initial"}
-        self._path = ipywidgets.Text(
+        self._path = elements.Text(
             description="Film file",
             placeholder="scan.gif or scan.mp4",
-            layout=ipywidgets.Layout(width="380px", max_width="100%"),
+            layout=elements.Layout(width="380px", max_width="100%"),
         )
-        self._of = ipywidgets.Dropdown(
-            options=[CHECKPOINTS, THUMBNAILS], description="of", style=own, layout=ipywidgets.Layout(width="auto"),
+        self._of = elements.Dropdown(
+            options=[CHECKPOINTS, THUMBNAILS], description="of", style=own, layout=elements.Layout(width="auto"),
             tooltip="Checkpoints have every pixel; thumbnails of up to 8 epochs are in every result",
         )  # fmt: skip
-        self._rate = ipywidgets.BoundedFloatText(
+        self._rate = elements.BoundedFloatText(
             RATE, min=0.5, max=50.0, step=0.5, description="Frames/s", style=own,
-            layout=ipywidgets.Layout(width="130px"),
+            layout=elements.Layout(width="130px"),
         )  # fmt: skip
-        self._make = ipywidgets.Button(
+        self._make = elements.Button(
             description="Film", icon="film", tooltip="Writes a film of the run (GIF or MP4) to this file",
-            layout=ipywidgets.Layout(width="auto"),
+            layout=elements.Layout(width="auto"),
         )  # fmt: skip
         self._make.on_click(lambda _: self._start())
         self._progress = CancelBar("Film", "Ends the film; no file is written")
-        self._status = ipywidgets.HTML()
-        row = ipywidgets.HBox(
+        self._status = elements.HTML()
+        row = elements.HBox(
             [self._path, self._of, self._rate, self._make, self._progress],
-            layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center"),
+            layout=elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center"),
         )
-        super().__init__([row, self._status], layout=ipywidgets.Layout(overflow="visible"))
+        super().__init__([row, self._status], layout=elements.Layout(overflow="visible"))
         self._actions = Actions("ptynb film", self._complain, self._end)
 
     def close(self) -> None:

@@ -7,15 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 
-import ipywidgets
-
 from ptynb.acquisition.listen import receive_scan
 from ptynb.app.plan_fields import ASKED_OF, PlanFields
 from ptynb.app.session_state import Desk
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.shared_widgets import Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import complaint, note, put
 
 LINE = "line"
 """Key of the actions that show the line of Python: only the newest is needed."""
@@ -23,7 +22,7 @@ CANCEL_SECONDS = 10.0
 """Time in which a receiver ends whose scan has not begun, when the panel is closed [s]."""
 
 
-class ListenPanel(Whole):
+class ListenPanel(elements.VBox):
     """A source, the button that listens to it, and the fields of its plan (`fields`, placed by whoever shows this).
 
     heard: called with the scan once it has begun, in the panel's thread, which waits for it for as long as it takes.
@@ -35,25 +34,25 @@ class ListenPanel(Whole):
         self._began = self._shown = 0.0
         self._notice = ""
         self.fields = PlanFields(self._edited)
-        self.listen = ipywidgets.Button(
-            description="Listen", icon="rss", button_style="primary", layout=ipywidgets.Layout(width="90px"),
+        self.listen = elements.Button(
+            description="Listen", icon="rss", button_style="primary", layout=elements.Layout(width="90px"),
             tooltip="Waits for the scan, and receives it while it is measured",
         )  # fmt: skip
         self.listen.on_click(lambda _: self.start())
-        self.cancel = ipywidgets.Button(
-            description="Cancel", icon="times", layout=ipywidgets.Layout(width="90px", display="none"),
+        self.cancel = elements.Button(
+            description="Cancel", icon="times", layout=elements.Layout(width="90px", display="none"),
             tooltip="Ends the wait; nothing is kept",
         )  # fmt: skip
         self.cancel.on_click(lambda _: self._cancelled.set())
-        self.status = ipywidgets.HTML(layout=ipywidgets.Layout(width="auto", margin="0 6px"))
+        self.status = elements.HTML(layout=elements.Layout(width="auto", margin="0 6px"))
         super().__init__(
             [
-                ipywidgets.HBox(
+                elements.HBox(
                     [self.fields.source, self.listen, self.cancel, self.status],
-                    layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center"),
+                    layout=elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center"),
                 )
             ],
-            layout=ipywidgets.Layout(flex="1 1 500px", min_width="0", overflow="visible"),
+            layout=elements.Layout(flex="1 1 500px", min_width="0", overflow="visible"),
         )
         self._actions = Actions("ptynb listen", self._complain)
 

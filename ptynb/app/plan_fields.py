@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import ipywidgets
 from pydantic import Field
 
 from ptynb.acquisition.plan import Plan
@@ -23,8 +22,9 @@ from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
 from ptynb.settings.base_models import SettingsModel
 from ptynb.settings.load_options import LoadOptions
+from ptynb.widgets import elements
 from ptynb.widgets.load.load_panel import SEPARATORS, LoadPanel, OptionField
-from ptynb.widgets.shared_widgets import Whole, complaint, free, put
+from ptynb.widgets.shared_widgets import complaint, free, put
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 PLANNED, FROM_ADDRESS, SAME_FILE = "planned", "from an address", "in the same file"
@@ -72,14 +72,14 @@ class ListenArguments:
     line: str
 
 
-class Asked(ipywidgets.VBox):
+class Asked(elements.VBox):
     """Fields of one subject, and below them what is wrong with them."""
 
-    def __init__(self, *fields: ipywidgets.Widget) -> None:
-        self._problem = ipywidgets.HTML()
+    def __init__(self, *fields: elements.Element) -> None:
+        self._problem = elements.HTML()
         super().__init__(
             [
-                ipywidgets.HBox(fields, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")),
+                elements.HBox(fields, layout=elements.Layout(flex_flow="row wrap", overflow="visible")),
                 self._problem,
             ],
             layout=free(),
@@ -97,7 +97,7 @@ class Asked(ipywidgets.VBox):
         self._problem.layout.display = "none" if error is None else None
 
 
-class PlanFields(Whole):
+class PlanFields(elements.VBox):
     """Where the patterns of a live source come to, and what is planned. edited: called after each change by the user.
 
     source: the field of the source, which stands elsewhere; its errors are shown here. told: the last error that a
@@ -105,20 +105,20 @@ class PlanFields(Whole):
     """
 
     def __init__(self, edited: Callable[[], None] = lambda: None) -> None:
-        self.source = ipywidgets.Text(
+        self.source = elements.Text(
             description="Source", placeholder="stream2://host:31001, pva://PV or scan_master.h5",
             tooltip="Address of the detector's stream, or an HDF5 file that is being written", continuous_update=False,
             style={"description_width": "46px"},
-            layout=ipywidgets.Layout(flex="1 1 300px", width="auto", max_width="700px"),
+            layout=elements.Layout(flex="1 1 300px", width="auto", max_width="700px"),
         )  # fmt: skip
-        self.kind = ipywidgets.Dropdown(
+        self.kind = elements.Dropdown(
             options=[*PLACEHOLDERS], description="Positions", tooltip="Where the positions of the patterns come from",
-            style={"description_width": "120px"}, layout=ipywidgets.Layout(width="270px", flex="0 0 auto"),
+            style={"description_width": "120px"}, layout=elements.Layout(width="270px", flex="0 0 auto"),
         )  # fmt: skip
-        self.positions = ipywidgets.Text(
+        self.positions = elements.Text(
             continuous_update=False, tooltip="Address of the positions, or names of their datasets",
             style={"description_width": "60px"},
-            layout=ipywidgets.Layout(flex="1 1 200px", width="auto", min_width="0", display="none"),
+            layout=elements.Layout(flex="1 1 200px", width="auto", min_width="0", display="none"),
         )  # fmt: skip
         self.planned = _text(
             "Planned positions", "positions.npy, .txt or .csv: columns y, x", "File with one line a pattern"
@@ -146,19 +146,19 @@ class PlanFields(Whole):
             "options": Asked(self.options),
         }
         self.told: Exception | None = None
-        self._line = ipywidgets.HTML()
+        self._line = elements.HTML()
         self._edited = edited
         source, *others = (asked for name, asked in self.asked.items() if name != "options")
-        left = [source, ipywidgets.HTML(FORMS), *others]
+        left = [source, elements.HTML(FORMS), *others]
         columns = [
-            ipywidgets.VBox(left, layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible")),
-            ipywidgets.VBox(
-                [self.asked["options"]], layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible")
+            elements.VBox(left, layout=elements.Layout(flex="1 1 430px", min_width="0", overflow="visible")),
+            elements.VBox(
+                [self.asked["options"]], layout=elements.Layout(flex="1 1 430px", min_width="0", overflow="visible")
             ),
         ]
         super().__init__(
             [
-                ipywidgets.HBox(columns, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")),
+                elements.HBox(columns, layout=elements.Layout(flex_flow="row wrap", overflow="visible")),
                 self._line,
             ],
             layout=free(),
@@ -315,8 +315,8 @@ class PlanFields(Whole):
         self._edited()
 
 
-def _text(title: str, placeholder: str, tooltip: str, width: str = "420px") -> ipywidgets.Text:
-    return ipywidgets.Text(
+def _text(title: str, placeholder: str, tooltip: str, width: str = "420px") -> elements.Text:
+    return elements.Text(
         description=title, placeholder=placeholder, tooltip=tooltip, continuous_update=False,
-        style={"description_width": "120px"}, layout=ipywidgets.Layout(width=width, max_width="100%"),
+        style={"description_width": "120px"}, layout=elements.Layout(width=width, max_width="100%"),
     )  # fmt: skip

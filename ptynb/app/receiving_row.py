@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import ipywidgets
-
 from ptynb.app.session_state import SCAN
 from ptynb.data.arrivals import Acquisition
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.shared_widgets import free, put
 
 STOP_LINE = "scan.stop_listening()"
 
 
-class ReceivingRow(ipywidgets.VBox):
+class ReceivingRow(elements.VBox):
     """Buttons that end the reception of a scan and open its file; hidden without such a scan.
 
     A scan that was ended cannot be taken again, so that this is asked first, in place.
@@ -32,10 +31,10 @@ class ReceivingRow(ipywidgets.VBox):
         self.end.on_click(lambda _: actions.put(lambda: self._answered(stop), lane=SCAN))
         self.keep = _button("Keep listening", "rss", "Nothing is ended")
         self.keep.on_click(lambda _: actions.put(self._hide_question, lane=SCAN))
-        self._about = ipywidgets.HTML(layout=ipywidgets.Layout(width="auto", margin="0 6px"))
-        wrap = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center", display="none")
-        self.question = ipywidgets.HBox([self.end, self.keep, self._about], layout=wrap)
-        super().__init__([ipywidgets.HBox([self.stop, self.received], layout=free()), self.question], layout=free())
+        self._about = elements.HTML(layout=elements.Layout(width="auto", margin="0 6px"))
+        wrap = elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center", display="none")
+        self.question = elements.HBox([self.end, self.keep, self._about], layout=wrap)
+        super().__init__([elements.HBox([self.stop, self.received], layout=free()), self.question], layout=free())
         self.show(None)
 
     def show(self, acquisition: Acquisition | None) -> None:
@@ -70,5 +69,5 @@ class ReceivingRow(ipywidgets.VBox):
         put(self._about, "")
 
 
-def _button(text: str, icon: str, tooltip: str) -> ipywidgets.Button:
-    return ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="auto"))
+def _button(text: str, icon: str, tooltip: str) -> elements.Button:
+    return elements.Button(description=text, icon=icon, tooltip=tooltip, layout=elements.Layout(width="auto"))

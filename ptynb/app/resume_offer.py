@@ -7,20 +7,19 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-import ipywidgets
-
 from ptynb.app.session_state import RUN
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ClusterError
 from ptynb.session.resume import any_held_elsewhere, going_on
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.shared_widgets import Whole, close_all, free
+from ptynb.widgets.shared_widgets import free
 
 WAITING_SECONDS = 20
 """Time that a page waits for an earlier page that may be about to detach from the run."""
 
 
-class Offer(Whole):
+class Offer(elements.VBox):
     """A line for each run that continues without a notebook, with a button that attaches to it.
 
     take: attaches to the run of this name, in the thread of the actions; actions: their queue.
@@ -74,22 +73,23 @@ class Offer(Whole):
         """Remove the offer and end the search, as there is a run now."""
         self._ended.set()
         lines, self.children = self.children, []
-        close_all(*lines)
+        for one in lines:
+            one.close()
 
     def close(self) -> None:
         """Close the offer and end the search."""
         self._ended.set()
         super().close()
 
-    def _line(self, name: str, text: str) -> ipywidgets.HBox:
-        button = ipywidgets.Button(
+    def _line(self, name: str, text: str) -> elements.HBox:
+        button = elements.Button(
             description="Attach", icon="plug", tooltip=f"pt.attach({name!r})",
-            layout=ipywidgets.Layout(width="auto"),
+            layout=elements.Layout(width="auto"),
         )  # fmt: skip
         button.on_click(lambda _: self._actions.put(partial(self._take, name), lane=RUN))
-        label = ipywidgets.HTML(f'<span role="status">A run continues without a notebook: {html.escape(text)}.</span>')
-        layout = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
-        return ipywidgets.HBox([button, label], layout=layout)
+        label = elements.HTML(f'<span role="status">A run continues without a notebook: {html.escape(text)}.</span>')
+        layout = elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
+        return elements.HBox([button, label], layout=layout)
 
 
 def _raise(error: Exception) -> None:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-import ipywidgets
-
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.checkpoint_fields import CheckpointFields
 from ptynb.app.diagnosis_panel import DiagnosisPanel
@@ -24,12 +22,13 @@ from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
 from ptynb.settings.cluster_options import OFFERED_DEVICES
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.live import Live
-from ptynb.widgets.shared_widgets import Whole, close_all, free, put
+from ptynb.widgets.shared_widgets import free, put
 
 STAGES_EXAMPLE = """\
 - epochs: 50
@@ -44,7 +43,7 @@ OWN_WIDTH = {"description_width": "initial"}
 """A label as wide as its text."""
 
 
-class RunTab(Whole):
+class RunTab(elements.VBox):
     """A bar with what a new run needs, behind its buttons what is needed now and then; below it the reconstruction."""
 
     def __init__(self, desk: Desk, actions: Actions) -> None:
@@ -55,32 +54,32 @@ class RunTab(Whole):
         """Takes the remedy of a finding into the scan and settings of the next run."""
         self._started: Cluster | None = None
         self._started_with: tuple[int, str] | None = None
-        self._engines = ipywidgets.BoundedIntText(
+        self._engines = elements.BoundedIntText(
             len(desk.cluster) if desk.cluster is not None else _default_engines(), min=0, max=64, description="Engines",
             tooltip="Number of engines; 0: runs in the process of the notebook",
-            disabled=desk.cluster is not None, style=OWN_WIDTH, layout=ipywidgets.Layout(width="112px"),
+            disabled=desk.cluster is not None, style=OWN_WIDTH, layout=elements.Layout(width="112px"),
         )  # fmt: skip
-        self._device = ipywidgets.Dropdown(
+        self._device = elements.Dropdown(
             options=OFFERED_DEVICES, description="Device", disabled=desk.cluster is not None,
-            style=OWN_WIDTH, layout=ipywidgets.Layout(width="128px"),
+            style=OWN_WIDTH, layout=elements.Layout(width="128px"),
         )  # fmt: skip
-        self._epochs = ipywidgets.BoundedIntText(
-            100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=ipywidgets.Layout(width="130px")
+        self._epochs = elements.BoundedIntText(
+            100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=elements.Layout(width="130px")
         )
         self._proposed = ""
-        self._stages = ipywidgets.Textarea(
+        self._stages = elements.Textarea(
             description="Stages",
             placeholder=STAGES_EXAMPLE,
             tooltip="Stages of the run, as in a run file; empty: so many epochs with the settings",
-            layout=ipywidgets.Layout(width="620px", max_width="100%", height="110px"),
+            layout=elements.Layout(width="620px", max_width="100%", height="110px"),
         )
-        self._path = ipywidgets.Text(
+        self._path = elements.Text(
             description="Result file",
             placeholder="scan.result.h5",
-            layout=ipywidgets.Layout(width="380px", max_width="100%"),
+            layout=elements.Layout(width="380px", max_width="100%"),
         )
-        self._engines_text = ipywidgets.HTML()
-        self._saved = ipywidgets.HTML()
+        self._engines_text = elements.HTML()
+        self._saved = elements.HTML()
         first = (
             self._engines, self._device, self._epochs,
             self._button(
@@ -98,16 +97,16 @@ class RunTab(Whole):
             self._button("Add to comparison", "clone", self._keep, "Adds the current result to the tab Compare"),
             self._saved,
         ]
-        wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
-        self._run = ipywidgets.VBox(layout=free())
+        wrapped = elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
+        self._run = elements.VBox(layout=free())
         self._film = FilmPanel(desk, self._film_path)
         self._checkpoints = CheckpointFields(actions)
         self._bar = Drawer(
             {
                 "Stages": self._stages,
                 CHECKPOINTING: self._checkpoints,
-                "Cluster": ipywidgets.HBox(cluster, layout=wrapped),
-                "Result": ipywidgets.VBox([ipywidgets.HBox(result, layout=wrapped), self._film], layout=free()),
+                "Cluster": elements.HBox(cluster, layout=wrapped),
+                "Result": elements.VBox([elements.HBox(result, layout=wrapped), self._film], layout=free()),
             },
             "More about the run",
             icons={"Stages": "tasks", CHECKPOINTING: "archive", "Cluster": "server", "Result": "save"},
@@ -118,9 +117,9 @@ class RunTab(Whole):
 
     def _button(
         self, text: str, icon: str, action: Callable[[], None], tooltip: str, after: Collection[str] = ()
-    ) -> ipywidgets.Button:
-        layout = ipywidgets.Layout(width="auto")
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
+    ) -> elements.Button:
+        layout = elements.Layout(width="auto")
+        button = elements.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
         button.on_click(lambda _: self._actions.put(action, lane=RUN, after=after))
         return button
 
@@ -234,7 +233,8 @@ class RunTab(Whole):
 
     def _clear(self) -> None:
         shown, self._run.children = self._run.children, []
-        close_all(*shown)
+        for one in shown:
+            one.close()
 
     def _current(self) -> Reconstruction:
         if self._desk.recon is None:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
-
 from ptynb.app.listen_panel import ListenPanel
 from ptynb.app.receiving_row import STOP_LINE, ReceivingRow
 from ptynb.app.session_state import SCAN, Desk
@@ -17,6 +15,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.file_info import FileInfo, info
 from ptynb.io.load import load
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 from ptynb.widgets.layout.segments import Segments
@@ -25,7 +24,7 @@ from ptynb.widgets.load.file_facts import facts_of, remarks_of
 from ptynb.widgets.load.load_panel import LoadPanel
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
-from ptynb.widgets.shared_widgets import Whole, close_all, free, note, put
+from ptynb.widgets.shared_widgets import free, note, put
 
 LINE = "1px solid var(--jp-border-color2, #ddd)"
 DESCRIBE = "describe"
@@ -40,7 +39,7 @@ UNFOLD = {
 """What the button is called that unfolds the fields of a file or a live source, and its tooltip."""
 
 
-class ScanTab(Whole):
+class ScanTab(elements.VBox):
     """A file, its contents and the options of `load`, or a live source and its plan; and the open scan.
 
     The fields are folded once a scan is open.
@@ -49,10 +48,10 @@ class ScanTab(Whole):
     def __init__(self, desk: Desk, actions: Actions) -> None:
         self._desk, self._actions = desk, actions
         self._described: tuple[str, dict[str, Any]] | None = None
-        self._path = ipywidgets.Text(
+        self._path = elements.Text(
             placeholder="scan.cxi", description="File", tooltip="Path of a scan: type it, or click a file below",
             continuous_update=False, style={"description_width": "40px"},
-            layout=ipywidgets.Layout(flex="1 1 300px", width="auto", max_width="700px"),
+            layout=elements.Layout(flex="1 1 300px", width="auto", max_width="700px"),
         )  # fmt: skip
         self._path.observe(lambda _: self._put_describe(), "value")
         self._load = self._button("Load", "folder-open", "Opens the scan in this file", self._put_load)
@@ -60,18 +59,18 @@ class ScanTab(Whole):
         self._info = self._button(
             "Info", "info-circle", "Shows what the file contains, and what is missing", lambda: self._put_describe(True)
         )
-        self._browse = ipywidgets.ToggleButton(
-            value=desk.scan is None, icon="list", layout=ipywidgets.Layout(width="120px")
+        self._browse = elements.ToggleButton(
+            value=desk.scan is None, icon="list", layout=elements.Layout(width="120px")
         )
         self._browse.observe(lambda _: self._fold(), "value")
         self._chooser = FileChooser(self._choose)
         self._options = LoadPanel(self._put_describe)
-        self._remarks = ipywidgets.HTML(note("Click a file: what it contains is shown before it is loaded."))
-        self._facts = ipywidgets.HTML(layout=ipywidgets.Layout(width="auto"))
-        self._suggestion = ipywidgets.Button(
+        self._remarks = elements.HTML(note("Click a file: what it contains is shown before it is loaded."))
+        self._facts = elements.HTML(layout=elements.Layout(width="auto"))
+        self._suggestion = elements.Button(
             icon="magic",
             tooltip="Enters this below; replace it by what was measured",
-            layout=ipywidgets.Layout(width="auto", display="none"),
+            layout=elements.Layout(width="auto", display="none"),
         )
         self._suggestion.on_click(lambda _: self._options.fill(self._suggested))
         self._suggested: dict[str, Any] = {}
@@ -80,35 +79,35 @@ class ScanTab(Whole):
         self._kind.observe(lambda _: self._show_kind(), "chosen")
         self._listening = ListenPanel(desk, self._heard)
         wrap = {"flex_flow": "row wrap", "overflow": "visible"}
-        self._file_row = ipywidgets.HBox(
+        self._file_row = elements.HBox(
             [self._path, self._load, self._info],
-            layout=ipywidgets.Layout(align_items="center", flex="1 1 500px", min_width="0", **wrap),
+            layout=elements.Layout(align_items="center", flex="1 1 500px", min_width="0", **wrap),
         )
-        row = ipywidgets.HBox(
+        row = elements.HBox(
             [self._kind, self._file_row, self._listening, self._browse],
-            layout=ipywidgets.Layout(align_items="center", **wrap),
+            layout=elements.Layout(align_items="center", **wrap),
         )
-        self._follow = ipywidgets.Button(
-            description="Listen to this file", icon="rss", layout=ipywidgets.Layout(width="auto", display="none"),
+        self._follow = elements.Button(
+            description="Listen to this file", icon="rss", layout=elements.Layout(width="auto", display="none"),
             tooltip="Receives the scan of this file while it is written",
         )  # fmt: skip
         self._follow.on_click(lambda _: self._listen_to_file())
         self._receiving = ReceivingRow(actions, self._stop_listening, self._open_received)
         self._chooser.layout.flex, self._chooser.layout.min_width = "1 1 320px", "0"
-        fields = ipywidgets.VBox(  # remarks come and go: below the fields, which must not move under the mouse
+        fields = elements.VBox(  # remarks come and go: below the fields, which must not move under the mouse
             [self._options, self._suggestion, self._remarks, self._follow],
-            layout=ipywidgets.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
+            layout=elements.Layout(flex="1 1 430px", min_width="0", overflow="visible"),
         )
-        columns = ipywidgets.HBox([self._chooser, fields], layout=ipywidgets.Layout(**wrap))
-        self._open_file = ipywidgets.VBox([columns, self._facts], layout=free())
-        self._place = ipywidgets.VBox(layout=free())
+        columns = elements.HBox([self._chooser, fields], layout=elements.Layout(**wrap))
+        self._open_file = elements.VBox([columns, self._facts], layout=free())
+        self._place = elements.VBox(layout=free())
         super().__init__([row, self._open_file, self._listening.fields, self._receiving, self._place], layout=free())
         self._show_kind(unfold=False)
         if desk.scan is not None:
             self.show(desk.scan)
 
-    def _button(self, text: str, icon: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="90px"))
+    def _button(self, text: str, icon: str, tooltip: str, action: Callable[[], None]) -> elements.Button:
+        button = elements.Button(description=text, icon=icon, tooltip=tooltip, layout=elements.Layout(width="90px"))
         button.on_click(lambda _: action())
         return button
 
@@ -264,7 +263,7 @@ class ScanTab(Whole):
                 self._receiving.show_end()
         self._place.children = [self._inspect]
         if before is not None:
-            close_all(before)
+            before.close()
 
     def _take_over(self, scan: Scan) -> None:
         self._desk.scan = scan

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import ipywidgets
-
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
 from ptynb.exceptions import ReconstructionError
@@ -20,18 +18,19 @@ from ptynb.table import duration, gigabytes
 from ptynb.text import counted
 from ptynb.tuning.recommend import recommend
 from ptynb.tuning.recommendation import Recommendation
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.field_search import choice_label, label_of_name
 from ptynb.widgets.form.settings_sources import Source
-from ptynb.widgets.shared_widgets import CancelBar, CancelledError, Whole, complaint, note, put
+from ptynb.widgets.shared_widgets import CancelBar, CancelledError, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 ENGINES = "engines"
 """Lane of the actions that measure or try something on engines; estimates and previews do not wait for them."""
 
 
-class SetUp(Whole):
+class SetUp(elements.VBox):
     """The form of the settings; with a scan also memory, time, advice and a preview of the initial state.
 
     `settings` are the last valid ones; `form` is the form itself; `cluster` is the cluster to estimate for (None: one
@@ -50,7 +49,7 @@ class SetUp(Whole):
         self.last_advice: Advice | None = None
         self.last_preview: Preview | None = None
         self.last_recommendation: Recommendation | None = None
-        self._memory, self._time, self._recommended, self._message = (ipywidgets.HTML() for _ in range(4))
+        self._memory, self._time, self._recommended, self._message = (elements.HTML() for _ in range(4))
         self.measure = self._button(
             "Time and advice",
             "clock-o",
@@ -68,16 +67,16 @@ class SetUp(Whole):
         self.trials = CancelBar("Trials", "Ends the trials; the settings stay as they are")
         self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
         self.viewer = Viewer(height=220, share=0.4)
-        self._viewed = ipywidgets.VBox([self.viewer], layout=ipywidgets.Layout(display="none", overflow="visible"))
+        self._viewed = elements.VBox([self.viewer], layout=elements.Layout(display="none", overflow="visible"))
         self._actions = Actions("ptynb set up", self._complain, lanes=("", ENGINES))
         self._memory.layout.flex = "1 1 400px"
-        line = ipywidgets.HBox(
+        line = elements.HBox(
             [self.advise, self.look, self.measure, self._memory],
-            layout=ipywidgets.Layout(overflow="visible", flex_flow="row wrap", align_items="center"),
+            layout=elements.Layout(overflow="visible", flex_flow="row wrap", align_items="center"),
         )
-        self._beside = ipywidgets.VBox(
+        self._beside = elements.VBox(
             [line, self.trials, self._recommended, self._time, self._message, self._viewed],
-            layout=ipywidgets.Layout(display="none", overflow="visible"),
+            layout=elements.Layout(display="none", overflow="visible"),
         )
         super().__init__([self._beside, self.form])
         self.form.on_change(self._changed)
@@ -129,8 +128,8 @@ class SetUp(Whole):
         self._actions.close()
         super().close()
 
-    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None], lane: str = "") -> ipywidgets.Button:
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="auto"))
+    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None], lane: str = "") -> elements.Button:
+        button = elements.Button(description=text, icon=icon, tooltip=tip, layout=elements.Layout(width="auto"))
         button.on_click(lambda _: self._actions.put(action, instead_of=text, lane=lane))
         return button
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ipywidgets
-
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Scan
@@ -15,15 +13,15 @@ from ptynb.settings import Settings
 from ptynb.settings.ranges import usual_ranges
 from ptynb.tuning.scan_variants import ScanFunction
 from ptynb.tuning.study import Study, tune
+from ptynb.widgets import elements
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.shared_widgets import Whole
 from ptynb.widgets.tuner_widget import Metric, Tuner
 
 RANGES = "Settings and ranges"
 """Title of the form above the trials."""
 
 
-class Tuning(Whole):
+class Tuning(elements.VBox):
     """A form with ticks, and trials below it; see `tuner`.
 
     scan, cluster: of the next study; they may be set later, and a study needs a scan. form: provides settings and
@@ -56,8 +54,8 @@ class Tuning(Whole):
         shown = [self.tuner]
         if form is None:
             hint = "Tick the settings to tune. By default learning rates are tuned."
-            above = ipywidgets.Accordion([self.form], titles=(RANGES,))
-            shown = [ipywidgets.HTML(hint), above, self.tuner]
+            above = elements.Accordion([self.form], titles=(RANGES,))
+            shown = [elements.HTML(hint), above, self.tuner]
 
             def count() -> None:
                 ticked = sum(tick.tick.value for tick in self.form.ticks.values())

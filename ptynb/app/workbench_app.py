@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-import ipywidgets
-
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.compare_tab import CompareTab
 from ptynb.app.resume_offer import Offer
@@ -22,17 +20,18 @@ from ptynb.io.prepared_scan import prepare
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.text import counted
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.settings_sources import Source
 from ptynb.widgets.layout.own_tab import OwnTab
-from ptynb.widgets.shared_widgets import Whole, complaint, free, put
+from ptynb.widgets.shared_widgets import complaint, free, put
 
 TABS = ("Scan", "Settings", "Run", "Compare", "Tune", "Python")
 
 
-class Workbench(Whole):
+class Workbench(elements.VBox):
     """Scan, settings, run, comparison, tuning, and the equivalent lines of Python; see `workbench`."""
 
     def __init__(
@@ -48,7 +47,7 @@ class Workbench(Whole):
             scan, settings, cluster = scan or recon.scan, settings or recon.settings, cluster or recon.cluster
         self._desk = Desk(scan, settings, cluster)
         self._actions = Actions("ptynb workbench", self._complain, lanes=LANES)
-        self._facts, self._message = ipywidgets.HTML(), ipywidgets.HTML()
+        self._facts, self._message = elements.HTML(), elements.HTML()
         self._offer = Offer(self._actions, self.come_back)
         self._code = CodeView(self._desk.lines)
         self._scan_tab = ScanTab(self._desk, self._actions)
@@ -63,18 +62,18 @@ class Workbench(Whole):
         self._tuning.tuner.tell = self._desk.tell  # its form is updated from the other one
         for form in (self._form.form, self._tuning.form):
             self._listen(form)
-        self._tabs = ipywidgets.Tab(
+        self._tabs = elements.Tab(
             [
                 self._scan_tab, self._form, self._run_tab, self._compare_tab, self._tuning,
-                ipywidgets.VBox([self._code], layout=free()),
+                elements.VBox([self._code], layout=free()),
             ],
             layout=free(width="auto"),
         )  # fmt: skip
         self._tabs.titles = TABS
         tab = OwnTab()
-        head = ipywidgets.HBox([self._facts, tab])
+        head = elements.HBox([self._facts, tab])
         head.add_class("ptynb-workbench-head")
-        pages = ipywidgets.VBox([head, self._tabs], layout=free())
+        pages = elements.VBox([head, self._tabs], layout=free())
         pages.add_class("ptynb-workbench-pages")
         super().__init__([self._offer, self._message, pages], layout=free())
         self.add_class("ptynb-workbench")

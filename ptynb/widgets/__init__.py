@@ -1,4 +1,4 @@
-"""What a notebook shows: the only importer of ipywidgets."""
+"""What a notebook shows: the only importer of elements."""
 
 from ptynb.widgets.kernel_messages import keep_messages
 

@@ -7,20 +7,16 @@ another option than the one that was clicked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-import anywidget
 import traitlets
 
-from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
+from ptynb.widgets.page import Element
 
 Option = tuple[str, str]
 """Key and text."""
 
 
-class Choice(anywidget.AnyWidget):
+class Choice(Element):
     """A labelled list from which one option, or several, are selected.
 
     options: (key, text) of each, with unique keys. chosen: selected keys, at most one unless `several`; a browser may
@@ -28,8 +24,7 @@ class Choice(anywidget.AnyWidget):
     rows: number of visible rows; 1: a menu. head: titles of columns above the list.
     """
 
-    _esm = module_of(HERE / "choice.js")
-    _css = (HERE / "choice.css").read_text(encoding="utf-8")
+    component = "choice"
 
     options: traitlets.List[Option] = traitlets.List(traitlets.Tuple(traitlets.Unicode(), traitlets.Unicode())).tag(
         sync=True

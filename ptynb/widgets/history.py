@@ -10,16 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import ipywidgets
-
 from ptynb.data.engine_records import Branch, Checkpoint, Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint, progress_text
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Action, Actions, repeat
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.compare.compare_view import Compare, compare
 from ptynb.widgets.number_text import number
-from ptynb.widgets.shared_widgets import Whole, close_all, complaint, free, note, put
+from ptynb.widgets.shared_widgets import complaint, free, note, put
 
 REFRESH_SECONDS = 1.0
 NOW = "now"
@@ -51,7 +50,7 @@ class SupportsCheckpoints(Protocol):
     def switch_branch(self, name: str) -> None: ...  # noqa: D102
 
 
-class History(Whole):
+class History(elements.VBox):
     """Checkpoints, newest last, and branches, with buttons to restore, compare, save, branch and switch; see `history`.
 
     tell: called with the line of Python equivalent to a click.
@@ -69,21 +68,21 @@ class History(Whole):
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._checkpoints: dict[str, Checkpoint] = {}
-        self._message = ipywidgets.HTML()
+        self._message = elements.HTML()
         head = "".join(title.ljust(width) for title, width in COLUMNS)
         self.list = Choice("Checkpoints", rows=6, several=True, head=head, width="600px")
         self.list.tooltip = "Ctrl and click, or Shift and an arrow key, selects several to compare"
-        self._selected_text = ipywidgets.HTML()
+        self._selected_text = elements.HTML()
         self.restore = self._button("Restore", "undo", "Restores the selected checkpoint", self._to_restore)
         self.compare = self._button(
             "Compare", "columns", "Shows the selected checkpoints (two or more) side by side", self._to_compare
         )
         self.keep = self._button("Save now", "save", "Writes a checkpoint now", lambda: self._keep)
-        self.name = ipywidgets.Text(
+        self.name = elements.Text(
             description="Branch name",
             placeholder="optional",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="230px"),
+            layout=elements.Layout(width="230px"),
         )
         self.branch = self._button(
             "Branch", "code-fork", "Creates a branch at the selected checkpoint and switches to it", self._to_branch
@@ -96,23 +95,21 @@ class History(Whole):
         for chooser in (self.list, self.branches):
             chooser.observe(lambda _: self._selected(), "chosen")
         rows = [
-            ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible"))
+            elements.HBox(row, layout=elements.Layout(flex_flow="row wrap", overflow="visible"))
             for row in (
                 [self.restore, self.compare, self.keep],
                 [self.name, self.branch],
                 [self.branches, self.switch_branch],
             )
         ]
-        controls = ipywidgets.VBox(
+        controls = elements.VBox(
             [self._selected_text, *rows, self._message],
-            layout=ipywidgets.Layout(flex="1 1 300px", overflow="visible"),
+            layout=elements.Layout(flex="1 1 300px", overflow="visible"),
         )
         # Beside the list where there is room: a page of a drawer should not need scrolling.
-        beside = ipywidgets.HBox(
-            [self.list, controls], layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")
-        )
+        beside = elements.HBox([self.list, controls], layout=elements.Layout(flex_flow="row wrap", overflow="visible"))
         self._comparison: Compare | None = None
-        self._place = ipywidgets.VBox(layout=free())
+        self._place = elements.VBox(layout=free())
         super().__init__([beside, self._place])
         self.layout.overflow = "visible"
         self.add_class("ptynb-history")
@@ -243,7 +240,7 @@ class History(Whole):
         self._comparison.tell = self.tell
         self._place.children = [self._comparison]
         if before is not None:
-            close_all(before)
+            before.close()
         self._done(f"view = pt.compare({', '.join(arguments)})", "")
 
     def _keep(self) -> None:
@@ -266,12 +263,10 @@ class History(Whole):
 
     def _button(
         self, text: str, icon: str, tooltip: str, action_of_click: Callable[[], Action | None]
-    ) -> ipywidgets.Button:
-        button = ipywidgets.Button(
-            description=text, icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="110px")
-        )
+    ) -> elements.Button:
+        button = elements.Button(description=text, icon=icon, tooltip=tooltip, layout=elements.Layout(width="110px"))
 
-        def clicked(_: ipywidgets.Button) -> None:
+        def clicked(_: elements.Button) -> None:
             try:
                 action = action_of_click()
             except ValueError as error:

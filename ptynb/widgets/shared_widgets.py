@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import ipywidgets
+from ptynb.widgets import elements
 
 STATE_COLOURS = {
     "running": "#2e7d32",
@@ -17,47 +17,24 @@ STATE_COLOURS = {
 }
 
 
-def below(box: ipywidgets.Box) -> Iterator[ipywidgets.Widget]:
-    """Return all widgets in a box and in its inner boxes."""
-    for widget in box.children:
-        if isinstance(widget, ipywidgets.Box):
-            yield from below(widget)
-        yield widget
-
-
-class Whole(ipywidgets.VBox):
-    """A box that closes its children when it is closed."""
-
-    def close(self) -> None:
-        """Close the children and the box."""
-        close_all(*self.children)
-        super().close()
-        _close_parts(self)
-
-    def __del__(self) -> None:
-        # An instance whose __init__ raised has nothing to close; ipywidgets would try, and print an error.
-        if self.comm is not None:
-            super().__del__()
-
-
 class CancelledError(Exception):
     """The user has cancelled what a `CancelBar` shows."""
 
 
-class CancelBar(Whole):
+class CancelBar(elements.VBox):
     """A progress bar with a button that cancels, shown from `begin` to `end`."""
 
     def __init__(self, what: str, tooltip: str) -> None:
         self._cancelled = threading.Event()
-        self.bar = ipywidgets.IntProgress(
-            description=what, style={"description_width": "initial"}, layout=ipywidgets.Layout(width="240px")
+        self.bar = elements.IntProgress(
+            description=what, style={"description_width": "initial"}, layout=elements.Layout(width="240px")
         )
-        button = ipywidgets.Button(
-            description=f"Cancel {what.lower()}", icon="times", tooltip=tooltip, layout=ipywidgets.Layout(width="auto")
+        button = elements.Button(
+            description=f"Cancel {what.lower()}", icon="times", tooltip=tooltip, layout=elements.Layout(width="auto")
         )
         button.on_click(lambda _: self._cancelled.set())
-        row = ipywidgets.HBox([self.bar, button], layout=ipywidgets.Layout(overflow="visible", align_items="center"))
-        super().__init__([row], layout=ipywidgets.Layout(overflow="visible", display="none"))
+        row = elements.HBox([self.bar, button], layout=elements.Layout(overflow="visible", align_items="center"))
+        super().__init__([row], layout=elements.Layout(overflow="visible", display="none"))
 
     def begin(self) -> None:
         """Show an empty bar."""
@@ -85,23 +62,7 @@ class CancelBar(Whole):
         super().close()
 
 
-def close_all(*widgets: ipywidgets.Widget) -> None:
-    """Close widgets and their children, with layouts and styles, which ipywidgets keeps in a registry until then."""
-    for widget in widgets:
-        if isinstance(widget, ipywidgets.Box) and not isinstance(widget, Whole):
-            close_all(*widget.children)
-        widget.close()
-        _close_parts(widget)
-
-
-def _close_parts(widget: ipywidgets.Widget) -> None:
-    for name in ("layout", "style"):
-        part = widget._trait_values.get(name)  # not getattr, which would create it
-        if isinstance(part, ipywidgets.Widget):
-            part.close()
-
-
-def put(widget: ipywidgets.HTML, value: str) -> None:
+def put(widget: elements.HTML, value: str) -> None:
     """Set the value if it differs, to avoid needless messages to the browser."""
     if widget.value != value:
         widget.value = value
@@ -115,9 +76,9 @@ def state_row(state: str, parts: Sequence[str]) -> str:
     return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
 
 
-def free(width: str = "100%") -> ipywidgets.Layout:
+def free(width: str = "100%") -> elements.Layout:
     """Return the layout of a box without scroll bars of its own: the page scrolls."""
-    return ipywidgets.Layout(overflow="visible", width=width)
+    return elements.Layout(overflow="visible", width=width)
 
 
 def complaint(error: Exception | str | None) -> str:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import ipywidgets
 import numpy as np
 
 from ptynb.data.engine_records import Result
@@ -16,10 +15,11 @@ from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import InvalidValueError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import Range
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.number_text import number
 from ptynb.widgets.range_text import ranges_in
-from ptynb.widgets.shared_widgets import Whole, complaint, put, state_row
+from ptynb.widgets.shared_widgets import complaint, put, state_row
 from ptynb.widgets.trial_table import score_plots, trial_pictures, trials_table
 
 REFRESH_SECONDS = 0.4
@@ -77,7 +77,7 @@ class Make(Protocol):
     ) -> Tuned: ...
 
 
-class Tuner(Whole):
+class Tuner(elements.VBox):
     """Trials of a study: number, metric, sampler, table or pictures, plots of scores, and the trial that is picked.
 
     make: starts a study. ranges: returns the ranges of settings when Start is clicked, those of the scan are typed
@@ -115,20 +115,20 @@ class Tuner(Whole):
                 "Use", "check", "Uses the settings, and the scan, of the picked trial", self._use_picked
             ),
         }
-        self.pick = ipywidgets.Dropdown(
+        self.pick = elements.Dropdown(
             options=[("the best trial", BEST)],
             description="Pick",
             tooltip="The trial to use: by its score, or by its picture",
             style={"description_width": "40px"},
-            layout=ipywidgets.Layout(width="240px"),
+            layout=elements.Layout(width="240px"),
         )
         self._buttons["Use"].layout.display = self.pick.layout.display = None if use else "none"
-        self._summary, self._message, self._plots, self._table = (ipywidgets.HTML() for _ in range(4))
-        self._order = ipywidgets.Dropdown(
-            options=["best first", "newest first"], description="Order", layout=ipywidgets.Layout(width="200px")
+        self._summary, self._message, self._plots, self._table = (elements.HTML() for _ in range(4))
+        self._order = elements.Dropdown(
+            options=["best first", "newest first"], description="Order", layout=elements.Layout(width="200px")
         )
-        self._view = ipywidgets.Dropdown(
-            options=["table", "pictures"], description="View", layout=ipywidgets.Layout(width="190px")
+        self._view = elements.Dropdown(
+            options=["table", "pictures"], description="View", layout=elements.Layout(width="190px")
         )
         for choice in (self._order, self._view):
             choice.observe(lambda _: self._refresh_now.set(), "value")
@@ -142,7 +142,7 @@ class Tuner(Whole):
         layout = {"flex_flow": "row wrap", "overflow": "visible"}
         super().__init__(
             [
-                *(ipywidgets.HBox(row, layout=ipywidgets.Layout(**layout)) for row in rows),
+                *(elements.HBox(row, layout=elements.Layout(**layout)) for row in rows),
                 self._about,
                 self._summary,
                 self._message,
@@ -155,41 +155,41 @@ class Tuner(Whole):
         repeat(self, "ptynb tuner view", REFRESH_SECONDS, Tuner.refresh, Tuner.complain, soon=self._refresh_now)
 
     def _make_fields(self, metrics: Mapping[str, Callable[[Result], float]]) -> None:
-        number = {"min": 1, "style": {"description_width": "50px"}, "layout": ipywidgets.Layout(width="130px")}
-        self.trials = ipywidgets.BoundedIntText(20, max=100_000, description="Trials", **number)
-        self.epochs = ipywidgets.BoundedIntText(30, max=1_000_000, description="Epochs", **number)
-        self.metric = ipywidgets.Dropdown(
+        number = {"min": 1, "style": {"description_width": "50px"}, "layout": elements.Layout(width="130px")}
+        self.trials = elements.BoundedIntText(20, max=100_000, description="Trials", **number)
+        self.epochs = elements.BoundedIntText(30, max=1_000_000, description="Epochs", **number)
+        self.metric = elements.Dropdown(
             options=[*METRICS.items(), *metrics.items()],
             description="Score",
             tooltip="The value to minimise",
             style={"description_width": "50px"},
-            layout=ipywidgets.Layout(width="330px"),
+            layout=elements.Layout(width="330px"),
         )
-        self.sampler = ipywidgets.Dropdown(
+        self.sampler = elements.Dropdown(
             options=[*SAMPLERS.items()],
             description="Sampler",
             tooltip="How values are suggested",
             style={"description_width": "60px"},
-            layout=ipywidgets.Layout(width="290px"),
+            layout=elements.Layout(width="290px"),
         )
-        self.scan_ranges = ipywidgets.Textarea(
+        self.scan_ranges = elements.Textarea(
             description="Scan",
             placeholder="Values of the scan to tune, one a line:\nScan rotation: -5 to 5 °\ncrop: 64, 96",
             tooltip="Fields of a file, preparation, and arguments of the scan function, with their ranges",
             continuous_update=False,
             rows=3,
             style={"description_width": "50px"},
-            layout=ipywidgets.Layout(width="460px", max_width="100%"),
+            layout=elements.Layout(width="460px", max_width="100%"),
         )
-        self.file = ipywidgets.Text(
+        self.file = elements.Text(
             description="File",
             placeholder="default: a new file for each study",
             tooltip="Stores the trials; an earlier study is continued if its file is named",
             continuous_update=False,
             style={"description_width": "40px"},
-            layout=ipywidgets.Layout(width="320px"),
+            layout=elements.Layout(width="320px"),
         )
-        self._about = ipywidgets.HTML()
+        self._about = elements.HTML()
         self.metric.observe(lambda _: self._describe_metric(), "value")
         self._describe_metric()
 
@@ -197,8 +197,8 @@ class Tuner(Whole):
         text = DESCRIPTIONS.get(self.metric.value, "The value of your function for each result; smaller is better.")
         put(self._about, f'<p style="margin:2px 0;color:var(--jp-ui-font-color2,#616161)">Score: {text}</p>')
 
-    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> ipywidgets.Button:
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=tip, layout=ipywidgets.Layout(width="130px"))
+    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None]) -> elements.Button:
+        button = elements.Button(description=text, icon=icon, tooltip=tip, layout=elements.Layout(width="130px"))
         button.on_click(lambda _: self._actions.put(action))
         return button
 
@@ -314,11 +314,6 @@ class Tuner(Whole):
         """Wait until all clicks are carried out, and refresh. Raises TimeoutError."""
         self._actions.settle(seconds)
         self.refresh()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the view was closed."""
-        return self.comm is None
 
     def close(self) -> None:
         """Close the view and end its threads; the study continues."""

@@ -7,20 +7,20 @@ import io
 import threading
 from pathlib import Path
 
-import ipywidgets
 from PIL import Image
 
 from ptynb.data.engine_records import Picture
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
+from ptynb.widgets import elements
 from ptynb.widgets.actions import repeat
 from ptynb.widgets.loss_curve import loss_curve
-from ptynb.widgets.shared_widgets import Whole, complaint, put, state_row
+from ptynb.widgets.shared_widgets import complaint, put, state_row
 from ptynb.widgets.viewer.viewer import Viewer
 
 REFRESH_SECONDS = 0.5
 
 
-class Watch(Whole):
+class Watch(elements.VBox):
     """Object amplitude and phase, probe modes, loss curve and state from the files in a folder; see `watch`."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -29,12 +29,12 @@ class Watch(Whole):
         self._ended = threading.Event()
         self._waiting: list[Picture] | None = None
         self._pictures = Viewer()
-        self._curve = ipywidgets.HTML(loss_curve([]), layout=ipywidgets.Layout(width="100%"))
-        self._summary, self._message, self._record = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        wide = ipywidgets.Layout(width="540px", max_width="100%")
-        beside = ipywidgets.HBox(
-            [ipywidgets.VBox([ipywidgets.HTML("<b>Loss</b>"), self._curve], layout=wide), self._record],
-            layout=ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start"),
+        self._curve = elements.HTML(loss_curve([]), layout=elements.Layout(width="100%"))
+        self._summary, self._message, self._record = elements.HTML(), elements.HTML(), elements.HTML()
+        wide = elements.Layout(width="540px", max_width="100%")
+        beside = elements.HBox(
+            [elements.VBox([elements.HTML("<b>Loss</b>"), self._curve], layout=wide), self._record],
+            layout=elements.Layout(flex_flow="row wrap", align_items="flex-start"),
         )
         super().__init__([self._summary, self._message, self._pictures, beside])
         self.add_class("ptynb-watch")

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ipywidgets
 import numpy as np
 
 from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
@@ -17,12 +16,13 @@ from ptynb.data.engine_records import Array, Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.supervised_thread import SupervisedThread
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
 from ptynb.widgets.compare.picture_look import Limits, Look, look_line
 from ptynb.widgets.compare.position_marks import mark_positions, remove_marks
 from ptynb.widgets.compare.slice_cuts import SliceCuts
-from ptynb.widgets.shared_widgets import Whole, close_all, complaint, note, put
+from ptynb.widgets.shared_widgets import complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
@@ -35,7 +35,7 @@ ONE_PANE = {"slider": "swipe", "flicker": "flicker"}
 """Fields that show two results in one pane, and the pairing of the viewer for each."""
 
 
-class Compare(Whole):
+class Compare(elements.VBox):
     """Results side by side; see `compare`.
 
     results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`. looks: colour
@@ -55,7 +55,7 @@ class Compare(Whole):
         self._viewer = Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of)
         this = weakref.ref(self)  # the viewer must not keep the view alive
         self._viewer.tell = lambda line: _tell(this, line)
-        self._message, self._notes, self._cut_notes, self._busy = (ipywidgets.HTML() for _ in range(4))
+        self._message, self._notes, self._cut_notes, self._busy = (elements.HTML() for _ in range(4))
         # The first pair is the second result minus the first.
         pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
         between = {f"{one} | {other}": (one, other) for one, other in itertools.combinations(results, 2)}
@@ -67,9 +67,9 @@ class Compare(Whole):
             "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
             "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
             "flicker": _dropdown("Flicker", {OFF: OFF, **between}, OFF),
-            "registered": ipywidgets.Checkbox(True, description="Registered", indent=False, layout=_width("auto")),
-            "positions": ipywidgets.Checkbox(False, description="Positions", indent=False, layout=_width("auto")),
-            "cuts": ipywidgets.Checkbox(False, description="Cuts", indent=False, layout=_width("auto")),
+            "registered": elements.Checkbox(True, description="Registered", indent=False, layout=_width("auto")),
+            "positions": elements.Checkbox(False, description="Positions", indent=False, layout=_width("auto")),
+            "cuts": elements.Checkbox(False, description="Cuts", indent=False, layout=_width("auto")),
         }
         self._controls["positions"].tooltip = "Shows positions over the objects, with arrows to the refined ones."
         self._controls[
@@ -82,13 +82,13 @@ class Compare(Whole):
         self._controls["slider"].tooltip = "Shows two results in one pane, with a slider between them."
         self._controls["flicker"].tooltip = "Shows two results in one pane, in turn."
         self._controls["slice"].disabled = slices == 1
-        self._difference, self._losses, self._settings, self._facts = (ipywidgets.HTML() for _ in SECTIONS)
-        self._sections = ipywidgets.Tab(
+        self._difference, self._losses, self._settings, self._facts = (elements.HTML() for _ in SECTIONS)
+        self._sections = elements.Tab(
             [self._difference, self._losses, self._settings, self._facts], titles=SECTIONS, selected_index=0
         )
-        controls = ipywidgets.HBox(
+        controls = elements.HBox(
             [*self._controls.values(), self._busy],
-            layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible"),
+            layout=elements.Layout(flex_flow="row wrap", align_items="center", overflow="visible"),
         )
         self._cuts = SliceCuts(self._viewer, lambda: _move_cuts(this))
         pictures = [self._viewer, self._cuts.place, self._cut_notes]
@@ -116,7 +116,7 @@ class Compare(Whole):
             for followed in self._waiting_lines.values():
                 followed.set()
         super().close()
-        close_all(self._cuts.viewer)  # which is no child while there are no cuts
+        self._cuts.viewer.close()  # which is no child while there are no cuts
 
     def show(
         self,
@@ -428,12 +428,12 @@ def _coloured(reference: weakref.ref[Compare], change: Any) -> None:
         view._tell_soon(change["name"], look_line(change["name"], change["old"], change["new"], shown))
 
 
-def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> ipywidgets.Dropdown:
+def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> elements.Dropdown:
     style = {"description_width": "initial"}
-    return ipywidgets.Dropdown(
+    return elements.Dropdown(
         options=list(options.items()), value=value, description=description, style=style, layout=_width("auto")
     )
 
 
-def _width(width: str) -> ipywidgets.Layout:
-    return ipywidgets.Layout(width=width, margin="2px 14px 2px 2px")
+def _width(width: str) -> elements.Layout:
+    return elements.Layout(width=width, margin="2px 14px 2px 2px")

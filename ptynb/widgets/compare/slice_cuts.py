@@ -6,13 +6,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-import ipywidgets
 import numpy as np
 
 from ptynb.analysis.orthogonal_cuts import CutQuantity, OrthogonalCuts, orthogonal_cuts
 from ptynb.analysis.result_comparison import Together
 from ptynb.data import images
 from ptynb.exceptions import InvalidValueError
+from ptynb.widgets import elements
 from ptynb.widgets.shared_widgets import free
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -28,7 +28,7 @@ class SliceCuts:
     def __init__(self, objects: Viewer, moved: Callable[[], None]) -> None:
         self._objects = objects
         self.viewer = Viewer(height=HEIGHT, tools=False, linked=False)
-        self.place = ipywidgets.VBox(layout=free())
+        self.place = elements.VBox(layout=free())
         """Box with the viewer, while there are cuts."""
         self.lines: dict[str, str] = {}
         objects.observe(lambda change: self._aimed(change["new"], moved), "crosshair")

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-import ipywidgets
-
 from ptynb.settings.schema import Setting
+from ptynb.widgets import elements
 from ptynb.widgets.form.field_search import choice_label
 from ptynb.widgets.number_text import number
 from ptynb.widgets.shared_widgets import put
@@ -59,7 +58,7 @@ LONGEST_NUMBER = 100
 """Maximum length of a number [characters]; longer input stays text, which validation rejects: a float may overflow."""
 
 
-class Row(ipywidgets.HBox):
+class Row(elements.HBox):
     """A field; `enter` is called with a value that the user entered, or `MISSING`; `reset` after a click on Reset.
 
     reason: why the field cannot be changed, if it is read-only. note: shown with the description. beside: widgets
@@ -75,7 +74,7 @@ class Row(ipywidgets.HBox):
         *,
         reason: str = "",
         note: str = "",
-        beside: Sequence[ipywidgets.Widget] = (),
+        beside: Sequence[elements.Element] = (),
     ) -> None:
         self.setting, self.label = setting, label
         self._enter, self._reason, self._note = enter, reason, note
@@ -84,19 +83,19 @@ class Row(ipywidgets.HBox):
         self._state: tuple[bool, Any, str, str, str] = (False, None, "", "default", "")
         self.input = self._input()
         self.unit = self._unit_choice()
-        self.reset = ipywidgets.Button(
+        self.reset = elements.Button(
             icon="undo",
             tooltip=f"{label}: reset",
-            layout=ipywidgets.Layout(width="30px", padding="0", visibility="hidden", flex="0 0 auto"),
+            layout=elements.Layout(width="30px", padding="0", visibility="hidden", flex="0 0 auto"),
         )
         self.reset.on_click(lambda _: reset())
-        self.about = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 0%", min_width="0"))
+        self.about = elements.HTML(layout=elements.Layout(flex="1 1 0%", min_width="0"))
         self.input.disabled = self.reset.disabled = bool(reason)
         self.input.observe(self._typed, "value")
         units = [] if self.unit is None else [self.unit]
         super().__init__(
             [self.input, *units, *beside, self.reset, self.about],
-            layout=ipywidgets.Layout(align_items="flex-start", overflow="visible", width="100%"),
+            layout=elements.Layout(align_items="flex-start", overflow="visible", width="100%"),
         )
         self.add_class("ptynb-row")
 
@@ -155,45 +154,45 @@ class Row(ipywidgets.HBox):
         """The unit in which the value is shown."""
         return self.setting.unit if self.unit is None else self.unit.value
 
-    def _input(self) -> ipywidgets.DOMWidget:
+    def _input(self) -> elements.Control:
         setting, tooltip = self.setting, self.setting.description
         if setting.kind == "choice":
-            return ipywidgets.Dropdown(
+            return elements.Dropdown(
                 options=[(choice_label(choice), choice) for choice in setting.choices],
                 value=None,
                 description=self.label,
                 tooltip=tooltip,
                 style=LABEL,
-                layout=ipywidgets.Layout(width="365px", flex="0 0 auto"),
+                layout=elements.Layout(width="365px", flex="0 0 auto"),
             )
         if setting.kind == "switch":
-            return ipywidgets.Checkbox(
+            return elements.Checkbox(
                 value=False,
                 description=self.label,
                 tooltip=tooltip,
                 style=LABEL,
-                layout=ipywidgets.Layout(width="365px", flex="0 0 auto"),
+                layout=elements.Layout(width="365px", flex="0 0 auto"),
             )
-        return ipywidgets.Text(
+        return elements.Text(
             description=self.label,
             tooltip=tooltip,
             placeholder="none" if setting.optional else "",
             continuous_update=False,
             style=LABEL,
-            layout=ipywidgets.Layout(width="281px" if units_of(setting) else "365px", flex="0 0 auto"),
+            layout=elements.Layout(width="281px" if units_of(setting) else "365px", flex="0 0 auto"),
         )
 
-    def _unit_choice(self) -> ipywidgets.Dropdown | None:
+    def _unit_choice(self) -> elements.Dropdown | None:
         units = units_of(self.setting)
         if not units:
             return None
-        chosen = ipywidgets.Dropdown(
+        chosen = elements.Dropdown(
             options=units,
             value=units[0],
             description="in",
             tooltip=f"Unit of {self.label}",
             style={"description_width": "16px"},
-            layout=ipywidgets.Layout(width="80px", flex="0 0 auto"),
+            layout=elements.Layout(width="80px", flex="0 0 auto"),
         )
         chosen.observe(lambda _: self._show_unit(), "value")
         return chosen

@@ -10,9 +10,8 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 
-import ipywidgets
-
 from ptynb.settings.schema import Entries, structure
+from ptynb.widgets import elements
 from ptynb.widgets.form.group_summary import GroupState, Page
 from ptynb.widgets.form.part_switches import SWITCHES
 from ptynb.widgets.shared_widgets import free, put
@@ -35,7 +34,7 @@ FIRST = {
 """Fields that come first in their group; the others follow in the order of the settings."""
 
 
-class FormGroup(ipywidgets.VBox):
+class FormGroup(elements.VBox):
     """The line of a part, and its fields.
 
     boxes: returns the widgets of fields, by dotted name, or of the list. switched: called with the name of the part and
@@ -45,7 +44,7 @@ class FormGroup(ipywidgets.VBox):
     def __init__(
         self,
         part: Page,
-        boxes: Callable[[Page, Sequence[str]], Sequence[ipywidgets.Widget]],
+        boxes: Callable[[Page, Sequence[str]], Sequence[elements.Element]],
         switched: Callable[[str, bool], None],
         fixed: bool,
         compact: bool,
@@ -55,24 +54,24 @@ class FormGroup(ipywidgets.VBox):
         names = [] if isinstance(part, Entries) else [setting.name for setting in part.settings if setting.simple]
         self._first = [*first, *(name for name in names if name not in first)]
         self._state = GroupState(False if part.name in SWITCHES else None)
-        self.switch: ipywidgets.Checkbox | None = None
-        place = ipywidgets.Layout(width="200px", flex="0 0 auto", margin="0 0 0 2px")
+        self.switch: elements.Checkbox | None = None
+        place = elements.Layout(width="200px", flex="0 0 auto", margin="0 0 0 2px")
         if part.name in SWITCHES:
-            self.switch = ipywidgets.Checkbox(
+            self.switch = elements.Checkbox(
                 value=False, description=part.title, tooltip=f"{part.description}: on or off", indent=False,
                 disabled=fixed, layout=place,
             )  # fmt: skip
             self.switch.observe(self._clicked, "value")
-        head = self.switch or ipywidgets.HTML(f"<b>{html.escape(part.title)}</b>", layout=place)
-        self.fold = ipywidgets.ToggleButton(
+        head = self.switch or elements.HTML(f"<b>{html.escape(part.title)}</b>", layout=place)
+        self.fold = elements.ToggleButton(
             value=False, icon="caret-right", tooltip=f"{part.title}: all settings",
-            layout=ipywidgets.Layout(width="30px", height="24px", flex="0 0 auto", padding="0"),
+            layout=elements.Layout(width="30px", height="24px", flex="0 0 auto", padding="0"),
         )  # fmt: skip
         self.fold.observe(lambda _: self._arrange(), "value")
-        self.summary = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 0%", min_width="0"))
-        line = ipywidgets.HBox([self.fold, head, self.summary], layout=ipywidgets.Layout(align_items="center"))
+        self.summary = elements.HTML(layout=elements.Layout(flex="1 1 0%", min_width="0"))
+        line = elements.HBox([self.fold, head, self.summary], layout=elements.Layout(align_items="center"))
         line.add_class("ptynb-group-line")
-        self._fields, self._more = ipywidgets.VBox(layout=free()), ipywidgets.VBox(layout=free())
+        self._fields, self._more = elements.VBox(layout=free()), elements.VBox(layout=free())
         super().__init__([line, self._fields, self._more], layout=free())
         self.add_class("ptynb-group")
         self._arrange()
@@ -108,7 +107,7 @@ class FormGroup(ipywidgets.VBox):
             return [self.part.name]
         return [setting.name for setting in self.part.settings if setting.name not in self._first]
 
-    def _fill(self, box: ipywidgets.VBox, names: Sequence[str]) -> None:
+    def _fill(self, box: elements.VBox, names: Sequence[str]) -> None:
         if names and not box.children:
             box.children = tuple(self._boxes(self.part, names))
 
@@ -142,12 +141,12 @@ class FormGroup(ipywidgets.VBox):
             self._switched(self.part.name, change["new"])
 
 
-class FormGroups(ipywidgets.Box):
+class FormGroups(elements.Box):
     """All groups, in two columns where there is the width for it."""
 
     def __init__(
         self,
-        boxes: Callable[[Page, Sequence[str]], Sequence[ipywidgets.Widget]],
+        boxes: Callable[[Page, Sequence[str]], Sequence[elements.Element]],
         switched: Callable[[str, bool], None],
         fixed: Callable[[str], bool],
         *,
@@ -162,9 +161,9 @@ class FormGroups(ipywidgets.Box):
         parts: list[Page] = [*structure().sections, *(structure().lists if lists else ())]
         self.groups = {part.name: FormGroup(part, boxes, switched, is_fixed(part), compact) for part in parts}
         columns = [
-            ipywidgets.VBox(
+            elements.VBox(
                 [self.groups[name] for name in names if name in self.groups],
-                layout=ipywidgets.Layout(flex=f"1 1 {400 if compact else 560}px", min_width="0", overflow="visible"),
+                layout=elements.Layout(flex=f"1 1 {400 if compact else 560}px", min_width="0", overflow="visible"),
             )
             for names in (LEFT, RIGHT)
         ]

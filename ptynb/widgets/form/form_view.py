@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
-
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.form.field_row import MISSING, STYLE, Row
 from ptynb.widgets.form.field_search import found_by, label_of
@@ -35,7 +34,7 @@ from ptynb.widgets.form.settings_sources import (
     write_file,
 )
 from ptynb.widgets.form.unsaved_settings import Draft
-from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
+from ptynb.widgets.shared_widgets import complaint, put
 
 FIXED, WITH_APPLY = "fixed during a run", "with Apply"
 FOLLOW_SECONDS = 0.25
@@ -43,7 +42,7 @@ FOLLOW_SECONDS = 0.25
 Listener = Callable[[Settings], Any]
 
 
-class SettingsForm(Whole):
+class SettingsForm(elements.VBox):
     """A form of settings; `settings` are the last valid ones.
 
     live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
@@ -81,7 +80,7 @@ class SettingsForm(Whole):
         self.ticks: dict[str, RangeEditor] = {}
         self.freezes: dict[str, FreezeButton] = {}
         self.editors: dict[str, EntriesEditor] = {}
-        self._message, self._failure = ipywidgets.HTML(), ipywidgets.HTML()
+        self._message, self._failure = elements.HTML(), elements.HTML()
         self._actions = Actions("ptynb settings form", self.complain)
         self._build()
         if recon is not None:
@@ -192,27 +191,20 @@ class SettingsForm(Whole):
         """Wait until all edits are applied and listeners called. Raises TimeoutError."""
         self._actions.settle(seconds)
 
-    @property
-    def closed(self) -> bool:
-        """Whether the form was closed."""
-        return self.comm is None
-
     def close(self) -> None:
         """Close the form and end its threads; a reconstruction continues."""
         self._actions.close()
         super().close()
-        # Rows that are on no page, such as results of a search.
-        close_all(*self.rows.values(), *self.ticks.values(), *self.editors.values(), self._no_match)
 
     # Building
 
     def _build(self) -> None:
-        self.find = ipywidgets.Text(
+        self.find = elements.Text(
             description="Find",
             placeholder="learning rate, blur ...",
             tooltip="Shows settings with these words in their name or description",
             style={"description_width": "40px"},
-            layout=ipywidgets.Layout(width="200px"),
+            layout=elements.Layout(width="200px"),
         )
         self.find.observe(lambda _: self._find(), "value")
         self.files = SettingsFiles(self._load, self._save)
@@ -221,13 +213,13 @@ class SettingsForm(Whole):
         self.groups = FormGroups(
             self._boxes, self._switch, self._is_fixed, lists=not self._with_ticks, compact=self._recon is not None
         )
-        self._no_match = ipywidgets.HTML("No setting has these words in its name or description.")
-        self._found = ipywidgets.VBox(layout=ipywidgets.Layout(display="none", overflow="visible"))
-        top = ipywidgets.HBox(
-            [self.presets, self.find, self.files], layout=ipywidgets.Layout(flex_flow="row wrap", overflow="visible")
+        self._no_match = elements.HTML("No setting has these words in its name or description.")
+        self._found = elements.VBox(layout=elements.Layout(display="none", overflow="visible"))
+        top = elements.HBox(
+            [self.presets, self.find, self.files], layout=elements.Layout(flex_flow="row wrap", overflow="visible")
         )
         self.waiting = PendingChanges(self._apply, self._discard)
-        style = ipywidgets.HTML(STYLE, layout=ipywidgets.Layout(display="none"))
+        style = elements.HTML(STYLE, layout=elements.Layout(display="none"))
         super().__init__(
             [style, top, self.presets.about, self._message, self._failure, self.waiting, self.groups, self._found]
         )
@@ -247,7 +239,7 @@ class SettingsForm(Whole):
     def _make_row(self, setting: Setting) -> None:
         name, label = setting.name, label_of(setting)
         with_apply = self._recon is not None and self._reconfigurable and not setting.live
-        beside: list[ipywidgets.Widget] = []
+        beside: list[elements.Element] = []
         if self._recon is not None and name.endswith(".learning_rate"):
             beside = [self.freezes.setdefault(name, FreezeButton(label, lambda rate: self._enter(name, rate)))]
         self.rows[name] = Row(
@@ -264,11 +256,11 @@ class SettingsForm(Whole):
                 self.rows[name], lambda values: self._draft.wrong_with(name, values), self._ranges_changed
             )
 
-    def _box(self, name: str) -> ipywidgets.Box:
+    def _box(self, name: str) -> elements.Box:
         """Return the row of a field, with its range in a form with ticks."""
         return self.tick(name) if self._with_ticks else self.row(name)
 
-    def _boxes(self, part: Page, names: Sequence[str]) -> Sequence[ipywidgets.Widget]:
+    def _boxes(self, part: Page, names: Sequence[str]) -> Sequence[elements.Element]:
         """Return the widgets of a group."""
         if isinstance(part, Entries):
             return (self.editor(part.name),)

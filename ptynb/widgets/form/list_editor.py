@@ -6,49 +6,48 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-import ipywidgets
-
 from ptynb.settings.schema import Entries
+from ptynb.widgets import elements
 from ptynb.widgets.form.field_row import MISSING, Row
 from ptynb.widgets.form.unsaved_settings import Draft, Entry
-from ptynb.widgets.shared_widgets import close_all, complaint, put
+from ptynb.widgets.shared_widgets import complaint, put
 
 
-class EntriesEditor(ipywidgets.VBox):
+class EntriesEditor(elements.VBox):
     """The entries of one list of the settings; `edited` is called after each change of the draft."""
 
     def __init__(self, entries: Entries, draft: Draft, edited: Callable[[], None], *, reason: str = "") -> None:
         self._entries, self._draft, self._edited, self._reason = entries, draft, edited, reason
         self.panels: dict[Entry, EntryPanel] = {}
         singular = entries.title.lower().removesuffix("s")
-        self.kind = ipywidgets.Dropdown(
+        self.kind = elements.Dropdown(
             options=[(kind.title, kind.kind) for kind in entries.kinds],
             description=f"New {singular}",
             style={"description_width": "150px"},
-            layout=ipywidgets.Layout(width="380px"),
+            layout=elements.Layout(width="380px"),
             disabled=bool(reason),
         )
-        self.add = ipywidgets.Button(
+        self.add = elements.Button(
             description="Add",
             tooltip=f"Adds a {singular} of this kind",
             disabled=bool(reason),
-            layout=ipywidgets.Layout(width="64px"),
+            layout=elements.Layout(width="64px"),
         )
         self.add.on_click(lambda _: self._add())
-        self._about = ipywidgets.HTML()
+        self._about = elements.HTML()
         self.kind.observe(lambda _: self._describe(), "value")
         self._describe()
-        self._list = ipywidgets.VBox(layout=ipywidgets.Layout(overflow="visible"))
-        top = ipywidgets.HBox([self.kind, self.add], layout=ipywidgets.Layout(overflow="visible"))
-        note = ipywidgets.HTML(html.escape(f"{entries.description}. {reason}".strip()))
-        super().__init__([note, self._list, top, self._about], layout=ipywidgets.Layout(overflow="visible"))
+        self._list = elements.VBox(layout=elements.Layout(overflow="visible"))
+        top = elements.HBox([self.kind, self.add], layout=elements.Layout(overflow="visible"))
+        note = elements.HTML(html.escape(f"{entries.description}. {reason}".strip()))
+        super().__init__([note, self._list, top, self._about], layout=elements.Layout(overflow="visible"))
         self.refresh()
 
     def refresh(self) -> None:
         """Show the entries of the draft."""
         entries = self._draft.entries[self._entries.name]
         for removed in [entry for entry in self.panels if entry not in entries]:
-            close_all(self.panels.pop(removed))
+            del self.panels[removed]
         for entry in entries:
             if entry not in self.panels:
                 self.panels[entry] = EntryPanel(self._entries, entry, self, bool(self._reason))
@@ -84,24 +83,24 @@ class EntriesEditor(ipywidgets.VBox):
         put(self._about, f'<div style="margin-left:158px;font-size:90%">{html.escape(kind.description)}</div>')
 
 
-class EntryPanel(ipywidgets.VBox):
+class EntryPanel(elements.VBox):
     """One entry: a checkbox, its fields, and buttons to move and remove it."""
 
     def __init__(self, entries: Entries, entry: Entry, editor: EntriesEditor, fixed: bool) -> None:
         kind = entries.kind(entry.kind)
         self.entry, self._editor = entry, editor
-        self.on = ipywidgets.Checkbox(
+        self.on = elements.Checkbox(
             value=entry.on,
             description=kind.title,
             tooltip=f"{kind.description} Off: it is not part of the settings.",
             indent=False,
             disabled=fixed,
-            layout=ipywidgets.Layout(width="200px"),
+            layout=elements.Layout(width="200px"),
         )
         self.on.observe(self._switched, "value")
         self.up, self.remove = (
-            ipywidgets.Button(
-                description=text, tooltip=f"{kind.title}: {tip}", disabled=fixed, layout=ipywidgets.Layout(width="80px")
+            elements.Button(
+                description=text, tooltip=f"{kind.title}: {tip}", disabled=fixed, layout=elements.Layout(width="80px")
             )
             for text, tip in (("Move up", "move before the previous entry"), ("Remove", "remove this entry"))
         )
@@ -109,12 +108,12 @@ class EntryPanel(ipywidgets.VBox):
         self.remove.on_click(lambda _: editor.remove(entry))
         reason = "cannot be changed during a run" if fixed else ""
         self.rows = {setting.name: self._row(setting, reason) for setting in kind.settings}
-        self._message = ipywidgets.HTML()
-        about = ipywidgets.HTML(f'<span style="font-size:90%">{html.escape(kind.description)}</span>')
-        head = ipywidgets.HBox([self.on, self.up, self.remove], layout=ipywidgets.Layout(overflow="visible"))
+        self._message = elements.HTML()
+        about = elements.HTML(f'<span style="font-size:90%">{html.escape(kind.description)}</span>')
+        head = elements.HBox([self.on, self.up, self.remove], layout=elements.Layout(overflow="visible"))
         super().__init__(
             [head, about, *self.rows.values(), self._message],
-            layout=ipywidgets.Layout(
+            layout=elements.Layout(
                 overflow="visible", border_left="3px solid #1565c0", padding="0 0 0 8px", margin="4px 0"
             ),
         )

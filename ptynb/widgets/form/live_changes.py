@@ -6,10 +6,9 @@ import html
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-import ipywidgets
-
 from ptynb.settings import Settings
 from ptynb.settings.schema import structure
+from ptynb.widgets import elements
 from ptynb.widgets.form.field_search import label_of_name
 from ptynb.widgets.form.group_summary import value_words
 from ptynb.widgets.shared_widgets import complaint, put
@@ -32,26 +31,26 @@ class SupportsReconfigure(SupportsSettings, Protocol):
     def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
 
 
-class PendingChanges(ipywidgets.HBox):
+class PendingChanges(elements.HBox):
     """Changes for which engines are interrupted, with buttons that apply or discard them."""
 
     def __init__(self, apply: Callable[[], None], discard: Callable[[], None]) -> None:
-        self._about = ipywidgets.HTML()
-        self.apply = ipywidgets.Button(
+        self._about = elements.HTML()
+        self.apply = elements.Button(
             description="Apply",
             button_style="primary",
             tooltip="Restarts all engines from their current state with these settings",
-            layout=ipywidgets.Layout(width="80px"),
+            layout=elements.Layout(width="80px"),
         )
-        self.discard = ipywidgets.Button(
+        self.discard = elements.Button(
             description="Discard",
             tooltip="Shows the current settings again",
-            layout=ipywidgets.Layout(width="80px"),
+            layout=elements.Layout(width="80px"),
         )
         self.apply.on_click(lambda _: apply())
         self.discard.on_click(lambda _: discard())
         super().__init__(
-            [self.apply, self.discard, self._about], layout=ipywidgets.Layout(display="none", overflow="visible")
+            [self.apply, self.discard, self._about], layout=elements.Layout(display="none", overflow="visible")
         )
 
     def show(self, changes: Mapping[str, tuple[Any, Any]], problem: str = "") -> None:
@@ -72,7 +71,7 @@ def _change(name: str, old: Any, new: Any) -> str:
     return f"<b>{html.escape(label_of_name(name))}</b>{html.escape(values)}"
 
 
-class FreezeButton(ipywidgets.Button):
+class FreezeButton(elements.Button):
     """Button that sets a learning rate to 0 and back to the last one, or to the default if there is none.
 
     enter: called with the learning rate.
@@ -80,7 +79,7 @@ class FreezeButton(ipywidgets.Button):
 
     def __init__(self, label: str, enter: Callable[[float], None]) -> None:
         self._label, self._rate, self._free, self._default = label, 0.0, 0.0, 0.0
-        super().__init__(layout=ipywidgets.Layout(width="76px"))
+        super().__init__(layout=elements.Layout(width="76px"))
         self.on_click(lambda _: enter(0.0 if self._rate > 0 else self._free))
 
     def show(self, rate: Any, default: float) -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ipywidgets
-
 from ptynb.exceptions import SettingsError
 from ptynb.settings.schema import Setting
+from ptynb.widgets import elements
 from ptynb.widgets.form.field_row import Row, text_of, value_of
 from ptynb.widgets.form.field_search import choice_label
-from ptynb.widgets.shared_widgets import Whole, close_all, complaint, put
+from ptynb.widgets.shared_widgets import complaint, put
 
 Range = tuple[float, float, bool] | tuple[Any, ...]
 """(lowest, highest, logarithmic) of a number; the values of a choice."""
 
 
-class RangeEditor(Whole):
+class RangeEditor(elements.VBox):
     """A row that begins with a checkbox, and below it, while that is on, the range in which the field is tuned.
 
     check: returns the problem of these values, or "". changed: called after every edit.
@@ -25,46 +24,41 @@ class RangeEditor(Whole):
 
     def __init__(self, row: Row, check: Callable[[tuple[Any, ...]], str], changed: Callable[[], None]) -> None:
         self.row, self._check, self._changed = row, check, changed
-        self.tick = ipywidgets.Checkbox(
+        self.tick = elements.Checkbox(
             value=False,
             description=f'<span class="ptynb-hidden">Tune {row.label}</span>',
             description_allow_html=True,
             tooltip=f"Tune {row.label}",
             indent=False,
-            layout=ipywidgets.Layout(width="24px", flex="0 0 auto"),
+            layout=elements.Layout(width="24px", flex="0 0 auto"),
         )
         self.low, self.high = (self._end(f"{row.label}: {end}", end) for end in ("lowest", "highest"))
-        self.logarithmic = ipywidgets.Checkbox(
+        self.logarithmic = elements.Checkbox(
             value=False,
             description="logarithmic",
             tooltip=f"{row.label}: sample the logarithm uniformly",
             indent=False,
-            layout=ipywidgets.Layout(width="120px"),
+            layout=elements.Layout(width="120px"),
         )
-        self.choices = ipywidgets.SelectMultiple(
+        self.choices = elements.SelectMultiple(
             options=[(_words(choice), choice) for choice in _choices(row.setting)],
             description="Try",
             tooltip=f"{row.label}: values to try; select several with Ctrl or Shift",
             rows=min(5, max(2, len(_choices(row.setting)))),
-            layout=ipywidgets.Layout(width="260px"),
+            layout=elements.Layout(width="260px"),
         )
-        self.message = ipywidgets.HTML()
-        self._range = ipywidgets.HBox(
+        self.message = elements.HTML()
+        self._range = elements.HBox(
             [self.low, self.high, self.logarithmic] if row.setting.numeric else [self.choices],
-            layout=ipywidgets.Layout(display="none", overflow="visible", margin="0 0 0 180px"),
+            layout=elements.Layout(display="none", overflow="visible", margin="0 0 0 180px"),
         )
         for widget in (self.tick, self.low, self.high, self.logarithmic, self.choices):
             widget.observe(self._edited, "value")
         if row.unit is not None:
             row.unit.observe(self._in_another_unit, "value")
         row.layout.flex, row.layout.width, row.layout.min_width = "1 1 0%", "auto", "0"
-        line = ipywidgets.HBox([self.tick, row], layout=ipywidgets.Layout(overflow="visible"))
-        super().__init__([line, self._range, self.message], layout=ipywidgets.Layout(overflow="visible"))
-
-    def close(self) -> None:
-        """Close the widgets, including those that this kind of setting does not show."""
-        super().close()
-        close_all(self.low, self.high, self.logarithmic, self.choices)
+        line = elements.HBox([self.tick, row], layout=elements.Layout(overflow="visible"))
+        super().__init__([line, self._range, self.message], layout=elements.Layout(overflow="visible"))
 
     def range(self) -> Range | None:
         """Return the range; None if the checkbox is off. Raises SettingsError for an invalid range."""
@@ -75,14 +69,14 @@ class RangeEditor(Whole):
             raise SettingsError(f"{self.row.label}: {problem}.", code="tuning.invalid-range")
         return found
 
-    def _end(self, label: str, placeholder: str) -> ipywidgets.Text:
-        return ipywidgets.Text(
+    def _end(self, label: str, placeholder: str) -> elements.Text:
+        return elements.Text(
             description=placeholder,
             tooltip=label,
             placeholder=placeholder,
             continuous_update=False,
             style={"description_width": "50px"},
-            layout=ipywidgets.Layout(width="150px"),
+            layout=elements.Layout(width="150px"),
         )
 
     def _edited(self, change: dict[str, Any]) -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
-
 from ptynb.exceptions import FileError
 from ptynb.settings import Settings
 from ptynb.settings.presets import PRESETS, preset
+from ptynb.widgets import elements
 from ptynb.widgets.shared_widgets import put
 
 DEFAULTS = "defaults"
@@ -87,7 +86,7 @@ def _usual_sources(scan: Any) -> tuple[Source, ...]:
     return Source(DEFAULTS, "default", Settings(), "pt.Settings()"), *presets
 
 
-class SourceChoice(ipywidgets.HBox):
+class SourceChoice(elements.HBox):
     """A list of sources that shows which one holds; `take` is called with the name of the chosen one.
 
     about: what the source is for, to be shown below.
@@ -95,15 +94,15 @@ class SourceChoice(ipywidgets.HBox):
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take, self._showing = take, False
-        self.choice = ipywidgets.Dropdown(
+        self.choice = elements.Dropdown(
             description="Preset",
             tooltip="Settings for a kind of scan; a choice replaces all settings",
             style={"description_width": "50px"},
-            layout=ipywidgets.Layout(width="240px"),
+            layout=elements.Layout(width="240px"),
         )
-        self.about = ipywidgets.HTML()
+        self.about = elements.HTML()
         self.choice.observe(self._chosen, "value")
-        super().__init__([self.choice], layout=ipywidgets.Layout(overflow="visible"))
+        super().__init__([self.choice], layout=elements.Layout(overflow="visible"))
 
     def show(self, sources: Sequence[Source], held: Source, changed: bool) -> None:
         """Offer these sources and show which one holds, and whether its settings were edited."""
@@ -126,20 +125,20 @@ class SourceChoice(ipywidgets.HBox):
             self._take(change["new"])
 
 
-class SettingsFiles(ipywidgets.HBox):
+class SettingsFiles(elements.HBox):
     """A file name with buttons Load and Save, which call `load` and `save` with its path."""
 
     def __init__(self, load: Callable[[Path], None], save: Callable[[Path], None]) -> None:
-        self.name = ipywidgets.Text(
+        self.name = elements.Text(
             "settings.yaml",
             description="Settings file",
             tooltip="YAML file of settings, relative to the folder of the notebook",
             continuous_update=False,
             style={"description_width": "80px"},
-            layout=ipywidgets.Layout(width="210px"),
+            layout=elements.Layout(width="210px"),
         )
         self.load, self.save = (
-            ipywidgets.Button(description=text, tooltip=tip, icon=icon, layout=ipywidgets.Layout(width="70px"))
+            elements.Button(description=text, tooltip=tip, icon=icon, layout=elements.Layout(width="70px"))
             for text, tip, icon in (
                 ("Load", "Loads the settings in this file", "folder-open"),
                 ("Save", "Writes the settings to this file", "save"),
@@ -147,7 +146,7 @@ class SettingsFiles(ipywidgets.HBox):
         )
         self.load.on_click(lambda _: load(self.path))
         self.save.on_click(lambda _: save(self.path))
-        super().__init__([self.name, self.load, self.save], layout=ipywidgets.Layout(overflow="visible"))
+        super().__init__([self.name, self.load, self.save], layout=elements.Layout(overflow="visible"))
 
     @property
     def path(self) -> Path:

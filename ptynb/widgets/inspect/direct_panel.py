@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipywidgets
-
 from ptynb.analysis.direct.direct_imaging import DirectImages, DirectReading, direct
 from ptynb.exceptions import ScanError
+from ptynb.widgets import elements
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.shared_widgets import CancelBar, CancelledError, note, put
 from ptynb.widgets.viewer.viewer import Viewer
@@ -31,7 +30,7 @@ class DirectPanel(InspectorPanel):
             "Use as first guess", self._adopt, "Corrects the positions, and sets the probe of the fitted lens", "check"
         )
         self._progress = CancelBar("Pictures", "Ends the reading; the scan stays as it is")
-        self._text = ipywidgets.HTML()
+        self._text = elements.HTML()
         self._view = Viewer(columns=4, height=520, share=0.6)
         controls = row(compute, self._use, self._progress)
         if state.acquisition is not None:

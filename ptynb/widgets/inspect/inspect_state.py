@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ipywidgets
-
 from ptynb.analysis import Survey
 from ptynb.data.arrivals import Acquisition
 from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import InvalidValueError
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 
 ROW = {"flex_flow": "row wrap", "align_items": "center", "overflow": "visible"}
@@ -105,14 +104,14 @@ class InspectorState:
         self._replaced()
 
 
-class InspectorPanel(ipywidgets.VBox):
+class InspectorPanel(elements.VBox):
     """A tab of the inspector; an abstract class. Methods that draw are called in a thread of the inspector."""
 
     title = ""
 
-    def __init__(self, state: InspectorState, children: Sequence[ipywidgets.Widget]) -> None:
+    def __init__(self, state: InspectorState, children: Sequence[elements.Element]) -> None:
         self.state = state
-        super().__init__(list(children), layout=ipywidgets.Layout(overflow="visible"))
+        super().__init__(list(children), layout=elements.Layout(overflow="visible"))
 
     def draw(self) -> None:
         """Show the current state; called when the panel becomes visible and after each progress of the survey."""
@@ -121,31 +120,31 @@ class InspectorPanel(ipywidgets.VBox):
     def renew(self) -> None:
         """Reset the panel for another scan; called before `draw`."""
 
-    def button(self, text: str, action: Callable[[], None], tooltip: str = "", icon: str = "") -> ipywidgets.Button:
+    def button(self, text: str, action: Callable[[], None], tooltip: str = "", icon: str = "") -> elements.Button:
         """Return a button whose action is executed in a thread of the inspector."""
-        button = ipywidgets.Button(
-            description=text, icon=icon, tooltip=tooltip or text, layout=ipywidgets.Layout(width="auto")
+        button = elements.Button(
+            description=text, icon=icon, tooltip=tooltip or text, layout=elements.Layout(width="auto")
         )
         button.on_click(lambda _: self.state.run(action))
         return button
 
 
-def row(*widgets: ipywidgets.Widget) -> ipywidgets.HBox:
+def row(*widgets: elements.Element) -> elements.HBox:
     """Return controls in a row that wraps."""
-    return ipywidgets.HBox(list(widgets), layout=ipywidgets.Layout(**ROW))
+    return elements.HBox(list(widgets), layout=elements.Layout(**ROW))
 
 
-def real(description: str, value: float, low: float, high: float, **given: Any) -> ipywidgets.BoundedFloatText:
+def real(description: str, value: float, low: float, high: float, **given: Any) -> elements.BoundedFloatText:
     """Return a field for a real number."""
-    layout, style = ipywidgets.Layout(width="220px"), {"description_width": "initial"}
-    return ipywidgets.BoundedFloatText(
+    layout, style = elements.Layout(width="220px"), {"description_width": "initial"}
+    return elements.BoundedFloatText(
         value=value, min=low, max=high, description=description, layout=layout, style=style, **given
     )
 
 
-def choice(description: str, options: Sequence[str]) -> ipywidgets.Dropdown:
+def choice(description: str, options: Sequence[str]) -> elements.Dropdown:
     """Return a menu of texts."""
-    return ipywidgets.Dropdown(options=options, description=description, layout=ipywidgets.Layout(width="220px"))
+    return elements.Dropdown(options=options, description=description, layout=elements.Layout(width="220px"))
 
 
 def number_list(indices: Sequence[int]) -> str:

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import ipywidgets
 import numpy as np
 
 from ptynb.analysis import Survey
 from ptynb.data.arrivals import SCAN_NAME, ArrivalIndex
 from ptynb.data.scan import Scan
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
 from ptynb.widgets.inspect.direct_panel import DirectPanel
@@ -28,7 +28,7 @@ from ptynb.widgets.inspect.preparation_panel import PreparePanel
 from ptynb.widgets.inspect.scan_facts import facts, progress
 from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
 from ptynb.widgets.live.arrival_bar import arrival_bar
-from ptynb.widgets.shared_widgets import Whole, close_all, complaint, note, put
+from ptynb.widgets.shared_widgets import complaint, note, put
 
 ARRIVALS_SECONDS = 0.5
 """Time between looks at what has come of a scan that is being measured [s]."""
@@ -40,7 +40,7 @@ WAITING = (
 ENDED = "The scan has ended: open its file, {path}, for statistics, mask, positions and preparation."
 
 
-class Inspect(Whole):
+class Inspect(elements.VBox):
     """The inspector of a scan; see `inspect`.
 
     tell: called with each line of Python equivalent to a click, with the scan as `scan` and the mask as `mask`.
@@ -56,13 +56,13 @@ class Inspect(Whole):
         self._drawing = threading.RLock()
         self._ended = False
         self.state = InspectorState(scan, self._work, self.choose, self._replaced, self._clear)
-        self._facts = ipywidgets.HTML(facts(scan))
-        self._progress = ipywidgets.HTML(progress(None, len(scan), paused=False))
-        self._pause = ipywidgets.ToggleButton(value=False, description="Pause survey", icon="pause")
+        self._facts = elements.HTML(facts(scan))
+        self._progress = elements.HTML(progress(None, len(scan), paused=False))
+        self._pause = elements.ToggleButton(value=False, description="Pause survey", icon="pause")
         self._pause.layout.width = "auto"
-        self._back = ipywidgets.Button(description="Undo last change", icon="undo", disabled=True)
+        self._back = elements.Button(description="Undo last change", icon="undo", disabled=True)
         self._back.tooltip, self._back.layout.width = "Restores the scan before the last change", "auto"
-        self._problems = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self._problems = elements.HTML(), elements.HTML(), elements.HTML()
         self.patterns = PatternPanel(self.state)
         self.mask, self.positions = MaskPanel(self.state), PositionsPanel(self.state)
         self._prepare = PreparePanel(self.state)
@@ -71,10 +71,10 @@ class Inspect(Whole):
         ]  # fmt: skip
         acquisition = self.state.acquisition
         pages = self._panels if acquisition is None else self._panels[-1:]
-        self._tab = ipywidgets.Tab(pages, titles=[panel.title for panel in pages], selected_index=0)
+        self._tab = elements.Tab(pages, titles=[panel.title for panel in pages], selected_index=0)
         super().__init__(
             [self._facts, row(self._progress, self._pause, self._back), *self._problems, self.patterns, self._tab],
-            layout=ipywidgets.Layout(overflow="visible"),
+            layout=elements.Layout(overflow="visible"),
         )
         self.add_class("ptynb-inspect")
         self._pause.observe(self._paused, "value")
@@ -135,7 +135,8 @@ class Inspect(Whole):
         self._reading.close()
         self._work.close()
         super().close()
-        close_all(*self._panels)  # also those that have no page
+        for panel in self._panels:  # also those that have no page
+            panel.close()
 
     # Executed in the threads
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipywidgets
 import numpy as np
 
 from ptynb.analysis import BadPixels, find_bad_pixels, painted, with_mask
 from ptynb.analysis.mask_drawing import MaskHistory
 from ptynb.data.engine_records import Array
 from ptynb.io.mask_file import load_mask, save_mask
+from ptynb.widgets import elements
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, real, row
 from ptynb.widgets.inspect.pattern_display import centred, is_shifted, mask_picture, pattern_of, show
 from ptynb.widgets.shared_widgets import put
@@ -27,15 +27,15 @@ class MaskPanel(InspectorPanel):
         self._lines: list[str] = []
         self._found: BadPixels | None = None
         self._view = Viewer(columns=1, height=420, share=0.65)
-        self._paint = ipywidgets.ToggleButton(value=False, description="Paint", icon="paint-brush")
+        self._paint = elements.ToggleButton(value=False, description="Paint", icon="paint-brush")
         self._paint.tooltip = "Paint on the picture; brush and eraser are among its tools"
         self._paint.layout.width = "auto"
         self._y, self._x = (
             real(name, side // 2, 0, side - 1) for name, side in zip(("y", "x"), state.scan.pattern_shape, strict=True)
         )
         self._radius = real("Disc radius [pixels]", 5, 0.5, 1e4)
-        self._file = ipywidgets.Text(value="mask.npy", description="File", placeholder="mask.npy or mask.h5")
-        self._summary = ipywidgets.HTML()
+        self._file = elements.Text(value="mask.npy", description="File", placeholder="mask.npy or mask.h5")
+        self._summary = elements.HTML()
         self._add_found = self.button(
             "Mask found", self._mask_found, "Masks the bad pixels that were found", "arrow-down"
         )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ipywidgets
 import numpy as np
 
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
+from ptynb.widgets import elements
 from ptynb.widgets.inspect.inspect_state import real
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -43,7 +43,7 @@ def scaled(counts: Array, scale: str, exponent: float) -> Array:
     return np.log10(np.maximum(counts, 0) + 1) if scale == "log" else np.maximum(counts, 0) ** exponent
 
 
-def exponent_of(scale: ipywidgets.Dropdown) -> ipywidgets.BoundedFloatText:
+def exponent_of(scale: elements.Dropdown) -> elements.BoundedFloatText:
     """Return a field for the exponent, which is shown while a power is chosen as the scale."""
     field = real("Exponent", 0.5, 0.05, 5.0, step=0.05)
 

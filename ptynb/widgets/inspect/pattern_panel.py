@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import ipywidgets
 import numpy as np
 
 from ptynb.data.engine_records import Array
+from ptynb.widgets import elements
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, real, row
 from ptynb.widgets.inspect.pattern_display import SCALES, exponent_of, pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.position_map import FIELDS, KINDS, NAME, PositionMap
@@ -29,7 +29,7 @@ class PatternPanel(InspectorPanel):
 
     def __init__(self, state: InspectorState) -> None:
         last = len(state.scan) - 1
-        self._number = ipywidgets.BoundedIntText(value=0, min=0, max=last, description="Pattern")
+        self._number = elements.BoundedIntText(value=0, min=0, max=last, description="Pattern")
         self._number.layout.width = "180px"
         self._step = {
             -1: self._stepping("Previous", "arrow-left", -1),
@@ -41,9 +41,9 @@ class PatternPanel(InspectorPanel):
         self._radius = real("Radius [pixels]", 0, 0, 1e5)
         self._kind.observe(lambda _: self._offer_radius(), "value")
         self._radius.tooltip = "Radius of the bright field [detector pixels]; 0: from the mean pattern"
-        self._dots = ipywidgets.Checkbox(value=last < DOTS, description="Positions", indent=False)
+        self._dots = elements.Checkbox(value=last < DOTS, description="Positions", indent=False)
         self._dots.layout.width = "auto"
-        self._note = ipywidgets.HTML()
+        self._note = elements.HTML()
         share = SHARE if state.acquisition is None else LIVE_SHARE
         self._map_view = Viewer(columns=1, height=HEIGHT, share=share, linked=False)
         self._view = Viewer(columns=1, height=HEIGHT, share=share, linked=False, value_at=self._value_at)
@@ -57,9 +57,7 @@ class PatternPanel(InspectorPanel):
                     *(self._number, *self._step.values(), self.scale, self.exponent),
                     *(self._kind, self._radius, self._dots),
                 ),
-                ipywidgets.HBox(
-                    [_half(self._map_view), _half(self._view)], layout=ipywidgets.Layout(flex_flow="row wrap")
-                ),
+                elements.HBox([_half(self._map_view), _half(self._view)], layout=elements.Layout(flex_flow="row wrap")),
                 self._note,
             ],
         )
@@ -130,8 +128,8 @@ class PatternPanel(InspectorPanel):
         if threading.get_ident() != self._follower and int(change["new"]) != self.state.chosen:
             self.state.show_pattern(int(change["new"]))
 
-    def _stepping(self, text: str, icon: str, step: int) -> ipywidgets.Button:
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=f"{text} pattern")
+    def _stepping(self, text: str, icon: str, step: int) -> elements.Button:
+        button = elements.Button(description=text, icon=icon, tooltip=f"{text} pattern")
         button.layout.width = "auto"
         button.on_click(lambda _: self._stepped(step))
         return button
@@ -146,8 +144,8 @@ class PatternPanel(InspectorPanel):
         return f"{self._counts[y, x]:,.6g} counts" if 0 <= y < height and 0 <= x < width else ""
 
 
-def _half(widget: ipywidgets.Widget) -> ipywidgets.Box:
+def _half(widget: elements.Element) -> elements.Box:
     """Return a view of half the width, or the whole width of a narrow page."""
-    return ipywidgets.Box(
-        [widget], layout=ipywidgets.Layout(flex="1 1 390px", overflow="visible", min_width="0", margin="0 6px")
+    return elements.Box(
+        [widget], layout=elements.Layout(flex="1 1 390px", overflow="visible", min_width="0", margin="0 6px")
     )

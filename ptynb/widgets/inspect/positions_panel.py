@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 
-import ipywidgets
-
 from ptynb.analysis import find_suspicious, leave_out
 from ptynb.exceptions import InvalidValueError
 from ptynb.preparation import ScanRotation, estimate_rotation
+from ptynb.widgets import elements
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, number_list, read_number_list, row
 from ptynb.widgets.shared_widgets import put
@@ -25,13 +24,13 @@ class PositionsPanel(InspectorPanel):
     def __init__(self, state: InspectorState) -> None:
         self._rotation: ScanRotation | None = None
         self._suspicious: list[tuple[int, str]] = []
-        self._rotation_text = ipywidgets.HTML()
+        self._rotation_text = elements.HTML()
         self._rotate = self.button(
             "Rotate positions", self._rotated, "Rotates the positions by this angle", "rotate-right"
         )
         self._list = Choice("Suspicious", rows=8, width="420px")
-        self._counts = ipywidgets.HTML()
-        self._left_out = ipywidgets.Text(value="", description="Exclude", placeholder="patterns, such as 3, 7-9")
+        self._counts = elements.HTML()
+        self._left_out = elements.Text(value="", description="Exclude", placeholder="patterns, such as 3, 7-9")
         self._left_out.layout.width = "420px"
         self._left_out.layout.max_width = "100%"
         super().__init__(

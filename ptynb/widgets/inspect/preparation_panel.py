@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import html
 
-import ipywidgets
-
 from ptynb.data.scan import Scan
 from ptynb.io.prepared_scan import prepare
 from ptynb.settings.recipe import PrepareStep, Recipe
+from ptynb.widgets import elements
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
 from ptynb.widgets.inspect.pattern_display import pattern_of, pattern_picture, show
 from ptynb.widgets.inspect.preparation_steps import KINDS
@@ -25,14 +24,12 @@ class PreparePanel(InspectorPanel):
     def __init__(self, state: InspectorState) -> None:
         self._steps: list[PrepareStep] = []
         self._scans: list[Scan] = [state.scan]
-        self._kind = ipywidgets.Dropdown(options=[(kind.name, kind) for kind in KINDS], description="Step")
+        self._kind = elements.Dropdown(options=[(kind.name, kind) for kind in KINDS], description="Step")
         self._kind.layout.width = "auto"
         self._kind.layout.max_width = "320px"
-        self._value = ipywidgets.Text(
-            value=KINDS[0].default, description="Number", layout=ipywidgets.Layout(width="190px")
-        )
-        self._meaning = ipywidgets.HTML()
-        self._lines = ipywidgets.HTML()
+        self._value = elements.Text(value=KINDS[0].default, description="Number", layout=elements.Layout(width="190px"))
+        self._meaning = elements.HTML()
+        self._lines = elements.HTML()
         self._remove = self.button("Remove last", self._removed, icon="undo")
         self._apply = self.button("Apply", self._applied, "Replaces the scan by the prepared one", "check")
         self._view = Viewer(columns=2, height=340, share=0.5, linked=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ipywidgets
-
+from ptynb.widgets import elements
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, choice, row
 from ptynb.widgets.inspect.pattern_display import SCALES, centred, exponent_of, pattern_picture, show
 from ptynb.widgets.inspect.scan_facts import histogram
@@ -20,7 +19,7 @@ class StatisticsPanel(InspectorPanel):
         self._scale = choice("Scale", SCALES)
         self._exponent = exponent_of(self._scale)
         self._view = Viewer(columns=3, height=320, share=0.45)
-        self._histogram = ipywidgets.HTML()
+        self._histogram = elements.HTML()
         super().__init__(state, [row(self._scale, self._exponent), self._view, self._histogram])
         for control in (self._scale, self._exponent):
             control.observe(lambda _: self.state.run(self.draw, instead_of="statistics"), "value")

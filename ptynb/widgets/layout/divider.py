@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import anywidget
 import traitlets
 
-from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
+from ptynb.widgets.page import Element
 
 
-class Divider(anywidget.AnyWidget):
+class Divider(Element):
     """A line that is dragged to divide a view between pictures and controls, with a button that folds the controls.
 
     It is a child of a box of class `ptynb-split`, between those of class `ptynb-split-pictures` and
@@ -24,7 +19,6 @@ class Divider(anywidget.AnyWidget):
     size; (0, 0): not known yet.
     """
 
-    _esm = module_of(HERE / "arrangement.js", HERE / "divider.js")
-    _css = (HERE / "divider.css").read_text(encoding="utf-8")
+    component = "divider"
 
     room: traitlets.List[int] = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-import anywidget
-import ipywidgets
 import traitlets
 
-from ptynb.widgets.layout.browser_module import module_of
-from ptynb.widgets.shared_widgets import Whole, free
+from ptynb.widgets import elements
+from ptynb.widgets.page import Element
+from ptynb.widgets.shared_widgets import free
 
-HERE = Path(__file__).parent
 
-
-class DrawerButtons(anywidget.AnyWidget):
+class DrawerButtons(Element):
     """The buttons of a drawer. shown: number of the page that is shown, from 1; 0: none, the drawer is shut.
 
     The browser shows and hides pages by itself, so that they open while the kernel is busy.
     """
 
-    _esm = module_of(HERE / "text_button.js", HERE / "drawer.js")
-    _css = (HERE / "drawer.css").read_text(encoding="utf-8")
+    component = "drawer"
 
     titles: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     icons: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -30,7 +25,7 @@ class DrawerButtons(anywidget.AnyWidget):
     shown = traitlets.Int(0, min=0).tag(sync=True)
 
 
-class Drawer(Whole):
+class Drawer(elements.VBox):
     """Pages that are out of the way until their button is pressed, which also shuts them again.
 
     description: what the pages have in common, for screen readers. icons: names of icons (Font Awesome), by title.
@@ -39,11 +34,11 @@ class Drawer(Whole):
 
     def __init__(
         self,
-        pages: Mapping[str, ipywidgets.Widget],
+        pages: Mapping[str, elements.Element],
         description: str,
         *,
         icons: Mapping[str, str] | None = None,
-        beside: tuple[ipywidgets.Widget, ...] = (),
+        beside: tuple[elements.Element, ...] = (),
     ) -> None:
         self._titles = [*pages]
         icon = icons or {}
@@ -52,11 +47,11 @@ class Drawer(Whole):
         )
         boxes = []
         for number, page in enumerate(pages.values(), 1):
-            box = ipywidgets.VBox([page], layout=free())
+            box = elements.VBox([page], layout=free())
             box.add_class("ptynb-drawer-page")
             box.add_class(f"ptynb-drawer-page-{number}")
             boxes.append(box)
-        row = ipywidgets.HBox([*beside, self.buttons], layout=free())
+        row = elements.HBox([*beside, self.buttons], layout=free())
         row.add_class("ptynb-drawer-row")
         super().__init__([row, *boxes], layout=free())
         self.add_class("ptynb-drawer")

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import anywidget
-import ipywidgets
 import traitlets
 
-from ptynb.widgets.layout.browser_module import module_of
+from ptynb.widgets import elements
+from ptynb.widgets.page import Element
 
-HERE = Path(__file__).parent
 
-
-class OwnTab(anywidget.AnyWidget):
+class OwnTab(Element):
     """A button that opens a view in a tab beside the notebook's, as large as the window; elsewhere it is hidden.
 
-    target: identifier of the view's model. title: of the tab. It is the same view: kernel and run are not affected, and
+    target: key of the view. title: of the tab. It is the same view: kernel and run are not affected, and
     closing the tab ends nothing.
     """
 
-    _esm = module_of(HERE / "own_tab.js")
-    _css = (HERE / "own_tab.css").read_text(encoding="utf-8")
+    component = "ownTab"
 
     target = traitlets.Unicode("").tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)
 
-    def show(self, view: ipywidgets.Widget, title: str) -> None:
+    def show(self, view: elements.Element, title: str) -> None:
         """Set the view that the button opens, and the title of its tab."""
-        self.target, self.title = view.model_id, title
+        self.target, self.title = view.key, title

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-import anywidget
 import traitlets
 
-from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
+from ptynb.widgets.page import Element
 
 
-class Segments(anywidget.AnyWidget):
+class Segments(Element):
     """Buttons side by side of which one is pressed. chosen: its text. icons: names of icons (Font Awesome).
 
     description: what is chosen, for screen readers.
     """
 
-    _esm = module_of(HERE / "text_button.js", HERE / "segments.js")
-    _css = (HERE / "segments.css").read_text(encoding="utf-8")
+    component = "segments"
 
     options: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     icons: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

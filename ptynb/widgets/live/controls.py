@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ipywidgets
-
 from ptynb.settings import Settings
 from ptynb.settings.schema import ABBREVIATIONS
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.live.protocol import Watched
 
@@ -44,23 +43,23 @@ class Field:
             self._entered(change["new"])
 
 
-def row(*widgets: ipywidgets.Widget, **layout: Any) -> ipywidgets.HBox:
+def row(*widgets: elements.Element, **layout: Any) -> elements.HBox:
     """Return widgets in a row that wraps."""
-    return ipywidgets.HBox(
-        [*widgets], layout=ipywidgets.Layout(flex_flow="row wrap", align_items="center", overflow="visible", **layout)
+    return elements.HBox(
+        [*widgets], layout=elements.Layout(flex_flow="row wrap", align_items="center", overflow="visible", **layout)
     )
 
 
-def checkbox(text: str, value: bool, tooltip: str = "", width: str = "auto") -> ipywidgets.Checkbox:
+def checkbox(text: str, value: bool, tooltip: str = "", width: str = "auto") -> elements.Checkbox:
     """Return a checkbox with its label to the right."""
-    return ipywidgets.Checkbox(
-        value, description=text, tooltip=tooltip or text, indent=False, layout=ipywidgets.Layout(width=width)
+    return elements.Checkbox(
+        value, description=text, tooltip=tooltip or text, indent=False, layout=elements.Layout(width=width)
     )
 
 
-def whole_number(text: str, value: int, least: int, most: int, width: str, tooltip: str) -> ipywidgets.BoundedIntText:
+def whole_number(text: str, value: int, least: int, most: int, width: str, tooltip: str) -> elements.BoundedIntText:
     """Return a field for an integer."""
-    return ipywidgets.BoundedIntText(
+    return elements.BoundedIntText(
         value,
         min=least,
         max=most,
@@ -68,7 +67,7 @@ def whole_number(text: str, value: int, least: int, most: int, width: str, toolt
         tooltip=tooltip,
         continuous_update=False,
         style={"description_width": "initial"},
-        layout=ipywidgets.Layout(width=width),
+        layout=elements.Layout(width=width),
     )
 
 
@@ -94,12 +93,12 @@ class Controls:
             ),
         }
         self.more = whole_number("More epochs", 100, 1, MOST_EPOCHS, "auto", "Number of epochs that Start runs.")
-        self.buttons["Start"] = ipywidgets.Button(
+        self.buttons["Start"] = elements.Button(
             description="Start",
             icon="forward",
             disabled=True,
             tooltip="Runs this number of epochs.",
-            layout=ipywidgets.Layout(width="auto", flex="0 0 auto"),
+            layout=elements.Layout(width="auto", flex="0 0 auto"),
         )
         self.buttons["Start"].on_click(lambda _: self._start(self.more.value))
         self.rates = {part: self._rate_field(part, text) for part, text in LEARNING_RATES.items()}
@@ -117,13 +116,13 @@ class Controls:
             ),
             self._measure,
         )
-        held = ipywidgets.HBox([self.buttons[name] for name in ("Pause", "Resume", "Stop", "Recover")])
+        held = elements.HBox([self.buttons[name] for name in ("Pause", "Resume", "Stop", "Recover")])
         self.more.layout.flex = "1 1 0"
         self.more.add_class("ptynb-more-epochs")
-        started = ipywidgets.HBox([self.more, self.buttons["Start"]])
-        self.run = ipywidgets.VBox([held, started])
+        started = elements.HBox([self.more, self.buttons["Start"]])
+        self.run = elements.VBox([held, started])
         freeze = row(*(field.widget for field in self.frozen.values()), grid_gap="0 6px")
-        self.parts = ipywidgets.VBox([*(field.widget for field in self.rates.values()), freeze])
+        self.parts = elements.VBox([*(field.widget for field in self.rates.values()), freeze])
 
     def follow(self, state: str, moving: set[str]) -> None:
         """Enable the controls for this state and show current values. moving: components that are optimised now."""
@@ -160,13 +159,13 @@ class Controls:
 
     # Clicks and entries
 
-    def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> ipywidgets.Button:
-        button = ipywidgets.Button(
+    def _button(self, text: str, icon: str, action: Callable[[], None], tooltip: str) -> elements.Button:
+        button = elements.Button(
             description=text,
             icon=icon,
             disabled=True,
             tooltip=tooltip,
-            layout=ipywidgets.Layout(width="auto", flex="1 1 0", min_width="74px"),
+            layout=elements.Layout(width="auto", flex="1 1 0", min_width="74px"),
         )
         button.on_click(lambda _: self._actions.put(action, line=f"recon.{text.lower()}()"))
         return button
@@ -184,14 +183,14 @@ class Controls:
         self._actions.put(change, line=f"recon.r_factor_every = {epochs}")
 
     def _rate_field(self, part: str, text: str) -> Field:
-        widget = ipywidgets.FloatText(
+        widget = elements.FloatText(
             getattr(self._recon.settings, part).learning_rate,
             description=text,
             tooltip=f"{text}; 0 freezes the {part}. Takes effect on all engines at the same update.",
             step=0.001,
             continuous_update=False,
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="auto"),
+            layout=elements.Layout(width="auto"),
         )
         return Field(widget, lambda rate: self._change_rate(part, rate))
 

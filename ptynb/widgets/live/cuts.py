@@ -6,9 +6,8 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 
-import ipywidgets
-
 from ptynb.data.engine_records import PANES, Picture
+from ptynb.widgets import elements
 from ptynb.widgets.live.controls import checkbox
 from ptynb.widgets.viewer.viewer import ValueAt, Viewer
 
@@ -26,7 +25,7 @@ class Cuts:
     """
 
     def __init__(
-        self, object: Viewer, slice: ipywidgets.BoundedIntText, value_at: ValueAt, changed: Callable[[], None]
+        self, object: Viewer, slice: elements.BoundedIntText, value_at: ValueAt, changed: Callable[[], None]
     ) -> None:
         self._object, self._slice, self._changed = object, slice, changed
         self.viewer = Viewer(height=HEIGHT, tools=False, value_at=value_at, confirms=False, linked=False)

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-import ipywidgets
 import numpy as np
 
 from ptynb.data import images
 from ptynb.data.engine_records import Picture
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.inspect.position_map import PositionMap
 from ptynb.widgets.live.controls import row, whole_number
@@ -45,7 +45,7 @@ class ErrorsPage:
         self._recon, self._chosen, self._tell = recon, chosen, tell
         self.map = Viewer(height=HEIGHT, share=SHARE, value_at=self._value_at)
         self.map.on_click(lambda _, y, x: self._clicked(y, x))
-        self._facts = ipywidgets.HTML()
+        self._facts = elements.HTML()
         self._places: PositionMap | None = None
         self._found: PatternRFactors | None = None
         self._shown: tuple[int, int, Moment] | None = None
@@ -59,20 +59,20 @@ class ErrorsPage:
         self.compute = self._button("Map the standard error", "adjust", self._start)
         self.cancel = self._button("Cancel", "stop", self._cancel)
         self.cancel.disabled = True
-        self._progress = ipywidgets.HTML(
+        self._progress = elements.HTML(
             '<span style="opacity:.75">From reconstructions of two halves of the scan, beside the run.</span>'
         )
         self.errors = Viewer(height=HEIGHT, share=SHARE)
         self.errors.layout.display = "none"
         self._job: Actions | None = None
         self._cancelled = threading.Event()
-        left = ipywidgets.VBox([self.map], layout=free("auto"))
+        left = elements.VBox([self.map], layout=free("auto"))
         controls = row(self.epochs, self.engines, self.compute, self.cancel, grid_gap="2px 8px")
-        right = ipywidgets.VBox([controls, self._progress, self.errors], layout=free("auto"))
+        right = elements.VBox([controls, self._progress, self.errors], layout=free("auto"))
         left.layout.flex, right.layout.flex = "1 1 300px", "2 1 420px"
         left.layout.min_width = right.layout.min_width = "0"  # else the left one takes all, and more
-        wrapped = ipywidgets.Layout(flex_flow="row wrap", overflow="visible", grid_gap="4px 24px", width="100%")
-        self.widget = ipywidgets.VBox([self._facts, ipywidgets.HBox([left, right], layout=wrapped)], layout=free())
+        wrapped = elements.Layout(flex_flow="row wrap", overflow="visible", grid_gap="4px 24px", width="100%")
+        self.widget = elements.VBox([self._facts, elements.HBox([left, right], layout=wrapped)], layout=free())
 
     def close(self) -> None:
         """Cancel the reconstructions of halves and end their thread."""
@@ -115,8 +115,8 @@ class ErrorsPage:
 
     # The standard error from halves
 
-    def _button(self, text: str, icon: str, action: Callable[[], None]) -> ipywidgets.Button:
-        button = ipywidgets.Button(description=text, icon=icon, tooltip=text, layout=ipywidgets.Layout(width="auto"))
+    def _button(self, text: str, icon: str, action: Callable[[], None]) -> elements.Button:
+        button = elements.Button(description=text, icon=icon, tooltip=text, layout=elements.Layout(width="auto"))
         button.on_click(lambda _: action())
         return button
 

@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import ipywidgets
-
 from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import Status
 from ptynb.settings import PART_OF_COMPONENT
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.layout.divider import Divider
 from ptynb.widgets.layout.drawer import Drawer
@@ -37,7 +36,7 @@ from ptynb.widgets.live.pattern_comparison import PatternViewer
 from ptynb.widgets.live.positions_page import LINE as POSITIONS_LINE
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.loss_curve import change_curves, loss_curve
-from ptynb.widgets.shared_widgets import Whole, complaint, free, note, put
+from ptynb.widgets.shared_widgets import complaint, free, note, put
 
 REQUEST_SECONDS = 0.5
 """Interval of requests for a pattern or positions."""
@@ -73,7 +72,7 @@ NO_PICTURES = ("failed", "closed", "recovering")
 """States in which no pictures are requested from engines."""
 
 
-class Live(Whole):
+class Live(elements.VBox):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
     tell: called with the line of Python equivalent to a click, after the click was carried out.
@@ -86,8 +85,8 @@ class Live(Whole):
         recon: Watched,
         rate: float = 10.0,
         size: int = 1024,
-        extra: Sequence[ipywidgets.Widget] = (),
-        pages: Mapping[str, ipywidgets.Widget] | None = None,
+        extra: Sequence[elements.Element] = (),
+        pages: Mapping[str, elements.Element] | None = None,
     ) -> None:
         """pages: further pages of the drawer, by title; they are closed with the view."""
         self._recon, self._pause_seconds = recon, 1.0 / rate
@@ -103,11 +102,11 @@ class Live(Whole):
         self._errors: dict[str, str] = {}
         self._message_lock, self._state_lock = threading.Lock(), threading.Lock()
         self._shown_notices: tuple[str, ...] = ()
-        self._curve = ipywidgets.HTML(loss_curve([]))
-        self._changes_curve = ipywidgets.HTML(layout=ipywidgets.Layout(width="480px", max_width="100%"))
-        self._summary, self._message, self._notices = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
-        self._arrivals = ipywidgets.HTML(layout=ipywidgets.Layout(display="none"))
-        self._record, self._health, self._facts = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self._curve = elements.HTML(loss_curve([]))
+        self._changes_curve = elements.HTML(layout=elements.Layout(width="480px", max_width="100%"))
+        self._summary, self._message, self._notices = elements.HTML(), elements.HTML(), elements.HTML()
+        self._arrivals = elements.HTML(layout=elements.Layout(display="none"))
+        self._record, self._health, self._facts = elements.HTML(), elements.HTML(), elements.HTML()
         self._actions = Actions("ptynb live actions", self._complain, self._obeyed, self._say)
         this = weakref.ref(self)  # the callbacks of the parts must not keep the view alive
         self._controls = Controls(recon, self._actions)
@@ -117,22 +116,22 @@ class Live(Whole):
         self._errors_page = ErrorsPage(
             recon, lambda index: _of(this)._entered(index), lambda line: _of(this)._say(line)
         )
-        self._over = ipywidgets.Dropdown(
+        self._over = elements.Dropdown(
             options=["epochs", "seconds"],
             description="Loss over",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="auto"),
+            layout=elements.Layout(width="auto"),
         )
         self._over.observe(lambda _: _of(this)._update_soon(), "value")
         self._divider, tab = Divider(), OwnTab()
         self._divider.observe(lambda _: _of(this)._update_soon(), "room")
         self._drawer = Drawer(
             {
-                PATTERN: ipywidgets.VBox([*self._patterns.widgets], layout=free()),
+                PATTERN: elements.VBox([*self._patterns.widgets], layout=free()),
                 POSITIONS: self._panes.arrows.widget,
                 ERRORS: self._errors_page.widget,
                 CONVERGENCE: self._changes_curve,
-                ENGINES: ipywidgets.VBox([self._facts, self._health], layout=free()),
+                ENGINES: elements.VBox([self._facts, self._health], layout=free()),
                 CHANGES: self._record,
                 **(pages or {}),
             },
@@ -140,7 +139,7 @@ class Live(Whole):
             icons=ICONS,
         )
         self._drawer.on_change(lambda: _of(this)._turned())
-        head = ipywidgets.HBox([self._summary, tab], layout=free())
+        head = elements.HBox([self._summary, tab], layout=free())
         head.add_class("ptynb-live-head")
         above = [head, self._arrivals, self._message, self._notices]
         super().__init__([*above, self._split(extra), self._drawer], layout=free())
@@ -154,18 +153,18 @@ class Live(Whole):
             complain = partial(_complain, thread=thread)
             repeat(self, name, seconds, work, complain, soon=soon, over=lambda view: view._recon.closed)
 
-    def _split(self, extra: Sequence[ipywidgets.Widget]) -> ipywidgets.Box:
+    def _split(self, extra: Sequence[elements.Element]) -> elements.Box:
         """Return pictures and loss curve, the divider, and the column of controls."""
         self._curve.add_class("ptynb-curve")
-        pictures = ipywidgets.Box([self._panes.object, self._panes.probe, self._curve, self._panes.cuts.viewer])
+        pictures = elements.Box([self._panes.object, self._panes.probe, self._curve, self._panes.cuts.viewer])
         pictures.add_class("ptynb-split-pictures")
-        more = ipywidgets.VBox([self._controls.r_factor.widget, self._over])
+        more = elements.VBox([self._controls.r_factor.widget, self._over])
         drawer = Drawer({"More": more}, "Rarely used controls", icons=ICONS)
-        controls = ipywidgets.VBox(
+        controls = elements.VBox(
             [self._controls.run, self._controls.parts, self._panes.choices, *extra, drawer],
         )
         controls.add_class("ptynb-split-controls")
-        split = ipywidgets.Box([pictures, self._divider, controls])
+        split = elements.Box([pictures, self._divider, controls])
         split.add_class("ptynb-split")
         return split
 
@@ -358,7 +357,7 @@ class Live(Whole):
             put(self._message, "".join(dict.fromkeys((failure, *self._errors.copy().values()))))
 
 
-def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[ipywidgets.Widget] = ()) -> Live:
+def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[elements.Element] = ()) -> Live:
     """Return a view of a reconstruction while it runs: pictures, patterns, curves, engines, and controls.
 
     It is displayed if it is the last expression of a notebook cell. A reconstruction can have several views.
@@ -371,7 +370,7 @@ def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[ipywi
         Pictures per second at most; the pace of the screen may be lower.
     size : int, optional
         Longest side of the pictures of the object [screen pixels].
-    extra : sequence of ipywidgets.Widget, optional
+    extra : sequence of elements.Element, optional
         Widgets to show below the controls; they are closed with the view.
 
     Returns

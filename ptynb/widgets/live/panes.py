@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import ipywidgets
 import numpy as np
 
 from ptynb.analysis.array_lines import field_line, field_of, quantity_lines, quantity_of
 from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.data.engine_records import PANES, Array, RenderRequest
+from ptynb.widgets import elements
 from ptynb.widgets.live.controls import checkbox, row, whole_number
 from ptynb.widgets.live.cuts import Cuts
 from ptynb.widgets.live.positions_page import PositionsPage
@@ -55,12 +55,12 @@ class Panes:
         self._object_mode = whole_number("Object mode", 1, 1, 1, "auto", "Object mode that is shown.")
         self._flat = checkbox("Remove phase ramp", True, "Shows phases without mean and linear ramp")
         self._modes = whole_number("Probe modes", 4, 0, MOST_MODES, "auto", "Number of probe modes that are shown.")
-        self._modes_as = ipywidgets.Dropdown(
+        self._modes_as = elements.Dropdown(
             options=["complex", "amplitude"],
             description="Probe as",
             tooltip="Complex: phase as hue, amplitude as brightness.",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="auto"),
+            layout=elements.Layout(width="auto"),
         )
         self.positions = checkbox(
             "Positions", False, "Shows positions over the object, with arrows to the refined ones"
@@ -73,7 +73,7 @@ class Panes:
         for field in (*self._ticks.values(), self._flat, self.positions, *fields):
             field.observe(lambda _: changed(), "value")
         ticks = row(*self._ticks.values(), self.positions, self.cuts.tick, self._flat, grid_gap="0 6px")
-        self.choices = ipywidgets.VBox([ticks, *fields])
+        self.choices = elements.VBox([ticks, *fields])
         self.object.add_class("ptynb-main")
         self.probe.add_class("ptynb-aside")
         self._corner, self._longest = (0, 0), 0
@@ -247,7 +247,7 @@ class Panes:
         return value_text(name, self._recon.value_at(name, y, x, self.request))
 
 
-def _limit(field: ipywidgets.BoundedIntText, count: int) -> None:
+def _limit(field: elements.BoundedIntText, count: int) -> None:
     """Reset the field to the first index if its value exceeds the available number."""
     if field.value > count:
         field.value = field.min

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import ipywidgets
 import numpy as np
 
 from ptynb.data import images
 from ptynb.data.engine_records import Array, PatternPair, Picture
+from ptynb.widgets import elements
 from ptynb.widgets.live.controls import Field, checkbox, row, whole_number
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer
@@ -29,7 +29,7 @@ class PatternViewer:
         self.number = Field(number, chosen)
         self._log = checkbox("Logarithmic", True)
         self._log.observe(lambda _: changed(), "value")
-        self._facts = ipywidgets.HTML('<span style="opacity:.75">Click on the object to see a pattern.</span>')
+        self._facts = elements.HTML('<span style="opacity:.75">Click on the object to see a pattern.</span>')
         self.widgets = (row(number, self._log, self._facts, grid_gap="2px 16px"), self.viewer)
         self.chosen: int | None = None
         self._shown: tuple[int, int, int, bool, Moment] | None = None

@@ -6,9 +6,8 @@ import html
 import math
 from collections.abc import Callable
 
-import ipywidgets
-
 from ptynb.analysis.position_refinement import FACTORS, PositionRefinement
+from ptynb.widgets import elements
 from ptynb.widgets.live.controls import checkbox, row
 from ptynb.widgets.shared_widgets import put
 
@@ -23,17 +22,17 @@ class PositionsPage:
         self._affine = checkbox(
             "Without scale, rotation and shear", False, "Shows what is left of the moves without their affine part"
         )
-        self._factor = ipywidgets.Dropdown(
+        self._factor = elements.Dropdown(
             options=[("automatic", AUTO), *((f"× {factor:g}", float(factor)) for factor in FACTORS[:12])],
             description="Arrows",
             tooltip="Length of the arrows, relative to that of the moves",
             style={"description_width": "initial"},
-            layout=ipywidgets.Layout(width="190px"),
+            layout=elements.Layout(width="190px"),
         )
-        self._text = ipywidgets.HTML()
+        self._text = elements.HTML()
         for field in (self._affine, self._factor):
             field.observe(lambda _: changed(), "value")
-        self.widget = ipywidgets.VBox([row(self._affine, self._factor, grid_gap="2px 16px"), self._text])
+        self.widget = elements.VBox([row(self._affine, self._factor, grid_gap="2px 16px"), self._text])
 
     @property
     def with_affine(self) -> bool:

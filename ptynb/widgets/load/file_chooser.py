@@ -8,20 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
-
 from ptynb.io.load import SUFFIXES
 from ptynb.text import Order, natural_order
+from ptynb.widgets import elements
 from ptynb.widgets.load.file_list import FileList, Item
 from ptynb.widgets.load.recent_files import recent_files
-from ptynb.widgets.shared_widgets import Whole, complaint, free, put
+from ptynb.widgets.shared_widgets import complaint, free, put
 
 MOST = 2000
 """Maximum number of items that are shown of a folder."""
 SCANS, ALL = "possible scans", "all files"
 
 
-class FileChooser(Whole):
+class FileChooser(elements.VBox):
     """The list of a folder; `chosen` is called with the path of a file, and whether it was clicked twice.
 
     folder: the folder that is shown.
@@ -38,25 +37,25 @@ class FileChooser(Whole):
             )
         )
         flexible = {"flex": "1 1 100px", "width": "auto", "min_width": "0"}
-        self.place = ipywidgets.Text(
+        self.place = elements.Text(
             description="Folder", tooltip="Type another folder", continuous_update=False,
-            style={"description_width": "44px"}, layout=ipywidgets.Layout(**flexible),
+            style={"description_width": "44px"}, layout=elements.Layout(**flexible),
         )  # fmt: skip
         self.place.observe(self._typed, "value")
-        self.filter = ipywidgets.Dropdown(
+        self.filter = elements.Dropdown(
             options=[SCANS, ALL], description="Show", tooltip="Which files are listed",
-            style={"description_width": "36px"}, layout=ipywidgets.Layout(width="170px"),
+            style={"description_width": "36px"}, layout=elements.Layout(width="170px"),
         )  # fmt: skip
         self.filter.observe(lambda _: self.show(self.folder), "value")
-        self.recent = ipywidgets.Dropdown(
+        self.recent = elements.Dropdown(
             description="Recent", tooltip="Files that were loaded last",
-            style={"description_width": "46px"}, layout=ipywidgets.Layout(**flexible),
+            style={"description_width": "46px"}, layout=elements.Layout(**flexible),
         )  # fmt: skip
         self.recent.observe(self._again, "value")
         self.list = FileList(self._open, self._go_up)
-        self._message = ipywidgets.HTML()
-        bar = ipywidgets.HBox([self.up, self.home, self.again, self.place], layout=free())
-        below = ipywidgets.HBox([self.filter, self.recent], layout=free())
+        self._message = elements.HTML()
+        bar = elements.HBox([self.up, self.home, self.again, self.place], layout=free())
+        below = elements.HBox([self.filter, self.recent], layout=free())
         super().__init__([bar, self.list, below, self._message], layout=free())
         self.refresh()
 
@@ -129,8 +128,8 @@ class FileChooser(Whole):
             self.mark(path)
             self._chosen(path, False)
 
-    def _button(self, icon: str, tooltip: str, action: Callable[[], None]) -> ipywidgets.Button:
-        button = ipywidgets.Button(icon=icon, tooltip=tooltip, layout=ipywidgets.Layout(width="34px", padding="0"))
+    def _button(self, icon: str, tooltip: str, action: Callable[[], None]) -> elements.Button:
+        button = elements.Button(icon=icon, tooltip=tooltip, layout=elements.Layout(width="34px", padding="0"))
         button.on_click(lambda _: action())
         return button
 

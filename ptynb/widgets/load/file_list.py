@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import anywidget
 import traitlets
 
-from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
+from ptynb.widgets.page import Element
 
 Item = tuple[str, str, str, str, str]
 """Key, kind ("folder", "scan" or "other"), name, size and date."""
 
 
-class FileList(anywidget.AnyWidget):
+class FileList(Element):
     """A list whose items are opened by a click or Enter; arrows move along it, Backspace goes up.
 
     items: see `Item`. current: key of the item that is marked. opened: called with the key of a clicked item, and
     whether it was a double click; ups: called for Backspace. A browser may send a key that is not in the list any more.
     """
 
-    _esm = module_of(HERE / "file_list.js")
-    _css = (HERE / "file_list.css").read_text(encoding="utf-8")
+    component = "fileList"
 
     items: traitlets.List[Item] = traitlets.List(traitlets.Tuple(*(traitlets.Unicode() for _ in range(5)))).tag(
         sync=True

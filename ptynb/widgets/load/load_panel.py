@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from typing import Any, Literal, get_args, get_origin
 
-import ipywidgets
 from pydantic.fields import FieldInfo
 
 from ptynb.data.geometry import energy_from_wavelength
 from ptynb.io.file_info import FileInfo
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions, aberrations_as_text
+from ptynb.widgets import elements
 from ptynb.widgets.load.quantities import UNIT, UNITS, in_unit, number_and_unit, quantity
-from ptynb.widgets.shared_widgets import Whole, free, put
+from ptynb.widgets.shared_widgets import free, put
 
 SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
 FIRST = ("geometry", "energy", "distance", "detector_pixel")
@@ -36,7 +36,7 @@ def title_of(name: str) -> str:
     return LoadOptions.model_fields[name].title or name
 
 
-class LoadPanel(Whole):
+class LoadPanel(elements.VBox):
     """A field for each option of `ptynb.load`; empty fields keep what the file says.
 
     edited: called after each change by the user. names: options that have fields; by default all. more: title of those
@@ -58,10 +58,10 @@ class LoadPanel(Whole):
         # anew, and loses what is being typed.
         order = sorted(self.fields, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
         self._shown, self._others = (
-            {name: ipywidgets.VBox([self.fields[name]], layout=free()) for name in order} for _ in range(2)
+            {name: elements.VBox([self.fields[name]], layout=free()) for name in order} for _ in range(2)
         )
-        others = ipywidgets.VBox([*self._others.values()], layout=free())
-        self._folded = ipywidgets.Accordion([others], titles=(more,), selected_index=None)
+        others = elements.VBox([*self._others.values()], layout=free())
+        self._folded = elements.Accordion([others], titles=(more,), selected_index=None)
         super().__init__([*self._shown.values(), self._folded], layout=free())
         self._arrange(())
 
@@ -130,7 +130,7 @@ class LoadPanel(Whole):
         return bool(self._shown[name].layout.display == "none")
 
 
-class OptionField(ipywidgets.HBox):
+class OptionField(elements.HBox):
     """The field of an option, its unit, and what the file has."""
 
     def __init__(self, name: str, field: FieldInfo) -> None:
@@ -140,13 +140,13 @@ class OptionField(ipywidgets.HBox):
         self._units = UNITS.get(found[1], {}) if found else {}
         self._pair = any(get_origin(kind) is tuple for kind in get_args(field.annotation))
         self.input = self._input(text)
-        self.unit: ipywidgets.Dropdown | None = None
+        self.unit: elements.Dropdown | None = None
         if self._units:
-            self.unit = ipywidgets.Dropdown(
+            self.unit = elements.Dropdown(
                 options=[*self._units], value=USUAL_UNITS[name], description="in", tooltip=f"Unit of {field.title}",
-                style={"description_width": "16px"}, layout=ipywidgets.Layout(width="84px", flex="0 0 auto"),
+                style={"description_width": "16px"}, layout=elements.Layout(width="84px", flex="0 0 auto"),
             )  # fmt: skip
-        self._about = ipywidgets.HTML(layout=ipywidgets.Layout(flex="1 1 0%", min_width="0"))
+        self._about = elements.HTML(layout=elements.Layout(flex="1 1 0%", min_width="0"))
         units = [] if self.unit is None else [self.unit]
         super().__init__([self.input, *units, self._about], layout=free())
 
@@ -171,9 +171,9 @@ class OptionField(ipywidgets.HBox):
 
     def enter(self, value: Any) -> None:
         """Show a value of the option, in the unit shown; None: its default."""
-        if value is None and not isinstance(self.input, ipywidgets.Text):
+        if value is None and not isinstance(self.input, elements.Text):
             value = self._field.default
-        if value is None or not isinstance(self.input, ipywidgets.Text):
+        if value is None or not isinstance(self.input, elements.Text):
             self.input.value = "" if value is None else value
             return
         if isinstance(value, Mapping):
@@ -199,23 +199,23 @@ class OptionField(ipywidgets.HBox):
             return text
         return number_and_unit(text, self._units, self.unit.value)
 
-    def _input(self, text: str) -> ipywidgets.ValueWidget:
+    def _input(self, text: str) -> elements.ValueWidget:
         field = self._field
         shown: dict[str, Any] = {
             "description": field.title,
             "tooltip": text,
             "style": {"description_width": "135px"},
-            "layout": ipywidgets.Layout(width="222px" if self._units else "310px", flex="0 0 auto"),
+            "layout": elements.Layout(width="222px" if self._units else "310px", flex="0 0 auto"),
         }
         if field.annotation is bool:
-            return ipywidgets.Checkbox(value=bool(field.default), **shown)
+            return elements.Checkbox(value=bool(field.default), **shown)
         if get_origin(field.annotation) is Literal:
-            return ipywidgets.Dropdown(options=get_args(field.annotation), value=field.default, **shown)
+            return elements.Dropdown(options=get_args(field.annotation), value=field.default, **shown)
         if self._pair:
             what = "rows, columns" if self.name == "raster" else "y, x"
         else:
             what = "" if self._units else "C12=2e-9@0.5, C30=1e-3" if self.name == "aberrations" else "dataset or file"
-        return ipywidgets.Text(placeholder=what, continuous_update=False, **shown)
+        return elements.Text(placeholder=what, continuous_update=False, **shown)
 
 
 def _missing(found: FileInfo) -> dict[str, str]:

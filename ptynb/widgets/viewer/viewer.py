@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import anywidget
 import numpy as np
 import traitlets
 
@@ -27,8 +26,9 @@ from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.page import Element
 from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
-from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
+from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC
 
 UNCONFIRMED = 1
 PATIENCE = 1.0
@@ -41,7 +41,7 @@ ValueAt = Callable[[str, int, int], str]
 Tell = Callable[[str], None]
 
 
-class Viewer(anywidget.AnyWidget):
+class Viewer(Element):
     """Pictures side by side, with one zoom and pan, colour maps, contrast by percentile, scale bar, values.
 
     columns: panes in a row; 0: as many as fit. height: of a pane [screen pixels]. share: part of the window's height
@@ -82,8 +82,7 @@ class Viewer(anywidget.AnyWidget):
     pictures may be reduced by it without a visible loss.
     """
 
-    _esm = script()
-    _css = styles()
+    component = "viewer"
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)

@@ -1,0 +1,323 @@
+// Controls, texts and boxes, with the look of Jupyter's own widgets.
+
+import { memo } from "preact/compat";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { components } from "../components.js";
+
+const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
+
+/** CSS properties of a layout: `flex_flow` is `flexFlow` here. */
+export function styleOf(layout) {
+  const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
+  return Object.fromEntries(Object.entries(layout ?? {}).map(([name, value]) => [camel(name), value]));
+}
+
+/** Attributes of the outermost node of an element. */
+function outer(values, names, title = values.tooltip) {
+  return {
+    class: ["jupyter-widgets", ...names.split(" "), ...values.classes].join(" "),
+    style: styleOf(values.layout),
+    title: title || undefined,
+  };
+}
+
+function Icon({ name }) {
+  return name ? <i class={`fa fa-${name}`} aria-hidden="true" /> : null;
+}
+
+/** The label before a field. */
+function Label({ values, id }) {
+  if (!values.description) return null;
+  const width = values.style.description_width;
+  return (
+    <label class="widget-label" for={id} title={values.description} style={width && { width }}>
+      {values.description}
+    </label>
+  );
+}
+
+/** A line with a label and a field, which `children` draws from its attributes. */
+function Field({ values, kind, children }) {
+  const id = useId();
+  const title = values.description ? undefined : values.tooltip || undefined;
+  return (
+    <div {...outer(values, `widget-inline-hbox ${kind}`)}>
+      <Label values={values} id={id} />
+      {children({ id, title, disabled: values.disabled })}
+    </div>
+  );
+}
+
+/** A field whose text follows a value, except while it is edited without a change of that. */
+function useText(text) {
+  const field = useRef(null);
+  useLayoutEffect(() => {
+    if (field.current.value !== text) field.current.value = text;
+  }, [text]);
+  return field;
+}
+
+function Html({ element }) {
+  const values = element.use();
+  return (
+    <div {...outer(values, "widget-inline-hbox widget-html")}>
+      <div class="widget-html-content" dangerouslySetInnerHTML={{ __html: values.value }} />
+    </div>
+  );
+}
+
+function Text({ element }) {
+  const values = element.use();
+  const field = useText(values.value);
+  const send = () => element.put("value", field.current.value);
+  const typed = values.continuous_update ? { onInput: send } : { onChange: send };
+  return (
+    <Field values={values} kind="widget-text">
+      {(given) => <input {...given} {...typed} ref={field} type="text" placeholder={values.placeholder} />}
+    </Field>
+  );
+}
+
+function Textarea({ element }) {
+  const values = element.use();
+  const field = useText(values.value);
+  const send = () => element.put("value", field.current.value);
+  const typed = values.continuous_update ? { onInput: send } : { onChange: send };
+  return (
+    <Field values={values} kind="widget-textarea">
+      {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} />}
+    </Field>
+  );
+}
+
+/** The number in a text within limits, which may be null; null for another text. */
+export function numberOf(text, { min, max }) {
+  if (!NUMBER.test(text)) return null;
+  return Math.min(Math.max(Number(text), min ?? -Infinity), max ?? Infinity);
+}
+
+function NumberField({ element }) {
+  const values = element.use();
+  const field = useText(`${values.value}`);
+  const send = () => {
+    const number = numberOf(field.current.value, values);
+    if (number !== null) element.put("value", number);
+    field.current.value = `${number ?? element.get("value")}`;
+  };
+  const limits = { min: values.min ?? undefined, max: values.max ?? undefined, step: values.step ?? "any" };
+  return (
+    <Field values={values} kind="widget-text widget-number">
+      {(given) => <input {...given} {...limits} ref={field} type="number" onChange={send} />}
+    </Field>
+  );
+}
+
+function Checkbox({ element }) {
+  const values = element.use();
+  const width = values.style.description_width;
+  const label = values.description_allow_html
+    ? { dangerouslySetInnerHTML: { __html: values.description } }
+    : { children: values.description };
+  return (
+    <div {...outer(values, "widget-inline-hbox widget-checkbox")}>
+      {values.indent && <span class="widget-label" style={width && { width }} />}
+      <label class="widget-label-basic">
+        <input
+          type="checkbox"
+          checked={values.value}
+          disabled={values.disabled}
+          onChange={(event) => element.put("value", event.currentTarget.checked)}
+        />
+        <span {...label} />
+      </label>
+    </div>
+  );
+}
+
+function Button({ element }) {
+  const values = element.use();
+  const colour = values.button_style && `mod-${values.button_style}`;
+  return (
+    <button
+      {...outer(values, `jupyter-button widget-button ${colour}`)}
+      type="button"
+      disabled={values.disabled}
+      onClick={() => element.send({ click: true })}
+    >
+      <Icon name={values.icon} />
+      {values.description}
+    </button>
+  );
+}
+
+function Toggle({ element }) {
+  const values = element.use();
+  return (
+    <button
+      {...outer(values, `jupyter-button widget-toggle-button ${values.value ? "mod-active" : ""}`)}
+      type="button"
+      aria-pressed={values.value}
+      disabled={values.disabled}
+      onClick={() => element.put("value", !element.get("value"))}
+    >
+      <Icon name={values.icon} />
+      {values.description}
+    </button>
+  );
+}
+
+function Dropdown({ element }) {
+  const values = element.use();
+  const field = useRef(null);
+  useLayoutEffect(() => {
+    field.current.selectedIndex = values.index ?? -1;
+  }, [values.index, values.labels]);
+  const options = values.labels.map((label, index) => (
+    <option key={index} value={index}>
+      {label}
+    </option>
+  ));
+  return (
+    <Field values={values} kind="widget-dropdown">
+      {(given) => (
+        <select {...given} ref={field} onChange={() => element.put("index", field.current.selectedIndex)}>
+          {options}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+function Multiple({ element }) {
+  const values = element.use();
+  const field = useRef(null);
+  const chosen = () => Array.from(field.current.selectedOptions, (option) => option.index);
+  return (
+    <Field values={values} kind="widget-select">
+      {(given) => (
+        <select {...given} ref={field} multiple size={values.rows} onChange={() => element.put("index", chosen())}>
+          {values.labels.map((label, index) => (
+            <option key={index} value={index} selected={values.index.includes(index)}>
+              {label}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+function Progress({ element }) {
+  const values = element.use();
+  return (
+    <Field values={values} kind="widget-progress">
+      {({ id }) => <progress id={id} max={values.max - values.min} value={values.value - values.min} />}
+    </Field>
+  );
+}
+
+function Children({ page, children }) {
+  return children.map(({ $element: key }) => <Part key={key} page={page} name={key} />);
+}
+
+const box = (kind) =>
+  function Box({ element }) {
+    const values = element.use();
+    return (
+      <div {...outer(values, `widget-box ${kind}`)}>
+        <Children page={element.page} children={values.children} />
+      </div>
+    );
+  };
+
+/** Moves the focus along the tabs of a list. */
+function moved(event) {
+  const steps = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+  if (!(event.key in steps)) return;
+  const tabs = Array.from(event.currentTarget.children);
+  const index = tabs.indexOf(document.activeElement) + steps[event.key];
+  tabs.at(Math.min(Math.max(index, 0), tabs.length - 1)).focus();
+  event.preventDefault();
+}
+
+/** Pages of which one is shown; one is drawn when it is shown for the first time, and kept then. */
+function Tab({ element }) {
+  const values = element.use();
+  const id = useId();
+  const selected = values.selected_index ?? -1;
+  const [opened, open] = useState(new Set());
+  if (!opened.has(selected)) open(new Set([...opened, selected]));
+  return (
+    <div {...outer(values, "ptynb-tab")}>
+      <div class="ptynb-tab-list" role="tablist" onKeyDown={moved}>
+        {values.titles.map((title, index) => (
+          <button
+            key={title}
+            id={`${id}-${index}`}
+            type="button"
+            role="tab"
+            aria-selected={index === selected}
+            aria-controls={`${id}-page`}
+            tabIndex={index === selected ? 0 : -1}
+            onClick={() => element.put("selected_index", index)}
+          >
+            {title}
+          </button>
+        ))}
+      </div>
+      <div class="ptynb-tab-contents" id={`${id}-page`} role="tabpanel" aria-labelledby={`${id}-${selected}`}>
+        {values.children.map(({ $element: key }, index) => (
+          <div key={key} class="ptynb-tab-page" hidden={index !== selected}>
+            {(index === selected || opened.has(index)) && <Part page={element.page} name={key} />}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Accordion({ element }) {
+  const values = element.use();
+  const chosen = (index, open) => {
+    if (open) element.put("selected_index", index);
+    else if (element.get("selected_index") === index) element.put("selected_index", null);
+  };
+  return (
+    <div {...outer(values, "ptynb-accordion")}>
+      {values.children.map(({ $element: key }, index) => (
+        <details
+          key={key}
+          open={index === values.selected_index}
+          onToggle={(event) => chosen(index, event.currentTarget.open)}
+        >
+          <summary>{values.titles[index]}</summary>
+          {index === values.selected_index && <Part page={element.page} name={key} />}
+        </details>
+      ))}
+    </div>
+  );
+}
+
+/** What a script of its own draws; see `components`. */
+function Drawn({ element, render }) {
+  const node = useRef(null);
+  const values = element.use();
+  useLayoutEffect(() => render({ model: element, el: node.current }), []);
+  return <div {...outer(values, "ptynb-drawn")} ref={node} />;
+}
+
+const CONTROLS = {
+  html: Html, text: Text, textarea: Textarea, number: NumberField, checkbox: Checkbox, button: Button, toggle: Toggle,
+  dropdown: Dropdown, multiple: Multiple, progress: Progress, box: box("widget-any-box"), hbox: box("widget-hbox"),
+  vbox: box("widget-vbox"), tab: Tab, accordion: Accordion,
+};
+
+/** An element by its key; it is drawn again when its own values change, not with what is around it. */
+export const Part = memo(function Part({ page, name }) {
+  const element = page.element(name);
+  if (!element) return null;
+  const Control = CONTROLS[element.component];
+  if (Control) return <Control element={element} />;
+  return <Drawn element={element} render={components[element.component]} />;
+});

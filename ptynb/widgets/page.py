@@ -1,0 +1,403 @@
+"""Elements, of which views are made, and the page that shows them in a notebook.
+
+An element has traits and no widget. A `Page` is the widget that shows an element with all below it: it sends their
+traits, and what changes in them, to the browser, and sets what users change there. Thus a view of a thousand fields is
+a few models of the notebook, whose state is read from the elements whenever a browser asks for it.
+
+Messages to the browser, each with a number that increases by one:
+
+- `{"number", "changes": [[element, {trait: value}]], "new": {element: state}, "gone": [element, ...], "defaults"}`
+- `{"number", "to": element, "content", ...}`: a message of an element to what draws it, such as a picture
+- `{"number", "tree"}`: everything, after `{"seen": number}` of a browser that has missed messages
+
+and from it `{"to": element, "set": {trait: value}, "from": browser}` and `{"to": element, "content"}`. In values an
+element is `{"$element": key}` and bytes are `{"$buffer": index}` of the message's buffers.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import logging
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+import ipywidgets
+import traitlets
+
+logger = logging.getLogger(__name__)
+
+STATIC = Path(__file__).parent / "static"
+LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
+ELEMENT, BUFFER = "$element", "$buffer"
+Received = Callable[["Element", dict[str, Any], Sequence[Any]], Any]
+_keys = itertools.count(1)
+
+
+class Layout:
+    """CSS properties of an element, such as `width` or `flex_flow`; None leaves one to the style sheet."""
+
+    def __init__(self, **properties: str | None) -> None:
+        self._set(_values=properties, _elements=weakref.WeakKeyDictionary[Element, str]())
+
+    def _set(self, **attributes: Any) -> None:
+        self.__dict__.update(attributes)
+
+    def __getattr__(self, name: str) -> str | None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._values.get(name)
+
+    def __setattr__(self, name: str, value: str | None) -> None:
+        if self._values.get(name) != value:
+            self._values[name] = value
+            for element, trait in [*self._elements.items()]:
+                element.announce(trait)
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The properties that are set."""
+        return {name: value for name, value in self._values.items() if value is not None}
+
+
+class Element(traitlets.HasTraits):
+    """A part of a view. Traits with the tag `sync` are shown by pages, and may be set by them.
+
+    component: name of what draws it in the browser. It is displayed if it is the last expression of a notebook cell;
+    `widget` is the widget that shows it alone, for boxes of ipywidgets.
+    """
+
+    component: ClassVar[str] = ""
+    layout = traitlets.Instance(Layout).tag(sync=True)
+    classes: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    tooltip = traitlets.Unicode(None, allow_none=True).tag(sync=True)
+
+    _closed = False
+    _pages: tuple[Page, ...] = ()
+    _own_page: Page | None = None
+    _held: set[str] | None = None
+
+    def __init__(self, *, layout: Layout | None = None, **traits: Any) -> None:
+        self.key = str(next(_keys))
+        self._receivers: list[Received] = []
+        super().__init__(layout=Layout() if layout is None else layout, **traits)
+
+    @classmethod
+    @functools.cache
+    def synced(cls) -> tuple[str, ...]:
+        """Return the names of the traits that pages show."""
+        return tuple(cls.class_trait_names(sync=True))
+
+    @classmethod
+    @functools.cache
+    def defaults(cls) -> dict[str, Any]:
+        """Return the default of each of these traits, which messages leave out."""
+        traits = cls.class_traits(sync=True).items()
+        values = {name: getattr(trait, "make_dynamic_default", trait.default)() for name, trait in traits}
+        return {name: {} if name in ("layout", "style") else _marked(value) for name, value in values.items()}
+
+    def notify_change(self, change: Any) -> None:
+        """Show a change of a trait on all pages, then call its observers."""
+        if change["name"] in self.synced():
+            self.announce(change["name"])
+        super().notify_change(change)
+
+    @traitlets.observe("layout", "style")
+    def _styled(self, change: Any) -> None:
+        change["new"]._elements[self] = change["name"]
+
+    def announce(self, *names: str) -> None:
+        """Show the present values of traits on all pages."""
+        if self._held is not None:
+            self._held.update(names)
+        elif self._pages:
+            for page in self._pages:
+                page.changed(self, names)
+
+    @contextmanager
+    def hold_sync(self) -> Iterator[None]:
+        """Show all changes of traits within the context at its end, in one message."""
+        if self._held is not None:
+            yield
+            return
+        self._held = set()
+        try:
+            yield
+        finally:
+            names, self._held = self._held, None
+            if names:
+                self.announce(*names)
+
+    def add_class(self, name: str) -> None:
+        """Add a class of the style sheet."""
+        if name not in self.classes:
+            self.classes = [*self.classes, name]
+
+    def remove_class(self, name: str) -> None:
+        """Remove a class of the style sheet."""
+        self.classes = [other for other in self.classes if other != name]
+
+    def send(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        """Send a message to what draws this element on all pages."""
+        for page in self._pages:
+            page.post({"to": self.key, "content": content}, buffers)
+
+    def on_msg(self, receive: Received) -> None:
+        """Register a function of (element, content, buffers) for the messages of what draws this element."""
+        self._receivers.append(receive)
+
+    def receive(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        """Handle a message of what draws this element."""
+        for receive in self._receivers:
+            receive(self, content, buffers)
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Set traits to values of a browser; the present ones are shown again if they are invalid."""
+        values = {name: value for name, value in values.items() if name in self.synced()}
+        try:
+            with self.hold_trait_notifications():
+                for name, value in values.items():
+                    setattr(self, name, value)
+        except traitlets.TraitError:
+            logger.warning("%s: a browser has sent invalid values %r.", type(self).__name__, values, exc_info=True)
+            self.announce(*values)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the element was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Remove the element from the notebook; what it shows continues."""
+        self._closed = True
+        if self._own_page is not None:
+            self._own_page.close()
+            self._own_page = None
+
+    @property
+    def widget(self) -> Page:
+        """The widget that shows this element, for boxes of ipywidgets and `IPython.display`."""
+        if self._own_page is None:
+            self._own_page = Page(self)
+        return self._own_page
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self.widget._repr_mimebundle_(**options)
+
+
+class Script(ipywidgets.Widget):
+    """The bundle of scripts and styles of all pages, once in a kernel."""
+
+    text = traitlets.Unicode().tag(sync=True)
+    digest = traitlets.Unicode().tag(sync=True)
+
+
+class Channel(ipywidgets.Widget):
+    """The elements of a page, and messages about them.
+
+    It is a model without a view: a model of anywidget refuses all messages once its script took two seconds to load.
+    """
+
+    tree: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, tree: Callable[[], dict[str, Any]]) -> None:
+        self._tree = tree
+        super().__init__()
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the state of the widget, with the elements as they are now."""
+        state = super().get_state(key, drop_defaults)
+        return {**state, "tree": self._tree()} if "tree" in state else state
+
+
+class Page(anywidget.AnyWidget):
+    """The widget that shows an element and all below it."""
+
+    _esm = LOADER
+    script = traitlets.Unicode().tag(sync=True)
+    channel = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, root: Element) -> None:
+        self.root = root
+        self._lock = threading.RLock()  # elements change in several threads
+        self._number = 0
+        self._elements: dict[str, Element] = {}
+        self._below: dict[str, dict[str, list[Element]]] = {}
+        self._uses: Counter[str] = Counter()
+        self._taking = threading.local()
+        self._hold(root, {})
+        self._channel = Channel(self._tree)
+        self._channel.on_msg(self._received)
+        super().__init__(script=_script().model_id, channel=self._channel.model_id)
+
+    def close(self) -> None:
+        """Close the widget; the elements stay."""
+        with self._lock:
+            for element in self._elements.values():
+                element._pages = tuple(page for page in element._pages if page is not self)
+            self._elements.clear()
+        self._channel.close()
+        layout = self.layout
+        super().close()
+        layout.close()
+
+    def changed(self, element: Element, names: Sequence[str]) -> None:
+        """Show traits of an element that have changed."""
+        with self._lock:
+            if element.key not in self._elements:
+                return
+            before, new = {*self._elements}, dict[str, Any]()
+            values = {name: self._plain(element, name, new) for name in names}
+            message: dict[str, Any] = {"changes": [[element.key, values]], "new": new}
+            if gone := before - {*self._elements}:
+                message["gone"] = sorted(gone)
+            if new:
+                message["defaults"] = self._defaults(new)
+            if (taking := getattr(self._taking, "now", None)) is not None:
+                key, taken, browser = taking
+                if key == element.key and all(name in taken and taken[name] == values[name] for name in values):
+                    message["from"] = browser  # which shows it already, and perhaps a newer value
+            self.post(message)
+
+    def post(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        """Send a message to the browser."""
+        with self._lock:
+            self._number += 1
+            found: list[Any] = []
+            plain = _without_bytes(message, found)
+            self._channel.send({"number": self._number, "given": len(found), **plain}, [*found, *buffers])
+
+    def _tree(self) -> dict[str, Any]:
+        """Return the elements of the page by their key, and the number of the last message."""
+        with self._lock:
+            return {
+                "number": self._number,
+                "root": self.root.key,
+                "defaults": self._defaults(self._elements),
+                "elements": {key: _state(element) for key, element in self._elements.items()},
+            }
+
+    def _defaults(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the defaults of the kinds of elements with these keys."""
+        return {element.component: element.defaults() for element in map(self._elements.__getitem__, keys)}
+
+    def _plain(self, element: Element, name: str, new: dict[str, Any]) -> Any:
+        """Return the value of a trait; elements in it are shown from now on, those that were there before no more."""
+        value = getattr(element, name)
+        below, before = [*_elements_in(value)], self._below[element.key].pop(name, [])
+        if below:
+            self._below[element.key][name] = below
+        for one in below:
+            self._hold(one, new)
+        for one in before:
+            self._release(one)
+        return _marked(value)
+
+    def _hold(self, element: Element, new: dict[str, Any]) -> None:
+        self._uses[element.key] += 1
+        if element.key in self._elements:
+            return
+        self._elements[element.key] = element
+        element._pages = (*element._pages, self)
+        self._below[element.key] = {}
+        for name in element.synced():
+            self._plain(element, name, new)
+        new[element.key] = _state(element)
+
+    def _release(self, element: Element) -> None:
+        self._uses[element.key] -= 1
+        if self._uses[element.key] > 0:
+            return
+        del self._uses[element.key], self._elements[element.key]
+        element._pages = tuple(page for page in element._pages if page is not self)
+        for below in self._below.pop(element.key).values():
+            for one in below:
+                self._release(one)
+
+    def _received(self, _: Any, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+        """Handle a message of a browser; one to an element that is not shown any more is ignored."""
+        if "seen" in content:
+            with self._lock:
+                if content["seen"] != self._number:
+                    self.post({"tree": self._tree()})
+            return
+        element = self._elements.get(str(content.get("to")))
+        if element is None:
+            return
+        if "set" not in content:
+            element.receive(content["content"], buffers)
+            return
+        values = _with_bytes(content["set"], buffers)
+        self._taking.now = element.key, values, str(content.get("from"))
+        try:
+            element.take(values)
+        finally:
+            self._taking.now = None
+
+
+@functools.cache
+def _script() -> Script:
+    text = (STATIC / "ptynb.js").read_text(encoding="utf-8")
+    return Script(text=text, digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def _state(element: Element) -> dict[str, Any]:
+    """Return the values of an element that are not the defaults of its kind."""
+    defaults = element.defaults()
+    values = {name: _marked(getattr(element, name)) for name in element.synced()}
+    changed = {name: value for name, value in values.items() if value != defaults[name]}
+    return {"component": element.component, "values": changed}
+
+
+def _elements_in(value: Any) -> Iterator[Element]:
+    if isinstance(value, Element):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _elements_in(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _elements_in(one)
+
+
+def _marked(value: Any) -> Any:
+    """Return a value whose elements are replaced by marks with their keys."""
+    if isinstance(value, Element):
+        return {ELEMENT: value.key}
+    if isinstance(value, Layout):
+        return value.plain
+    if isinstance(value, list | tuple):
+        return [_marked(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _marked(one) for key, one in value.items()}
+    return value
+
+
+def _without_bytes(value: Any, found: list[Any]) -> Any:
+    """Return a value whose bytes are replaced by marks with their index in `found`, to which they are added."""
+    if isinstance(value, bytes | memoryview | bytearray):
+        found.append(value)
+        return {BUFFER: len(found) - 1}
+    if isinstance(value, list | tuple):
+        return [_without_bytes(one, found) for one in value]
+    if isinstance(value, dict):
+        return {key: _without_bytes(one, found) for key, one in value.items()}
+    return value
+
+
+def _with_bytes(value: Any, buffers: Sequence[Any]) -> Any:
+    """Return a value in which the marks of `_without_bytes` are bytes again."""
+    if isinstance(value, list):
+        return [_with_bytes(one, buffers) for one in value]
+    if isinstance(value, dict):
+        if value.keys() == {BUFFER}:
+            return bytes(buffers[value[BUFFER]])
+        return {key: _with_bytes(one, buffers) for key, one in value.items()}
+    return value
