@@ -7,14 +7,11 @@ another option than the one that was clicked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import anywidget
 import traitlets
 
 from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
 
 Option = tuple[str, str]
 """Key and text."""
@@ -28,8 +25,7 @@ class Choice(anywidget.AnyWidget):
     rows: number of visible rows; 1: a menu. head: titles of columns above the list.
     """
 
-    _esm = module_of(HERE / "choice.js")
-    _css = (HERE / "choice.css").read_text(encoding="utf-8")
+    _esm = module_of("choice")
 
     options: traitlets.List[Option] = traitlets.List(traitlets.Tuple(traitlets.Unicode(), traitlets.Unicode())).tag(
         sync=True

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import anywidget
 import traitlets
 
 from ptynb.widgets.layout.browser_module import module_of
 
-HERE = Path(__file__).parent
-
 
 class CodeView(anywidget.AnyWidget):
     """Lines of Python, with a button that copies them; it scrolls to the newest line unless the user scrolled away."""
 
-    _esm = module_of(HERE / "code_view.js")
-    _css = (HERE / "code_view.css").read_text(encoding="utf-8")
+    _esm = module_of("codeView")
 
     lines: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import anywidget
 import traitlets
 
 from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
 
 
 class Divider(anywidget.AnyWidget):
@@ -24,7 +20,6 @@ class Divider(anywidget.AnyWidget):
     size; (0, 0): not known yet.
     """
 
-    _esm = module_of(HERE / "arrangement.js", HERE / "divider.js")
-    _css = (HERE / "divider.css").read_text(encoding="utf-8")
+    _esm = module_of("divider")
 
     room: traitlets.List[int] = traitlets.List(traitlets.Int(), [0, 0], minlen=2, maxlen=2).tag(sync=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import anywidget
 import ipywidgets
@@ -12,8 +11,6 @@ import traitlets
 from ptynb.widgets.layout.browser_module import module_of
 from ptynb.widgets.shared_widgets import Whole, free
 
-HERE = Path(__file__).parent
-
 
 class DrawerButtons(anywidget.AnyWidget):
     """The buttons of a drawer. shown: number of the page that is shown, from 1; 0: none, the drawer is shut.
@@ -21,8 +18,7 @@ class DrawerButtons(anywidget.AnyWidget):
     The browser shows and hides pages by itself, so that they open while the kernel is busy.
     """
 
-    _esm = module_of(HERE / "text_button.js", HERE / "drawer.js")
-    _css = (HERE / "drawer.css").read_text(encoding="utf-8")
+    _esm = module_of("drawer")
 
     titles: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     icons: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import anywidget
 import ipywidgets
 import traitlets
 
 from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
 
 
 class OwnTab(anywidget.AnyWidget):
@@ -20,8 +16,7 @@ class OwnTab(anywidget.AnyWidget):
     closing the tab ends nothing.
     """
 
-    _esm = module_of(HERE / "own_tab.js")
-    _css = (HERE / "own_tab.css").read_text(encoding="utf-8")
+    _esm = module_of("ownTab")
 
     target = traitlets.Unicode("").tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import anywidget
 import traitlets
 
 from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
 
 
 class Segments(anywidget.AnyWidget):
@@ -19,8 +16,7 @@ class Segments(anywidget.AnyWidget):
     description: what is chosen, for screen readers.
     """
 
-    _esm = module_of(HERE / "text_button.js", HERE / "segments.js")
-    _css = (HERE / "segments.css").read_text(encoding="utf-8")
+    _esm = module_of("segments")
 
     options: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     icons: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
 from ptynb.widgets.layout.browser_module import module_of
-
-HERE = Path(__file__).parent
 
 Item = tuple[str, str, str, str, str]
 """Key, kind ("folder", "scan" or "other"), name, size and date."""
@@ -24,8 +21,7 @@ class FileList(anywidget.AnyWidget):
     whether it was a double click; ups: called for Backspace. A browser may send a key that is not in the list any more.
     """
 
-    _esm = module_of(HERE / "file_list.js")
-    _css = (HERE / "file_list.css").read_text(encoding="utf-8")
+    _esm = module_of("fileList")
 
     items: traitlets.List[Item] = traitlets.List(traitlets.Tuple(*(traitlets.Unicode() for _ in range(5)))).tag(
         sync=True

@@ -26,9 +26,9 @@ import traitlets
 from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.colour_maps import COLOURS, CYCLIC, look_up_table
+from ptynb.widgets.layout.browser_module import module_of
 from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
-from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC, script, styles
 
 UNCONFIRMED = 1
 PATIENCE = 1.0
@@ -82,8 +82,7 @@ class Viewer(anywidget.AnyWidget):
     pictures may be reduced by it without a visible loss.
     """
 
-    _esm = script()
-    _css = styles()
+    _esm = module_of("viewer")
 
     frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)
