@@ -22,10 +22,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ptynb.report.page_data import PageData
-from ptynb.widgets.viewer import viewer_assets
 
 HERE = Path(__file__).parent
-SCRIPTS = ("report_curve.js", "report_values.js", "report.js")
 _NONCHARACTERS = "".join(chr(plane * 0x10000 + last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufdd0-\ufdef"
@@ -129,8 +127,7 @@ def page(
     footer: str,
 ) -> str:
     """Return the HTML of a report; comments: HTML that is safe already."""
-    style = "\n".join((viewer_assets.styles(), _read("report.css")))
-    script = "\n".join((viewer_assets.script(), *map(_read, SCRIPTS)))
+    style, script = ((HERE / "static" / f"report.{suffix}").read_text(encoding="utf-8") for suffix in ("css", "js"))
     for text in (style, script):  # inserted as they are: the policy has their hashes
         assert not re.search(r"</(script|style)|<!--|<script", text, re.IGNORECASE), "the text would end its element"
     return _template().render(
@@ -179,10 +176,6 @@ def _json_values(value: Any) -> Any:
         case list() | tuple():
             return [_json_values(one) for one in value]
     return value
-
-
-def _read(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -13,8 +13,7 @@ import numpy as np
 
 from ptynb.data import images
 from ptynb.data.engine_records import Array, Picture
-from ptynb.widgets.colour_maps import look_up_table
-from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC
+from ptynb.widgets.colour_maps import COLOURS, CYCLIC, look_up_table
 
 LARGEST_SIDE = 2048
 """Maximum side of a picture on the page [pixels]: browsers draw and zoom these without delay."""
@@ -133,7 +132,7 @@ class PageData:
         return name
 
     def add_tiff(self, key: str, planes: Sequence[Mapping[str, Any]], pixel_size: tuple[float, float] | None) -> None:
-        """Add a TIFF that the page creates from arrays among its files, one page per plane; see `report_values.js`."""
+        """Add a TIFF that the page creates from arrays among its files, one page per plane (`values.js`)."""
         self.files[key] = {
             "name": f"{self.file}-{key}.tif",
             "type": "image/tiff",

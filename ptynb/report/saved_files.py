@@ -1,7 +1,7 @@
 """Files that can be saved from a report's page: arrays, pictures with every pixel, figures for papers.
 
-Where the page contains an array in full, the script `report_values.js` reads values under the cursor from it and
-creates 32-bit TIFFs of it. Each picture has a "plane", which states the layers of the array that are multiplied, the
+Where the page contains an array in full, its script (`values.js`) reads values under the cursor from it and creates
+32-bit TIFFs of it. Each picture has a "plane", which states the layers of the array that are multiplied, the
 corner and shape of the area, and the phase (mean and ramp) that was subtracted.
 """
 

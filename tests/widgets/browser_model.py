@@ -29,7 +29,7 @@ DARK = {
 }
 PAGE = """<!doctype html><html lang="en"><head><title>A widget</title><style>
 :root {{ {variables} }} body {{ margin: 16px; background: var(--jp-layout-color1); }}
-{css}</style></head><body><main id="widget"></main></body></html>"""
+</style></head><body><main id="widget"></main></body></html>"""
 MODEL = """
 async ([esm, state]) => {
   const revive = (value) => {
@@ -98,7 +98,7 @@ class BrowserModel:
     def __init__(self, page: Page, widget: Any, *, theme: dict[str, str] = LIGHT) -> None:
         self.page, self.widget = page, widget
         variables = "".join(f"{name}: {value};" for name, value in theme.items())
-        page.set_content(PAGE.format(variables=variables, css=widget._css))
+        page.set_content(PAGE.format(variables=variables))
         names = [name for name in widget.traits(sync=True) if not name.startswith("_")]
         names = [name for name in names if name not in ("layout", "tabbable", "tooltip")]
         page.evaluate(MODEL, [widget._esm, {name: _plain(getattr(widget, name)) for name in names}])

@@ -16,6 +16,7 @@ export function show({ channel, model, el, name }) {
   if (!pages.has(channel)) pages.set(channel, new Page(channel));
   const page = pages.get(channel);
   page.model = model;
+  page.show = (node, key) => show({ channel, model, el: node, name: key });
   el.classList.add("ptynb-page");
   el.dataset.lmSuppressShortcuts = "true";
   render(<Root page={page} name={name} />, el);

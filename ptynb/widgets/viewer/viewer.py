@@ -25,10 +25,9 @@ import traitlets
 from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.colour_maps import COLOURS, CYCLIC, look_up_table
 from ptynb.widgets.page import Element
 from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
-from ptynb.widgets.viewer.viewer_assets import COLOURS, CYCLIC
 
 UNCONFIRMED = 1
 PATIENCE = 1.0

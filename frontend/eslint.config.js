@@ -1,0 +1,31 @@
+// The rules of ESLint for the scripts of the browser, their tests and their build.
+
+import js from "@eslint/js";
+import hooks from "eslint-plugin-react-hooks";
+import globals from "globals";
+
+export default [
+  { ignores: ["node_modules/"] },
+  js.configs.recommended,
+  {
+    languageOptions: { ecmaVersion: 2024, sourceType: "module" },
+    linterOptions: { reportUnusedDisableDirectives: "error" },
+    rules: {
+      curly: ["error", "multi-line"],
+      eqeqeq: "error",
+      "no-shadow": "error",
+      "no-unused-vars": ["error", { args: "all", argsIgnorePattern: "^_" }],
+      "no-var": "error",
+      "object-shorthand": "error",
+      "prefer-const": "error",
+      "prefer-template": "error",
+    },
+  },
+  { files: ["src/**"], languageOptions: { globals: globals.browser } },
+  { files: ["*.js", "tests/**"], languageOptions: { globals: globals.node } },
+  {
+    ...hooks.configs.flat["recommended-latest"],
+    files: ["**/*.jsx"],
+    languageOptions: { parserOptions: { ecmaFeatures: { jsx: true } } },
+  },
+];

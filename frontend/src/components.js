@@ -1,0 +1,12 @@
+// What a page can show, by name: functions that show a model in an element, and return what ends that.
+
+import { render as viewer } from "./viewer/viewer.js";
+import { render as choice } from "./widgets/choice.js";
+import { render as codeView } from "./widgets/code_view.js";
+import { render as divider } from "./widgets/divider.js";
+import { render as drawer } from "./widgets/drawer.js";
+import { render as fileList } from "./widgets/file_list.js";
+import { render as ownTab } from "./widgets/own_tab.js";
+import { render as segments } from "./widgets/segments.js";
+
+export const components = { viewer, choice, codeView, drawer, segments, divider, fileList, ownTab };

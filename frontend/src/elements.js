@@ -1,0 +1,73 @@
+// Elements of a page.
+
+/** An element; JupyterLab's shortcuts are disabled in those that take the focus. */
+export function make(name, className, properties = {}) {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  Object.assign(element, properties);
+  if (["INPUT", "SELECT", "BUTTON", "SUMMARY"].includes(element.tagName) || element.tabIndex >= 0) {
+    element.dataset.lmSuppressShortcuts = "true";
+  }
+  return element;
+}
+
+/** Sets an attribute for screen readers if it differs, so that the page does nothing where nothing changed. */
+export function describe(element, name, text) {
+  if (element.getAttribute(`aria-${name}`) !== String(text)) element.setAttribute(`aria-${name}`, text);
+}
+
+/** Sets a text if it differs. */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element of an SVG; attributes, not styles, which the policy of a report forbids. */
+export function drawn(name, attributes, text) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+/** A button with a text. */
+export function button(text, label, act) {
+  const made = make("button", "ptynb-tool-button", { type: "button", textContent: text, title: label });
+  made.setAttribute("aria-label", label);
+  made.addEventListener("click", act);
+  return made;
+}
+
+export function press(made, on) {
+  made.setAttribute("aria-pressed", String(on));
+}
+
+export function numberField(label, range, take) {
+  const field = make("label", "ptynb-tool");
+  const input = make("input", "", { type: "number", ...range });
+  const text = make("span", "", { textContent: label });
+  field.append(text, input);
+  input.addEventListener("change", () => take(input.valueAsNumber));
+  return { field, input, text };
+}
+
+/** said: the words for a screen reader. */
+export function choiceField(label, said, options, take) {
+  const field = make("label", "ptynb-tool");
+  const select = make("select");
+  select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
+  select.setAttribute("aria-label", said);
+  select.addEventListener("change", () => take(select.value));
+  field.append(make("span", "", { textContent: label }), select);
+  return { field, select };
+}
+
+/** Copies a text; without the clipboard API, which pages opened from a file do not have. */
+export function copyText(text, place) {
+  const field = make("textarea", "ptynb-copied", { value: text });
+  place.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+}

@@ -1,0 +1,315 @@
+// Interactive curves: zoom along the x axis, a cursor with the values, marks at changes of settings.
+
+import { button, drawn, make, write } from "../elements.js";
+import { readNumber, shortNumber, within } from "../numbers.js";
+import { offerFile } from "../viewer/saving.js";
+
+const INK = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"];
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2"];
+const EDGE = { left: 64, right: 14, top: 22, bottom: 40 };
+
+/** Returns about `count` round numbers between two numbers. */
+export function roundTicks(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * (1 - 1e-9));
+  const ticks = [];
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at += 1) ticks.push(at * step);
+  return ticks;
+}
+
+/** Returns 1, 2 and 5 times powers of ten between two numbers; only powers if they are far apart. */
+export function decadeTicks(low, high) {
+  const steps = high / low < 1000 ? [1, 2, 5] : [1];
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+    for (const step of steps) ticks.push(Number(`${step}e${power}`));
+  }
+  const inside = ticks.filter((tick) => tick >= low * (1 - 1e-9) && tick <= high * (1 + 1e-9));
+  const every = Math.ceil(inside.length / 9);
+  return inside.filter((_, index) => index % every === 0);
+}
+
+export class Curve {
+  /** spec: {title, axes: [title], log, lowest, highest, lines: [{name, x: one array an axis, y, faint}], marks, marked}. */
+  constructor(element, spec) {
+    this.spec = spec;
+    this.axis = 0;
+    this.log = spec.log;
+    this.span = this.cursor = this.drag = null;
+    this.root = element;
+    this.stage = make("div", "report-curve-stage", { tabIndex: 0 });
+    this.stage.setAttribute("role", "application");
+    this.stage.setAttribute("aria-roledescription", "curve to read");
+    this.stage.setAttribute("aria-label", spec.title);
+    this.stage.setAttribute("aria-description", "Arrow keys read values, plus and minus zoom, 0 shows all of it.");
+    this.svg = drawn("svg", { role: "img", "aria-label": spec.title });
+    this.stage.append(this.svg);
+    this.readout = make("output", "report-readout");
+    element.append(this.makeTools(), this.makeLegend(), this.stage, this.readout);
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.stage);
+    this.draw();
+  }
+
+  makeTools() {
+    const row = make("div", "report-controls");
+    row.setAttribute("role", "group");
+    row.setAttribute("aria-label", `Tools of: ${this.spec.title}`);
+    if (this.spec.axes.length > 1) {
+      const over = make("label", "ptynb-tool");
+      const select = make("select");
+      select.setAttribute("aria-label", "over");
+      select.append(...this.spec.axes.map((title, index) => new Option(title, index)));
+      select.addEventListener("change", () => {
+        this.axis = Number(select.value);
+        this.span = this.cursor = null;
+        this.draw();
+      });
+      over.append(make("span", "", { textContent: "over" }), select);
+      row.append(over);
+    }
+    if (this.spec.log) {
+      const label = make("label", "ptynb-tool");
+      const box = make("input", "", { type: "checkbox", checked: true });
+      box.addEventListener("change", () => {
+        this.log = box.checked;
+        this.draw();
+      });
+      label.append(box, make("span", "", { textContent: "logarithmic" }));
+      row.append(label);
+    }
+    row.append(
+      button("−", "Zoom out of the curve", () => this.zoom(1.6)),
+      button("+", "Zoom into the curve", () => this.zoom(1 / 1.6)),
+      button("Whole curve", "Show the whole curve", () => this.look(null)),
+      button("Save values (CSV)", "Save the values as a table", () => this.save()),
+    );
+    return row;
+  }
+
+  makeLegend() {
+    const list = make("ul", "report-legend");
+    this.spec.lines.forEach((line, number) => {
+      const entry = make("li");
+      const sample = drawn("svg", { viewBox: "0 0 30 8", width: 30, height: 8, "aria-hidden": "true" });
+      sample.append(drawn("line", { x1: 0, y1: 4, x2: 30, y2: 4, ...this.looks(line, number) }));
+      entry.append(sample, make("span", "", { textContent: line.name }));
+      list.append(entry);
+    });
+    if (this.spec.marks.length) list.append(make("li", "", { textContent: `┊ ${this.spec.marked}` }));
+    return list;
+  }
+
+  looks(line, number) {
+    if (line.faint) return { class: "report-faint", "stroke-dasharray": "4 3" };
+    return { stroke: INK[number % INK.length], "stroke-width": 2, "stroke-dasharray": DASHES[number % DASHES.length] };
+  }
+
+  // Coordinates
+
+  points(line) {
+    const positive = (y) => y !== null && (!this.log || y > 0);
+    return line.x[this.axis].map((x, index) => ({ x, y: line.y[index] })).filter(({ x, y }) => x !== null && positive(y));
+  }
+
+  get whole() {
+    const all = this.spec.lines.flatMap((line) => this.points(line).map(({ x }) => x));
+    if (!all.length) return [0, 1];
+    let [low, high] = [Infinity, -Infinity];
+    for (const x of all) [low, high] = [Math.min(low, x), Math.max(high, x)];
+    return high > low ? [low, high] : [low - 0.5, high + 0.5];
+  }
+
+  heights(seen) {
+    let [low, high] = [Infinity, -Infinity];
+    for (const points of seen) for (const { y } of points) [low, high] = [Math.min(low, y), Math.max(high, y)];
+    if (low > high) return [this.log ? 0.1 : 0, 1];
+    if (this.log) return low < high ? [low / 1.15, high * 1.15] : [low / 2, high * 2];
+    const room = 0.05 * (high - low || Math.abs(high) || 1);
+    return [this.spec.lowest ?? low - room, this.spec.highest ?? high + room];
+  }
+
+  // Drawing
+
+  /** Draws everything, in the size of the stage or in the requested size. */
+  draw({ width, height } = { width: this.stage.clientWidth, height: this.stage.clientHeight }) {
+    if (!width || !height) return;
+    this.size = { width, height };
+    const [from, to] = this.span ?? this.whole;
+    const slack = (to - from) * 1e-9;
+    const seen = this.spec.lines.map((line) => this.points(line).filter(({ x }) => x >= from - slack && x <= to + slack));
+    const [low, high] = this.heights(seen);
+    const scale = this.log ? Math.log10 : (value) => value;
+    const [inner, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
+    this.toX = (x) => EDGE.left + ((x - from) / (to - from)) * inner;
+    this.fromX = (at) => from + ((at - EDGE.left) / inner) * (to - from);
+    this.toY = (y) => EDGE.top + (1 - (scale(y) - scale(low)) / (scale(high) - scale(low))) * tall;
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const bottom = height - EDGE.bottom;
+    const parts = this.grid({ from, to, low, high, width, bottom });
+    parts.push(...this.marks(bottom));
+    seen.forEach((points, number) => parts.push(...this.line(points, number)));
+    this.over = drawn("g", {});
+    this.svg.replaceChildren(...parts, this.over);
+    this.point();
+  }
+
+  grid({ from, to, low, high, width, bottom }) {
+    const parts = [];
+    for (const tick of this.log ? decadeTicks(low, high) : roundTicks(low, high, 5)) {
+      const y = this.toY(tick);
+      parts.push(drawn("line", { class: "report-grid", x1: EDGE.left, y1: y, x2: width - EDGE.right, y2: y }));
+      parts.push(drawn("text", { x: EDGE.left - 7, y: y + 4, "text-anchor": "end" }, shortNumber(tick)));
+    }
+    for (const tick of roundTicks(from, to, Math.max(2, width / 110))) {
+      const x = this.toX(tick);
+      parts.push(drawn("line", { class: "report-grid", x1: x, y1: EDGE.top, x2: x, y2: bottom }));
+      parts.push(drawn("text", { x, y: bottom + 16, "text-anchor": "middle" }, shortNumber(tick)));
+    }
+    const middle = (EDGE.left + width - EDGE.right) / 2;
+    parts.push(drawn("text", { x: middle, y: bottom + 34, "text-anchor": "middle" }, this.spec.axes[this.axis]));
+    parts.push(drawn("rect", { class: "report-frame", x: EDGE.left, y: EDGE.top, width: width - EDGE.left - EDGE.right, height: bottom - EDGE.top }));
+    return parts;
+  }
+
+  marks(bottom) {
+    const [from, to] = this.span ?? this.whole;
+    let last = -Infinity;
+    return this.spec.marks.flatMap(({ x, text }) => {
+      const at = this.toX(Math.min(Math.max(x[this.axis], this.whole[0]), this.whole[1]));
+      if (at < this.toX(from) - 1 || at > this.toX(to) + 1) return [];
+      const line = drawn("line", { class: "report-mark", x1: at, y1: EDGE.top, x2: at, y2: bottom });
+      if (at - last < 14) return [line];
+      last = at;
+      return [line, drawn("text", { x: at, y: EDGE.top - 6, "text-anchor": "middle" }, text)];
+    });
+  }
+
+  line(points, number) {
+    if (!points.length) return [];
+    const look = this.looks(this.spec.lines[number], number);
+    const path = points.map(({ x, y }) => `${this.toX(x).toFixed(1)},${this.toY(y).toFixed(1)}`).join(" ");
+    const parts = [drawn("polyline", { points: path, fill: "none", ...look })];
+    const few = points.length <= 30 && !this.spec.lines[number].faint;
+    for (const { x, y } of few ? points : []) {
+      parts.push(drawn("circle", { cx: this.toX(x), cy: this.toY(y), r: 2.5, fill: look.stroke }));
+    }
+    return parts;
+  }
+
+  /** Draws the cursor, and writes the values at it. */
+  point() {
+    this.over.replaceChildren();
+    if (this.drag?.to !== undefined) {
+      const [left, right] = [this.drag.from, this.drag.to].sort((one, other) => one - other);
+      const height = this.size.height - EDGE.top - EDGE.bottom;
+      this.over.append(drawn("rect", { class: "report-drag", x: left, y: EDGE.top, width: right - left, height }));
+    }
+    if (this.cursor === null) return write(this.readout, "");
+    const near = this.spec.lines.map((line) => this.nearest(line, this.cursor));
+    const first = near.find((found) => found !== null);
+    if (!first) return write(this.readout, "");
+    const x = this.toX(first.x);
+    const bottom = this.size.height - EDGE.bottom;
+    this.over.append(drawn("line", { class: "report-cursor", x1: x, y1: EDGE.top, x2: x, y2: bottom }));
+    const told = [`${this.spec.axes[this.axis]} ${readNumber(first.x)}`];
+    near.forEach((found, number) => {
+      if (found === null) return;
+      this.over.append(drawn("circle", { class: "report-spot", cx: this.toX(found.x), cy: this.toY(found.y), r: 4 }));
+      const elsewhere = found.x === first.x ? "" : ` (at ${readNumber(found.x)})`;
+      told.push(`${this.spec.lines[number].name} ${readNumber(found.y)}${elsewhere}`);
+    });
+    return write(this.readout, told.join(" · "));
+  }
+
+  nearest(line, x) {
+    const [from, to] = this.span ?? this.whole;
+    const inside = this.points(line).filter((point) => point.x >= from && point.x <= to);
+    return inside.reduce((best, point) => (best === null || Math.abs(point.x - x) < Math.abs(best.x - x) ? point : best), null);
+  }
+
+  // Zoom
+
+  look(span) {
+    const [low, high] = this.whole;
+    const least = (high - low) / 1000;
+    if (span === null || span[1] - span[0] >= high - low) {
+      this.span = null;
+    } else if (span[1] - span[0] > least) {
+      const shift = Math.max(low - span[0], 0) + Math.min(high - span[1], 0);
+      this.span = [span[0] + shift, span[1] + shift];
+    }
+    this.draw();
+  }
+
+  zoom(factor) {
+    const [from, to] = this.span ?? this.whole;
+    const about = this.cursor === null ? (from + to) / 2 : within(this.cursor, from, to);
+    this.look([about - (about - from) * factor, about + (to - about) * factor]);
+  }
+
+  listen() {
+    const { stage } = this;
+    const at = (event) => event.clientX - stage.getBoundingClientRect().left;
+    stage.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      stage.setPointerCapture(event.pointerId);
+      this.drag = { from: at(event) };
+    });
+    stage.addEventListener("pointermove", (event) => {
+      if (!this.toX) return;
+      if (this.drag && Math.abs(at(event) - this.drag.from) > 6) this.drag.to = at(event);
+      this.readout.setAttribute("aria-live", "off");
+      this.cursor = this.fromX(at(event));
+      this.point();
+    });
+    stage.addEventListener("pointerup", () => {
+      const { drag } = this;
+      this.drag = null;
+      if (drag?.to !== undefined) this.look([drag.from, drag.to].map((place) => this.fromX(place)).sort((one, other) => one - other));
+    });
+    stage.addEventListener("pointercancel", () => (this.drag = null));
+    stage.addEventListener("pointerleave", () => {
+      this.cursor = null;
+      this.point();
+    });
+    stage.addEventListener("dblclick", () => this.look(null));
+    stage.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !this.pressed(event.key)) return;
+      event.preventDefault();
+    });
+  }
+
+  pressed(key) {
+    if (["+", "="].includes(key)) this.zoom(1 / 1.6);
+    else if (["-", "_"].includes(key)) this.zoom(1.6);
+    else if (key === "0") this.look(null);
+    else if (["ArrowLeft", "ArrowRight", "Home", "End"].includes(key)) this.step(key);
+    else return false;
+    return true;
+  }
+
+  /** Moves the cursor to a neighbouring point, and scrolls the curve so that it is visible. */
+  step(key) {
+    const line = this.spec.lines.find((one) => this.points(one).length);
+    if (!line) return;
+    const places = this.points(line).map(({ x }) => x);
+    const now = this.cursor === null ? -1 : places.findIndex((x) => x === this.nearest(line, this.cursor)?.x);
+    const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: places.length - 1 }[key];
+    this.cursor = places[within(next, 0, places.length - 1)];
+    this.readout.setAttribute("aria-live", "polite");
+    const [from, to] = this.span ?? this.whole;
+    if (this.cursor < from || this.cursor > to) this.look([this.cursor - (to - from) / 2, this.cursor + (to - from) / 2]);
+    this.point();
+  }
+
+  save() {
+    const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+    const rows = [["curve", ...this.spec.axes, "value"].map(quoted)];
+    for (const line of this.spec.lines) {
+      line.y.forEach((y, index) => rows.push([quoted(line.name), ...line.x.map((places) => places[index] ?? ""), y ?? ""]));
+    }
+    offerFile(new Blob([rows.map((row) => `${row.join(",")}\r\n`).join("")], { type: "text/csv" }), `${this.spec.file}.csv`);
+  }
+}

@@ -1,0 +1,101 @@
+// The value under the cursor, in all panes whose arrays have the same shape, also those of viewers with the same link.
+
+import { write } from "../elements.js";
+import { lengthText } from "../numbers.js";
+import { toScreen } from "./geometry.js";
+import { periodAt } from "./spectrum.js";
+
+const MOVED = "ptynb-cursor";
+const ASK_MS = 60;
+
+/** The element [y, x] of the array at a point of a picture; of a coarse axis it is a band of several pixels. */
+export function elementAt({ bands = [1, 1] }, at) {
+  return [Math.floor(at.y / bands[0]), Math.floor(at.x / bands[1])];
+}
+
+/** An element by the names of the axes, 'y 12, x 30'; of a coarse axis with its length, 'z 3 (6 nm)'. */
+export function placeText({ axes = ["y", "x"], bands = [1, 1], pixel_size: size }, ...places) {
+  return places
+    .map((place, axis) => {
+      const length = bands[axis] > 1 && size ? ` (${place ? lengthText(place * bands[axis] * size[axis]) : 0})` : "";
+      return `${axes[axis]} ${place}${length}`;
+    })
+    .join(", ");
+}
+
+export class Cursors {
+  constructor(board) {
+    this.board = board;
+    this.question = this.told = null;
+    this.linked = ({ detail }) => this.follow(detail);
+    window.addEventListener(MOVED, this.linked);
+  }
+
+  /** Sets the mouse position in a pane: a point of the screen, or null. live: politeness of the screen reader. */
+  point(pane, point, live) {
+    const before = pane.pointer;
+    pane.pointer = point;
+    pane.readout.setAttribute("aria-live", live);
+    if (pane.brush) this.board.refresh(pane);
+    this.tell(pane);
+    if (!point && !before && !pane.cross) return;
+    const at = point ? pane.under(point)?.at : pane.cross;
+    const { shape } = pane.picture ?? {};
+    const link = this.board.get("link");
+    const detail = { pane, board: this.board, link, shape: String(shape), at: pane.spectrum || !at ? null : at };
+    window.dispatchEvent(new CustomEvent(MOVED, { detail }));
+  }
+
+  /** Draws the cross of another pane, here or in a viewer with the same link. */
+  follow({ pane, board, link, shape, at }) {
+    if (board !== this.board && (!link || link !== this.board.get("link"))) return;
+    for (const other of this.board.panes.values()) {
+      if (other === pane || other.empty || String(other.picture.shape) !== shape) continue;
+      if (!at && !other.ghost) continue;
+      other.ghost = at;
+      if (!other.pointer) this.tell(other);
+      this.board.refresh(other);
+    }
+  }
+
+  /** Writes the value under the mouse, or else under the cross, or that of another pane. */
+  tell(pane) {
+    if (pane.spectrum) return write(pane.readout, this.periodText(pane));
+    const at = pane.cross ?? pane.ghost;
+    const point = pane.pointer ?? (at && !pane.empty && toScreen(pane.place, at));
+    const under = point && pane.under(point);
+    const own = pane.pointer !== null || pane.cross !== null;
+    if (own) clearTimeout(this.question);
+    if (!under) return write(pane.readout, "");
+    const { name, picture } = under.pane;
+    const [y, x] = elementAt(picture, under.at);
+    const same = this.told?.pane === pane && this.told.name === name && this.told.y === y && this.told.x === x;
+    const exact = own && this.board.get("exact");
+    if (!same || !exact) write(pane.readout, `${placeText(picture, y, x)}: ${under.pane.valueText(under.at)}`);
+    if (!own) return undefined;
+    this.told = { pane, name, y, x };
+    if (!exact) return undefined;
+    this.question = setTimeout(() => this.board.model.send({ kind: "value", name, y, x }), ASK_MS);
+    return undefined;
+  }
+
+  periodText({ pointer, room, spectrum, picture }) {
+    const found = pointer && periodAt(room, spectrum, picture.pixel_size, pointer);
+    if (!found) return "";
+    const period = found.length === null ? "" : `${lengthText(found.length)}, `;
+    const angle = found.angle.toFixed(0).replace("-", "−");
+    return `Period ${period}${Number(found.pixels.toPrecision(3))} px; ${angle}°. A click sets the ring.`;
+  }
+
+  answered({ kind, name, y, x, text }) {
+    const { told } = this;
+    if (kind !== "value" || told?.name !== name || told.y !== y || told.x !== x) return;
+    const picture = this.board.panes.get(name)?.picture;
+    if (picture && told.pane.readout.textContent) write(told.pane.readout, `${placeText(picture, y, x)}: ${text}`);
+  }
+
+  end() {
+    clearTimeout(this.question);
+    window.removeEventListener(MOVED, this.linked);
+  }
+}

@@ -1,0 +1,324 @@
+// One pane: a picture, its overlay, and the text around it.
+
+import { describe, make, write } from "../elements.js";
+import { numberText, within } from "../numbers.js";
+import { ContrastBox } from "./contrast.js";
+import { placed, scaleBarOf, toArray, WHOLE } from "./geometry.js";
+import { complexText, levelValue, narrowed, stretched } from "./levels.js";
+import { MeasureBox } from "./measure_box.js";
+import {
+  drawBrush,
+  drawCross,
+  drawCrosshair,
+  drawDivider,
+  drawLabel,
+  drawMarks,
+  drawMeasure,
+  drawScaleBar,
+  drawStrokes,
+} from "./overlay.js";
+import { Shading } from "./pixels.js";
+import { drawRing, drawSpectrum } from "./spectrum.js";
+
+export const KEYS =
+  "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
+  "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away. A crosshair is moved by them directly.";
+
+/** What a pane without a picture has in its place. */
+const NOTHING = { image: null, width: 0, height: 0, close: () => {} };
+
+export class Pane {
+  constructor(name, board) {
+    this.name = name;
+    this.figure = make("figure", "ptynb-pane");
+    this.figure.dataset.name = name;
+    this.heads = make("div", "ptynb-pane-row");
+    this.head = make("div", "ptynb-pane-head");
+    this.title = make("span", "ptynb-pane-title");
+    this.head.append(this.title);
+    this.heads.append(this.head);
+    this.stage = make("div", "ptynb-pane-stage", { tabIndex: 0 });
+    this.stage.setAttribute("role", "application");
+    this.stage.setAttribute("aria-roledescription", "picture to explore");
+    this.stage.setAttribute("aria-description", KEYS);
+    this.canvas = make("canvas", "ptynb-pane-picture");
+    this.canvas.setAttribute("role", "img");
+    this.overlay = make("canvas", "ptynb-pane-overlay");
+    this.overlay.setAttribute("aria-hidden", "true");
+    this.stage.append(this.canvas, this.overlay);
+    this.feet = make("div", "ptynb-pane-row");
+    this.base = make("div", "ptynb-pane-base");
+    this.foot = make("div", "ptynb-pane-foot");
+    this.low = make("span", "ptynb-pane-limit");
+    this.bar = make("canvas", "ptynb-pane-bar", { width: 256, height: 1 });
+    this.bar.setAttribute("aria-hidden", "true");
+    this.high = make("span", "ptynb-pane-limit");
+    this.wheel = make("span", "ptynb-pane-wheel");
+    this.wheel.setAttribute("aria-hidden", "true");
+    this.legend = make("span", "", { textContent: "hue: phase, brightness: amplitude" });
+    this.foot.append(this.low, this.bar, this.high, this.wheel, this.legend);
+    this.contrast = new ContrastBox(this, board.colouring);
+    this.base.append(this.foot, this.contrast.root);
+    this.feet.append(this.base);
+    this.readout = make("output", "ptynb-pane-readout");
+    this.measures = new MeasureBox(this, board.measuring);
+    this.note = make("div", "ptynb-pane-note");
+    this.figure.append(this.heads, this.stage, this.feet, this.readout, this.measures.root, this.note);
+
+    this.source = NOTHING;
+    this.shading = new Shading();
+    this.room = { width: 0, height: 0 };
+    this.view = WHOLE;
+    this.marks = {};
+    this.strokes = [];
+    this.dirty = this.overlayDirty = true;
+    this.picture = this.cross = this.pointer = this.ghost = this.brush = this.beside = null;
+    this.measure = this.spectrum = this.difference = this.aim = null;
+    this.colouring = this.laid = this.label = "";
+    this.colours = this.barTable = this.coloursOf = this.colourTable = null;
+    this.cyclic = false;
+  }
+
+  /** Grey levels of all pixels, and how many pixels have each. */
+  get levels() {
+    return this.shading.levels;
+  }
+
+  get counts() {
+    return this.shading.counts;
+  }
+
+  get extent() {
+    const { reduction } = this.picture;
+    return { y: this.source.height * reduction, x: this.source.width * reduction };
+  }
+
+  get place() {
+    return placed(this.view, this.room, this.extent);
+  }
+
+  get empty() {
+    return this.picture === null || this.source.width === 0 || this.room.width === 0;
+  }
+
+  /** Sets the picture, and its file as it was decoded, which belongs to the pane from then on. */
+  take(picture, source) {
+    const before = this.picture;
+    this.picture = picture;
+    this.problem = source === null ? "This picture could not be decoded." : "";
+    if (source !== null) {
+      this.source.close();
+      this.source = source;
+      this.shading.take(source);
+    }
+    this.colouring = "";
+    this.brightness = null;
+    this.dirty = true;
+    // The overlay is drawn again only if something in it moves: each canvas that changes is painted anew.
+    const laid = `${this.source.width} ${this.source.height} ${picture.reduction} ${picture.pixel_size}`;
+    if (laid !== this.laid || this.strokes.length) this.overlayDirty = true;
+    this.laid = laid;
+    this.strokes = [];
+    write(this.title, picture.title);
+    if (this.title.title !== picture.title) this.title.title = picture.title; // of which a narrow pane shows the beginning
+    write(this.note, this.problem || picture.note);
+    if (!before || String(before.shape) !== String(picture.shape)) {
+      const aspect = this.source.height ? this.source.width / this.source.height : 1;
+      this.figure.style.setProperty("--ptynb-aspect", String(within(aspect, 0.4, 8)));
+    }
+  }
+
+  /** Takes the colours of the levels, by the table of a map. how: {contrast: levels of its ends, locked, cyclic}. */
+  colour(map, table, { contrast, locked, cyclic }) {
+    const { picture } = this;
+    const real = picture.limits && this.source.width > 0;
+    const key = `${map} ${contrast}`;
+    if (real && key !== this.colouring) {
+      if (key !== this.coloursOf || table !== this.colourTable) this.colours = stretched(table, contrast);
+      [this.coloursOf, this.colourTable, this.colouring] = [key, table, key];
+      this.cyclic = cyclic;
+      this.dirty = true;
+    }
+    if (this.spectrum) return;
+    this.foot.classList.toggle("ptynb-complex", !picture.limits);
+    if (!real) {
+      describe(this.canvas, "label", `${picture.title}, hue is phase, brightness is amplitude`);
+      return;
+    }
+    this.drawBar(table);
+    const ends = narrowed(picture.limits, contrast);
+    const [low, high] = ends.map((value) => numberText(value, ends));
+    const unit = picture.unit ? ` ${picture.unit}` : "";
+    write(this.low, low);
+    write(this.high, `${high}${unit}`);
+    describe(this.canvas, "label", `${picture.title}, ${low} to ${high}${unit}`);
+    this.ends = ends;
+    this.contrast.follow(contrast, this.colours, locked, cyclic);
+  }
+
+  drawBar(table) {
+    if (this.barTable === table) return;
+    this.barTable = table;
+    this.bar.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
+  }
+
+  /** The foot of a spectrum; that of the picture comes back with its colours. The lowest level is `DECADES` below the highest. */
+  nameSpectrum(table) {
+    this.foot.classList.remove("ptynb-complex");
+    this.drawBar(table);
+    write(this.low, "10⁻⁴");
+    write(this.high, "1, of the largest amplitude");
+    describe(this.canvas, "label", `${this.picture.title}, spectrum of the visible part, logarithmic`);
+  }
+
+  /** Follows the size of the stage. */
+  resize(width, height) {
+    const ratio = window.devicePixelRatio || 1;
+    this.room = { width, height };
+    for (const canvas of [this.canvas, this.overlay]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    this.dirty = this.overlayDirty = true;
+  }
+
+  start(canvas) {
+    const context = canvas.getContext("2d");
+    context.setTransform(canvas.width / this.room.width, 0, 0, canvas.height / this.room.height, 0, 0);
+    context.clearRect(0, 0, this.room.width, this.room.height);
+    return context;
+  }
+
+  /** Draws what has changed. */
+  draw() {
+    if (this.empty || this.figure.hidden) return;
+    if (this.dirty) this.drawStage(this.start(this.canvas));
+    if (this.overlayDirty) this.drawOver(this.start(this.overlay));
+    this.dirty = this.overlayDirty = false;
+  }
+
+  /** The picture, or what is in its place. beside: {pane, at}: another picture right of the part `at` of the pane. */
+  drawStage(context) {
+    if (this.spectrum) return drawSpectrum(context, this.room, this.spectrum);
+    if (this.difference) return this.drawScaled(context, this.difference.source, this.difference.extent);
+    this.drawPicture(context, this);
+    if (!this.beside) return undefined;
+    const left = this.beside.at * this.room.width;
+    context.beginPath();
+    context.rect(left, 0, this.room.width - left, this.room.height);
+    context.save();
+    context.clip();
+    context.clearRect(0, 0, this.room.width, this.room.height);
+    this.drawPicture(context, this.beside.pane);
+    context.restore();
+    return undefined;
+  }
+
+  /** Draws the picture of a pane, of this one or of one beside it, where this one would be. */
+  drawPicture(context, pane) {
+    const { picture, source, shading, colours, extent } = pane;
+    if (!picture.limits) return this.drawScaled(context, source.image, extent);
+    // The mean of two phases at the ends of a circle is not between them: their colours are averaged.
+    if (pane.cyclic) return this.drawScaled(context, shading.wholeIn(colours), extent);
+    const { width, height } = this.room;
+    const sharp = context.getTransform().a;
+    const [wide, tall] = [Math.round(width * sharp), Math.round(height * sharp)];
+    const { scale, left, top } = placed(this.view, this.room, extent);
+    const box = { left: left * sharp, top: top * sharp, width: extent.x * scale * sharp, height: extent.y * scale * sharp };
+    const seen = shading.seenIn(colours, wide, tall, box, this.isSmooth(context, scale));
+    context.imageSmoothingEnabled = false;
+    return context.drawImage(seen, 0, 0, width, height);
+  }
+
+  drawScaled(context, image, extent) {
+    const { scale, left, top } = placed(this.view, this.room, extent);
+    context.imageSmoothingEnabled = this.isSmooth(context, scale);
+    context.imageSmoothingQuality = "medium";
+    context.drawImage(image, left, top, extent.x * scale, extent.y * scale);
+  }
+
+  /** Whether pixels are blended; they stay crisp once one of them is larger than two of the screen's. */
+  isSmooth(context, scale) {
+    return scale * this.picture.reduction * context.getTransform().a < 2;
+  }
+
+  drawOver(context) {
+    const { place, room, picture } = this;
+    if (this.spectrum) return drawRing(context, room, this.spectrum, this.ring);
+    drawStrokes(context, place, this.strokes);
+    drawMarks(context, place, room, this.marks);
+    if (this.beside && this.beside.at > 0 && this.beside.at < 1) drawDivider(context, room, this.beside.at);
+    if (this.brush && this.pointer) drawBrush(context, place, this.pointer, this.brush);
+    if (this.measure) drawMeasure(context, place, room, this.measure, picture.pixel_size);
+    if (this.aim) drawCrosshair(context, place, room, this.aim);
+    const cross = this.cross ?? this.ghost;
+    if (cross) drawCross(context, place, cross);
+    if (this.label) drawLabel(context, room, { y: room.height, x: room.width }, this.label);
+    if (picture.pixel_size) drawScaleBar(context, room, scaleBarOf(picture.pixel_size[1], place.scale, room.width));
+    return undefined;
+  }
+
+  /** {pane, at}: the picture at a point of the screen, and the pixel of its array; null outside. */
+  under(point) {
+    if (this.empty) return null;
+    const pane = this.beside && point.x > this.beside.at * this.room.width ? this.beside.pane : this;
+    const { extent } = pane;
+    const at = toArray(placed(this.view, this.room, extent), point);
+    return at.y < 0 || at.x < 0 || at.y >= extent.y || at.x >= extent.x ? null : { pane, at };
+  }
+
+  /** The value of a pixel of the array as text. */
+  valueText(at) {
+    const { picture, source } = this;
+    // Exact values if available, as in a report, which contains the arrays.
+    if (picture.valueAt) return picture.valueAt(Math.floor(at.y), Math.floor(at.x));
+    const [row, column] = [Math.floor(at.y / picture.reduction), Math.floor(at.x / picture.reduction)];
+    if (!picture.limits) return `≈ ${complexText(this.shading.pixelsOf(column, row, 1, 1).data)}`;
+    const level = this.levels[row * source.width + column];
+    const sign = level === 0 ? "≤" : level === 255 ? "≥" : "≈";
+    const value = level === 0 ? picture.limits[0] : level === 255 ? picture.limits[1] : levelValue(level, picture.limits);
+    return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
+  }
+
+  /** {levels, values: of a level, unit, width, height}: what is measured; of a complex picture the brightness. */
+  get grid() {
+    const { picture, source } = this;
+    const { width, height } = source;
+    const size = { width, height, reduction: picture.reduction };
+    if (picture.limits) {
+      const values = Float64Array.from({ length: 256 }, (_, level) => levelValue(level, picture.limits));
+      return { ...size, levels: this.levels, values, limits: picture.limits, unit: picture.unit };
+    }
+    if (this.brightness === null) {
+      const { data } = this.shading.pixelsOf(0, 0, width, height);
+      this.brightness = Uint8Array.from({ length: width * height }, (_, index) => {
+        return Math.max(data[4 * index], data[4 * index + 1], data[4 * index + 2]);
+      });
+    }
+    const values = Float64Array.from({ length: 256 }, (_, level) => (100 * level) / 255);
+    return { ...size, levels: this.brightness, values, limits: [0, 100], unit: "% of the largest amplitude" };
+  }
+
+  /** What pictures of one kind have in common, so that one contrast suits them: the quantity, if it is known. */
+  get kind() {
+    const { quantity, unit, colours, limits } = this.picture;
+    return `${quantity || `${unit}|${colours}`}|${limits === null}`;
+  }
+
+  /** The whole picture as a canvas: in its colours on the screen, a pixel for each of its own. */
+  wholePicture() {
+    if (this.picture.limits) return this.shading.wholeIn(this.colours);
+    this.shading.pixelsOf(0, 0, this.source.width, this.source.height);
+    return this.shading.whole.canvas;
+  }
+
+  /** Frees the memory of the picture and the canvases immediately. */
+  end() {
+    for (const canvas of [this.canvas, this.overlay, this.bar]) canvas.width = canvas.height = 0;
+    this.source.close();
+    this.source = NOTHING;
+    this.shading.end();
+    this.spectrum = this.difference = null;
+    this.figure.remove();
+  }
+}

@@ -1,0 +1,447 @@
+// The viewer: takes frames, lays out panes, draws on animation frames, and confirms what is drawn.
+
+import { make, write } from "../elements.js";
+import { within } from "../numbers.js";
+import { Colouring } from "./colouring.js";
+import { Cursors } from "./cursor.js";
+import { WHOLE, zoomed } from "./geometry.js";
+import { aimedAt, listen } from "./input.js";
+import { Measuring } from "./measuring.js";
+import { Pairing } from "./pair.js";
+import { Pane } from "./pane.js";
+import { decoded } from "./pixels.js";
+import { figureOf, offerFile, seenIn, titleOf } from "./saving.js";
+import { makeToolbar } from "./toolbar.js";
+
+const SYNC_MS = 100;
+/** For how long a page asks for frames in advance, and how many at most. JupyterLab shows the kernel as busy and idle for
+ * each message to it, which takes a page longer than a picture does. */
+const AHEAD_MS = 800;
+const MOST_AHEAD = 8;
+/** Height of what stands around a picture in full screen. */
+const AROUND = 84;
+
+export class Board {
+  constructor(model, element) {
+    this.model = model;
+    this.panes = new Map();
+    this.open = new Set();
+    this.colouring = new Colouring(this);
+    this.cursors = new Cursors(this);
+    this.measuring = new Measuring(this);
+    this.pairing = new Pairing(this);
+    this.root = make("div", "ptynb-viewer");
+    this.tools = makeToolbar(this);
+    this.problem = make("div", "ptynb-problem");
+    this.problem.setAttribute("role", "alert");
+    this.shelf = make("div", "ptynb-panes");
+    const edge = make("div", "ptynb-edge");
+    edge.append(this.tools.row, this.tools.options);
+    this.root.append(edge, this.problem, this.shelf);
+    element.append(this.root);
+    this.waiting = this.animation = this.timer = null;
+    this.unsent = new Map();
+    this.taken = -1;
+    this.drawnAt = -Infinity; // of no frame
+    this.pace = Infinity;
+    this.granted = 0;
+    this.gone = this.decoding = this.stale = false;
+    this.coarse = 1;
+    this.sizes = new ResizeObserver((entries) => entries.forEach((entry) => this.resized(entry)));
+    this.listening = [];
+    this.root.addEventListener("keydown", (event) => this.pressed(event));
+    this.layoutAgain = () => this.layout();
+    document.addEventListener("fullscreenchange", this.layoutAgain);
+    window.addEventListener("resize", this.layoutAgain);
+    this.follow();
+  }
+
+  get(trait) {
+    return this.model.get(trait);
+  }
+
+  on(events, act) {
+    for (const event of events.split(" ")) {
+      this.model.on(event, act);
+      this.listening.push([event, act]);
+    }
+  }
+
+  /** Registers listeners for the kernel, and applies its current state. */
+  follow() {
+    this.on("change:frame", () => this.take());
+    this.on("change:tables change:colours change:percentiles change:limits", () => this.recolour());
+    this.on("change:view", () => this.viewed());
+    this.on("change:points change:moves change:chosen change:labels", () => this.marked());
+    this.on("change:crosshair", () => this.aimed());
+    this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
+    this.on("change:columns change:height change:share change:tools", () => this.layout());
+    this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
+    this.on("change:linked_colours", () => this.recolour());
+    this.on("change:figures change:said", () => this.equip());
+    this.on("change:painted change:brush change:erase change:tool", () => this.equip());
+    this.on("change:measure", () => this.measured());
+    this.on("change:spectrum", () => this.transformed());
+    this.on("change:resolution", () => this.encircled());
+    this.on("change:problem", () => this.complain(this.get("problem")));
+    this.on("msg:custom", (message) => this.cursors.answered(message));
+    this.layout();
+    this.complain(this.get("problem"));
+    this.take();
+  }
+
+  /**
+   * Sets a trait, and sends it to the kernel at most a few times per second.
+   *
+   * The kernel echoes what it gets, so that an earlier value may come back before a later one is sent.
+   */
+  says(trait, value) {
+    this.unsent.set(trait, value);
+    this.model.set(trait, value);
+    this.timer ??= setTimeout(() => this.send(), SYNC_MS);
+  }
+
+  send() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    for (const [trait, value] of this.unsent) this.model.set(trait, value);
+    this.unsent.clear();
+    this.model.save_changes();
+  }
+
+  complain(text) {
+    write(this.problem, text);
+    if (text) this.tools.follow();
+  }
+
+  // Frames
+
+  async take() {
+    if (this.decoding) return;
+    this.decoding = true;
+    while (!this.gone && this.get("frame").number !== this.taken) {
+      const frame = this.get("frame");
+      this.taken = frame.number;
+      const bitmaps = await Promise.all(frame.pictures.map(decoded));
+      this.drop();
+      this.waiting = { frame, bitmaps };
+      if (this.gone) this.drop();
+      else this.schedule();
+    }
+    this.decoding = false;
+  }
+
+  /** Discards a frame that was not drawn. */
+  drop() {
+    this.waiting?.bitmaps.forEach((bitmap) => bitmap?.close());
+    this.waiting = null;
+  }
+
+  schedule() {
+    this.animation ??= requestAnimationFrame(() => {
+      this.animation = null;
+      const number = this.waiting?.frame.number;
+      if (this.waiting) this.change(this.waiting);
+      this.waiting = null; // the panes have what was decoded
+      // Here, so that several changes within a frame, as of a drag, take the colours once.
+      if (this.stale) this.colouring.recolour();
+      this.stale = false;
+      for (const pane of this.panes.values()) pane.draw();
+      this.measure();
+      if (number !== undefined) this.confirm(number);
+    });
+  }
+
+  change({ frame, bitmaps }) {
+    const names = frame.pictures.map((picture) => picture.name);
+    if (String(names) !== String([...this.panes.keys()])) this.build(names);
+    frame.pictures.forEach((picture, index) => this.panes.get(picture.name).take(picture, bitmaps[index]));
+    this.colouring.recolour(); // after all are there: their contrast may depend on each other
+    this.root.dataset.frame = frame.number;
+    this.pairing.follow();
+    this.measuring.follow();
+    if (this.get("spectrum")) this.measuring.transform();
+    for (const pane of this.panes.values()) if (pane.pointer || pane.cross || pane.ghost) this.cursors.tell(pane);
+  }
+
+  /** Sends the required resolution of pictures, only if it changed on this page: other pages may differ. */
+  measure() {
+    const scales = [...this.panes.values()].filter((pane) => !pane.empty).map((pane) => pane.place.scale);
+    if (scales.length === 0) return;
+    const coarse = Math.max(1, Math.floor(1 / (Math.max(...scales) * (window.devicePixelRatio || 1))));
+    if (coarse === this.coarse) return;
+    this.coarse = coarse;
+    this.says("coarse", coarse);
+  }
+
+  /** Asks for frames in advance: as many as were drawn in `AHEAD_MS` of late, again once less than half of them remain. */
+  confirm(number) {
+    if (!this.get("confirms") || this.get("shown") >= number) return;
+    const now = performance.now();
+    const took = now - this.drawnAt;
+    this.pace = Number.isFinite(this.pace) ? (this.pace + took) / 2 : took;
+    this.drawnAt = now;
+    this.model.set("shown", number);
+    const ahead = within(Math.floor(AHEAD_MS / this.pace), 1, MOST_AHEAD);
+    if (this.granted - number > ahead / 2) return;
+    this.granted = number + ahead;
+    this.model.set("granted", this.granted);
+    this.model.save_changes();
+  }
+
+  // Panes
+
+  build(names) {
+    const before = this.panes;
+    this.pairing.end();
+    this.panes = new Map(names.map((name) => [name, before.get(name) ?? this.makePane(name)]));
+    for (const [name, pane] of before) {
+      if (this.panes.has(name)) continue;
+      this.sizes.unobserve(pane.stage);
+      pane.end();
+    }
+    this.shelf.replaceChildren(...[...this.panes.values()].map((pane) => pane.figure));
+    this.marked();
+    this.aimed();
+    this.layout();
+  }
+
+  makePane(name) {
+    const pane = new Pane(name, this);
+    pane.view = this.get("view");
+    listen(pane, this);
+    this.sizes.observe(pane.stage);
+    return pane;
+  }
+
+  resized({ target, contentRect }) {
+    for (const pane of this.panes.values()) {
+      if (pane.stage !== target || !contentRect.width) continue;
+      pane.resize(contentRect.width, contentRect.height);
+      // Immediately: a canvas of a new size is empty until it is drawn.
+      pane.draw();
+    }
+    if (this.get("spectrum")) this.measuring.transform();
+  }
+
+  layout() {
+    const full = document.fullscreenElement === this.root ? this.filling() : null;
+    const columns = full?.columns ?? this.get("columns");
+    this.shelf.classList.toggle("ptynb-in-columns", columns > 0);
+    this.shelf.style.setProperty("--ptynb-columns", String(columns || 1));
+    const height = `max(${this.get("height")}px, ${100 * (this.get("share") ?? 0)}vh)`; // a report has no share
+    this.shelf.style.setProperty("--ptynb-height", full ? `${full.height}px` : height);
+    this.equip();
+  }
+
+  /** {columns, height}: with which the panes fill the screen. */
+  filling() {
+    const seen = [...this.panes.values()].filter((pane) => !pane.figure.hidden && pane.picture);
+    const [width, height] = [window.innerWidth - 32, window.innerHeight - 60];
+    const arrangements = seen.map((_, index) => {
+      const columns = index + 1;
+      const room = { width: width / columns - 14, height: height / Math.ceil(seen.length / columns) - AROUND };
+      const scale = Math.min(...seen.map((pane) => Math.min(room.width / pane.extent.x, room.height / pane.extent.y)));
+      return { columns, height: Math.max(room.height, 60), scale };
+    });
+    return arrangements.sort((one, other) => other.scale - one.scale)[0] ?? null;
+  }
+
+  fullScreen() {
+    if (document.fullscreenElement === this.root) document.exitFullscreen();
+    else this.root.requestFullscreen().catch(() => this.complain("This page may not fill the screen."));
+  }
+
+  /** Applies tools and brush to the panes. */
+  equip() {
+    this.tools.follow();
+    const shown = this.get("tools") && this.open.has("contrast");
+    for (const pane of this.panes.values()) {
+      pane.brush = this.get("painted") === pane.name ? this.get("brush") : null;
+      pane.stage.classList.toggle("ptynb-painted", pane.brush !== null);
+      const hidden = !shown || !pane.picture?.limits || pane.spectrum !== null;
+      pane.foot.classList.toggle("ptynb-plain", !hidden); // the histogram has the colours
+      if (pane.contrast.root.hidden !== hidden) {
+        pane.contrast.root.hidden = hidden;
+        if (!hidden) pane.contrast.draw();
+      }
+      this.refresh(pane);
+    }
+  }
+
+  /** Opens or closes options: "contrast", "pair", "figure" or "help". */
+  toggle(name) {
+    if (!this.open.delete(name)) this.open.add(name);
+    this.equip();
+  }
+
+  recolour() {
+    this.stale = true;
+    this.schedule();
+  }
+
+  /** Draws all panes again: one may be part of another. */
+  redraw() {
+    for (const pane of this.panes.values()) pane.dirty = pane.overlayDirty = true;
+    this.schedule();
+  }
+
+  refresh(pane) {
+    pane.overlayDirty = true;
+    this.schedule();
+  }
+
+  // Zoom and pan
+
+  look(pane, view) {
+    if (this.get("linked")) {
+      this.says("view", view);
+    } else {
+      pane.view = view;
+      this.redraw();
+    }
+  }
+
+  viewed() {
+    for (const pane of this.panes.values()) pane.view = this.get("view");
+    if (this.get("spectrum")) this.measuring.transform();
+    this.redraw();
+  }
+
+  zoom(factor) {
+    const middle = ({ width, height }) => ({ y: height / 2, x: width / 2 });
+    const panes = [...this.panes.values()].filter((pane) => !pane.empty);
+    for (const pane of this.get("linked") ? panes.slice(0, 1) : panes) {
+      this.look(pane, zoomed(pane.view, pane.room, pane.extent, middle(pane.room), factor));
+    }
+  }
+
+  whole() {
+    for (const pane of this.panes.values()) this.look(pane, WHOLE);
+  }
+
+  // Tools
+
+  get tool() {
+    return this.get("tools") && this.get("tool");
+  }
+
+  get erase() {
+    return this.get("erase");
+  }
+
+  get tables() {
+    return this.colouring.tables;
+  }
+
+  /** Executes the key of a tool, unless it is typed into a field. */
+  pressed(event) {
+    const typing = event.target.closest("input, select, textarea");
+    if (!this.get("tools") || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    const ending = event.key === "Escape" && this.get("tool") ? () => this.says("tool", "") : undefined;
+    const act = ending ?? this.tools.keys[event.key.toLowerCase()];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
+
+  marked() {
+    const floats = (bytes) => bytes && new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+    for (const [name, pane] of this.panes) {
+      const points = floats(this.get("points")[name]);
+      pane.marks = { points, moves: floats(this.get("moves")[name]), chosen: this.get("chosen")[name] };
+      pane.label = this.get("labels")[name] ?? "";
+      this.refresh(pane);
+    }
+  }
+
+  aimed() {
+    for (const [name, pane] of this.panes) {
+      const [y, x] = this.get("crosshair")[name] ?? [];
+      pane.aim = y === undefined ? null : { y, x };
+      this.refresh(pane);
+    }
+  }
+
+  /** Moves the crosshair of a pane, and of those of the same shape, to a point of the array; null: it stays there. */
+  aim(pane, { y, x }) {
+    const shape = String(pane.picture.shape);
+    const moved = Object.fromEntries(Object.entries(this.get("crosshair")).map(([name, place]) => {
+      const same = String(this.panes.get(name)?.picture?.shape) === shape;
+      return [name, same ? aimedAt(pane, { y: y ?? place[0], x: x ?? place[1] }) : place];
+    }));
+    this.says("crosshair", moved);
+  }
+
+  measured() {
+    this.measuring.follow();
+    this.equip();
+  }
+
+  transformed() {
+    this.measuring.transform();
+    this.measuring.follow();
+    this.recolour();
+    this.equip();
+  }
+
+  encircled() {
+    this.measuring.encircle();
+    this.equip();
+  }
+
+  paired() {
+    this.pairing.follow();
+    this.layout();
+  }
+
+  /** Shows two pictures in one pane; how: "swipe", "flicker", "difference", "": side by side again. */
+  pairUp(left, right, how = this.get("swipe").length ? this.get("pairing") : "") {
+    if (how && left !== right) {
+      this.says("pairing", how);
+      this.says("swipe", [left, right]);
+    } else {
+      this.says("swipe", []);
+    }
+  }
+
+  async save() {
+    const panes = [...this.panes.values()].filter((pane) => !pane.empty && !pane.figure.hidden);
+    if (!panes.length) return;
+    const titles = panes.flatMap((pane) => seenIn(pane).map((one) => titleOf(one, pane)));
+    const blob = await figureOf(this.shelf, panes, (pane) => this.colouring.mapOf(pane));
+    offerFile(blob, `${titles.join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
+  }
+
+  click(pane, { y, x }) {
+    if (this.get("clickable")) this.model.send({ kind: "click", name: pane.name, y, x });
+  }
+
+  stroke(pane, { path, radius, erase }) {
+    const values = new Float32Array(path.flatMap(({ y, x }) => [y, x]));
+    this.model.send({ kind: "stroke", name: pane.name, radius, erase }, undefined, [values.buffer]);
+  }
+
+  end() {
+    this.gone = true;
+    for (const [event, act] of this.listening) this.model.off(event, act);
+    document.removeEventListener("fullscreenchange", this.layoutAgain);
+    window.removeEventListener("resize", this.layoutAgain);
+    if (this.timer !== null) this.send();
+    this.cursors.end();
+    this.measuring.end();
+    this.pairing.end();
+    if (this.animation !== null) cancelAnimationFrame(this.animation);
+    this.sizes.disconnect();
+    this.drop();
+    for (const pane of this.panes.values()) pane.end();
+    this.panes.clear();
+    this.root.remove();
+  }
+}
+
+export function render({ model, el }) {
+  const board = new Board(model, el);
+  return () => board.end();
+}

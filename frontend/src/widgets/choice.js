@@ -1,0 +1,76 @@
+// A list that sends the keys of selected options; native, so that keyboards and screen readers support it.
+
+export function render({ model, el }) {
+  const whole = document.createElement("div");
+  whole.className = "ptynb-choice";
+  const name = document.createElement("label");
+  name.className = "ptynb-choice-name";
+  const column = document.createElement("span");
+  column.className = "ptynb-choice-column";
+  const head = document.createElement("span");
+  head.className = "ptynb-choice-head";
+  head.setAttribute("aria-hidden", "true");
+  const select = document.createElement("select");
+  select.dataset.lmSuppressShortcuts = "true";
+  // Beside the list, not around it: otherwise its accessible name would include all options.
+  select.id = `ptynb-choice-${Math.random().toString(36).slice(2)}`;
+  name.htmlFor = select.id;
+  column.append(head, select);
+  whole.append(name, column);
+  el.append(whole);
+
+  const made = new Map();
+  const choose = () => {
+    const chosen = new Set(model.get("chosen"));
+    for (const [key, option] of made) {
+      if (option.selected !== chosen.has(key)) option.selected = chosen.has(key);
+    }
+    if (chosen.size === 0) select.selectedIndex = -1;
+  };
+  // Unchanged options keep their elements, and thus the scroll position.
+  const list = () => {
+    const options = model.get("options");
+    const wanted = new Set(options.map(([key]) => key));
+    for (const [key, option] of made) {
+      if (!wanted.has(key)) {
+        option.remove();
+        made.delete(key);
+      }
+    }
+    options.forEach(([key, text], index) => {
+      const option = made.get(key) ?? document.createElement("option");
+      made.set(key, option);
+      option.value = key;
+      if (option.textContent !== text) option.textContent = text;
+      if (select.children[index] !== option) select.insertBefore(option, select.children[index] ?? null);
+    });
+    choose();
+  };
+  const dress = () => {
+    name.textContent = model.get("description");
+    head.textContent = model.get("head");
+    head.hidden = head.textContent === "";
+    select.multiple = model.get("several");
+    select.toggleAttribute("size", model.get("rows") > 1);
+    if (model.get("rows") > 1) select.size = model.get("rows");
+    select.disabled = model.get("disabled");
+    select.title = model.get("tooltip") ?? "";
+    choose();
+  };
+  select.addEventListener("change", () => {
+    model.set("chosen", Array.from(select.selectedOptions, (option) => option.value));
+    model.save_changes();
+  });
+
+  const dressed = ["description", "head", "several", "rows", "disabled", "tooltip"].map((trait) => `change:${trait}`);
+  model.on("change:options", list);
+  model.on("change:chosen", choose);
+  dressed.forEach((event) => model.on(event, dress));
+  dress();
+  list();
+  return () => {
+    model.off("change:options", list);
+    model.off("change:chosen", choose);
+    dressed.forEach((event) => model.off(event, dress));
+  };
+}

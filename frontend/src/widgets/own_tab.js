@@ -1,0 +1,104 @@
+// A button that shows a view in a tab of JupyterLab of its own. A notebook's context can add a sibling to its tab,
+// which is what JupyterLab's own "Create New View for Cell Output" does, but here the tab has the whole window.
+//
+// JupyterLab does not know such a tab and cannot restore it after the page is loaded again. The session of the browser's
+// tab remembers which views were open; the button, which comes back with the notebook's output, opens its view again.
+
+const MARK =
+  '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
+  'stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5"/></svg>';
+const REMEMBERED = "ptynb-own-tabs";
+const RESTORING_MS = 30_000;
+
+/** Views that are open on this page, by the identifier of their model; shared by all buttons. */
+const opened = (window.ptynbOwnTabs ??= new Map());
+let pageEnds = false;
+window.addEventListener("pagehide", () => (pageEnds = true));
+window.addEventListener("pageshow", () => (pageEnds = false));
+
+function remembered() {
+  try {
+    return JSON.parse(sessionStorage.getItem(REMEMBERED)) ?? [];
+  } catch {
+    return []; // no storage, or not ours
+  }
+}
+
+function remember(target, open) {
+  const others = remembered().filter((other) => other !== target);
+  try {
+    sessionStorage.setItem(REMEMBERED, JSON.stringify(open ? [...others, target] : others));
+  } catch {
+    // Without storage, the tab is not restored.
+  }
+}
+
+/** Waits until JupyterLab has restored its own tabs, of which it shows one at the end; its splash is there until then. */
+async function restored() {
+  const until = performance.now() + RESTORING_MS;
+  do await new Promise((done) => setTimeout(done, 200));
+  while (document.getElementById("jupyterlab-splash") && performance.now() < until);
+}
+
+async function openTab(element, context) {
+  const name = nameOf(element);
+  if (opened.has(name)) {
+    const there = opened.get(name);
+    there?.parent?.activateWidget?.(there);
+    return;
+  }
+  opened.set(name, null);
+  let panel;
+  try {
+    const { model } = element.page;
+    const { luminoWidget } = await model.widget_manager.create_view(model);
+    // Of Lumino, from which the box of each widget is derived; the page hands out no other way to it.
+    const Panel = Object.getPrototypeOf(luminoWidget.constructor);
+    luminoWidget.dispose();
+    panel = new Panel();
+    element.page.show(panel.node, element.get("target"));
+  } catch (error) {
+    opened.delete(name);
+    remember(name, false);
+    throw error;
+  }
+  panel.id = `ptynb-${Math.random().toString(36).slice(2)}`;
+  panel.title.label = element.get("title");
+  panel.title.closable = true;
+  panel.addClass("ptynb-own-tab");
+  opened.set(name, panel);
+  panel.disposed.connect(() => {
+    opened.delete(name);
+    if (!pageEnds) remember(name, false);
+  });
+  context.addSibling(panel, { mode: "tab-after" });
+  remember(name, true);
+}
+
+/** Of a view in this tab of the browser. */
+function nameOf(element) {
+  return `${element.page.model.model_id}/${element.get("target")}`;
+}
+
+export function render({ model: element, el }) {
+  const context = element.page.model.widget_manager?.context;
+  if (!document.querySelector(".jp-LabShell") || typeof context?.addSibling !== "function") {
+    el.style.display = "none";
+    return undefined;
+  }
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "ptynb-own-tab-button";
+  button.innerHTML = MARK;
+  button.title = "Open in a tab of its own";
+  button.setAttribute("aria-label", button.title);
+  button.dataset.lmSuppressShortcuts = "true";
+  button.addEventListener("click", () => openTab(element, context));
+  el.append(button);
+  let gone = false;
+  if (remembered().includes(nameOf(element))) restored().then(() => gone || openTab(element, context));
+  return () => {
+    gone = true;
+    button.remove();
+  };
+}

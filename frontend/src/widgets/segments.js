@@ -1,0 +1,54 @@
+// A choice as buttons side by side: a group of radio buttons for the keyboard and for screen readers. Tab goes to the
+// chosen one, arrows choose the next and the previous one.
+
+import { textButton } from "./text_button.js";
+
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+export function render({ model, el }) {
+  const group = document.createElement("div");
+  group.className = "ptynb-segments";
+  group.setAttribute("role", "radiogroup");
+  el.append(group);
+
+  const follow = () => {
+    const chosen = model.get("options").indexOf(model.get("chosen"));
+    [...group.children].forEach((button, index) => {
+      button.setAttribute("aria-checked", String(index === chosen));
+      button.tabIndex = index === chosen ? 0 : -1;
+    });
+  };
+  const choose = (index) => {
+    model.set("chosen", model.get("options")[index]);
+    model.save_changes();
+  };
+  const make = () => {
+    group.setAttribute("aria-label", model.get("description"));
+    group.replaceChildren(
+      ...model.get("options").map((option, index) => {
+        const button = textButton(option, model.get("icons")[index]);
+        button.setAttribute("role", "radio");
+        button.addEventListener("click", () => choose(index));
+        return button;
+      }),
+    );
+    follow();
+  };
+  group.addEventListener("keydown", (event) => {
+    const step = STEPS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const count = group.children.length;
+    const next = ([...group.children].indexOf(document.activeElement) + step + count) % count;
+    choose(next);
+    group.children[next].focus();
+  });
+  model.on("change:options change:icons change:description", make);
+  model.on("change:chosen", follow);
+  make();
+  return () => {
+    model.off("change:options change:icons change:description", make);
+    model.off("change:chosen", follow);
+  };
+}
