@@ -32,10 +32,23 @@ const stylesAsText = {
   },
 };
 
+/** Icons as texts, with what differs between them and what their style sheet has not. */
+const iconsAsText = {
+  name: "icons as text",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.svg$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      const shapes = text.replace(/<!--.*?-->|<svg[^>]*>|<\/svg>/gs, "").replace(/\s*\n\s*/g, "").replaceAll(" />", "/>");
+      return { contents: `<svg viewBox="0 0 24 24">${shapes}</svg>`, loader: "text" };
+    });
+  },
+};
+
 const WIDGETS = "../ptynb/widgets/static";
 const REPORT = "../ptynb/report/static";
 const BUNDLES = [
-  { entryPoints: ["src/index.js"], outfile: `${WIDGETS}/ptynb.js`, format: "esm", plugins: [stylesAsText] },
+  { entryPoints: ["src/index.js"], outfile: `${WIDGETS}/ptynb.js`, format: "esm", plugins: [stylesAsText, iconsAsText] },
+  { entryPoints: ["src/loader.js"], outfile: `${WIDGETS}/loader.js`, format: "esm" },
   { entryPoints: ["src/report/report.js"], outfile: `${REPORT}/report.js`, format: "iife" },
   { entryPoints: ["src/report/styles.css"], outfile: `${REPORT}/report.css` },
 ];

@@ -24,8 +24,9 @@ export default [
   { files: ["src/**"], languageOptions: { globals: globals.browser } },
   { files: ["*.js", "tests/**"], languageOptions: { globals: globals.node } },
   {
-    ...hooks.configs.flat["recommended-latest"],
     files: ["**/*.jsx"],
+    plugins: { "react-hooks": hooks },
+    rules: { "react-hooks/rules-of-hooks": "error", "react-hooks/exhaustive-deps": "error" },
     languageOptions: { parserOptions: { ecmaFeatures: { jsx: true } } },
   },
 ];

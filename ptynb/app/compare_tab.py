@@ -35,13 +35,13 @@ class CompareTab(elements.VBox):
         add = elements.Button(description="Add", icon="plus", tooltip="Adds the result in this file")
         add.on_click(lambda _: self._put_add())
         branches = elements.Button(
-            description="Add branches", icon="code-fork", tooltip="Adds the state of each branch"
+            description="Add branches", icon="git-branch", tooltip="Adds the state of each branch"
         )
         branches.on_click(lambda _: self._actions.put(self._add_branches, lane=COMPARISON, after=(RUN,)))
         show = elements.Button(description="Compare", icon="columns", tooltip="Shows the selected results side by side")
         show.on_click(lambda _: self._put(self._show))
         written = elements.Button(
-            description="Report", icon="file-text-o", tooltip="Writes a report (HTML) of the selected results"
+            description="Report", icon="file-text", tooltip="Writes a report (HTML) of the selected results"
         )
         written.on_click(lambda _: self._put(self._report))
         self._status = elements.HTML()

@@ -40,7 +40,7 @@ class ListenPanel(elements.VBox):
         )  # fmt: skip
         self.listen.on_click(lambda _: self.start())
         self.cancel = elements.Button(
-            description="Cancel", icon="times", layout=elements.Layout(width="90px", display="none"),
+            description="Cancel", icon="x", layout=elements.Layout(width="90px", display="none"),
             tooltip="Ends the wait; nothing is kept",
         )  # fmt: skip
         self.cancel.on_click(lambda _: self._cancelled.set())

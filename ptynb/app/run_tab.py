@@ -88,13 +88,13 @@ class RunTab(elements.VBox):
         )  # fmt: skip
         cluster = [
             self._button("Attach", "plug", self.attach, "Attaches to a run that continues without its notebook"),
-            self._button("Stop engines", "power-off", self._stop_engines, "Stops the cluster that New run started"),
+            self._button("Stop engines", "power", self._stop_engines, "Stops the cluster that New run started"),
         ]
         result = [
             self._path,
             self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
-            self._button("Report", "file-text-o", self._report, "Writes a report (HTML) next to the result file"),
-            self._button("Add to comparison", "clone", self._keep, "Adds the current result to the tab Compare"),
+            self._button("Report", "file-text", self._report, "Writes a report (HTML) next to the result file"),
+            self._button("Add to comparison", "copy", self._keep, "Adds the current result to the tab Compare"),
             self._saved,
         ]
         wrapped = elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
@@ -109,7 +109,7 @@ class RunTab(elements.VBox):
                 "Result": elements.VBox([elements.HBox(result, layout=wrapped), self._film], layout=free()),
             },
             "More about the run",
-            icons={"Stages": "tasks", CHECKPOINTING: "archive", "Cluster": "server", "Result": "save"},
+            icons={"Stages": "list-checks", CHECKPOINTING: "archive", "Cluster": "server", "Result": "save"},
             beside=first,
         )
         super().__init__([self._bar, self._engines_text, self._run], layout=free())

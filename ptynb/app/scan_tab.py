@@ -68,14 +68,14 @@ class ScanTab(elements.VBox):
         self._remarks = elements.HTML(note("Click a file: what it contains is shown before it is loaded."))
         self._facts = elements.HTML(layout=elements.Layout(width="auto"))
         self._suggestion = elements.Button(
-            icon="magic",
+            icon="wand-sparkles",
             tooltip="Enters this below; replace it by what was measured",
             layout=elements.Layout(width="auto", display="none"),
         )
         self._suggestion.on_click(lambda _: self._options.fill(self._suggested))
         self._suggested: dict[str, Any] = {}
         self._inspect: Inspect | None = None
-        self._kind = Segments("Scan from", [FILE, LIVE], ["file-o", "rss"])
+        self._kind = Segments("Scan from", [FILE, LIVE], ["file", "rss"])
         self._kind.observe(lambda _: self._show_kind(), "chosen")
         self._listening = ListenPanel(desk, self._heard)
         wrap = {"flex_flow": "row wrap", "overflow": "visible"}

@@ -52,14 +52,14 @@ class SetUp(elements.VBox):
         self._memory, self._time, self._recommended, self._message = (elements.HTML() for _ in range(4))
         self.measure = self._button(
             "Time and advice",
-            "clock-o",
+            "clock",
             "Measures a few updates on engines, which takes some seconds",
             self._measure,
             ENGINES,
         )
         self.advise = self._button(
             "Recommend",
-            "magic",
+            "wand-sparkles",
             "Finds settings for this scan by short trials on the engines",
             self._recommend,
             ENGINES,

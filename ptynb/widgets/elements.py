@@ -112,7 +112,7 @@ class Checkbox(Control):
 
 
 class Button(Control):
-    """A button; icon: name of an icon (Font Awesome). button_style: "primary", "danger" ... or ""."""
+    """A button; icon: name of an icon (Lucide). button_style: "primary", "danger" ... or ""."""
 
     component = "button"
     icon = traitlets.Unicode("").tag(sync=True)

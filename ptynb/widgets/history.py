@@ -85,7 +85,7 @@ class History(elements.VBox):
             layout=elements.Layout(width="230px"),
         )
         self.branch = self._button(
-            "Branch", "code-fork", "Creates a branch at the selected checkpoint and switches to it", self._to_branch
+            "Branch", "git-branch", "Creates a branch at the selected checkpoint and switches to it", self._to_branch
         )
         self.branches = Choice("Branch")
         self.switch_branch = self._button(

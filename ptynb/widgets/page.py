@@ -232,8 +232,9 @@ class Page(anywidget.AnyWidget):
         self._below: dict[str, dict[str, list[Element]]] = {}
         self._uses: Counter[str] = Counter()
         self._taking = threading.local()
-        self._hold(root, {})
-        self._channel = Channel(self._tree)
+        with self._lock:
+            self._hold(root, {})
+            self._channel = Channel(self._tree)
         self._channel.on_msg(self._received)
         super().__init__(script=_script().model_id, channel=self._channel.model_id)
 

@@ -30,7 +30,7 @@ class CancelBar(elements.VBox):
             description=what, style={"description_width": "initial"}, layout=elements.Layout(width="240px")
         )
         button = elements.Button(
-            description=f"Cancel {what.lower()}", icon="times", tooltip=tooltip, layout=elements.Layout(width="auto")
+            description=f"Cancel {what.lower()}", icon="x", tooltip=tooltip, layout=elements.Layout(width="auto")
         )
         button.on_click(lambda _: self._cancelled.set())
         row = elements.HBox([self.bar, button], layout=elements.Layout(overflow="visible", align_items="center"))

@@ -109,7 +109,7 @@ class Tuner(elements.VBox):
             "Start": self._button("Start", "play", "Starts a new study, or continues the one in the file", self._start),
             "Stop": self._button("Stop", "stop", "Ends the running trials; they can be repeated", self._stop),
             "Continue": self._button(
-                "Continue", "forward", "Runs the remaining trials, or as many again", self._continue
+                "Continue", "fast-forward", "Runs the remaining trials, or as many again", self._continue
             ),
             "Use": self._button(
                 "Use", "check", "Uses the settings, and the scan, of the picked trial", self._use_picked

@@ -1,15 +1,18 @@
-"""A widget of this process on a plain page of a real browser, without Jupyter: seconds instead of a minute.
+"""A view of this process on a plain page of a real browser, without Jupyter: seconds instead of a minute.
 
-The page has what anywidget gives a widget's module: a model with get, set, on, off, save_changes and send. Traits that
-change here are sent there at once; what the page says is taken over by `collect`.
+The messages of its page go to the browser at once; those of the browser are taken over by `collect`.
 """
 
 from __future__ import annotations
 
 import base64
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 from playwright.sync_api import Page
+
+from ptynb.widgets.page import Element, _script
 
 LIGHT = {
     "--jp-layout-color1": "#fff",
@@ -27,56 +30,36 @@ DARK = {
     "--jp-ui-font-color2": "rgba(255,255,255,.7)",
     "--jp-brand-color1": "#2196f3",
 }
-PAGE = """<!doctype html><html lang="en"><head><title>A widget</title><style>
+PAGE = """<!doctype html><html lang="en"><head><title>A view</title><style>
 :root {{ {variables} }} body {{ margin: 16px; background: var(--jp-layout-color1); }}
 </style></head><body><main id="widget"></main></body></html>"""
-MODEL = """
-async ([esm, state]) => {
+CHANNEL = """
+async ([script, tree, root]) => {
   const revive = (value) => {
     if (Array.isArray(value)) return value.map(revive);
-    if (value === null || typeof value !== "object" || value instanceof DataView) return value;
+    if (value === null || typeof value !== "object") return value;
     if ("base64" in value) return new DataView(Uint8Array.from(atob(value.base64), (c) => c.charCodeAt(0)).buffer);
     return Object.fromEntries(Object.entries(value).map(([key, kept]) => [key, revive(kept)]));
   };
-  const known = Object.fromEntries(Object.entries(state).map(([key, value]) => [key, revive(value)]));
-  const listeners = new Map();
-  const fire = (event, ...arguments_) => [...(listeners.get(event) ?? [])].forEach((act) => act(...arguments_));
-  const changed = new Set();
-  const said = { state: {}, messages: [], saves: 0 };
-  const model = {
-    get: (key) => known[key],
-    set: (key, value) => {
-      if (JSON.stringify(known[key]) === JSON.stringify(value)) return;
-      known[key] = value;
-      changed.add(key);
-      fire(`change:${key}`);
-    },
-    save_changes: () => {
-      said.saves += 1;
-      for (const key of changed) said.state[key] = known[key];
-      changed.clear();
-    },
+  const listeners = [];
+  const said = { messages: [], saves: 0 };
+  const channel = {
+    get: () => revive(tree),
+    on: (event, act) => listeners.push(act),
     send: (content, callbacks, buffers = []) => {
+      said.saves += "set" in content;
       said.messages.push([content, buffers.map((buffer) => Array.from(new Uint8Array(buffer)))]);
     },
-    on: (event, act) => listeners.set(event, [...(listeners.get(event) ?? []), act]),
-    off: (event, act) => listeners.set(event, (listeners.get(event) ?? []).filter((other) => other !== act)),
   };
+  const { pageOf, show } = await import(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
+  const model = { model_id: "page", widget_manager: {} };
+  window.remove = show({ channel, model, el: document.getElementById("widget") });
   window.kernel = {
-    model,
-    listeners,
-    update: (key, value) => { known[key] = revive(value); fire(`change:${key}`); },
+    model: pageOf(channel).element(root),
     saves: () => said.saves,
-    message: (content) => fire("msg:custom", content, []),
-    collect: () => {
-      const taken = { state: { ...said.state }, messages: said.messages };
-      said.state = {};
-      said.messages = [];
-      return taken;
-    },
+    receive: (message, buffers) => listeners.forEach((act) => act(message, revive(buffers))),
+    collect: () => said.messages.splice(0),
   };
-  const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
-  window.remove = await module.default.render({ model, el: document.getElementById("widget") });
 }
 """
 
@@ -93,36 +76,37 @@ def _plain(value: Any) -> Any:
 
 
 class BrowserModel:
-    """Shows an anywidget on a page until `close`."""
+    """Shows an element, with all below it, on a page until `close`; `widget` is the element."""
 
-    def __init__(self, page: Page, widget: Any, *, theme: dict[str, str] = LIGHT) -> None:
+    def __init__(self, page: Page, widget: Element, *, theme: dict[str, str] = LIGHT) -> None:
         self.page, self.widget = page, widget
         variables = "".join(f"{name}: {value};" for name, value in theme.items())
         page.set_content(PAGE.format(variables=variables))
-        names = [name for name in widget.traits(sync=True) if not name.startswith("_")]
-        names = [name for name in names if name not in ("layout", "tabbable", "tooltip")]
-        page.evaluate(MODEL, [widget._esm, {name: _plain(getattr(widget, name)) for name in names}])
-        self._taking = False
-        self._names = names
-        widget.observe(self._changed, names)
+        self._widget = widget.widget
+        self._channel = self._widget._channel
+        page.evaluate(CHANNEL, [_script().text, _plain(self._channel.get_state()["tree"]), widget.key])
+        self._unsent: list[list[Any]] = []
+        self._channel.send = self._send
 
-    def _changed(self, change: Any) -> None:
-        if not self._taking:
-            self.page.evaluate("([key, value]) => kernel.update(key, value)", [change["name"], _plain(change["new"])])
+    def _send(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        self._unsent.append([message, _plain([*buffers])])
+        if threading.current_thread() is threading.main_thread():  # that of the browser
+            self._deliver()
+
+    def _deliver(self) -> None:
+        while self._unsent:
+            message = self._unsent.pop(0)
+            self.page.evaluate("([message, buffers]) => kernel.receive(message, buffers)", message)
 
     def collect(self) -> None:
-        """Takes over what the page has set and sent since the last time."""
-        said = self.page.evaluate("kernel.collect()")
-        self._taking = True
-        for name, value in said["state"].items():
-            setattr(self.widget, name, value)
-        self._taking = False
-        for content, buffers in said["messages"]:
-            self.widget._handle_custom_msg(content, [bytes(buffer) for buffer in buffers])
+        """Takes over what the page has set and sent since the last time, and sends what changed in other threads."""
+        self._deliver()
+        for content, buffers in self.page.evaluate("kernel.collect()"):
+            self._widget._received(self._channel, content, [bytes(buffer) for buffer in buffers])
 
     def message(self, content: dict[str, Any]) -> None:
-        """A message of the kernel to the page."""
-        self.page.evaluate("content => kernel.message(content)", content)
+        """A message of the kernel to what draws the element."""
+        self.widget.send(content)
 
     def close(self) -> None:
-        self.widget.unobserve(self._changed, self._names)
+        del self._channel.send

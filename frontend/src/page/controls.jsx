@@ -4,6 +4,7 @@ import { memo } from "preact/compat";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { components } from "../components.js";
+import { icons } from "./icons.js";
 
 const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
 
@@ -23,7 +24,8 @@ function outer(values, names, title = values.tooltip) {
 }
 
 function Icon({ name }) {
-  return name ? <i class={`fa fa-${name}`} aria-hidden="true" /> : null;
+  if (!name) return null;
+  return <span class="ptynb-button-icon" aria-hidden="true" dangerouslySetInnerHTML={{ __html: icons[name] }} />;
 }
 
 /** The label before a field. */
@@ -146,6 +148,7 @@ function Button({ element }) {
       onClick={() => element.send({ click: true })}
     >
       <Icon name={values.icon} />
+      {values.icon && " "}
       {values.description}
     </button>
   );
@@ -162,6 +165,7 @@ function Toggle({ element }) {
       onClick={() => element.put("value", !element.get("value"))}
     >
       <Icon name={values.icon} />
+      {values.icon && " "}
       {values.description}
     </button>
   );
@@ -303,7 +307,7 @@ function Accordion({ element }) {
 function Drawn({ element, render }) {
   const node = useRef(null);
   const values = element.use();
-  useLayoutEffect(() => render({ model: element, el: node.current }), []);
+  useLayoutEffect(() => render({ model: element, el: node.current }), [element, render]);
   return <div {...outer(values, "ptynb-drawn")} ref={node} />;
 }
 
@@ -314,7 +318,7 @@ const CONTROLS = {
 };
 
 /** An element by its key; it is drawn again when its own values change, not with what is around it. */
-export const Part = memo(function Part({ page, name }) {
+export const Part = memo(function drawPart({ page, name }) {
   const element = page.element(name);
   if (!element) return null;
   const Control = CONTROLS[element.component];

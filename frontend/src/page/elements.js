@@ -42,7 +42,7 @@ export class Element {
     this.save_changes();
   }
 
-  send(content, callbacks, buffers) {
+  send(content, _callbacks, buffers) {
     this.page.channel.send({ to: this.key, content }, undefined, buffers);
   }
 

@@ -11,10 +11,15 @@ function Root({ page, name }) {
   return <Part key={name ?? page.root.value} page={page} name={name ?? page.root.value} />;
 }
 
+/** The page of a channel, which all its views share. */
+export function pageOf(channel) {
+  if (!pages.has(channel)) pages.set(channel, new Page(channel));
+  return pages.get(channel);
+}
+
 /** Shows the element of this key, or all, of the page of a channel; returns a function that removes it. */
 export function show({ channel, model, el, name }) {
-  if (!pages.has(channel)) pages.set(channel, new Page(channel));
-  const page = pages.get(channel);
+  const page = pageOf(channel);
   page.model = model;
   page.show = (node, key) => show({ channel, model, el: node, name: key });
   el.classList.add("ptynb-page");

@@ -64,7 +64,7 @@ class FormGroup(elements.VBox):
             self.switch.observe(self._clicked, "value")
         head = self.switch or elements.HTML(f"<b>{html.escape(part.title)}</b>", layout=place)
         self.fold = elements.ToggleButton(
-            value=False, icon="caret-right", tooltip=f"{part.title}: all settings",
+            value=False, icon="chevron-right", tooltip=f"{part.title}: all settings",
             layout=elements.Layout(width="30px", height="24px", flex="0 0 auto", padding="0"),
         )  # fmt: skip
         self.fold.observe(lambda _: self._arrange(), "value")
@@ -123,7 +123,7 @@ class FormGroup(elements.VBox):
             self._fill(self._more, self._others())
         for box, visible in shown.items():
             box.layout.display = None if visible else "none"
-        self.fold.icon = "caret-down" if self.unfolded else "caret-right"
+        self.fold.icon = "chevron-down" if self.unfolded else "chevron-right"
 
     def _arrange_compact(self) -> None:
         self.layout.order = "-1" if self._state.changed else "1" if self._state.on is False else "0"

@@ -138,7 +138,7 @@ class SettingsFiles(elements.HBox):
             layout=elements.Layout(width="210px"),
         )
         self.load, self.save = (
-            elements.Button(description=text, tooltip=tip, icon=icon, layout=elements.Layout(width="70px"))
+            elements.Button(description=text, tooltip=tip, icon=icon, layout=elements.Layout(width="auto"))
             for text, tip, icon in (
                 ("Load", "Loads the settings in this file", "folder-open"),
                 ("Save", "Writes the settings to this file", "save"),

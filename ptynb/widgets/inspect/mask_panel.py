@@ -27,7 +27,7 @@ class MaskPanel(InspectorPanel):
         self._lines: list[str] = []
         self._found: BadPixels | None = None
         self._view = Viewer(columns=1, height=420, share=0.65)
-        self._paint = elements.ToggleButton(value=False, description="Paint", icon="paint-brush")
+        self._paint = elements.ToggleButton(value=False, description="Paint", icon="paintbrush")
         self._paint.tooltip = "Paint on the picture; brush and eraser are among its tools"
         self._paint.layout.width = "auto"
         self._y, self._x = (

@@ -28,7 +28,7 @@ class DrawerButtons(Element):
 class Drawer(elements.VBox):
     """Pages that are out of the way until their button is pressed, which also shuts them again.
 
-    description: what the pages have in common, for screen readers. icons: names of icons (Font Awesome), by title.
+    description: what the pages have in common, for screen readers. icons: names of icons (Lucide), by title.
     beside: widgets left of the buttons, in their row.
     """
 

@@ -10,7 +10,7 @@ from ptynb.widgets.page import Element
 
 
 class Segments(Element):
-    """Buttons side by side of which one is pressed. chosen: its text. icons: names of icons (Font Awesome).
+    """Buttons side by side of which one is pressed. chosen: its text. icons: names of icons (Lucide).
 
     description: what is chosen, for screen readers.
     """

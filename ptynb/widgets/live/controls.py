@@ -87,7 +87,7 @@ class Controls:
             "Stop": self._button("Stop", "stop", recon.stop, "Ends the run; Start continues it."),
             "Recover": self._button(
                 "Recover",
-                "medkit",
+                "briefcase-medical",
                 recon.recover,
                 "Continues from the latest checkpoint, on the remaining engines and new ones.",
             ),
@@ -95,7 +95,7 @@ class Controls:
         self.more = whole_number("More epochs", 100, 1, MOST_EPOCHS, "auto", "Number of epochs that Start runs.")
         self.buttons["Start"] = elements.Button(
             description="Start",
-            icon="forward",
+            icon="fast-forward",
             disabled=True,
             tooltip="Runs this number of epochs.",
             layout=elements.Layout(width="auto", flex="0 0 auto"),

@@ -57,7 +57,7 @@ CONVERGENCE, ENGINES, CHANGES = "Convergence", "Engines", "Changes"
 ICONS = {
     PATTERN: "th",
     POSITIONS: "crosshairs",
-    ERRORS: "map-o",
+    ERRORS: "map",
     CONVERGENCE: "line-chart",
     ENGINES: "server",
     CHANGES: "list",
