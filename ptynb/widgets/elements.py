@@ -20,6 +20,10 @@ class Control(Element):
     def __init__(self, *, style: Layout | Mapping[str, str] | None = None, **traits: Any) -> None:
         super().__init__(style=style if isinstance(style, Layout) else Layout(**style or {}), **traits)
 
+    def focus(self) -> None:
+        """Move the focus of the keyboard to the field."""
+        self.send({"focus": True})
+
 
 class HTML(Element):
     """A text as HTML."""

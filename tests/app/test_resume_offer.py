@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import ipywidgets
 import pytest
 
 import ptynb as pt
@@ -19,6 +18,7 @@ from ptynb.app.workbench_app import Workbench
 from ptynb.cluster import runtime_dir
 from ptynb.data.scan import Scan
 from ptynb.session.resume import going_on
+from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 
 LEFT = """import os, pathlib, time, ptynb as pt
@@ -70,7 +70,7 @@ def test_one_run_is_come_back_to_by_itself_and_several_are_offered(monkeypatch: 
     until(lambda: len(offer.children) == 2)
     assert "one &lt;run&gt;" in lines(offer)[0]
     button = offer.children[1].children[0]
-    assert isinstance(button, ipywidgets.Button)
+    assert isinstance(button, elements.Button)
     button.click()
     until(lambda: taken == ["ptynb-one", "ptynb-two"])
     offer.end()

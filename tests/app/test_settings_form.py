@@ -6,14 +6,14 @@ import dataclasses
 import time
 from typing import Any
 
-import ipywidgets
 import numpy as np
 import pytest
 
 import ptynb as pt
 from ptynb.app import settings_form as forms
 from ptynb.app.settings_form import SetUp, settings_form
-from ptynb.widgets.shared_widgets import below
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 
 SCAN = pt.simulate(patterns=36, window=32, seed=3)
 
@@ -227,7 +227,7 @@ def test_a_recommendation_shows_how_far_it_is_and_is_cancelled(set_up):
         time.sleep(0.01)
     assert one.trials.layout.display is None
     clicked = time.monotonic()
-    next(part for part in below(one.trials) if isinstance(part, ipywidgets.Button)).click()
+    next(part for part in below(one.trials) if isinstance(part, elements.Button)).click()
     one.settle()
     assert time.monotonic() - clicked < 5
     assert seen == sorted(seen)

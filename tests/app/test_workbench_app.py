@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import ipywidgets
 import numpy as np
 import pytest
 
@@ -34,8 +33,9 @@ from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.settings.schema import as_python
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 from ptynb.widgets.history import History
-from ptynb.widgets.shared_widgets import below
 from tests.acquisition.emulated import emulator, recorded
 from tests.io import layouts
 from tests.io.test_near_field import FOCUS, shadows
@@ -63,9 +63,9 @@ def bench(scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     bench.close()
 
 
-def button(bench: Workbench, tab: str, text: str) -> ipywidgets.Button:
+def button(bench: Workbench, tab: str, text: str) -> elements.Button:
     place = bench._tabs.children[TABS.index(tab)]
-    return next(one for one in below(place) if isinstance(one, ipywidgets.Button) and one.description == text)
+    return next(one for one in below(place) if isinstance(one, elements.Button) and one.description == text)
 
 
 def field(bench: Workbench, tab: str, text: str) -> Any:
@@ -466,7 +466,7 @@ def until(condition: Any, seconds: float = 30.0) -> None:
         time.sleep(0.01)
 
 
-def shown(widget: ipywidgets.Widget) -> bool:
+def shown(widget: elements.Element) -> bool:
     return bool(widget.layout.display != "none")
 
 

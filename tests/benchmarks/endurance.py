@@ -29,7 +29,7 @@ from playwright.sync_api import Page
 import ptynb as pt
 from ptynb.data import images
 from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
-from ptynb.widgets.shared_widgets import below
+from ptynb.widgets.elements import below
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import BrowserModel, _plain
 from tests.widgets.conftest import started_browser

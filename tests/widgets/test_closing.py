@@ -18,7 +18,6 @@ from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.shared_widgets import close_all
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.live_source import Source
 
@@ -97,7 +96,7 @@ def test_widgets_that_are_opened_and_closed_leave_nothing(opened: Opened, recon:
     for time in range(TIMES + 1):
         if time == 1:  # the first may leave what all of a kind share
             before = kinds()
-        close_all(opened(recon, folder))
+        opened(recon, folder).close()
     assert kinds() - before == Counter()
 
 

@@ -8,7 +8,6 @@ import threading
 import time
 from xml.etree import ElementTree
 
-import ipywidgets
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,6 +16,7 @@ import ptynb as pt
 from ptynb.exceptions import FileError
 from ptynb.io.named_results import named
 from ptynb.io.result_file import save_result
+from ptynb.widgets import elements
 from ptynb.widgets.compare.compare_view import Compare, compare
 from tests.analysis.test_result_comparison import result
 from tests.raising import raises
@@ -119,7 +119,7 @@ def test_unregistered_each_is_as_it_is_with_limits_of_its_own(shown):
 def test_the_slider_is_between_the_chosen_two_and_off_again(shown):
     view = shown(result(), changed(), result())
     # A field without a choice would be empty on the screen.
-    fields = [control for control in view._controls.values() if not isinstance(control, ipywidgets.Checkbox)]
+    fields = [control for control in view._controls.values() if not isinstance(control, elements.Checkbox)]
     assert all(control.index is not None for control in fields)
     view.show(slider=("A", "C"))
     view.settle()

@@ -8,7 +8,6 @@ import time
 from decimal import Decimal
 from typing import Any
 
-import ipywidgets
 import pytest
 
 from ptynb.exceptions import SettingsError
@@ -17,12 +16,13 @@ from ptynb.settings.base_models import flat
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.presets import preset
 from ptynb.settings.schema import nested, structure
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.field_row import Row, fitting_unit, range_of, text_of, value_of
 from ptynb.widgets.form.field_search import choice_label
 from ptynb.widgets.form.part_switches import SWITCHES
 from ptynb.widgets.form.settings_sources import Source
-from ptynb.widgets.shared_widgets import below
 from tests.raising import raises
 
 ALL = [setting.name for setting in structure().settings]
@@ -116,7 +116,7 @@ def value_in(settings: Settings, name: str) -> Any:
     return dict(flat(settings.model_dump()))[name]
 
 
-def shown(form: SettingsForm) -> set[ipywidgets.Widget]:
+def shown(form: SettingsForm) -> set[elements.Element]:
     """All widgets in the form, pages of the accordion included."""
     return set(below(form))
 
@@ -938,7 +938,7 @@ def test_a_closed_form_leaves_no_thread_and_no_widget():
     one.groups.make_all()
     rows = [*one.rows.values()]
     one.close()
-    assert all(row.comm is None and row.input.comm is None for row in rows)
+    assert all(row.closed and row.input.comm is None for row in rows)
     until = time.monotonic() + 5
     while time.monotonic() < until and set(threading.enumerate()) - before:
         time.sleep(0.02)

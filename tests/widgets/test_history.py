@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import ipywidgets
 import numpy as np
 import pytest
 
 import ptynb as pt
 from ptynb.data.engine_records import Branch, Checkpoint
 from ptynb.io.result_file import save_result
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 from ptynb.widgets.history import History
-from ptynb.widgets.shared_widgets import below
 from tests.analysis.test_result_comparison import result
 
 RESULT = result()
@@ -89,7 +89,7 @@ def labels(view: History) -> list[str]:
     return [" ".join(label.split()) for _, label in view.list.options]
 
 
-def click(view: History, button: ipywidgets.Button) -> None:
+def click(view: History, button: elements.Button) -> None:
     button.click()
     view._actions.settle()
 
@@ -238,7 +238,7 @@ def test_several_are_compared_and_only_one_is_restored(recon: Recon, view: Histo
     view.list.chosen = [first, second]
     click(view, view.compare)
     assert [*view._comparison.results] == ["epoch 2 (main)", "epoch 4 (main)"]
-    assert before.comm is None, "the one before is closed"
+    assert before.closed, "the one before is closed"
     view.list.set_state({"chosen": [first, "/kept/gone.h5"]})
     click(view, view.compare)
     assert "gone.h5 was deleted" in view._message.value
@@ -273,10 +273,10 @@ def test_an_error_is_shown_and_nothing_is_told(recon: Recon, view: History) -> N
 
 
 def test_every_control_has_a_description(view: History) -> None:
-    controls = [widget for widget in below(view) if not isinstance(widget, ipywidgets.HTML | ipywidgets.Box)]
+    controls = [widget for widget in below(view) if not isinstance(widget, elements.HTML | elements.Box)]
     assert len(controls) == 8
     assert all(widget.description for widget in controls)
-    assert all(widget.tooltip for widget in controls if isinstance(widget, ipywidgets.Button))
+    assert all(widget.tooltip for widget in controls if isinstance(widget, elements.Button))
 
 
 def test_closing_ends_the_threads(recon: Recon) -> None:

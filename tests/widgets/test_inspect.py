@@ -7,7 +7,6 @@ import time
 from xml.etree import ElementTree
 
 import h5py
-import ipywidgets
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,11 +16,12 @@ from ptynb import analysis, preparation
 from ptynb.data.patterns import ArrayFrames, HDF5Frames
 from ptynb.data.scan import Scan
 from ptynb.simulation.simulated_scan import simulate
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 from ptynb.widgets.inspect import Inspect, facts, inspect
 from ptynb.widgets.inspect.inspect_state import number_list, read_number_list
 from ptynb.widgets.inspect.position_map import KINDS, PositionMap
 from ptynb.widgets.inspect.scan_facts import histogram
-from ptynb.widgets.shared_widgets import below
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.analysis.scans import made, raster
 from tests.live_source import Source
@@ -81,7 +81,7 @@ def values(look, name):
 
 
 def words(look):
-    return " ".join(widget.value for widget in below(look) if isinstance(widget, ipywidgets.HTML))
+    return " ".join(widget.value for widget in below(look) if isinstance(widget, elements.HTML))
 
 
 def done_by(lines, scan):
@@ -607,7 +607,7 @@ def test_a_file_that_is_gone_is_said_and_a_pattern_that_can_be_read_takes_it_awa
 
 def test_every_control_says_what_it_is(shown):
     for widget in below(shown(SCAN)):
-        if isinstance(widget, ipywidgets.ValueWidget | ipywidgets.Button) and not isinstance(widget, ipywidgets.HTML):
+        if isinstance(widget, elements.Control) and not isinstance(widget, elements.HTML):
             assert getattr(widget, "description", "") or isinstance(widget, Viewer), widget
 
 

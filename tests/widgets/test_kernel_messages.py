@@ -22,7 +22,7 @@ FORM = """
 import threading
 import ipywidgets
 import ptynb.widgets
-text, button, seen = ipywidgets.Text(), ipywidgets.Button(), []
+text, button, seen = elements.Text(), elements.Button(), []
 button.on_click(lambda _: seen.append((text.value, threading.current_thread().name)))
 """
 OPENED = b'"comm_open"'

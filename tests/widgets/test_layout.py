@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipywidgets
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from ptynb.widgets import elements
 from ptynb.widgets.layout.divider import Divider
 from ptynb.widgets.layout.drawer import Drawer, DrawerButtons
 from ptynb.widgets.layout.segments import Segments
@@ -285,11 +285,11 @@ def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
 
 
 def test_a_drawer_is_closed_with_its_pages():
-    page = ipywidgets.HTML("page")
+    page = elements.HTML("page")
     drawer = Drawer({"Page": page}, "Pages")
     drawer.shown = "Page"
     assert drawer.buttons.shown == 1
     drawer.shown = None
     assert drawer.shown is None
     drawer.close()
-    assert page.comm is None
+    assert page.closed

@@ -8,7 +8,6 @@ import time
 
 import comm
 import comm.base_comm
-import ipywidgets
 import numpy as np
 import pytest
 
@@ -21,11 +20,12 @@ from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair,
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, ERRORS, PATTERN, POSITIONS
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
-from ptynb.widgets.shared_widgets import below
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
@@ -423,7 +423,7 @@ def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
     until(lambda: "running" in view._summary.value)
     recon.state = "paused"
     until(lambda: "paused" in view._summary.value)
-    resume, words = view._controls.buttons["Resume"].comm.comm_id, view._summary.comm.comm_id
+    resume, words = view._controls.buttons["Resume"].key, view._summary.key
     told = [(name, data["state"]) for name, data, _ in sent if data["method"] == "update"]
     can = next(place for place, (name, state) in enumerate(told) if name == resume and state.get("disabled") is False)
     reads = next(place for place, (name, state) in enumerate(told) if name == words and "paused" in state["value"])
@@ -581,7 +581,7 @@ def test_the_view_keeps_on_when_a_picture_fails(recon, sent, view):
 
 def test_closing_the_view_ends_its_threads_and_nothing_else(recon, sent):
     before = set(threading.enumerate())
-    extra = ipywidgets.HTML("a form")
+    extra = elements.HTML("a form")
     view = live(recon, extra=[extra])
     mine = {thread.name: thread for thread in set(threading.enumerate()) - before}
     assert set(mine) == {"ptynb live view", "ptynb live requests", "ptynb live actions", "ptynb viewer"}
@@ -591,7 +591,7 @@ def test_closing_the_view_ends_its_threads_and_nothing_else(recon, sent):
     for thread in mine.values():
         thread.join(5)
         assert not thread.is_alive(), thread.name
-    assert extra.comm is None
+    assert extra.closed
     assert recon.calls == recon.assigned == []
     view.close()
 
@@ -974,11 +974,11 @@ def test_the_curve_is_drawn_to_the_size_of_its_place(recon, view):
 
 
 def test_further_pages_are_in_the_drawer_and_closed_with_the_view(recon, sent):
-    page = ipywidgets.HTML("checkpoints")
+    page = elements.HTML("checkpoints")
     view = Live(recon, pages={"Checkpoints": page})
     assert view._drawer.buttons.titles[-1] == "Checkpoints"
     view.close()
-    assert page.comm is None
+    assert page.closed
 
 
 # Controls

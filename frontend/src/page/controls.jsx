@@ -1,7 +1,7 @@
 // Controls, texts and boxes, with the look of Jupyter's own widgets.
 
 import { memo } from "preact/compat";
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { components } from "../components.js";
 import { icons } from "./icons.js";
@@ -40,8 +40,13 @@ function Label({ values, id }) {
 }
 
 /** A line with a label and a field, which `children` draws from its attributes. */
-function Field({ values, kind, children }) {
+function Field({ element, values, kind, children }) {
   const id = useId();
+  useEffect(() => {
+    const focus = () => document.getElementById(id)?.focus();
+    element.on("msg:custom", focus);
+    return () => element.off("msg:custom", focus);
+  }, [element, id]);
   const title = values.description ? undefined : values.tooltip || undefined;
   return (
     <div {...outer(values, `widget-inline-hbox ${kind}`)}>
@@ -75,7 +80,7 @@ function Text({ element }) {
   const send = () => element.put("value", field.current.value);
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
-    <Field values={values} kind="widget-text">
+    <Field element={element} values={values} kind="widget-text">
       {(given) => <input {...given} {...typed} ref={field} type="text" placeholder={values.placeholder} />}
     </Field>
   );
@@ -87,7 +92,7 @@ function Textarea({ element }) {
   const send = () => element.put("value", field.current.value);
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
-    <Field values={values} kind="widget-textarea">
+    <Field element={element} values={values} kind="widget-textarea">
       {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} />}
     </Field>
   );
@@ -109,7 +114,7 @@ function NumberField({ element }) {
   };
   const limits = { min: values.min ?? undefined, max: values.max ?? undefined, step: values.step ?? "any" };
   return (
-    <Field values={values} kind="widget-text widget-number">
+    <Field element={element} values={values} kind="widget-text widget-number">
       {(given) => <input {...given} {...limits} ref={field} type="number" onChange={send} />}
     </Field>
   );
@@ -183,7 +188,7 @@ function Dropdown({ element }) {
     </option>
   ));
   return (
-    <Field values={values} kind="widget-dropdown">
+    <Field element={element} values={values} kind="widget-dropdown">
       {(given) => (
         <select {...given} ref={field} onChange={() => element.put("index", field.current.selectedIndex)}>
           {options}
@@ -198,7 +203,7 @@ function Multiple({ element }) {
   const field = useRef(null);
   const chosen = () => Array.from(field.current.selectedOptions, (option) => option.index);
   return (
-    <Field values={values} kind="widget-select">
+    <Field element={element} values={values} kind="widget-select">
       {(given) => (
         <select {...given} ref={field} multiple size={values.rows} onChange={() => element.put("index", chosen())}>
           {values.labels.map((label, index) => (
@@ -215,7 +220,7 @@ function Multiple({ element }) {
 function Progress({ element }) {
   const values = element.use();
   return (
-    <Field values={values} kind="widget-progress">
+    <Field element={element} values={values} kind="widget-progress">
       {({ id }) => <progress id={id} max={values.max - values.min} value={values.value - values.min} />}
     </Field>
   );
