@@ -51,6 +51,7 @@ class Textarea(Text):
     """Several lines of text."""
 
     component = "textarea"
+    rows = traitlets.Int(None, allow_none=True).tag(sync=True)
 
 
 class NumberField(Control):
