@@ -29,7 +29,7 @@ from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.live import Live
-from ptynb.widgets.shared_widgets import Whole, close_all, free, put
+from ptynb.widgets.shared_widgets import Whole, close_all, free, marking, put
 
 STAGES_EXAMPLE = """\
 - epochs: 50
@@ -152,7 +152,8 @@ class RunTab(Whole):
         self._clear()
         put(self._engines_text, "starting the run …")
         try:
-            recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
+            with marking(self._checkpoints):
+                recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
             chosen = "settings"
             if recipe.stages:
                 chosen = "recipe"

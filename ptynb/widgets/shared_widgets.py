@@ -5,8 +5,12 @@ from __future__ import annotations
 import html
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
 
 import ipywidgets
+
+from ptynb.exceptions import PtynbError
 
 STATE_COLOURS = {
     "running": "#2e7d32",
@@ -38,6 +42,23 @@ class Whole(ipywidgets.VBox):
         # An instance whose __init__ raised has nothing to close; ipywidgets would try, and print an error.
         if self.comm is not None:
             super().__del__()
+
+
+class Form(Protocol):
+    """A view with fields."""
+
+    def mark(self, error: PtynbError) -> None:
+        """Show which fields an error is about, by its `fields`."""
+
+
+@contextmanager
+def marking(form: Form) -> Iterator[None]:
+    """Mark the fields of a form that an error of what is done inside is about."""
+    try:
+        yield
+    except PtynbError as error:
+        form.mark(error)
+        raise
 
 
 class CancelledError(Exception):
