@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import traitlets
 
 from ptynb.widgets.page import Element, Layout
+
+ICONS = ("", *json.loads((Path(__file__).parent / "static" / "icons.json").read_text(encoding="utf-8")))
+"""Names of icons, of Lucide."""
 
 
 class Control(Element):
@@ -117,10 +122,10 @@ class Checkbox(Control):
 
 
 class Button(Control):
-    """A button; icon: name of an icon (Lucide). button_style: "primary", "danger" ... or ""."""
+    """A button; icon: one of `ICONS`. button_style: "primary", "danger" ... or ""."""
 
     component = "button"
-    icon = traitlets.Unicode("").tag(sync=True)
+    icon = traitlets.Enum(ICONS, "").tag(sync=True)
     button_style = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
@@ -147,7 +152,7 @@ class ToggleButton(Control):
 
     component = "toggle"
     value = traitlets.Bool(False).tag(sync=True)
-    icon = traitlets.Unicode("").tag(sync=True)
+    icon = traitlets.Enum(ICONS, "").tag(sync=True)
     button_style = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, value: bool = False, **traits: Any) -> None:

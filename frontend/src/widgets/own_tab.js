@@ -50,8 +50,8 @@ async function openTab(element, context) {
   opened.set(name, null);
   let panel;
   try {
-    const { model } = element.page;
-    const { luminoWidget } = await model.widget_manager.create_view(model);
+    const manager = element.page.model.widget_manager;
+    const { luminoWidget } = await manager.create_view(await manager.get_model(element.page.model.get("own")));
     // Of Lumino, from which the box of each widget is derived; the page hands out no other way to it.
     const Panel = Object.getPrototypeOf(luminoWidget.constructor);
     luminoWidget.dispose();
@@ -77,7 +77,7 @@ async function openTab(element, context) {
 
 /** Of a view in this tab of the browser. */
 function nameOf(element) {
-  return `${element.page.model.model_id}/${element.get("target")}`;
+  return `${element.page.channel.model_id}/${element.get("target")}`;
 }
 
 export function render({ model: element, el }) {
