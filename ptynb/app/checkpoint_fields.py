@@ -13,9 +13,8 @@ from ptynb.app.session_state import FIELDS
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import states
-from ptynb.settings.base_models import message_of
+from ptynb.settings.base_models import told_by_field
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.text import quoted
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.live.controls import checkbox
 from ptynb.widgets.shared_widgets import Whole, free, put
@@ -84,9 +83,8 @@ class CheckpointFields(Whole):
         try:
             chosen = Checkpointing(**values)
         except SettingsError as error:
-            for problem in error.problems:
-                name = str(problem["loc"][0])
-                self.complain(name, f"{TITLES[name]} is {quoted(problem['input'])}: {message_of(problem)}.")
+            for name, sentence in told_by_field(error, TITLES).items():
+                self.complain(name, sentence)
             raise
         self._check_folder(chosen)
         return chosen
