@@ -47,7 +47,7 @@ Chosen = ClusterSection | Existing
 
 
 @dataclass(frozen=True)
-class Option:
+class ClusterOption:
     """An option of a launcher as a form shows it. usual: what an empty field means; initial: what it contains first.
 
     choices: empty for text.
@@ -60,10 +60,10 @@ class Option:
     choices: tuple[str, ...]
 
 
-def options_of(launcher: str) -> dict[str, Option]:
+def options_of(launcher: str) -> dict[str, ClusterOption]:
     """Return the options of a launcher by name, in their order."""
     return {
-        name: Option(
+        name: ClusterOption(
             field.title or name.replace("_", " ").capitalize(),
             field.description or "",
             _usual(field.description or ""),

@@ -14,8 +14,8 @@ from ptynb.app.cluster_choice import (
     SECTIONS,
     TITLES,
     Chosen,
+    ClusterOption,
     Existing,
-    Option,
     existing_clusters,
     lines_of,
     options_of,
@@ -72,10 +72,11 @@ class ClusterFields(Whole):
         self._pages: dict[str, ipywidgets.Box] = {}
         self._page, self._line = ipywidgets.VBox(layout=free()), ipywidgets.HTML()
         super().__init__([self._asked[LAUNCHER][LAUNCHER], self._page, self._line], layout=free())
-        self.launcher.observe(lambda _: self._show_launcher(), "value")
-        for widget in (self.engines, self.device):
-            widget.observe(lambda _: self._put_follow(), "value")
         self._show_launcher()
+        self._follow()
+        self.launcher.observe(lambda _: self._show_launcher(), "value")
+        for widget in (self.launcher, self.engines, self.device):
+            widget.observe(lambda _: self._put_follow(), "value")
 
     def chosen(self) -> Chosen:
         """Return what was entered. Raises an error that `complain` shows."""
@@ -149,11 +150,12 @@ class ClusterFields(Whole):
             widget.layout.display = None if here else "none"
         self._elsewhere.layout.display = "none" if here else None
         put(self._elsewhere, "" if here else f"Engines: <b>{html.escape(TITLES[launcher])}</b>")
-        self._put_follow()
 
     def _make_page(self, launcher: str) -> ipywidgets.Box:
         if launcher == EXISTING:
-            fields = {EXISTING: _field(Option("Cluster", "A cluster in 'ptynb ps'", "", "", ("",)), width="520px")}
+            fields = {
+                EXISTING: _field(ClusterOption("Cluster", "A cluster in 'ptynb ps'", "", "", ("",)), width="520px")
+            }
         else:
             options = options_of(launcher) if launcher in SECTIONS else {}
             in_bar = ("engines", "device") if launcher == LOCAL else ()
@@ -220,7 +222,7 @@ class StartRow(Whole):
         super().close()
 
 
-def _field(option: Option, width: str = "320px") -> ipywidgets.ValueWidget:
+def _field(option: ClusterOption, width: str = "320px") -> ipywidgets.ValueWidget:
     shown = {
         "description": option.title,
         "tooltip": option.description,
