@@ -67,7 +67,7 @@ def options_of(launcher: str) -> dict[str, ClusterOption]:
             field.title or name.replace("_", " ").capitalize(),
             field.description or "",
             _usual(field.description or ""),
-            "" if field.is_required() or field.default is None else f"{field.default}",
+            f"{field.default:g}" if isinstance(field.default, float) else "",
             tuple(one for one in OFFERED_DEVICES if launcher == LOCAL or one not in LOCAL_DEVICES)
             if name == "device"
             else (),

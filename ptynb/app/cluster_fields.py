@@ -166,7 +166,8 @@ class ClusterFields(Whole):
             field.observe(lambda _: self._put_follow(), "value")
         if launcher == EXISTING:
             self.refresh()
-        return row(*self._asked[launcher].values())
+        wrapped = ipywidgets.Layout(flex_flow="row wrap", align_items="flex-start", overflow="visible")
+        return ipywidgets.HBox([*self._asked[launcher].values()], layout=wrapped)
 
     def look(self) -> None:
         """Have the list of clusters brought up to date."""
@@ -226,7 +227,7 @@ def _field(option: ClusterOption, width: str = "320px") -> ipywidgets.ValueWidge
     shown = {
         "description": option.title,
         "tooltip": option.description,
-        "style": {"description_width": "135px"},
+        "style": {"description_width": "145px"},
         "layout": ipywidgets.Layout(width=width, max_width="100%"),
     }
     if option.choices:

@@ -112,7 +112,7 @@ def test_options_are_those_of_the_models_with_titles_and_what_an_empty_field_mea
         assert all(option.description for option in options.values())
     slurm = options_of(SLURM)
     assert (slurm["nodes"].usual, slurm["extra"].usual) == ("those of the present job", "such as --qos=high")
-    assert (slurm["gpus_per_node"].title, slurm["timeout"].initial) == ("GPUs per node", "300.0")
+    assert (slurm["gpus_per_node"].title, slurm["timeout"].initial) == ("GPUs per node", "300")
     assert "xpu" in options_of(LOCAL)["device"].choices
     assert "xpu" not in slurm["device"].choices
 
