@@ -2,6 +2,8 @@
 
 import archive from "lucide-static/icons/archive.svg";
 import arrowDown from "lucide-static/icons/arrow-down.svg";
+import arrowLeft from "lucide-static/icons/arrow-left.svg";
+import arrowRight from "lucide-static/icons/arrow-right.svg";
 import arrowUp from "lucide-static/icons/arrow-up.svg";
 import briefcaseMedical from "lucide-static/icons/briefcase-medical.svg";
 import chartLine from "lucide-static/icons/chart-line.svg";
@@ -54,6 +56,8 @@ import x from "lucide-static/icons/x.svg";
 export const icons = {
   archive,
   "arrow-down": arrowDown,
+  "arrow-left": arrowLeft,
+  "arrow-right": arrowRight,
   "arrow-up": arrowUp,
   "briefcase-medical": briefcaseMedical,
   "chart-line": chartLine,
