@@ -66,7 +66,7 @@ class ClusterFields(elements.VBox):
         )  # fmt: skip
         if given is not None:
             self.launcher.options, self.launcher.disabled = [("that of this workbench", GIVEN)], True
-        self.fields: dict[str, dict[str, elements.ValueWidget]] = {LOCAL: {}, GIVEN: {}}
+        self.fields: dict[str, dict[str, elements.Control]] = {LOCAL: {}, GIVEN: {}}
         self._asked = {LAUNCHER: {LAUNCHER: Asked(self.launcher)}, GIVEN: {}}
         self._pages: dict[str, elements.Box] = {}
         self._page, self._line = elements.VBox(layout=free()), elements.HTML()
@@ -222,7 +222,7 @@ class StartRow(elements.VBox):
         super().close()
 
 
-def _field(option: ClusterOption, width: str = "320px") -> elements.ValueWidget:
+def _field(option: ClusterOption, width: str = "320px") -> elements.Control:
     shown = {
         "description": option.title,
         "tooltip": option.description,

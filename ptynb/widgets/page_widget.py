@@ -59,8 +59,9 @@ class PageWidget(anywidget.AnyWidget):
         """Close the widget; the elements stay."""
         self._channel.page.close()
         layout = self.layout
-        for model in (self._channel, super(), layout):
-            model.close()
+        super().close()
+        layout.close()
+        self._channel.close()
 
 
 def script_text() -> str:
