@@ -1,6 +1,7 @@
 // The viewer: takes frames, lays out panes, draws on animation frames, and confirms what is drawn.
 
 import { make, write } from "../elements.js";
+import { listening } from "../model.js";
 import { within } from "../numbers.js";
 import { Colouring } from "./colouring.js";
 import { Cursors } from "./cursor.js";
@@ -48,7 +49,6 @@ export class Board {
     this.gone = this.decoding = this.stale = false;
     this.coarse = 1;
     this.sizes = new ResizeObserver((entries) => entries.forEach((entry) => this.resized(entry)));
-    this.listening = [];
     this.root.addEventListener("keydown", (event) => this.pressed(event));
     this.layoutAgain = () => this.layout();
     document.addEventListener("fullscreenchange", this.layoutAgain);
@@ -60,31 +60,26 @@ export class Board {
     return this.model.get(trait);
   }
 
-  on(events, act) {
-    for (const event of events.split(" ")) {
-      this.model.on(event, act);
-      this.listening.push([event, act]);
-    }
-  }
-
   /** Registers listeners for the kernel, and applies its current state. */
   follow() {
-    this.on("change:frame", () => this.take());
-    this.on("change:tables change:colours change:percentiles change:limits", () => this.recolour());
-    this.on("change:view", () => this.viewed());
-    this.on("change:points change:moves change:chosen change:labels", () => this.marked());
-    this.on("change:crosshair", () => this.aimed());
-    this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
-    this.on("change:columns change:height change:share change:tools", () => this.layout());
-    this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
-    this.on("change:linked_colours", () => this.recolour());
-    this.on("change:figures change:said", () => this.equip());
-    this.on("change:painted change:brush change:erase change:tool", () => this.equip());
-    this.on("change:measure", () => this.measured());
-    this.on("change:spectrum", () => this.transformed());
-    this.on("change:resolution", () => this.encircled());
-    this.on("change:problem", () => this.complain(this.get("problem")));
-    this.on("msg:custom", (message) => this.cursors.answered(message));
+    this.unfollow = listening(this.model, {
+      "change:frame": () => this.take(),
+      "change:tables change:colours change:percentiles change:limits": () => this.recolour(),
+      "change:view": () => this.viewed(),
+      "change:points change:moves change:chosen change:labels": () => this.marked(),
+      "change:crosshair": () => this.aimed(),
+      "change:swipe change:swipe_at change:pairing": () => this.paired(),
+      "change:columns change:height change:share change:tools": () => this.layout(),
+      "change:percentiles change:limits change:linked_colours": () => this.tools.follow(),
+      "change:linked_colours": () => this.recolour(),
+      "change:figures change:said": () => this.equip(),
+      "change:painted change:brush change:erase change:tool": () => this.equip(),
+      "change:measure": () => this.measured(),
+      "change:spectrum": () => this.transformed(),
+      "change:resolution": () => this.encircled(),
+      "change:problem": () => this.complain(this.get("problem")),
+      "msg:custom": (message) => this.cursors.answered(message),
+    });
     this.layout();
     this.complain(this.get("problem"));
     this.take();
@@ -425,7 +420,7 @@ export class Board {
 
   end() {
     this.gone = true;
-    for (const [event, act] of this.listening) this.model.off(event, act);
+    this.unfollow();
     document.removeEventListener("fullscreenchange", this.layoutAgain);
     window.removeEventListener("resize", this.layoutAgain);
     if (this.timer !== null) this.send();

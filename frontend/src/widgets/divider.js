@@ -1,5 +1,6 @@
 // The divider between pictures and controls.
 
+import { make } from "../elements.js";
 import { within } from "../numbers.js";
 import { arranged, cellsFor, cutsWidth, GAP } from "./arrangement.js";
 
@@ -35,16 +36,10 @@ class Dividing {
     this.model = model;
     this.el = el;
     this.choice = remembered();
-    this.line = document.createElement("div");
-    this.line.className = "ptynb-divider-line";
-    this.line.tabIndex = 0;
-    this.line.title = "Drag to divide pictures and controls";
+    this.line = make("div", "ptynb-divider-line", { tabIndex: 0, title: "Drag to divide pictures and controls" });
     const named = { role: "separator", "aria-orientation": "vertical", "aria-label": "Width of the controls" };
     Object.entries(named).forEach(([name, value]) => this.line.setAttribute(name, value));
-    this.button = document.createElement("button");
-    this.button.type = "button";
-    this.button.className = "ptynb-divider-fold";
-    for (const part of [this.line, this.button]) part.dataset.lmSuppressShortcuts = "true";
+    this.button = make("button", "ptynb-divider-fold", { type: "button" });
     el.append(this.button, this.line);
     this.line.addEventListener("pointerdown", (event) => this.drag(event));
     this.line.addEventListener("dblclick", () => this.choose({ width: 236 }));

@@ -1,6 +1,8 @@
 // The buttons of a drawer: each shows its page, or hides it. Which page is shown is an attribute of the drawer's
 // element, which the style sheet follows.
 
+import { make } from "../elements.js";
+import { listening } from "../model.js";
 import { textButton } from "./text_button.js";
 
 /** Scrolls as little as shows the page that a click has opened, which may be below the window. */
@@ -10,8 +12,7 @@ function reveal(drawer) {
 }
 
 export function render({ model, el }) {
-  const group = document.createElement("div");
-  group.className = "ptynb-drawer-buttons";
+  const group = make("div", "ptynb-drawer-buttons");
   group.setAttribute("role", "group");
   el.append(group);
 
@@ -28,7 +29,7 @@ export function render({ model, el }) {
       page.setAttribute("aria-label", model.get("titles")[index]);
     });
   };
-  const make = () => {
+  const fill = () => {
     group.setAttribute("aria-label", model.get("description"));
     group.replaceChildren(
       ...model.get("titles").map((title, index) => {
@@ -44,15 +45,13 @@ export function render({ model, el }) {
     );
     follow();
   };
-  model.on("change:titles change:icons change:description", make);
-  model.on("change:shown", follow);
   // The drawer's element is known once this one is part of the page.
   const placed = new ResizeObserver(follow);
   placed.observe(el);
-  make();
+  fill();
+  const end = listening(model, { "change:titles change:icons change:description": fill, "change:shown": follow });
   return () => {
     placed.disconnect();
-    model.off("change:titles change:icons change:description", make);
-    model.off("change:shown", follow);
+    end();
   };
 }

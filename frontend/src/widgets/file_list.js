@@ -1,8 +1,10 @@
 // Files and folders as buttons; one of them is in the order of Tab, arrows and letters move along the others.
 
+import { make } from "../elements.js";
+import { listening } from "../model.js";
+
 export function render({ model, el }) {
-  const list = document.createElement("ul");
-  list.className = "ptynb-files";
+  const list = make("ul", "ptynb-files");
   list.dataset.lmSuppressShortcuts = "true";
   el.append(list);
 
@@ -23,20 +25,12 @@ export function render({ model, el }) {
     const focused = list.contains(document.activeElement);
     list.replaceChildren(
       ...model.get("items").map(([key, kind, name, size, date]) => {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.className = `ptynb-files-${kind}`;
+        const title = kind === "folder" ? `Opens the folder ${name}` : `${name}, ${size}, ${date}`;
+        const button = make("button", `ptynb-files-${kind}`, { type: "button", title });
         button.dataset.key = key;
-        button.title = kind === "folder" ? `Opens the folder ${name}` : `${name}, ${size}, ${date}`;
         const texts = [kind === "folder" ? `${name}/` : name, size, date.split(" ")[0]];
-        button.append(
-          ...texts.map((text) => {
-            const span = document.createElement("span");
-            span.textContent = text;
-            return span;
-          }),
-        );
-        const item = document.createElement("li");
+        button.append(...texts.map((textContent) => make("span", "", { textContent })));
+        const item = make("li");
         item.append(button);
         return item;
       }),
@@ -82,14 +76,7 @@ export function render({ model, el }) {
     button.focus();
   });
 
-  model.on("change:items", fill);
-  model.on("change:current", mark);
-  model.on("change:label", label);
   label();
   fill();
-  return () => {
-    model.off("change:items", fill);
-    model.off("change:current", mark);
-    model.off("change:label", label);
-  };
+  return listening(model, { "change:items": fill, "change:current": mark, "change:label": label });
 }

@@ -4,6 +4,8 @@
 // JupyterLab does not know such a tab and cannot restore it after the page is loaded again. The session of the browser's
 // tab remembers which views were open; the button, which comes back with the notebook's output, opens its view again.
 
+import { make } from "../elements.js";
+
 const MARK =
   '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
   'stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5"/></svg>';
@@ -81,13 +83,8 @@ export function render({ model, el }) {
     el.style.display = "none";
     return undefined;
   }
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "ptynb-own-tab-button";
-  button.innerHTML = MARK;
-  button.title = "Open in a tab of its own";
+  const button = make("button", "ptynb-own-tab-button", { type: "button", innerHTML: MARK, title: "Open in a tab of its own" });
   button.setAttribute("aria-label", button.title);
-  button.dataset.lmSuppressShortcuts = "true";
   button.addEventListener("click", () => openTab(model, manager, context));
   el.append(button);
   let gone = false;

@@ -1,13 +1,14 @@
 // A choice as buttons side by side: a group of radio buttons for the keyboard and for screen readers. Tab goes to the
 // chosen one, arrows choose the next and the previous one.
 
+import { make } from "../elements.js";
+import { listening } from "../model.js";
 import { textButton } from "./text_button.js";
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 export function render({ model, el }) {
-  const group = document.createElement("div");
-  group.className = "ptynb-segments";
+  const group = make("div", "ptynb-segments");
   group.setAttribute("role", "radiogroup");
   el.append(group);
 
@@ -22,7 +23,7 @@ export function render({ model, el }) {
     model.set("chosen", model.get("options")[index]);
     model.save_changes();
   };
-  const make = () => {
+  const fill = () => {
     group.setAttribute("aria-label", model.get("description"));
     group.replaceChildren(
       ...model.get("options").map((option, index) => {
@@ -44,11 +45,6 @@ export function render({ model, el }) {
     choose(next);
     group.children[next].focus();
   });
-  model.on("change:options change:icons change:description", make);
-  model.on("change:chosen", follow);
-  make();
-  return () => {
-    model.off("change:options change:icons change:description", make);
-    model.off("change:chosen", follow);
-  };
+  fill();
+  return listening(model, { "change:options change:icons change:description": fill, "change:chosen": follow });
 }

@@ -1,13 +1,12 @@
 // A button with a text, and an icon before it (Font Awesome), which is not read to anybody.
 
+import { make } from "../elements.js";
+
 /** icon: its name; "": none. The element has no style, class or listener yet. */
 export function textButton(text, icon) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.dataset.lmSuppressShortcuts = "true"; // of JupyterLab
+  const button = make("button", "", { type: "button" });
   if (icon) {
-    const mark = document.createElement("i");
-    mark.className = `fa fa-${icon}`;
+    const mark = make("i", `fa fa-${icon}`);
     mark.setAttribute("aria-hidden", "true");
     button.append(mark, " ");
   }
