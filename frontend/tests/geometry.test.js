@@ -102,8 +102,8 @@ test("a crosshair stands in the centre of an element, within the array", () => {
 
 test("lines of a crosshair, and ends of a measurement, are grasped within 9 pixels", () => {
   const place = { scale: 2, left: 10, top: 20 };
-  assert.deepEqual(grasped({ aim: { y: 5, x: 50 }, place }, { y: 30 + 9, x: 60 }), { y: true, x: false });
-  assert.equal(grasped({ aim: { y: 5, x: null }, place }, { y: 30 + 9.1, x: 60 }), null);
+  assert.deepEqual(grasped({ y: 5, x: 50 }, place, { y: 30 + 9, x: 60 }), { y: true, x: false });
+  assert.equal(grasped({ y: 5, x: null }, place, { y: 30 + 9.1, x: 60 }), null);
   const measure = { kind: "ruler", start: [0, 0], stop: [10, 20] };
   assert.deepEqual(fixedEnd({ measure, place }, "ruler", { y: 42, x: 55 }), { y: 0, x: 0 });
   assert.equal(fixedEnd({ measure, place }, "profile", { y: 42, x: 55 }), null);

@@ -14,6 +14,8 @@ import { decoded } from "./pixels.js";
 import { figureOf, offerFile, seenIn, titleOf } from "./saving.js";
 import { makeToolbar } from "./toolbar.js";
 
+/** @import { Aim, Frame, Model, Point, Render, Size, Source, Stroke, View } from "../types" */
+
 const SYNC_MS = 100;
 /** For how long a page asks for frames in advance, and how many at most. JupyterLab shows the kernel as busy and idle for
  * each message to it, which takes a page longer than a picture does. */
@@ -23,9 +25,13 @@ const MOST_AHEAD = 8;
 const AROUND = 84;
 
 export class Board {
+  /** @param {Model} model @param {HTMLElement} element */
   constructor(model, element) {
     this.model = model;
+    /** @type {Map<string, Pane>} */
     this.panes = new Map();
+    /** Options that are open.
+     * @type {Set<string>} */
     this.open = new Set();
     this.colouring = new Colouring(this);
     this.cursors = new Cursors(this);
@@ -40,7 +46,14 @@ export class Board {
     edge.append(this.tools.row, this.tools.options);
     this.root.append(edge, this.problem, this.shelf);
     element.append(this.root);
-    this.waiting = this.animation = this.timer = null;
+    /** The newest frame, decoded, until it is drawn.
+     * @type {{ frame: Frame, bitmaps: (Source | null)[] } | null} */
+    this.waiting = null;
+    /** @type {number | null} */
+    this.animation = null;
+    /** @type {number | null} */
+    this.timer = null;
+    /** @type {Map<string, unknown>} */
     this.unsent = new Map();
     this.taken = -1;
     this.drawnAt = -Infinity; // of no frame
@@ -53,16 +66,17 @@ export class Board {
     this.layoutAgain = () => this.layout();
     document.addEventListener("fullscreenchange", this.layoutAgain);
     window.addEventListener("resize", this.layoutAgain);
-    this.follow();
+    this.unfollow = this.follow();
   }
 
+  /** @type {(trait: string) => any} */
   get(trait) {
     return this.model.get(trait);
   }
 
-  /** Registers listeners for the kernel, and applies its current state. */
+  /** Registers listeners for the kernel, and applies its current state; returns what ends the listeners. */
   follow() {
-    this.unfollow = listening(this.model, {
+    const end = listening(this.model, {
       "change:frame": () => this.take(),
       "change:tables change:colours change:percentiles change:limits": () => this.recolour(),
       "change:view": () => this.viewed(),
@@ -83,12 +97,14 @@ export class Board {
     this.layout();
     this.complain(this.get("problem"));
     this.take();
+    return end;
   }
 
   /**
    * Sets a trait, and sends it to the kernel at most a few times per second.
    *
    * The kernel echoes what it gets, so that an earlier value may come back before a later one is sent.
+   * @type {(trait: string, value: unknown) => void}
    */
   says(trait, value) {
     this.unsent.set(trait, value);
@@ -97,13 +113,14 @@ export class Board {
   }
 
   send() {
-    clearTimeout(this.timer);
+    if (this.timer !== null) clearTimeout(this.timer);
     this.timer = null;
     for (const [trait, value] of this.unsent) this.model.set(trait, value);
     this.unsent.clear();
     this.model.save_changes();
   }
 
+  /** @type {(text: string) => void} */
   complain(text) {
     write(this.problem, text);
     if (text) this.tools.follow();
@@ -115,6 +132,7 @@ export class Board {
     if (this.decoding) return;
     this.decoding = true;
     while (!this.gone && this.get("frame").number !== this.taken) {
+      /** @type {Frame} */
       const frame = this.get("frame");
       this.taken = frame.number;
       const bitmaps = await Promise.all(frame.pictures.map(decoded));
@@ -147,12 +165,13 @@ export class Board {
     });
   }
 
+  /** @type {(waiting: { frame: Frame, bitmaps: (Source | null)[] }) => void} */
   change({ frame, bitmaps }) {
     const names = frame.pictures.map((picture) => picture.name);
     if (String(names) !== String([...this.panes.keys()])) this.build(names);
-    frame.pictures.forEach((picture, index) => this.panes.get(picture.name).take(picture, bitmaps[index]));
+    frame.pictures.forEach((picture, index) => this.panes.get(picture.name)?.take(picture, bitmaps[index]));
     this.colouring.recolour(); // after all are there: their contrast may depend on each other
-    this.root.dataset.frame = frame.number;
+    this.root.dataset.frame = String(frame.number);
     this.pairing.follow();
     this.measuring.follow();
     if (this.get("spectrum")) this.measuring.transform();
@@ -169,7 +188,8 @@ export class Board {
     this.says("coarse", coarse);
   }
 
-  /** Asks for frames in advance: as many as were drawn in `AHEAD_MS` of late, again once less than half of them remain. */
+  /** Asks for frames in advance: as many as were drawn in `AHEAD_MS` of late, again once less than half of them remain.
+   * @type {(number: number) => void} */
   confirm(number) {
     if (!this.get("confirms") || this.get("shown") >= number) return;
     const now = performance.now();
@@ -186,6 +206,7 @@ export class Board {
 
   // Panes
 
+  /** @type {(names: string[]) => void} */
   build(names) {
     const before = this.panes;
     this.pairing.end();
@@ -201,6 +222,7 @@ export class Board {
     this.layout();
   }
 
+  /** @type {(name: string) => Pane} */
   makePane(name) {
     const pane = new Pane(name, this);
     pane.view = this.get("view");
@@ -209,6 +231,7 @@ export class Board {
     return pane;
   }
 
+  /** @type {(entry: ResizeObserverEntry) => void} */
   resized({ target, contentRect }) {
     for (const pane of this.panes.values()) {
       if (pane.stage !== target || !contentRect.width) continue;
@@ -264,7 +287,8 @@ export class Board {
     }
   }
 
-  /** Opens or closes options: "contrast", "pair", "figure" or "help". */
+  /** Opens or closes options: "contrast", "pair", "figure" or "help".
+   * @type {(name: string) => void} */
   toggle(name) {
     if (!this.open.delete(name)) this.open.add(name);
     this.equip();
@@ -281,6 +305,7 @@ export class Board {
     this.schedule();
   }
 
+  /** @type {(pane: Pane) => void} */
   refresh(pane) {
     pane.overlayDirty = true;
     this.schedule();
@@ -288,6 +313,7 @@ export class Board {
 
   // Zoom and pan
 
+  /** @type {(pane: Pane, view: View) => void} */
   look(pane, view) {
     if (this.get("linked")) {
       this.says("view", view);
@@ -303,8 +329,9 @@ export class Board {
     this.redraw();
   }
 
+  /** @type {(factor: number) => void} */
   zoom(factor) {
-    const middle = ({ width, height }) => ({ y: height / 2, x: width / 2 });
+    const middle = (/** @type {Size} */ { width, height }) => ({ y: height / 2, x: width / 2 });
     const panes = [...this.panes.values()].filter((pane) => !pane.empty);
     for (const pane of this.get("linked") ? panes.slice(0, 1) : panes) {
       this.look(pane, zoomed(pane.view, pane.room, pane.extent, middle(pane.room), factor));
@@ -329,9 +356,10 @@ export class Board {
     return this.colouring.tables;
   }
 
-  /** Executes the key of a tool, unless it is typed into a field. */
+  /** Executes the key of a tool, unless it is typed into a field.
+   * @type {(event: KeyboardEvent) => void} */
   pressed(event) {
-    const typing = event.target.closest("input, select, textarea");
+    const typing = /** @type {Element} */ (event.target).closest("input, select, textarea");
     if (!this.get("tools") || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const ending = event.key === "Escape" && this.get("tool") ? () => this.says("tool", "") : undefined;
     const act = ending ?? this.tools.keys[event.key.toLowerCase()];
@@ -342,7 +370,9 @@ export class Board {
   }
 
   marked() {
-    const floats = (bytes) => bytes && new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+    const floats = (/** @type {ArrayBufferView | undefined} */ bytes) => {
+      return bytes && new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+    };
     for (const [name, pane] of this.panes) {
       const points = floats(this.get("points")[name]);
       pane.marks = { points, moves: floats(this.get("moves")[name]), chosen: this.get("chosen")[name] };
@@ -359,10 +389,13 @@ export class Board {
     }
   }
 
-  /** Moves the crosshair of a pane, and of those of the same shape, to a point of the array; null: it stays there. */
+  /** Moves the crosshair of a pane, and of those of the same shape, to a point of the array; null: it stays there.
+   * @type {(pane: Pane, aim: Aim) => void} */
   aim(pane, { y, x }) {
     const shape = String(pane.picture.shape);
-    const moved = Object.fromEntries(Object.entries(this.get("crosshair")).map(([name, place]) => {
+    /** @type {Record<string, [number, number]>} */
+    const crosshair = this.get("crosshair");
+    const moved = Object.fromEntries(Object.entries(crosshair).map(([name, place]) => {
       const same = String(this.panes.get(name)?.picture?.shape) === shape;
       return [name, same ? aimedAt(pane, { y: y ?? place[0], x: x ?? place[1] }) : place];
     }));
@@ -391,7 +424,8 @@ export class Board {
     this.layout();
   }
 
-  /** Shows two pictures in one pane; how: "swipe", "flicker", "difference", "": side by side again. */
+  /** Shows two pictures in one pane; how: "swipe", "flicker", "difference", "": side by side again.
+   * @type {(left: string, right: string, how?: string) => void} */
   pairUp(left, right, how = this.get("swipe").length ? this.get("pairing") : "") {
     if (how && left !== right) {
       this.says("pairing", how);
@@ -409,10 +443,12 @@ export class Board {
     offerFile(blob, `${titles.join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
   }
 
+  /** @type {(pane: Pane, at: Point) => void} */
   click(pane, { y, x }) {
     if (this.get("clickable")) this.model.send({ kind: "click", name: pane.name, y, x });
   }
 
+  /** @type {(pane: Pane, stroke: Stroke) => void} */
   stroke(pane, { path, radius, erase }) {
     const values = new Float32Array(path.flatMap(({ y, x }) => [y, x]));
     this.model.send({ kind: "stroke", name: pane.name, radius, erase }, undefined, [values.buffer]);
@@ -436,6 +472,7 @@ export class Board {
   }
 }
 
+/** @type {Render} */
 export function render({ model, el }) {
   const board = new Board(model, el);
   return () => board.end();

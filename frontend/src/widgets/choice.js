@@ -3,6 +3,9 @@
 import { make, write } from "../elements.js";
 import { listening } from "../model.js";
 
+/** @import { Render } from "../types" */
+
+/** @type {Render} */
 export function render({ model, el }) {
   const whole = make("div", "ptynb-choice");
   const name = make("label", "ptynb-choice-name");
@@ -17,6 +20,7 @@ export function render({ model, el }) {
   whole.append(name, column);
   el.append(whole);
 
+  /** @type {Map<string, HTMLOptionElement>} */
   const made = new Map();
   const choose = () => {
     const chosen = new Set(model.get("chosen"));
@@ -27,6 +31,7 @@ export function render({ model, el }) {
   };
   // Unchanged options keep their elements, and thus the scroll position.
   const list = () => {
+    /** @type {[string, string][]} */
     const options = model.get("options");
     const wanted = new Set(options.map(([key]) => key));
     for (const [key, option] of made) {

@@ -3,6 +3,9 @@
 import { make } from "../elements.js";
 import { listening } from "../model.js";
 
+/** @import { Render } from "../types" */
+
+/** @type {Render} */
 export function render({ model, el }) {
   const root = make("div", "ptynb-code");
   const copy = make("button", "ptynb-code-copy jupyter-button", { type: "button", textContent: "Copy" });

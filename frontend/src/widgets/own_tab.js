@@ -6,26 +6,30 @@
 
 import { make } from "../elements.js";
 
+/** @import { Model, Render } from "../types" */
+
 const MARK =
   '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
   'stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5"/></svg>';
 const REMEMBERED = "ptynb-own-tabs";
 const RESTORING_MS = 30_000;
 
-/** Views that are open on this page, by the identifier of their model; shared by all buttons. */
-const opened = (window.ptynbOwnTabs ??= new Map());
+/** Views that are open on this page, by the identifier of their model; each button has this module for itself. */
+const opened = /** @type {{ ptynbOwnTabs?: Map<string, any> }} */ (window).ptynbOwnTabs ??= new Map();
 let pageEnds = false;
 window.addEventListener("pagehide", () => (pageEnds = true));
 window.addEventListener("pageshow", () => (pageEnds = false));
 
+/** @type {() => string[]} */
 function remembered() {
   try {
-    return JSON.parse(sessionStorage.getItem(REMEMBERED)) ?? [];
+    return JSON.parse(sessionStorage.getItem(REMEMBERED) ?? "[]");
   } catch {
     return []; // no storage, or not ours
   }
 }
 
+/** @type {(target: string, open: boolean) => void} */
 function remember(target, open) {
   const others = remembered().filter((other) => other !== target);
   try {
@@ -42,6 +46,7 @@ async function restored() {
   while (document.getElementById("jupyterlab-splash") && performance.now() < until);
 }
 
+/** @type {(model: Model, manager: any, context: any) => Promise<void>} */
 async function openTab(model, manager, context) {
   const name = model.get("target");
   if (opened.has(name)) {
@@ -76,6 +81,7 @@ async function openTab(model, manager, context) {
   remember(name, true);
 }
 
+/** @type {Render} */
 export function render({ model, el }) {
   const manager = model.widget_manager;
   const context = manager?.context;
@@ -88,7 +94,11 @@ export function render({ model, el }) {
   button.addEventListener("click", () => openTab(model, manager, context));
   el.append(button);
   let gone = false;
-  if (remembered().includes(model.get("target"))) restored().then(() => gone || openTab(model, manager, context));
+  if (remembered().includes(model.get("target"))) {
+    restored().then(() => {
+      if (!gone) openTab(model, manager, context);
+    });
+  }
   return () => {
     gone = true;
     button.remove();

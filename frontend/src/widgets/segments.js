@@ -5,34 +5,39 @@ import { make } from "../elements.js";
 import { listening } from "../model.js";
 import { textButton } from "./text_button.js";
 
+/** @import { Render } from "../types" */
+
+/** @type {Record<string, number>} */
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
+/** @type {Render} */
 export function render({ model, el }) {
   const group = make("div", "ptynb-segments");
   group.setAttribute("role", "radiogroup");
   el.append(group);
 
+  /** @type {HTMLButtonElement[]} */
+  let buttons = [];
   const follow = () => {
     const chosen = model.get("options").indexOf(model.get("chosen"));
-    [...group.children].forEach((button, index) => {
+    buttons.forEach((button, index) => {
       button.setAttribute("aria-checked", String(index === chosen));
       button.tabIndex = index === chosen ? 0 : -1;
     });
   };
-  const choose = (index) => {
+  const choose = (/** @type {number} */ index) => {
     model.set("chosen", model.get("options")[index]);
     model.save_changes();
   };
   const fill = () => {
     group.setAttribute("aria-label", model.get("description"));
-    group.replaceChildren(
-      ...model.get("options").map((option, index) => {
-        const button = textButton(option, model.get("icons")[index]);
-        button.setAttribute("role", "radio");
-        button.addEventListener("click", () => choose(index));
-        return button;
-      }),
-    );
+    buttons = model.get("options").map((/** @type {string} */ option, /** @type {number} */ index) => {
+      const button = textButton(option, model.get("icons")[index]);
+      button.setAttribute("role", "radio");
+      button.addEventListener("click", () => choose(index));
+      return button;
+    });
+    group.replaceChildren(...buttons);
     follow();
   };
   group.addEventListener("keydown", (event) => {
@@ -40,10 +45,10 @@ export function render({ model, el }) {
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    const count = group.children.length;
-    const next = ([...group.children].indexOf(document.activeElement) + step + count) % count;
+    const at = buttons.findIndex((button) => button === document.activeElement);
+    const next = (at + step + buttons.length) % buttons.length;
     choose(next);
-    group.children[next].focus();
+    buttons[next].focus();
   });
   fill();
   return listening(model, { "change:options change:icons change:description": fill, "change:chosen": follow });

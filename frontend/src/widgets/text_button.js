@@ -2,7 +2,8 @@
 
 import { make } from "../elements.js";
 
-/** icon: its name; "": none. The element has no style, class or listener yet. */
+/** icon: its name; "": none. The element has no style, class or listener yet.
+ * @type {(text: string, icon: string) => HTMLButtonElement} */
 export function textButton(text, icon) {
   const button = make("button", "", { type: "button" });
   if (icon) {
