@@ -48,9 +48,10 @@ class Text(Control):
 
 
 class Textarea(Text):
-    """Several lines of text."""
+    """Several lines of text; rows: how many are in sight."""
 
     component = "textarea"
+    rows = traitlets.Int(None, allow_none=True).tag(sync=True)
 
 
 class NumberField(Control):

@@ -243,12 +243,12 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
 def test_icons_of_buttons_are_seen_and_not_read(page):
     """Of segments and of a drawer; a button without an icon has its text alone."""
     for widget, role in (
-        (Segments("Scan from", ["File", "Live source"], ["file-o"]), "radio"),
-        (DrawerButtons(titles=["File", "Live source"], icons=["file-o", ""], description="Scan from"), "button"),
+        (Segments("Scan from", ["File", "Live source"], ["file"]), "radio"),
+        (DrawerButtons(titles=["File", "Live source"], icons=["file", ""], description="Scan from"), "button"),
     ):
         model = BrowserModel(page, widget)
         first, second = (page.get_by_role(role, name=name, exact=True) for name in ("File", "Live source"))
-        assert first.locator("i.fa.fa-file-o[aria-hidden=true]").count() == 1
+        assert first.locator(".ptynb-button-icon[aria-hidden=true] > svg").count() == 1
         assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
         for button in (first, second):
             assert button.get_attribute("type") == "button"

@@ -93,7 +93,9 @@ function Textarea({ element }) {
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
     <Field element={element} values={values} kind="widget-textarea">
-      {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} />}
+      {(given) => (
+        <textarea {...given} {...typed} ref={field} rows={values.rows} placeholder={values.placeholder} />
+      )}
     </Field>
   );
 }

@@ -46,15 +46,16 @@ export class Element {
     this.page.channel.send({ to: this.key, content }, undefined, buffers);
   }
 
-  on(event, act) {
-    this.listeners.set(event, [...(this.listeners.get(event) ?? []), act]);
+  /** Calls a function at each of these events, which are separated by spaces. */
+  on(events, act) {
+    for (const event of events.split(" ")) this.listeners.set(event, [...(this.listeners.get(event) ?? []), act]);
   }
 
-  off(event, act) {
-    this.listeners.set(
-      event,
-      (this.listeners.get(event) ?? []).filter((other) => other !== act),
-    );
+  off(events, act) {
+    for (const event of events.split(" ")) {
+      const others = (this.listeners.get(event) ?? []).filter((other) => other !== act);
+      this.listeners.set(event, others);
+    }
   }
 
   fire(event, ...given) {
