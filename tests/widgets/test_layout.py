@@ -27,13 +27,14 @@ VIEW = """
     }))));
   const controls = element("ptynb-split-controls");
   controls.innerHTML = "<button type=button>Pause</button>";
-  const here = document.getElementById("widget");
+  const widget = document.getElementById("widget");
+  const here = widget.firstElementChild; // the divider
   document.body.style.margin = "0";
   const place = document.createElement("div");
   const pictures = element("ptynb-split-pictures",
     viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"),
     viewer("ptynb-cuts", 0, 1));
-  here.replaceWith(place);
+  widget.replaceWith(place);
   place.append(element("ptynb-live", element("ptynb-live-head", "running"),
     element("ptynb-split", pictures, here, controls)));
 }
@@ -206,7 +207,8 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     model = BrowserModel(page, buttons)
     page.evaluate(
         """() => {
-          const here = document.getElementById("widget");
+          const widget = document.getElementById("widget");
+  const here = widget.firstElementChild; // the divider
           const drawer = document.createElement("div");
           drawer.className = "ptynb-drawer";
           here.replaceWith(drawer);
@@ -265,7 +267,8 @@ def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
     model = BrowserModel(page, buttons)
     page.evaluate(
         """() => {
-          const here = document.getElementById("widget");
+          const widget = document.getElementById("widget");
+  const here = widget.firstElementChild; // the divider
           const drawer = document.createElement("div");
           drawer.className = "ptynb-drawer";
           drawer.style.paddingTop = "660px";

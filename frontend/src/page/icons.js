@@ -27,6 +27,8 @@ import folderOpen from "lucide-static/icons/folder-open.svg";
 import gitBranch from "lucide-static/icons/git-branch.svg";
 import historyIcon from "lucide-static/icons/history.svg";
 import house from "lucide-static/icons/house.svg";
+import image from "lucide-static/icons/image.svg";
+import info from "lucide-static/icons/info.svg";
 import layoutGrid from "lucide-static/icons/layout-grid.svg";
 import list from "lucide-static/icons/list.svg";
 import listChecks from "lucide-static/icons/list-checks.svg";
@@ -38,6 +40,7 @@ import plug from "lucide-static/icons/plug.svg";
 import plus from "lucide-static/icons/plus.svg";
 import power from "lucide-static/icons/power.svg";
 import refreshCw from "lucide-static/icons/refresh-cw.svg";
+import rotateCw from "lucide-static/icons/rotate-cw.svg";
 import rss from "lucide-static/icons/rss.svg";
 import save from "lucide-static/icons/save.svg";
 import search from "lucide-static/icons/search.svg";
@@ -56,8 +59,8 @@ export const icons = {
   "briefcase-medical": briefcaseMedical, "chart-line": chartLine, check, "chevron-down": chevronDown,
   "chevron-right": chevronRight, clock, columns, compass, contrast, copy, crosshair, ellipsis, eye,
   "fast-forward": fastForward, file, "file-text": fileText, film, "flask-conical": flaskConical,
-  "folder-open": folderOpen, "git-branch": gitBranch, history: historyIcon, house, "layout-grid": layoutGrid, list,
-  "list-checks": listChecks, map, paintbrush, pause, play, plug, plus, power, "refresh-cw": refreshCw, rss, save,
-  search, server, shuffle, "sliders-horizontal": slidersHorizontal, stethoscope, stop, undo,
-  "wand-sparkles": wandSparkles, x,
+  "folder-open": folderOpen, "git-branch": gitBranch, history: historyIcon, house, image, info,
+  "layout-grid": layoutGrid, list, "list-checks": listChecks, map, paintbrush, pause, play, plug, plus, power,
+  "refresh-cw": refreshCw, "rotate-cw": rotateCw, rss, save, search, server, shuffle,
+  "sliders-horizontal": slidersHorizontal, stethoscope, stop, undo, "wand-sparkles": wandSparkles, x,
 };

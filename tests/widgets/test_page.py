@@ -1,0 +1,490 @@
+"""Pages and elements without a browser: what is sent to one is recorded, what one would say is made up."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import comm
+import comm.base_comm
+import ipywidgets
+import pytest
+import traitlets
+
+import ptynb as pt
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
+from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.page import Element, Layout
+from tests.system_parts import ROOT
+
+Wire = list[tuple[str, dict[str, Any], list[Any]]]
+MOST_MODELS, MOST_BYTES = 5, 250_000
+ICONS = ROOT / "frontend" / "src" / "page" / "icons.js"
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    """Every message to browsers: (id of the model, data, buffers)."""
+    messages: Wire = []
+
+    class Recorded(comm.base_comm.BaseComm):
+        def publish_msg(
+            self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **keys: Any
+        ) -> None:
+            if msg_type == "comm_msg":
+                messages.append((self.comm_id, data, buffers or []))
+
+    monkeypatch.setattr(comm, "create_comm", Recorded)
+    return messages
+
+
+class Browser:
+    """What a browser that shows an element gets and says."""
+
+    def __init__(self, element: Element, wire: Wire) -> None:
+        self.page, self._wire = element.widget, wire
+        self._channel = comm.get_comm_manager().get_comm(self.page.channel)
+
+    def _handle(self, data: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        self._channel.handle_msg({"content": {"data": data}, "buffers": [*buffers]})
+
+    def says(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        self._handle({"method": "custom", "content": content}, buffers)
+
+    def sets(self, element: Element, browser: str = "me", **values: Any) -> None:
+        self.says({"to": element.key, "set": values, "from": browser})
+
+    @property
+    def got(self) -> list[tuple[dict[str, Any], list[Any]]]:
+        of_page = [(data, buffers) for model, data, buffers in self._wire if model == self.page.channel]
+        return [(data["content"], buffers) for data, buffers in of_page if data["method"] == "custom"]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [message for message, _ in self.got]
+
+    @property
+    def changes(self) -> list[list[Any]]:
+        return [change for message in self.messages for change in message.get("changes", ())]
+
+    def state(self) -> tuple[dict[str, Any], list[Any]]:
+        """The channel's, as a page asks for it that is opened later."""
+        self._handle({"method": "request_state"})
+        _, data, buffers = self._wire.pop()
+        assert data["method"] == "update"
+        return data["state"], buffers
+
+    def tree(self) -> dict[str, Any]:
+        tree: dict[str, Any] = self.state()[0]["tree"]
+        return tree
+
+
+class Raw(Element):
+    """With bytes, as pictures are."""
+
+    component = "raw"
+    points: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True)
+    part = traitlets.Any(None).tag(sync=True)
+
+
+def mark(element: Element) -> dict[str, str]:
+    return {"$element": element.key}
+
+
+# The tree
+
+
+def test_the_tree_has_all_elements_with_what_differs_from_the_defaults_of_their_kind(wire: Wire) -> None:
+    text, empty = elements.Text("a", layout=Layout(width="40px", height=None)), elements.HTML()
+    box = elements.VBox([text, elements.HBox([empty])])
+    tree = Browser(box, wire).tree()
+    assert (tree["root"], tree["number"]) == (box.key, 0)
+    assert tree["elements"].keys() == {box.key, *(one.key for one in below(box))}
+    assert tree["elements"][text.key] == {"component": "text", "values": {"value": "a", "layout": {"width": "40px"}}}
+    assert tree["elements"][empty.key] == {"component": "html", "values": {}}
+    assert tree["elements"][box.key]["values"] == {"children": [mark(text), mark(box.children[1])]}
+    assert tree["defaults"].keys() == {"vbox", "hbox", "text", "html"}
+    assert tree["defaults"]["text"]["placeholder"] == ""
+    assert tree["defaults"]["text"].keys() == {*text.synced()}
+
+
+def test_who_opens_a_page_late_gets_the_elements_as_they_are_now(wire: Wire) -> None:
+    text, late = elements.Text("a"), elements.HTML("late")
+    box = elements.VBox([text])
+    browser = Browser(box, wire)
+    text.value = "b"
+    box.children = (text, late)
+    tree = browser.tree()
+    assert tree["elements"][text.key]["values"]["value"] == "b"
+    assert tree["elements"][late.key]["values"]["value"] == "late"
+    assert tree["number"] == 2
+
+
+def test_elements_in_any_trait_are_part_of_the_tree(wire: Wire) -> None:
+    one, other = elements.HTML("1"), elements.HTML("2")
+    raw = Raw(part={"one": one, "more": [other]})
+    tree = Browser(raw, wire).tree()
+    assert tree["elements"].keys() == {raw.key, one.key, other.key}
+    assert tree["elements"][raw.key]["values"]["part"] == {"one": mark(one), "more": [mark(other)]}
+
+
+# Messages to the browser
+
+
+def test_a_change_is_a_message_and_equal_values_are_none(wire: Wire) -> None:
+    text = elements.Text("a")
+    browser = Browser(text, wire)
+    text.value = "b"
+    text.value = "b"
+    text.add_class("wide")
+    text.add_class("wide")
+    text.remove_class("wide")
+    assert browser.changes == [
+        [text.key, {"value": "b"}],
+        [text.key, {"classes": ["wide"]}],
+        [text.key, {"classes": []}],
+    ]
+
+
+def test_a_change_of_a_layout_is_shown_by_all_elements_that_have_it(wire: Wire) -> None:
+    layout = Layout(width="10px")
+    box = elements.HBox([elements.HTML(layout=layout), elements.Text(layout=layout, style={"description_width": "1px"})])
+    browser = Browser(box, wire)
+    layout.width = "10px"
+    layout.display = "none"
+    layout.display = None
+    first, second = (child.key for child in box.children)
+    hidden, seen = {"layout": {"width": "10px", "display": "none"}}, {"layout": {"width": "10px"}}
+    assert sorted(browser.changes[:2]) == sorted([[first, hidden], [second, hidden]])
+    assert sorted(browser.changes[2:]) == sorted([[first, seen], [second, seen]])
+    box.children[1].style.description_width = "2px"  # type: ignore[attr-defined]
+    assert browser.changes[4:] == [[second, {"style": {"description_width": "2px"}}]]
+
+
+def test_an_element_is_new_at_its_first_use_and_gone_with_its_last(wire: Wire) -> None:
+    text = elements.Text("a")
+    first, second = elements.HBox(), elements.HBox([text])
+    browser = Browser(elements.VBox([first, second]), wire)
+    first.children = (text,)
+    second.children = ()
+    assert [(message["new"], message.get("gone")) for message in browser.messages] == [({}, None), ({}, None)]
+    first.children = ()
+    assert browser.messages[2]["gone"] == [text.key]
+    text.value = "b"
+    assert len(browser.messages) == 3
+    inner = elements.VBox([text, elements.Checkbox()])
+    second.children = (inner,)
+    message = browser.messages[3]
+    assert message["new"].keys() == {inner.key, text.key, inner.children[1].key}
+    assert message["new"][text.key]["values"] == {"value": "b"}
+    assert message["defaults"].keys() == {"vbox", "text", "checkbox"}
+    second.children = (text,)  # which stays, while the box around it goes
+    assert browser.messages[4]["gone"] == sorted([inner.key, inner.children[1].key])
+    assert browser.messages[4]["new"] == {}
+
+
+def test_changes_of_several_threads_have_consecutive_numbers(wire: Wire) -> None:
+    texts = [elements.Text() for _ in range(6)]
+    browser = Browser(elements.VBox(texts), wire)
+    start = threading.Barrier(len(texts))
+
+    def change(text: elements.Text) -> None:
+        start.wait()
+        for number in range(200):
+            text.value = str(number)
+
+    threads = [threading.Thread(target=change, args=(text,)) for text in texts]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert [message["number"] for message in browser.messages] == [*range(1, 6 * 200 + 1)]
+    assert {key: values["value"] for key, values in browser.changes} == {text.key: "199" for text in texts}
+
+
+def test_held_changes_are_one_message(wire: Wire) -> None:
+    text = elements.Text("a")
+    browser = Browser(text, wire)
+    with text.hold_sync():
+        text.value = "b"
+        with text.hold_sync():
+            text.placeholder = "c"
+        text.value = "d"
+        assert browser.messages == []
+    [[key, values]] = browser.changes
+    assert (key, values) == (text.key, {"value": "d", "placeholder": "c"})
+    with text.hold_sync():
+        pass
+    assert len(browser.messages) == 1
+
+
+def test_bytes_travel_as_buffers(wire: Wire) -> None:
+    raw = Raw(points={"a": b"first"})
+    browser = Browser(raw, wire)
+    raw.points = {"a": b"second", "b": memoryview(b"third")}
+    raw.send({"answer": b"fourth"}, [b"own"])
+    (change, buffers), (message, more) = browser.got
+    assert change["changes"] == [[raw.key, {"points": {"a": {"$buffer": 0}, "b": {"$buffer": 1}}}]]
+    assert (change["given"], [*map(bytes, buffers)]) == (2, [b"second", b"third"])
+    assert (message["to"], message["content"], message["given"]) == (raw.key, {"answer": {"$buffer": 0}}, 1)
+    assert more == [b"fourth", b"own"]
+    state, held = browser.state()
+    assert [*map(bytes, held)] == [b"second", b"third"]
+    assert b"second" not in state["tree"]["elements"][raw.key]["values"].get("points", {}).values()
+
+
+def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numbers(wire: Wire) -> None:
+    text = elements.Text("a")
+    box = elements.VBox([text])
+    alone, within = Browser(text, wire), Browser(box, wire)
+    box.add_class("wide")
+    text.value = "b"
+    assert [message["number"] for message in alone.messages] == [1]
+    assert [message["number"] for message in within.messages] == [1, 2]
+    assert alone.changes == within.changes[1:] == [[text.key, {"value": "b"}]]
+    alone.sets(text, value="c")
+    assert alone.messages[-1]["from"] == "me"
+    assert within.changes[-1] == [text.key, {"value": "c"}]
+    alone.page.close()
+    text.value = "d"
+    assert (len(alone.messages), len(within.messages)) == (2, 4)
+
+
+# What a browser says
+
+
+def test_a_browsers_own_change_is_marked_as_its_own(wire: Wire) -> None:
+    text, other = elements.Text("a"), elements.HTML()
+    text.observe(lambda change: setattr(other, "value", change["new"]), "value")
+    browser = Browser(elements.VBox([text, other]), wire)
+    browser.sets(text, value="b")
+    assert text.value == "b"
+    told = {message["changes"][0][0]: message.get("from") for message in browser.messages}
+    assert told == {text.key: "me", other.key: None}
+    text.value = "c"
+    assert "from" not in browser.messages[-1]
+
+
+def test_a_value_that_was_changed_on_the_way_is_told_to_its_browser(wire: Wire) -> None:
+    number, text = elements.BoundedIntText(value=5, max=100), elements.Text("a")
+    text.observe(lambda change: setattr(text, "value", change["new"].upper()), "value")
+    browser = Browser(elements.VBox([number, text]), wire)
+    browser.sets(number, value=200)
+    assert browser.changes == [[number.key, {"value": 100}]]
+    assert "from" not in browser.messages[0]
+    browser.sets(number, value=300)  # the value stays, but that browser shows another one
+    assert browser.changes[1:] == [[number.key, {"value": 100}]]
+    assert "from" not in browser.messages[1]
+    browser.sets(text, value="b")
+    last = browser.messages[-1]
+    assert (last["changes"], last.get("from")) == ([[text.key, {"value": "B"}]], None)
+
+
+def test_invalid_values_are_answered_with_the_present_ones(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    chosen, text = elements.Dropdown(options=["a", "b"], value="b"), elements.Text("a")
+    browser = Browser(elements.VBox([chosen, text]), wire)
+    browser.sets(chosen, index=2)
+    browser.sets(text, value=3, placeholder="new")
+    assert (chosen.index, chosen.value, text.value, text.placeholder) == (1, "b", "a", "")
+    assert browser.changes == [[chosen.key, {"index": 1}], [text.key, {"value": "a", "placeholder": ""}]]
+    assert not any("from" in message for message in browser.messages)
+    assert "Text: a browser has sent invalid values" in caplog.text
+
+
+def test_a_browser_sets_no_trait_that_is_not_shown(wire: Wire) -> None:
+    chosen = elements.Dropdown(options=["a", "b"])
+    Browser(chosen, wire).sets(chosen, options=["c"], value="b", key="9", _closed=True)
+    assert (chosen.options, chosen.value, chosen.closed) == (("a", "b"), "a", False)
+
+
+def test_bytes_of_a_browser_are_bytes(wire: Wire) -> None:
+    raw, seen = Raw(), list[Any]()
+    raw.on_msg(lambda element, content, buffers: seen.append((element, content, [*map(bytes, buffers)])))
+    browser = Browser(raw, wire)
+    browser.says({"to": raw.key, "set": {"points": {"a": {"$buffer": 0}}}, "from": "me"}, [memoryview(b"drawn")])
+    browser.says({"to": raw.key, "content": {"kind": "stroke"}}, [memoryview(b"path")])
+    assert raw.points == {"a": b"drawn"}
+    assert seen == [(raw, {"kind": "stroke"}, [b"path"])]
+
+
+def test_messages_to_elements_that_are_gone_are_ignored(wire: Wire) -> None:
+    text = elements.Text("a")
+    box = elements.VBox([text])
+    browser = Browser(box, wire)
+    box.children = ()
+    browser.sets(text, value="b")
+    browser.says({"to": "no such key", "content": {}})
+    assert text.value == "a"
+
+
+def test_a_browser_that_has_missed_messages_gets_the_tree_and_others_nothing(wire: Wire) -> None:
+    text = elements.Text("a")
+    browser = Browser(text, wire)
+    browser.says({"seen": 0})
+    assert browser.messages == []
+    text.value = "b"
+    text.value = "c"
+    browser.says({"seen": 2})
+    assert len(browser.messages) == 2
+    browser.says({"seen": 1})
+    answer = browser.messages[2]
+    assert answer["tree"]["elements"][text.key]["values"] == {"value": "c"}
+    assert answer["tree"]["number"] == answer["number"] - 1 == 2
+
+
+# Elements
+
+
+def test_a_click_of_a_browser_on_a_disabled_button_is_none(wire: Wire) -> None:
+    button, clicks = elements.Button(description="Start"), list[elements.Button]()
+    button.on_click(clicks.append)
+    browser = Browser(button, wire)
+    browser.says({"to": button.key, "content": {"click": True}})
+    button.disabled = True
+    browser.says({"to": button.key, "content": {"click": True}})
+    assert clicks == [button]
+    button.click()
+    assert clicks == [button, button]
+
+
+def test_a_field_can_have_the_focus(wire: Wire) -> None:
+    text = elements.Text()
+    browser = Browser(text, wire)
+    text.focus()
+    assert [(message["to"], message["content"]) for message in browser.messages] == [(text.key, {"focus": True})]
+
+
+def test_numbers_stay_within_limits_that_may_change() -> None:
+    number = elements.BoundedFloatText(200, min=1.0, max=150.0)
+    assert number.value == 150
+    number.max = 100.0
+    assert number.value == 100
+    number.min, number.value = 5.0, 0.0
+    assert number.value == 5
+    number.max = None
+    number.value = 1e9
+    assert number.value == 1e9
+    assert elements.FloatText(-1e9).value == -1e9
+    whole = elements.BoundedIntText(value=7, max=5)
+    assert (whole.value, type(whole.value)) == (5, int)
+
+
+def test_a_dropdown_has_value_and_index_of_one_option() -> None:
+    chosen = elements.Dropdown(options=[("one", 1), ("two", 2)])
+    assert (chosen.value, chosen.index, chosen.labels) == (1, 0, ["one", "two"])
+    chosen.index = 1
+    assert chosen.value == 2
+    chosen.value = 1
+    assert chosen.index == 0
+    chosen.value = None
+    assert chosen.index is None
+    with pytest.raises(traitlets.TraitError, match="3 is not among the options"):
+        chosen.value = 3
+    with pytest.raises(traitlets.TraitError, match="There is no option 2"):
+        chosen.index = 2
+    chosen.value = 2
+    chosen.options = ["x", "y"]
+    assert (chosen.value, chosen.index, chosen.labels) == ("x", 0, ["x", "y"])
+    chosen.options = []
+    assert (chosen.value, chosen.index) == (None, None)
+    assert elements.Dropdown(options=[("none", None), ("one", 1)]).index == 0
+    assert elements.Dropdown(options=["a", "b"], value=None).index is None
+
+
+def test_of_a_list_several_options_are_chosen() -> None:
+    chosen = elements.SelectMultiple(options=[("one", 1), ("two", 2), ("three", 3)])
+    chosen.index = (0, 2)
+    assert chosen.value == (1, 3)
+    chosen.value = (2,)
+    assert chosen.index == (1,)
+    assert chosen.labels == ["one", "two", "three"]
+
+
+def test_what_is_below_a_box_and_its_closing() -> None:
+    leaf, page = elements.HTML(), elements.Tab([elements.HTML()], titles=("a",))
+    box = elements.VBox([leaf, elements.HBox([page])])
+    found = [*below(box)]
+    assert found[0] is leaf
+    assert {*found} == {leaf, page, page.children[0], box.children[1]}
+    box.close()
+    assert box.closed
+    assert all(one.closed for one in found)
+
+
+def test_an_element_that_is_closed_or_dropped_is_collected(wire: Wire) -> None:
+    box = elements.VBox([elements.Text("dropped"), elements.HTML("stays")])
+    other = elements.VBox([elements.Dropdown(options=["closed"])])
+    assert box.widget.comm is not None
+    assert other.widget.comm is not None
+    gone = [weakref.ref(one) for one in (box.children[0], other, other.children[0], other.widget)]
+    box.children = box.children[1:]
+    other.close()
+    del other
+    gc.collect()
+    assert [one() for one in gone] == [None] * 4
+
+
+# The workbench
+
+
+@pytest.fixture
+def recon() -> Iterator[pt.Reconstruction]:
+    scan = pt.simulate(patterns=16, window=32)
+    with pt.Reconstruction(scan, device="cpu", checkpointing=None) as made:
+        yield made
+
+
+def models() -> set[str]:
+    """Of the notebook."""
+    gc.collect()
+    return {one.model_id for one in gc.get_objects() if issubclass(type(one), ipywidgets.Widget) and one.comm}
+
+
+def size(browser: Browser) -> int:
+    """Of the tree, as it is sent [bytes]."""
+    state, buffers = browser.state()
+    return len(json.dumps(state)) + sum(len(memoryview(one).cast("B")) for one in buffers)
+
+
+def test_a_workbench_is_five_models_at_most(wire: Wire, recon: pt.Reconstruction) -> None:
+    before = models()
+    bench = pt.workbench()
+    browser = Browser(bench, wire)
+    assert 0 < len(models() - before) <= MOST_MODELS
+    assert size(browser) < MOST_BYTES
+    bench.close()
+    assert models() - before <= {browser.page.script}  # one of all pages
+    bench = pt.workbench(recon=recon)
+    browser = Browser(bench, wire)
+    empty = len([*below(bench)])
+    for form in [one for one in below(bench) if isinstance(one, SettingsForm)]:
+        form.groups.make_all()
+    assert len([*below(bench)]) > empty + 100
+    assert len(models() - before) <= MOST_MODELS
+    bench.close()
+
+
+def icon_names() -> set[str]:
+    """The texts that are a key of `icons` in the browser."""
+    names = ICONS.read_text(encoding="utf-8").partition("export const icons = {")[2].partition("}")[0]
+    return {one.partition(":")[0].strip().strip('"') for one in names.split(",") if one.strip()}
+
+
+def test_every_icon_has_a_drawing(recon: pt.Reconstruction) -> None:
+    used = set[str]()
+    for view in (pt.workbench(recon=recon), pt.tuner(recon.scan), pt.inspect(recon.scan), pt.history(recon)):
+        for one in below(view):
+            used |= {getattr(one, "icon", ""), *getattr(one, "icons", ())}
+        view.close()
+    assert used - icon_names() == {""}
