@@ -21,7 +21,7 @@ export default [
       "prefer-template": "error",
     },
   },
-  { files: ["src/**"], languageOptions: { globals: globals.browser } },
+  { files: ["src/**", "tests/**"], languageOptions: { globals: globals.browser } },
   { files: ["*.js", "tests/**"], languageOptions: { globals: globals.node } },
   {
     files: ["**/*.jsx"],

@@ -546,15 +546,11 @@ def test_a_preset_replaces_what_is_there(form):
     assert lines == ["settings = pt.preset('low dose')"]
 
 
-def chosen(box):
-    return box.labels[box.index]
-
-
 def test_the_box_says_which_preset_holds_and_fields_say_why(form):
     lines: list[str] = []
     one = form(tell=lines.append)
     box = one.presets.choice
-    assert (box.value, chosen(box)) == ("defaults", "defaults")
+    assert (box.value, box.label) == ("defaults", "defaults")
     box.value = "thin X-ray"
     one.settle()
     modes = one.row("probe.modes")
@@ -562,7 +558,7 @@ def test_the_box_says_which_preset_holds_and_fields_say_why(form):
     assert "◆ preset thin X-ray</b>: three contain nearly all power" in modes.about.value
     assert "● changed" not in modes.about.value
     modes.input.value = "4"
-    assert (chosen(box), box.value) == ("thin X-ray, changed", "changed")
+    assert (box.label, box.value) == ("thin X-ray, changed", "changed")
     assert "● changed</b> (preset thin X-ray: 3)" in modes.about.value
     assert "<b>● 1 changed</b> modes 4" in one.groups.groups["probe"].summary.value
     modes.reset.click()
@@ -587,7 +583,7 @@ def test_a_preset_is_that_of_the_present_scan(form):
     one.settle()
     assert one.settings == preset("near field", range(400))
     one.scan = range(8)
-    assert chosen(box) == "near field, changed"
+    assert box.label == "near field, changed"
     assert "● changed</b> (preset near field: 2 patterns)" in one.row("batch").about.value
     box.value = "defaults"
     one.settle()
@@ -602,9 +598,9 @@ def test_a_file_is_a_source_too(form, tmp_path):
     one.files.name.value = str(tmp_path / "defaults")
     one.files.load.click()
     one.settle()
-    assert chosen(one.presets.choice) == "file defaults"
+    assert one.presets.choice.label == "file defaults"
     one.row("batch").input.value = "10"
-    assert chosen(one.presets.choice) == "file defaults, changed"
+    assert one.presets.choice.label == "file defaults, changed"
     assert "● changed</b> (file defaults: 9 patterns)" in one.row("batch").about.value
 
 

@@ -382,13 +382,13 @@ def test_numbers_stay_within_limits_that_may_change() -> None:
 
 def test_a_dropdown_has_value_and_index_of_one_option() -> None:
     chosen = elements.Dropdown(options=[("one", 1), ("two", 2)])
-    assert (chosen.value, chosen.index, chosen.labels) == (1, 0, ["one", "two"])
+    assert (chosen.value, chosen.index, chosen.label, chosen.labels) == (1, 0, "one", ["one", "two"])
     chosen.index = 1
-    assert chosen.value == 2
+    assert (chosen.value, chosen.label) == (2, "two")
     chosen.value = 1
     assert chosen.index == 0
     chosen.value = None
-    assert chosen.index is None
+    assert (chosen.index, chosen.label) == (None, None)
     with pytest.raises(traitlets.TraitError, match="3 is not among the options"):
         chosen.value = 3
     with pytest.raises(traitlets.TraitError, match="There is no option 2"):

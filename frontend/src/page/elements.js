@@ -4,6 +4,8 @@ import { signal } from "@preact/signals";
 
 /** Of this page in the browser, so that it can tell its own changes from those of others. */
 const BROWSER = Math.random().toString(36).slice(2);
+/** Time for an answer, which has all elements and is thus not asked for again with each message until then. */
+const PATIENCE_MS = 2000;
 
 /** A part of the view, with the interface of a model of anywidget for scripts that draw it by themselves. */
 export class Element {
@@ -76,6 +78,7 @@ export class Page {
     this.elements = new Map();
     this.root = signal(null);
     this.number = 0;
+    this.askedAt = -Infinity;
     channel.on("msg:custom", (message, buffers) => this.receive(message, buffers ?? []));
     this.take(channel.get("tree"));
     this.ask(); // what came before this script was loaded
@@ -109,9 +112,13 @@ export class Page {
     const plain = withBuffers(message, buffers);
     if (plain.tree) {
       this.take(plain.tree);
+      this.number = message.number;
+      this.askedAt = -Infinity;
       return;
     }
     if (message.number > this.number + 1) {
+      if (Date.now() - this.askedAt < PATIENCE_MS) return;
+      this.askedAt = Date.now();
       this.ask();
       return;
     }
