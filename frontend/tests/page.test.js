@@ -148,6 +148,34 @@ test("a message after a missed one is not taken but asked about, and the answer 
   assert.deepEqual(channel.sent[1], { seen: 5 });
 });
 
+test("an answer does not undo what was set after the question, but what was set before it", () => {
+  const { channel, page } = pageOf({ a: ["text", { value: "old" }], b: ["text", { value: "old" }] });
+  const [a, b] = ["a", "b"].map((key) => page.element(key));
+  b.put("value", "before");
+  channel.change("a", { tooltip: "missed one before" }, { number: 2 });
+  a.put("value", "typed");
+  a.set("placeholder", "not sent yet");
+  const tree = channel.tree();
+  channel.say({ tree });
+  assert.deepEqual([a.get("value"), a.get("placeholder"), b.get("value")], ["typed", "not sent yet", "old"]);
+  channel.change("a", { value: "kernel" });
+  assert.equal(a.get("value"), "kernel");
+  channel.elements.a[1] = { value: "newer" };
+  channel.number += 1;
+  channel.say({ tree: channel.tree() });
+  assert.equal(a.get("value"), "newer");
+});
+
+test("an answer to another browser changes nothing where no message was missed", () => {
+  const { channel, page } = pageOf({ a: ["text", { value: "old" }] });
+  page.element("a").put("value", "typed");
+  channel.say({ tree: channel.tree() });
+  assert.equal(page.element("a").get("value"), "typed");
+  channel.change("a", { value: "next" });
+  assert.equal(page.element("a").get("value"), "next");
+  assert.equal(channel.sent.length, 1);
+});
+
 test("a message that the elements contain already changes nothing", () => {
   const channel = new Channel({ a: ["text", { value: "2" }] });
   channel.number = 2;

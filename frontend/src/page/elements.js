@@ -13,6 +13,7 @@ export class Element {
     Object.assign(this, { page, key, component, values });
     this.version = signal(0);
     this.unsent = {};
+    this.mine = {}; // sent since the page has asked for all elements; the answer is from before
     this.listeners = new Map();
   }
 
@@ -35,6 +36,7 @@ export class Element {
     const set = this.unsent;
     if (Object.keys(set).length === 0) return;
     this.unsent = {};
+    Object.assign(this.mine, set);
     this.page.channel.send({ to: this.key, set, from: BROWSER });
   }
 
@@ -64,6 +66,12 @@ export class Element {
     for (const act of this.listeners.get(event) ?? []) act(...given);
   }
 
+  /** Takes values that the kernel has changed. */
+  changed(values) {
+    for (const name of Object.keys(values)) delete this.mine[name];
+    this.update(values);
+  }
+
   update(values) {
     this.values = { ...this.values, ...values };
     this.version.value += 1;
@@ -86,6 +94,7 @@ export class Page {
 
   /** Asks for all elements if a message was missed. */
   ask() {
+    for (const element of this.elements.values()) element.mine = {};
     this.channel.send({ seen: this.number });
   }
 
@@ -100,7 +109,7 @@ export class Page {
       const whole = { ...tree.defaults[component], ...values };
       const known = before.get(key);
       this.elements.set(key, known ?? new Element(this, key, component, whole));
-      known?.update(whole);
+      known?.update({ ...whole, ...known.mine, ...known.unsent });
     }
     this.number = tree.number;
     this.root.value = tree.root;
@@ -111,7 +120,7 @@ export class Page {
     const own = buffers.slice(message.given);
     const plain = withBuffers(message, buffers);
     if (plain.tree) {
-      this.take(plain.tree);
+      if (message.number > this.number + 1) this.take(plain.tree); // or else another browser has asked
       this.number = message.number;
       this.askedAt = -Infinity;
       return;
@@ -131,7 +140,7 @@ export class Page {
       this.elements.set(key, new Element(this, key, component, { ...plain.defaults[component], ...values }));
     }
     if (plain.from !== BROWSER) {
-      for (const [key, values] of plain.changes) this.elements.get(key)?.update(values);
+      for (const [key, values] of plain.changes) this.elements.get(key)?.changed(values);
     }
     for (const key of plain.gone ?? []) this.elements.delete(key);
   }
