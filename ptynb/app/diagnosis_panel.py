@@ -40,7 +40,7 @@ class DiagnosisPanel(elements.VBox):
     ) -> None:
         self._recon, self._apply_by, self._next_run, self._tell = recon, actions, next_run, tell
         self._diagnose = self._button("Diagnose", "stethoscope", "Looks for known faults of the present state", False)
-        self._try = self._button("Try remedies", "flask-conical", "Diagnoses, and tries each remedy in a short run", True)
+        self._try = self._button("Try remedies", "flask", "Diagnoses, and tries each remedy in a short run", True)
         self._progress = CancelBar("Trials", "Ends the trials; findings and run stay as they are")
         self._status, self._applied = elements.HTML(), elements.HTML()
         self._findings = elements.VBox(layout=free())

@@ -21,11 +21,9 @@ from ptynb.widgets import elements
 from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.page import Element, Layout
-from tests.system_parts import ROOT
 
 Wire = list[tuple[str, dict[str, Any], list[Any]]]
 MOST_MODELS, MOST_BYTES = 5, 250_000
-ICONS = ROOT / "frontend" / "src" / "page" / "icons.js"
 
 
 @pytest.fixture
@@ -473,18 +471,3 @@ def test_a_workbench_is_five_models_at_most(wire: Wire, recon: pt.Reconstruction
     assert len([*below(bench)]) > empty + 100
     assert len(models() - before) <= MOST_MODELS
     bench.close()
-
-
-def icon_names() -> set[str]:
-    """The texts that are a key of `icons` in the browser."""
-    names = ICONS.read_text(encoding="utf-8").partition("export const icons = {")[2].partition("}")[0]
-    return {one.partition(":")[0].strip().strip('"') for one in names.split(",") if one.strip()}
-
-
-def test_every_icon_has_a_drawing(recon: pt.Reconstruction) -> None:
-    used = set[str]()
-    for view in (pt.workbench(recon=recon), pt.tuner(recon.scan), pt.inspect(recon.scan), pt.history(recon)):
-        for one in below(view):
-            used |= {getattr(one, "icon", ""), *getattr(one, "icons", ())}
-        view.close()
-    assert used - icon_names() == {""}

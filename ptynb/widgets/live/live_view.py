@@ -55,14 +55,14 @@ PATTERN, POSITIONS, ERRORS = "Pattern", "Positions", "Errors"
 CONVERGENCE, ENGINES, CHANGES = "Convergence", "Engines", "Changes"
 """The pages of the drawer."""
 ICONS = {
-    PATTERN: "layout-grid",
-    POSITIONS: "crosshair",
+    PATTERN: "th",
+    POSITIONS: "crosshairs",
     ERRORS: "map",
-    CONVERGENCE: "chart-line",
+    CONVERGENCE: "line-chart",
     ENGINES: "server",
     CHANGES: "list",
-    "More": "ellipsis",
-    "Live settings": "sliders-horizontal",
+    "More": "ellipsis-h",
+    "Live settings": "sliders",
     "Checkpoints": "history",
     "Diagnosis": "stethoscope",
 }
