@@ -2,15 +2,21 @@
 
 Each error has a `code`, "subject.problem", which stays the same when its message is improved: programs and tests
 compare the code and show the message. `CODES` lists all of them. Errors about options or settings have their names in
-`fields`: a form marks these fields, and shows the message as it is.
+`fields`, and in `proposals` values for them: a form marks these fields, shows the proposals in its own units, and the
+message as it is. An error that is raised again with more context keeps all of it by `retold`; `about` names the fields
+of errors of functions that do not know them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+E = TypeVar("E", bound="PtynbError")
 
 CODES: dict[str, str] = {
     "acquisition.cancelled": "The wait for a scan was cancelled by the user.",
@@ -209,6 +215,8 @@ class PtynbError(Exception):
         Kind of problem, one of `ptynb.exceptions.CODES`.
     fields : tuple of str
         Dotted names of the options or settings that the message is about, such as "probe.modes".
+    proposals : mapping of str to float or str
+        Values that the message proposes for some of the fields, in the units of their options.
     """
 
     code = ""
@@ -220,9 +228,33 @@ class PtynbError(Exception):
         if cls.__init__ is PtynbError.__init__ and own and base:
             cls.__doc__ = own + base[base.index("\n") :]
 
-    def __init__(self, message: str = "", *, code: str = "", fields: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str = "",
+        fields: tuple[str, ...] = (),
+        proposals: Mapping[str, float | str] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.code, self.fields = code, fields
+        self.code, self.fields, self.proposals = code, fields, proposals or {}
+
+    def retold(self, kind: type[E], message: str) -> E:
+        """Return an error of another kind and message about the same: with this code, these fields and proposals.
+
+        Parameters
+        ----------
+        kind : type
+            Class of the error.
+        message : str
+            Its text.
+
+        Returns
+        -------
+        PtynbError
+            The error, of that class.
+        """
+        return kind(message, code=self.code, fields=self.fields, proposals=self.proposals)
 
 
 class InvalidValueError(PtynbError, ValueError):
@@ -254,6 +286,8 @@ class SettingsError(PtynbError, ValueError):
         Kind of the first problem, one of `ptynb.exceptions.CODES`.
     fields : tuple of str
         Dotted names of the settings that the message is about, such as "probe.modes".
+    proposals : mapping of str to float or str
+        Values that the message proposes for some of them.
     """
 
     def __init__(
@@ -263,8 +297,9 @@ class SettingsError(PtynbError, ValueError):
         *,
         code: str = "",
         fields: tuple[str, ...] = (),
+        proposals: Mapping[str, float | str] | None = None,
     ) -> None:
-        super().__init__(message, code=code, fields=fields)
+        super().__init__(message, code=code, fields=fields, proposals=proposals)
         self.problems = problems
 
 
@@ -290,6 +325,22 @@ class ReconstructionError(PtynbError, RuntimeError):
 
 class EnginesBusyError(ReconstructionError):
     """The requested engines are running another reconstruction."""
+
+
+@contextmanager
+def about(*fields: str) -> Iterator[None]:
+    """Name the fields of an error of what is done inside, unless it names its own.
+
+    Parameters
+    ----------
+    *fields : str
+        Dotted names of the options or settings.
+    """
+    try:
+        yield
+    except PtynbError as error:
+        error.fields = error.fields or fields
+        raise
 
 
 class PtynbWarning(UserWarning):

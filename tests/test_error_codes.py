@@ -11,7 +11,7 @@ import pytest
 
 import ptynb
 from ptynb import exceptions
-from ptynb.exceptions import CODES, PtynbError
+from ptynb.exceptions import CODES, PtynbError, about
 
 PACKAGE = Path(ptynb.__file__).parent
 ERRORS = {name for name, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, PtynbError)}
@@ -64,6 +64,16 @@ def test_builtin_errors_are_not_raised():
     assert found == []
 
 
-def test_an_error_keeps_its_code_on_the_way_from_another_process():
-    error = pickle.loads(pickle.dumps(exceptions.FileError("It is damaged.", code="file.damaged")))
-    assert (str(error), error.code) == ("It is damaged.", "file.damaged")
+@pytest.mark.parametrize("kind", [getattr(exceptions, name) for name in sorted(ERRORS)], ids=lambda kind: kind.__name__)
+def test_an_error_keeps_code_fields_and_proposals_from_another_process_and_with_another_message(kind):
+    error = kind("Give energy=8300.", code="argument.invalid-value", fields=("energy",), proposals={"energy": 8300.0})
+    for other in (pickle.loads(pickle.dumps(error)), error.retold(exceptions.FileError, "Give energy=8300.")):
+        assert str(other) == "Give energy=8300."
+        assert (other.code, other.fields, other.proposals) == (error.code, ("energy",), {"energy": 8300.0})
+
+
+@pytest.mark.parametrize("own", [(), ("probe.modes",)])
+def test_fields_are_named_by_a_caller_where_an_error_has_none(own):
+    with pytest.raises(PtynbError) as caught, about("mask"):
+        raise PtynbError("It is empty.", code="argument.invalid-value", fields=own)
+    assert caught.value.fields == (own or ("mask",))

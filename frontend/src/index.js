@@ -7,4 +7,5 @@ const sheet = document.getElementById(STYLES) ?? document.head.appendChild(docum
 sheet.id = STYLES;
 sheet.textContent = styles; // those of the newest version, if a page loads several
 
+export { connect } from "./page/connect.js";
 export { pageOf, show } from "./page/show.jsx";

@@ -6,7 +6,7 @@ import { Window } from "happy-dom";
 import { Page } from "../src/page/elements.js";
 
 globalThis.window = new Window(); // which some of the next look at while they are loaded
-const { show } = await import("../src/page/show.jsx");
+const { pageOf: pageOfChannel, show } = await import("../src/page/show.jsx");
 const ELEMENT = { layout: {}, classes: [], tooltip: null };
 const CONTROL = { ...ELEMENT, description: "", disabled: false, style: {} };
 const DEFAULTS = {
@@ -82,6 +82,7 @@ function pageOf(elements) {
   const channel = new Channel(elements);
   const page = new Page(channel);
   channel.sent = [];
+  page.askedAt = -Infinity; // long ago
   return { channel, page };
 }
 
@@ -164,6 +165,18 @@ test("an answer does not undo what was set after the question, but what was set 
   channel.number += 1;
   channel.say({ tree: channel.tree() });
   assert.equal(a.get("value"), "newer");
+});
+
+test("after a lost connection what the kernel has holds, and what is not sent yet", () => {
+  const { channel, page } = pageOf({ a: ["text", { value: "old" }] });
+  const a = page.element("a");
+  a.put("value", "lost on the way");
+  a.set("placeholder", "not sent yet");
+  channel.number = 1;
+  channel.say({ tree: channel.tree(), number: 1 }); // as of a message that was missed
+  assert.deepEqual([a.get("value"), a.get("placeholder")], ["old", "not sent yet"]);
+  channel.change("a", { value: "next" });
+  assert.equal(a.get("value"), "next");
 });
 
 test("an answer to another browser changes nothing where no message was missed", () => {
@@ -359,6 +372,23 @@ test("children that stay keep their nodes, wherever they are moved", async () =>
   channel.change("a", { children: marks("c", "b") });
   await settled();
   assert.ok([...el.querySelectorAll(".widget-html")].every((node, index) => node === [c, b][index]));
+});
+
+test("a box that changes does not draw its children again", async () => {
+  const channel = drawn({ a: ["box", { children: marks("b") }], b: ["html", { value: "b" }] });
+  const child = pageOfChannel(channel).element("b");
+  let draws = 0;
+  child.use = () => {
+    draws += 1;
+    return child.version.value >= 0 && child.values;
+  };
+  channel.change("b", { value: "own" });
+  await settled();
+  assert.equal(draws, 1);
+  channel.change("a", { classes: ["wide"] });
+  await settled();
+  assert.ok(el.firstElementChild.classList.contains("wide"));
+  assert.equal(draws, 1);
 });
 
 const TABS = {

@@ -68,7 +68,7 @@ class Panda(LiveSource):
             return self._parser.parse(octets)
         except AcquisitionError as error:
             # What follows cannot be found in a stream of bytes.
-            raise AcquisitionError(f"PandA at {self._place}: {error}", code=error.code) from None
+            raise error.retold(AcquisitionError, f"PandA at {self._place}: {error}") from None
 
     def close(self) -> None:
         """Close the connection."""

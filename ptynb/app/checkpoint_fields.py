@@ -11,13 +11,13 @@ from ptynb.app.session_state import FIELDS
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import states
-from ptynb.settings.base_models import message_of
+from ptynb.settings.base_models import dotted, message_of
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.text import quoted
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.live.controls import checkbox
-from ptynb.widgets.shared_widgets import free, put
+from ptynb.widgets.shared_widgets import free, marking, put
 
 DEFAULT = Checkpointing()
 TITLES = {
@@ -75,24 +75,23 @@ class CheckpointFields(elements.VBox):
 
     def checkpointing(self) -> Checkpointing | None:
         """Return what was entered; None for no checkpoints. Raises an error that is shown at its field."""
-        for asked in self._asked.values():
-            asked.complain(None)
+        self.mark(None)
         if not self.wanted.value:
             return None
         values: dict[str, Any] = {name: field.value.strip() or None for name, field in self.fields.items()}
-        try:
+        with marking(self):
             chosen = Checkpointing(**values)
-        except SettingsError as error:
-            for problem in error.problems:
-                name = str(problem["loc"][0])
-                self.complain(name, f"{TITLES[name]} is {quoted(problem['input'])}: {message_of(problem)}.")
-            raise
-        self._check_folder(chosen)
+            self._check_folder(chosen)
         return chosen
 
-    def complain(self, name: str, error: Exception | str) -> None:
-        """Show what is wrong with a field."""
-        self._asked[name].complain(error)
+    def mark(self, error: PtynbError | None) -> None:
+        """Show an error at the fields that it is about; None: nothing any more."""
+        told: dict[str, Exception | str] = {} if error is None else dict.fromkeys(error.fields, error)
+        for problem in error.problems if isinstance(error, SettingsError) else ():  # of each field its own
+            if (name := dotted(problem["loc"])) in TITLES:
+                told[name] = f"{TITLES[name]} is {quoted(problem['input'])}: {message_of(problem)}."
+        for name, asked in self._asked.items():
+            asked.complain(told.get(name) or told.get(f"checkpointing.{name}"))
 
     @property
     def problems(self) -> dict[str, str]:
@@ -127,14 +126,12 @@ class CheckpointFields(elements.VBox):
                 "resume from that checkpoint."
             )
         if problem:
-            self.complain("folder", problem)
-            raise InvalidValueError(problem, code="checkpoint.exists")
+            raise InvalidValueError(problem, code="checkpoint.exists", fields=("folder",))
 
     def _follow(self) -> None:
         """Show the line of Python, or what is wrong."""
-        for name, asked in self._asked.items():
-            self.fields[name].disabled = not self.wanted.value
-            asked.complain(None)
+        for field in self.fields.values():
+            field.disabled = not self.wanted.value
         try:
             argument = self.argument or "checkpointing=pt.Checkpointing()"
         except PtynbError:

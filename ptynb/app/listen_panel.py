@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 from ptynb.acquisition.listen import receive_scan
-from ptynb.app.plan_fields import ASKED_OF, PlanFields
+from ptynb.app.plan_fields import ListenArguments, PlanFields
 from ptynb.app.session_state import Desk
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.shared_widgets import complaint, note, put
+from ptynb.widgets.shared_widgets import complaint, marking, note, put
 
 LINE = "line"
 """Key of the actions that show the line of Python: only the newest is needed."""
@@ -85,14 +85,12 @@ class ListenPanel(elements.VBox):
             self._actions.put(self._show_line, instead_of=LINE)
 
     def _show_line(self) -> None:
+        self.fields.mark(None)
         try:
             line = self.fields.arguments().line
-        except PtynbError:
+        except PtynbError:  # what is not yet entered is no error before the button is pressed
             line = ""
         self.fields.show_line(line)
-        if not line:  # what is not yet entered is no error before the button is pressed
-            for asked in self.fields.asked.values():
-                asked.complain(None)
 
     def _receive(self) -> None:
         try:
@@ -103,25 +101,32 @@ class ListenPanel(elements.VBox):
 
     def _listen(self) -> None:
         put(self.status, "")
-        given = self.fields.arguments()
-        self.fields.show_line(given.line)
+        self.fields.mark(None)
+        with marking(self.fields):
+            given = self.fields.arguments()
+            self.fields.show_line(given.line)
+            scan = self._receive_scan(given)
+        if scan is None:
+            put(self.status, '<span role="status">Cancelled; nothing was received.</span>')
+            return
+        self._desk.tell(given.line)
+        self._heard(scan)
+
+    def _receive_scan(self, given: ListenArguments) -> Scan | None:
+        """Return the scan once it has begun; None if the wait was cancelled."""
         self._began, self._shown, self._notice = time.monotonic(), 0.0, ""
         self.cancel.layout.display = None
         try:
-            scan = receive_scan(
+            return receive_scan(
                 given.source, plan=given.plan, positions=given.positions, folder=given.folder, cancelled=self._waited,
                 tell=self._take_notice,
             )  # fmt: skip
         except PtynbError as error:
             if error.code == "acquisition.cancelled":
-                put(self.status, '<span role="status">Cancelled; nothing was received.</span>')
-                return
+                return None
+            raise
+        finally:
             put(self.status, "")
-            with self.fields.at(_asked_of(error)):
-                raise
-        put(self.status, "")
-        self._desk.tell(given.line)
-        self._heard(scan)
 
     def _waited(self) -> bool:
         """Show for how long the scan has been waited for; return whether to end the wait."""
@@ -143,8 +148,3 @@ class ListenPanel(elements.VBox):
         """Show an error, unless a field shows it."""
         if error is not None and error is not self.fields.told:
             put(self.status, complaint(error))
-
-
-def _asked_of(error: PtynbError) -> str:
-    """Return the field of an error that the receiver raised."""
-    return next((ASKED_OF[name] for name in error.fields if name in ASKED_OF), "source")

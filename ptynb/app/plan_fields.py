@@ -6,8 +6,7 @@ An error is told below the field that it is about.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +16,7 @@ from pydantic import Field
 from ptynb.acquisition.plan import Plan
 from ptynb.app.plan_text import geometry_of, reading_line, whole_numbers
 from ptynb.data.source_address import pattern_address, position_address
-from ptynb.exceptions import InvalidValueError, PtynbError
+from ptynb.exceptions import InvalidValueError, PtynbError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
 from ptynb.settings.base_models import SettingsModel
@@ -39,10 +38,13 @@ OPTIONS = (
 )  # fmt: skip
 """Options of `load` that a plan has, too."""
 ASKED_OF = {
-    "count": "count", "extent": "extent", "window": "window", "centre": "window", "geometry": "options",
-    "mask": "options", "positions": "positions", "folder": "folder",
+    **dict.fromkeys(OPTIONS, "options"), "count": "count", "extent": "extent", "window": "window", "centre": "window",
+    "positions": "positions", "planned": "planned", "folder": "folder",
 }  # fmt: skip
-"""Where the arguments of `ptynb.listen` and `Plan` are entered that errors name in their `fields`."""
+"""Where the arguments of `ptynb.listen` and `Plan` are entered that errors name in their `fields`; others at "source".
+
+"planned" are the positions of a `Plan`, which have the name of an argument of `listen`.
+"""
 FORMS = """\
 <div style="font-size:90%;line-height:1.5;margin:4px 0">Addresses: <code>stream2://host:31001</code>,
 <code>simplon://host:9999</code> (Dectris), <code>pva://PREFIX:Pva1:Image</code> (EPICS); or an HDF5 file in writing:
@@ -179,34 +181,30 @@ class PlanFields(elements.VBox):
             field.observe_all(lambda _: self._changed())
 
     def arguments(self) -> ListenArguments:
-        """Return what was entered. Raises an error of a field, which is shown there."""
-        for asked in self.asked.values():
-            asked.complain(None)
+        """Return what was entered. Raises an error of a field, which `mark` shows there."""
         source, folder = self.source.value.strip(), self.folder.value.strip() or None
-        with self.at("source"):
-            if not source:
-                raise InvalidValueError(
-                    "No source is named; enter an address such as stream2://host:31001, or a file that is being "
-                    "written.",
-                    code="argument.missing",
-                )
-            is_file = pattern_address(source).kind == "file"
-        positions = self._position_source(is_file)
+        if not source:
+            raise InvalidValueError(
+                "No source is named; enter an address such as stream2://host:31001, or a file that is being written.",
+                code="argument.missing",
+                fields=("source",),
+            )
+        positions = self._position_source(pattern_address(source).kind == "file")
         plan, text = self._plan(positions)
         given = [repr(source), f"plan=pt.Plan({text})"]
         given += [] if positions == "planned" else [f"positions={positions!r}"]
         given += [] if folder is None else [f"folder={folder!r}"]
         return ListenArguments(source, plan, positions, folder, f"scan = pt.listen({', '.join(given)})")
 
-    @contextmanager
-    def at(self, name: str) -> Iterator[None]:
-        """Show an error of what is done inside at this field."""
-        try:
-            yield
-        except PtynbError as error:
-            self.asked[name].complain(error)
-            self.told = error
-            raise
+    def mark(self, error: PtynbError | None) -> None:
+        """Show an error at the first field that it is about; None: nothing any more."""
+        self.told = error
+        at = None if error is None else next((ASKED_OF[name] for name in error.fields if name in ASKED_OF), "source")
+        for name, asked in self.asked.items():
+            asked.complain(error if name == at else None)
+        self.options.show(None)
+        if error is not None:
+            self.options.mark(error)
 
     def show_line(self, line: str) -> None:
         """Show the line of Python; "" if fields are empty or wrong."""
@@ -216,19 +214,20 @@ class PlanFields(elements.VBox):
         kind, text = self.kind.value, self.positions.value.strip()
         if kind == PLANNED:
             return "planned"
-        with self.at("positions"):
-            if kind == FROM_ADDRESS:
-                position_address(text)
-            elif not is_file:
-                raise InvalidValueError(
-                    "Positions are in the same file, and the source is no file; enter the address of their source.",
-                    code="argument.conflict",
-                )
-            elif not 1 <= len(names := text.split(",")) <= 2 or not all(names) or "://" in text:
-                raise InvalidValueError(
-                    f"The datasets of positions are {text!r:.100}; expected one (pattern, yx) or two: entry/y,entry/x.",
-                    code="argument.invalid-value",
-                )
+        if kind == FROM_ADDRESS:
+            position_address(text)
+        elif not is_file:
+            raise InvalidValueError(
+                "Positions are in the same file, and the source is no file; enter the address of their source.",
+                code="argument.conflict",
+                fields=("positions",),
+            )
+        elif not 1 <= len(names := text.split(",")) <= 2 or not all(names) or "://" in text:
+            raise InvalidValueError(
+                f"The datasets of positions are {text!r:.100}; expected one (pattern, yx) or two: entry/y,entry/x.",
+                code="argument.invalid-value",
+                fields=("positions",),
+            )
         return text
 
     def _plan(self, positions: str) -> tuple[Plan, str]:
@@ -238,52 +237,47 @@ class PlanFields(elements.VBox):
         def put_in(name: str, value: Any, text: str | None = None) -> None:
             values[name], texts[name] = value, repr(value) if text is None else text
 
-        with self.at("options"):
-            given = LoadOptions.from_arguments(self.options.arguments)
-            if given.units != "metres":
-                put_in("units", given.units)
-            if (geometry := geometry_of(given)) is not None:
-                put_in("geometry", geometry, f"pt.{geometry!r}".replace("=inf,", "=float('inf'),"))
-            if given.mask is not None:
+        given = LoadOptions.from_arguments(self.options.arguments)
+        if given.units != "metres":
+            put_in("units", given.units)
+        if (geometry := geometry_of(given)) is not None:
+            put_in("geometry", geometry, f"pt.{geometry!r}".replace("=inf,", "=float('inf'),"))
+        if given.mask is not None:
+            with about("mask"):
                 put_in("mask", load_mask(str(given.mask)), f"pt.load_mask({str(given.mask)!r})")
-            if given.clip_negative:
-                put_in("clip_negative", True)
+        if given.clip_negative:
+            put_in("clip_negative", True)
         if path := self.planned.value.strip():
-            with self.at("planned"):
+            with about("planned"):
                 put_in("positions", read_array(Path(path).expanduser(), "planned positions"), reading_line(path))
-        with self.at("count"):
-            if text := self.count.value.strip():
+        if text := self.count.value.strip():
+            with about("count"):
                 put_in("count", whole_numbers(text, 1, "Patterns")[0])
-        with self.at("extent"):
-            if (extent := self._extent(given.units == "pixels")) is not None:
-                put_in("extent", extent)
+        if (extent := self._extent(given.units == "pixels")) is not None:
+            put_in("extent", extent)
+        is_planned = positions == "planned"
         if "positions" not in values and "extent" not in values:
-            with self.at("planned" if positions == "planned" else "extent"):
-                raise InvalidValueError(
-                    "Nothing says where positions will be; name a file with the planned ones"
-                    + (
-                        ", or choose where measured ones come from."
-                        if positions == "planned"
-                        else ", or enter both extents."
-                    ),
-                    code="argument.missing",
-                )
-        if positions == "planned" and "positions" not in values:
-            with self.at("positions"):
-                raise InvalidValueError(
-                    "The plan has an extent and no positions; choose where measured positions come from.",
-                    code="acquisition.no-positions",
-                )
-        with self.at("window"):
-            for name, field, title in (("window", self.window, "Crop to"), ("centre", self.centre, "around")):
-                if text := field.value.strip():
+            raise InvalidValueError(
+                "Nothing says where positions will be; name a file with the planned ones"
+                f"{', or choose where measured ones come from' if is_planned else ', or enter both extents'}.",
+                code="argument.missing",
+                fields=("planned" if is_planned else "extent",),
+            )
+        if is_planned and "positions" not in values:
+            raise InvalidValueError(
+                "The plan has an extent and no positions; choose where measured positions come from.",
+                code="acquisition.no-positions",
+                fields=("positions",),
+            )
+        for name, field, title in (("window", self.window, "Crop to"), ("centre", self.centre, "around")):
+            if text := field.value.strip():
+                with about(name):
                     put_in(name, whole_numbers(text, 2, title))
         try:
             plan = Plan(**values)
         except PtynbError as error:
-            planned = {"positions": "planned"}
-            with self.at((ASKED_OF | planned).get(next(iter(error.fields), ""), "planned")):
-                raise
+            error.fields = tuple("planned" if name == "positions" else name for name in error.fields)
+            raise
         return plan, ", ".join(f"{name}={text}" for name, text in texts.items())
 
     def _extent(self, in_pixels: bool) -> tuple[Any, Any] | None:
@@ -300,6 +294,7 @@ class PlanFields(elements.VBox):
                 f"The extents are {self.extent[0].input.value!r:.50} and {self.extent[1].input.value!r:.50}; expected "
                 "two numbers in each: from, to.",
                 code="argument.invalid-value",
+                fields=("extent",),
             ) from None
         return sides[0], sides[1]
 

@@ -34,15 +34,16 @@ def geometry_of(given: LoadOptions) -> Geometry | NearField | None:
     distance, pixel, beam = given.distance, given.detector_pixel, given.beam
     if given.angular_pixel is not None:
         distance, pixel = 1.0, given.angular_pixel  # an angle equals the size of a pixel at a distance of one metre
-    parts = {title_of("energy"): beam, title_of("distance"): distance, title_of("detector_pixel"): pixel}
-    lacking = [title for title, value in parts.items() if value is None]
+    parts = {"energy": beam, "distance": distance, "detector_pixel": pixel}
+    lacking = tuple(name for name, value in parts.items() if value is None)
     if len(lacking) == len(parts) and not given.is_near_field:
         return None
     if beam is None or distance is None or pixel is None:
         raise ScanError(
-            f"The geometry lacks {' and '.join(lacking)}; enter all of it, or nothing where the detector's header has "
-            "it.",
+            f"The geometry lacks {' and '.join(map(title_of, lacking))}; enter all of it, or nothing where the "
+            "detector's header has it.",
             code="scan.no-geometry",
+            fields=lacking,
         )
     if given.is_near_field:
         focus = math.inf if given.focus_to_sample is None else given.focus_to_sample

@@ -28,7 +28,7 @@ from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.live import Live
-from ptynb.widgets.shared_widgets import free, put
+from ptynb.widgets.shared_widgets import free, marking, put
 
 STAGES_EXAMPLE = """\
 - epochs: 50
@@ -151,7 +151,8 @@ class RunTab(elements.VBox):
         self._clear()
         put(self._engines_text, "starting the run …")
         try:
-            recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
+            with marking(self._checkpoints):
+                recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
             chosen = "settings"
             if recipe.stages:
                 chosen = "recipe"

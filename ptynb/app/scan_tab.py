@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ptynb.widgets.load.file_facts import facts_of, remarks_of
 from ptynb.widgets.load.load_panel import LoadPanel
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
-from ptynb.widgets.shared_widgets import free, note, put
+from ptynb.widgets.shared_widgets import free, marking, note, put
 
 LINE = "1px solid var(--jp-border-color2, #ddd)"
 DESCRIBE = "describe"
@@ -158,14 +158,14 @@ class ScanTab(elements.VBox):
                 "No file is named; click one in the list, or type the path of a scan, such as scan.cxi.",
                 code="argument.missing",
             )
-        with self._marking():
+        with marking(self._options):
             return path, self._options.arguments
 
     def _describe(self, again: bool) -> None:
         path, options = self._chosen()
         if not again and self._described == (path, options):
             return
-        with self._marking():
+        with marking(self._options):
             try:
                 found = info(path, **options)
             except Exception as error:
@@ -189,7 +189,7 @@ class ScanTab(elements.VBox):
         self._suggested = {} if found is None else found.suggested
         self._suggestion.layout.display = None if self._suggested else "none"
         focus = self._suggested.get("focus_to_sample")
-        about = "" if focus is None else f", focus to sample about {quantity(str(focus), 'm')}"
+        about = "" if focus is None else f", focus to sample about {quantity((focus,), 'm')}"
         self._suggestion.description = f"Use near field{about}"
         self._options.show(found)
         self._follow.layout.display = "none"
@@ -205,7 +205,7 @@ class ScanTab(elements.VBox):
             with contextlib.suppress(PtynbError):  # of the same cause
                 self._describe(False)
             if isinstance(error, PtynbError):
-                self._options.mark(error.fields)
+                self._options.mark(error)
             raise
         self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
         remember(Path(path).expanduser())
@@ -239,15 +239,6 @@ class ScanTab(elements.VBox):
             remember(Path(path))
             self.show(received)
             self._desk.scan = received
-
-    @contextlib.contextmanager
-    def _marking(self) -> Iterator[None]:
-        """Mark the fields that an error is about."""
-        try:
-            yield
-        except PtynbError as error:
-            self._options.mark(error.fields)
-            raise
 
     def show(self, scan: Scan) -> None:
         """Show the inspection of a scan."""

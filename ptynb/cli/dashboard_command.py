@@ -1,10 +1,8 @@
-"""`ptynb dashboard`: the workbench as a page without code, through Voila, for example in a control room."""
+"""`ptynb dashboard`: the workbench as a page without code, for example in a control room."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import secrets
 import webbrowser
 from pathlib import Path
@@ -15,7 +13,7 @@ from ptynb.exceptions import InvalidValueError
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    dashboard = commands.add_parser("dashboard", help="open the workbench as a web page (needs ptynb[dashboard])")
+    dashboard = commands.add_parser("dashboard", help="open the workbench as a web page")
     dashboard.add_argument("scan", type=Path, nargs="?", metavar="SCAN", help="file with a scan to open")
     dashboard.add_argument("--port", type=int, default=8866, metavar="N", help="port of the page (default 8866)")
     dashboard.add_argument("--dark", action="store_true", help="dark theme")
@@ -25,32 +23,27 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _dashboard(chosen: argparse.Namespace) -> int:
-    try:
-        import voila  # noqa: F401
-    except ImportError:
-        raise InvalidValueError(
-            "Voila, which serves the page, is not installed; run pip install 'ptynb[dashboard]'.",
-            code="package.not-installed",
-        ) from None
-    from ptynb.app.dashboard_page import FOLDER, GIVEN, NOTEBOOK, SCAN
-    from ptynb.cli.dashboard_server import OPTIONS, OnePageServer
+    from ptynb.app.workbench_app import Workbench
+    from ptynb.cli.dashboard_server import HOST, serve
     from ptynb.io.load import load
 
-    if chosen.scan is not None:
-        given = load_options_of(chosen, Path.cwd())
-        load(chosen.scan, **given)  # errors are shown here, not on the page
-        os.environ[SCAN], os.environ[GIVEN] = str(chosen.scan.resolve()), json.dumps(given)
-    os.environ[FOLDER] = os.getcwd()
-    # The token allows running Python as this user: not on the command line, which others can read.
-    os.environ["JUPYTER_TOKEN"] = token = secrets.token_urlsafe(24)
-    address = f"http://127.0.0.1:{chosen.port}/?token={token}"
+    scan = None if chosen.scan is None else load(chosen.scan, **load_options_of(chosen, Path.cwd()))
+    token = secrets.token_urlsafe(24)
+    address = f"http://{HOST}:{chosen.port}/?token={token}"
 
-    class Page(OnePageServer):
-        def launch_browser(self) -> None:
+    def ready() -> None:
+        print(f"The workbench is at {address} until Ctrl-C.", flush=True)
+        if not chosen.no_open:
             webbrowser.open(address)
 
-    print(f"The workbench is at {address} until Ctrl-C.", flush=True)
-    options = [str(NOTEBOOK), f"--port={chosen.port}", f"--theme={'dark' if chosen.dark else 'light'}"]
-    options += ["--Voila.ip=127.0.0.1", "--Voila.auto_token=True", "--strip_sources=True", *OPTIONS]
-    Page.launch_instance([*options, *(["--no-browser"] if chosen.no_open else [])])
+    title = "ptynb" if scan is None else f"{scan.name} - ptynb"
+    try:
+        serve(lambda: Workbench(scan, by_itself=True), title, chosen.port, token, dark=chosen.dark, ready=ready)
+    except OSError as error:
+        raise InvalidValueError(
+            f"Port {chosen.port} cannot be used ({error.strerror}); choose another one with --port.",
+            code="argument.invalid-value",
+        ) from None
+    except KeyboardInterrupt:
+        pass
     return 0

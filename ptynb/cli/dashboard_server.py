@@ -1,119 +1,174 @@
-"""The server of `ptynb dashboard`: Voila with one kernel, whose page is served to every browser.
+"""The server of `ptynb dashboard`: one workbench, in the process of the command, shown by every browser that connects.
 
-Voila itself starts a kernel each time the page is loaded. It should end it when the page is left, but the request that
-a browser then sends lacks the cookie that the server requires, so that kernels remain, and with them their engines.
-Here the page is rendered once. Reloading it, also on another screen, returns the same HTML with widgets of the same
-kernel: the run continues, and the content of the page is preserved. If a kernel has ended, or a cell failed, it is
-replaced by a new one with a new page.
+A page that is closed, reloaded, or shown on two screens is the same workbench, and runs are not affected. Each browser
+has a WebSocket for the messages of `ptynb.widgets.page`: a text frame `{"message", "buffers": number}`, followed by its
+buffers as binary frames. When the command ends (Ctrl-C), the workbench ends. Engines with a run continue for
+`detached_timeout`, an hour; a command started within it attaches to the run, and later `ptynb.resume` continues from
+its checkpoints. A run with 0 engines ends with the command.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tornado.web
-from jupyter_core.utils import ensure_async
-from voila.app import Voila
-from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
-from voila.tornado.handler import TornadoVoilaHandler
+import tornado.websocket
 
-Pieces = AsyncGenerator[str, None]
-WIDGET = "application/vnd.jupyter.widget-view+json"
-"""Contained in the HTML of a page whose cell succeeded."""
-LOOK_SECONDS = 0.1
-OPTIONS = (
-    "--KernelManager.autorestart=False",  # a new kernel has no widgets of an old page
-    "--MappingKernelManager.buffer_offline_messages=False",  # otherwise pictures accumulate while no page is open
-    "--VoilaExecutor.startup_timeout=600",
-    "--VoilaExecutor.iopub_timeout=600",  # after 4 s the output, whose widgets are still being sent, would be left out
+from ptynb.serial_executor import SerialExecutor
+from ptynb.supervised_thread import report
+from ptynb.widgets.page import Element, Page, without_bytes
+from ptynb.widgets.page_widget import script_text
+
+HTML = (Path(__file__).parent / "dashboard.html").read_text(encoding="utf-8")
+COOKIE = "ptynb-dashboard-{port}"
+"""Cookies are those of a host, whatever its port."""
+POLICY = (
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "connect-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
-OWN_SOURCES = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' ws: wss: data: blob:"
+HOST = "127.0.0.1"
 
 
-class OnePageServer(Voila):
-    """Voila for one notebook, with one kernel."""
+class Dashboard:
+    """A page for several browsers. token: what a browser has to know."""
 
-    def init_handlers(self) -> list[Any]:
-        """Return Voila's handlers, with one page for all requests, whose kernel does not end when it is left."""
-        instead: dict[Any, Any] = {TornadoVoilaHandler: PageHandler, VoilaShutdownKernelHandler: LeftHandler}
-        handlers = [(path, instead.get(handler, handler), *more) for path, handler, *more in super().init_handlers()]
-        kept = CachedPage(self.kernel_manager)
-        for _, handler, *more in handlers:
-            if handler is PageHandler:
-                more[0]["kept"] = kept
-        return handlers
+    def __init__(self, root: Element, title: str, token: str, dark: bool = False) -> None:
+        self.title, self.token, self.dark = title, token, dark
+        self.session = secrets.token_hex(8)
+        self.browsers: set[Messages] = set()
+        self._loop = asyncio.get_running_loop()
+        self._work = SerialExecutor("ptynb dashboard")
+        self._page = Page(root, self._send)
 
+    def listen(self, port: int) -> None:
+        """Serve the page at this port of the loopback interface. Raises OSError if it is taken."""
+        self.cookie = COOKIE.format(port=port)
+        handlers = [("/", Html), ("/ptynb.js", Script), ("/messages", Messages)]
+        application = tornado.web.Application([(path, handler, {"dashboard": self}) for path, handler in handlers])
+        application.listen(port, HOST)
 
-class CachedPage:
-    """A rendered page, as pieces of HTML, and its kernel."""
+    def begin(self) -> tuple[str, list[Any]]:
+        """Return the frames of the message with all elements."""
+        tree, buffers = self._page.tree(), list[Any]()
+        message = {"number": tree["number"], "given": 0, "session": self.session, "tree": without_bytes(tree, buffers)}
+        return _framed(message, buffers)
 
-    def __init__(self, kernels: Any) -> None:
-        self._kernels = kernels
-        self._pieces: list[str] = []
-        self._making: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
+    def take(self, message: dict[str, Any], buffers: list[bytes]) -> None:
+        """Handle a message of a browser after those that came before it, in a thread."""
+        self._work.submit(lambda: self._page.receive(message, buffers)).add_done_callback(_report)
 
-    async def pieces(self, make: Callable[[], Pieces]) -> Pieces:
-        """Return the pieces of the page; `make` starts a kernel and renders them if no page can be reused."""
-        async with self._lock:
-            if self._making is None or not await self._is_good(self._making):
-                if self._making is not None:
-                    self._making.cancel()
-                    await ensure_async(self._kernels.shutdown_all())
-                self._pieces = []
-                self._making = asyncio.create_task(self._make(make()))  # continues if the browser disconnects
-            pieces, making = self._pieces, self._making
-        sent = 0
-        while sent < len(pieces) or not making.done():
-            if sent == len(pieces):
-                await asyncio.wait({making}, timeout=LOOK_SECONDS)
-            for piece in pieces[sent:]:
-                yield piece
-                sent += 1
-        if not making.cancelled():
-            making.result()
+    def _send(self, message: dict[str, Any], buffers: list[Any]) -> None:
+        frames = _framed(message, buffers)
+        self._loop.call_soon_threadsafe(self._write, *frames)
 
-    async def _make(self, rendered: Pieces) -> None:
-        pieces = self._pieces
-        async for piece in rendered:
-            pieces.append(piece)
-
-    async def _is_good(self, making: asyncio.Task[None]) -> bool:
-        """Whether its kernel runs, and it has its widgets or is still being rendered."""
-        if making.cancelled() or (making.done() and making.exception() is not None):
-            return False
-        if making.done() and not any(WIDGET in piece for piece in self._pieces):
-            return False
-        kernels = [self._kernels.get_kernel(name) for name in self._kernels.list_kernel_ids()]
-        alive = [await ensure_async(kernel.is_alive()) for kernel in kernels]
-        return all(alive) and (bool(alive) or not making.done())
+    def _write(self, text: str, buffers: list[bytes]) -> None:
+        for browser in [*self.browsers]:
+            browser.tell(text, buffers)
 
 
-class PageHandler(TornadoVoilaHandler):
-    """Responds with the cached page."""
+class Known:
+    """Handlers for browsers that know the token."""
 
-    def initialize(self, kept: CachedPage, **others: Any) -> None:
-        """kept: the same one for all requests."""
-        self._kept = kept
-        super().initialize(**others)
+    def initialize(self, dashboard: Dashboard) -> None:
+        """dashboard: the one that is served."""
+        self.dashboard = dashboard
 
-    @property
-    def content_security_policy(self) -> str:
-        """Nothing is loaded from elsewhere: the page would wait for Voila's style sheets of a CDN, for minutes."""
-        return f"frame-ancestors 'self'; {OWN_SOURCES}"
-
-    async def get_generator(self, path: str | None = None) -> Pieces:
-        """Return the page's pieces; for another path, the response of Voila."""
-        make = super().get_generator
-        async for piece in self._kept.pieces(make) if not path else make(path):
-            yield piece
+    def knows(self: Any) -> bool:
+        """Whether the browser has sent the token as a cookie."""
+        return hmac.compare_digest(self.get_cookie(self.dashboard.cookie, ""), self.dashboard.token)
 
 
-class LeftHandler(tornado.web.RequestHandler):
-    """Receives the request of a browser that leaves the page; the kernel continues for later requests."""
+class Html(Known, tornado.web.RequestHandler):
+    """The page."""
 
-    def post(self, _: str) -> None:
-        """Do nothing."""
-        self.set_status(204)
+    def get(self) -> None:
+        """Respond with the page, after the token was exchanged for a cookie."""
+        served = self.dashboard
+        if hmac.compare_digest(self.get_query_argument("token", ""), served.token):
+            self.set_cookie(served.cookie, served.token, httponly=True, samesite="Lax")
+            self.redirect("/")
+        elif not self.knows():
+            self.set_status(403)
+            self.finish("This page needs the token in the address that `ptynb dashboard` has printed; open that.\n")
+        else:
+            nonce = secrets.token_urlsafe(16)
+            self.set_header("Content-Security-Policy", POLICY.format(nonce=nonce))
+            self.set_header("Cache-Control", "no-store")
+            texts = {"title": served.title, "theme": "dark" if served.dark else "light", "nonce": nonce}
+            self.finish(tornado.template.Template(HTML).generate(**texts))
+
+
+class Script(Known, tornado.web.RequestHandler):
+    """The bundle of scripts."""
+
+    def get(self) -> None:
+        """Respond with it."""
+        self.set_header("Content-Type", "text/javascript; charset=utf-8")
+        self.finish(script_text())
+
+
+class Messages(Known, tornado.websocket.WebSocketHandler):
+    """The messages of one browser."""
+
+    def prepare(self) -> None:
+        """Refuse a browser without the token; tornado refuses pages of other origins."""
+        if not self.knows():
+            raise tornado.web.HTTPError(403)
+
+    def open(self, *_: str, **__: str) -> None:
+        """Send all elements, and messages from now on."""
+        self._message: dict[str, Any] = {}
+        self._missing, self._buffers = 0, list[bytes]()
+        self.dashboard.browsers.add(self)
+        self.tell(*self.dashboard.begin())
+
+    def tell(self, text: str, buffers: list[bytes]) -> None:
+        """Send a message; to a browser that has left, nothing."""
+        try:
+            for frame in (text, *buffers):
+                sent = self.write_message(frame, binary=isinstance(frame, bytes))
+                sent.add_done_callback(lambda done: done.exception())  # its connection was closed: see `on_close`
+        except tornado.websocket.WebSocketClosedError:
+            self.on_close()
+
+    def on_message(self, frame: str | bytes) -> None:
+        """Handle a frame."""
+        if isinstance(frame, str):
+            plain = json.loads(frame)
+            self._message, self._missing, self._buffers = plain["message"], plain["buffers"], []
+        else:
+            self._buffers.append(frame)
+        if len(self._buffers) == self._missing:
+            self.dashboard.take(self._message, self._buffers)
+
+    def on_close(self) -> None:
+        """Send nothing to it any more."""
+        self.dashboard.browsers.discard(self)
+
+
+def serve(
+    make: Callable[[], Element], title: str, port: int, token: str, *, dark: bool, ready: Callable[[], Any]
+) -> None:
+    """Serve what `make` returns until Ctrl-C; ready: called when browsers can connect."""
+
+    async def run() -> None:
+        Dashboard(make(), title, token, dark).listen(port)
+        ready()
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def _framed(message: dict[str, Any], buffers: list[Any]) -> tuple[str, list[bytes]]:
+    return json.dumps({"message": message, "buffers": len(buffers)}), [bytes(buffer) for buffer in buffers]
+
+
+def _report(done: Any) -> None:
+    if (error := done.exception()) is not None:
+        report("What a browser has sent could not be handled", error)

@@ -71,20 +71,27 @@ def chosen(
         return usable(accelerators)
     if device == "mps" or own:  # Apple's have no 64-bit numbers wherever they are
         problem = own[0].problem if own else _problem(AN_APPLE_GPU)
-        raise error(f"device is {device!r}, and {problem}. Use device='cpu'.", code="gpu.no-float64")
+        raise error(
+            f"device is {device!r}, and {problem}. Use device='cpu'.", code="gpu.no-float64", fields=("device",)
+        )
     raise error(
         f"device is {device!r}, and torch finds no GPU of {MAKERS[device]}. Use device='cpu', or run 'ptynb doctor'.",
         code="gpu.not-found",
+        fields=("device",),
     )
 
 
 def local_device(device: str) -> str:
     """Return the device of this process as torch names it: for "auto" a GPU of NVIDIA, or one of Intel, or the CPU."""
     if device not in get_args(Device):
-        raise SettingsError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
+        raise SettingsError(
+            f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value", fields=("device",)
+        )
     if device == "cuda" and not torch.cuda.is_available():
         raise SettingsError(
-            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.", code="gpu.not-found"
+            "device is 'cuda', and torch finds no GPU. Use device='cpu', or run 'ptynb doctor'.",
+            code="gpu.not-found",
+            fields=("device",),
         )
     if device in ("auto", "cuda") and torch.cuda.is_available():
         return "cuda:0"

@@ -135,14 +135,19 @@ def plan_cluster(
     makers, one of which a single engine can use. Raises ClusterError if the request cannot be met in full.
     """
     if device not in get_args(Device):
-        raise ClusterError(f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value")
+        raise ClusterError(
+            f"device is {device!r}; expected {names_of_devices()}.", code="argument.invalid-value", fields=("device",)
+        )
     for number, name in ((n, "n"), (engines_per_gpu, "engines_per_gpu")):
         if number is not None and number < 1:
-            raise ClusterError(f"{name} is {number}; expected at least 1.", code="argument.invalid-value")
+            raise ClusterError(
+                f"{name} is {number}; expected at least 1.", code="argument.invalid-value", fields=(name,)
+            )
     if threads is not None and not 1 <= threads <= cores:
         raise ClusterError(
             f"{threads} threads were requested on {cores} cores; expected 1 to {cores} for each engine.",
             code="argument.invalid-value",
+            fields=("threads",),
         )
     if device == "cuda" or (device == "auto" and gpus):
         return _plan_gpus(n, gpus, cores, threads, engines_per_gpu, nccl)
@@ -154,6 +159,7 @@ def plan_cluster(
         raise ClusterError(
             f"{count} CPU engines were requested on {cores} cores; expected at most {4 * cores}.",
             code="argument.invalid-value",
+            fields=("n",),
         )
     each = [len(node) for node in nodes] if len(nodes) == count else [max(1, cores // count)] * count
     engines = tuple(
@@ -171,6 +177,7 @@ def _plan_accelerator(n: int | None, device: str, accelerators: Sequence[Acceler
             f"{n} engines were requested on {gpu.name}; expected 1: engines on GPUs of Intel form no group. "
             "Use n=1, or device='cpu'.",
             code="gpu.too-few",
+            fields=("n", "device"),
         )
     environment = {**_environment(0, threads, ""), "PTYNB_DEVICE": gpu.device}
     engine = EnginePlan(0, gpu.device, gpu.name, gpu.name, threads, environment)
@@ -192,6 +199,7 @@ def _plan_gpus(
         raise ClusterError(
             "GPU engines were requested and no GPU was found; use device='cpu', or run 'ptynb doctor'.",
             code="gpu.not-found",
+            fields=("device",),
         )
     check_distinct(gpus)
     whole = tuple(gpu for gpu in gpus if not gpu.part_of)
@@ -204,6 +212,7 @@ def _plan_gpus(
             f"{count} engines were requested and {counted(len(devices), 'GPU')} found; use n="
             f"{len(devices) * engines_per_gpu}, device='cpu', or engines_per_gpu={share} on shared GPUs.",
             code="gpu.too-few",
+            fields=("n", "device", "engines_per_gpu"),
         )
     taken = devices[:count]
     check_usable(taken, gpus, count)

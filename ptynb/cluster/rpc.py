@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import queue
 import re
@@ -233,11 +234,11 @@ class Caller:
             if error.ename == "EngineError":  # raised by the controller for an engine that has ended
                 why = self._lost(rank) or f"The engine of rank {rank} has died."
                 raise EngineLostError(why, code="engine.lost") from None
-            code, text = "", f"{error.ename}: {error.evalue}"
+            code, fields, text = "", [], f"{error.ename}: {error.evalue}"
             if error.ename == run_registry.EngineCallError.__name__:
-                code, _, text = error.evalue.partition("|")
+                code, fields, text = json.loads(error.evalue)
             message = summarize(f"On the engine of rank {rank}: {text}", COLOURS.sub("", error.traceback))
-            raise ClusterError(message, code=code or "engine.failed") from None
+            raise ClusterError(message, code=code or "engine.failed", fields=tuple(fields)) from None
         except TimeoutError:
             raise ClusterError(
                 f"The engine of rank {rank} did not answer within {timeout:.0f} s.", code="engine.no-answer"

@@ -56,7 +56,7 @@ def run_selftest(cluster: RunningCluster, timeout: float = 30.0) -> SelfTest:
             answers = cluster.call_all(ranks, attempt, [(one,) for one in memberships], timeout=timeout + MARGIN)
         except ClusterError as error:  # an engine is lost; its last messages are in its log
             text = explained(f"The self-test ended: {error}", last_words(cluster))
-            raise type(error)(text, code=error.code) from error
+            raise error.retold(type(error), text) from error
     failures = {rank: message for rank, (findings, message) in enumerate(answers) if findings is None}
     if failures:
         raise ClusterError(_failed(failures, len(ranks), last_words(cluster)), code="cluster.selftest-failed")

@@ -28,7 +28,8 @@ class Failure:
     """An exception on an engine.
 
     lost_group: whether it only reports that another engine has ended. code: of an error of ptynb; empty for others.
-    ends_engine: whether the engine's process ends by it, so that another one has to be started.
+    ends_engine: whether the engine's process ends by it, so that another one has to be started. fields: of an error of
+    ptynb.
     """
 
     rank: int
@@ -37,6 +38,7 @@ class Failure:
     lost_group: bool = False
     code: str = ""
     ends_engine: bool = False
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,7 @@ def _network(text: str, ports: dict[str, int], kinds: tuple[str, ...], name: str
             f"{name} is {quoted(text)}; expected an address that begins with "
             f"{' or '.join(f'{one}://' for one in kinds)}.",
             code="argument.invalid-value",
+            fields=(name,),
         )
     options = _options(name, text, parts.scheme, parts.query)
     if parts.scheme == "pva":
@@ -101,9 +102,12 @@ def _options(name: str, text: str, kind: str, query: str) -> dict[str, str]:
             f"{name} is {quoted(text)} with the option {quoted(unknown[0])}; expected "
             f"{' or '.join(OPTIONS[kind]) or 'none'}.",
             code="argument.unknown",
+            fields=(name,),
         )
     return options
 
 
 def _without_place(name: str, text: str, expected: str) -> InvalidValueError:
-    return InvalidValueError(f"{name} is {quoted(text)}; expected {expected}.", code="argument.invalid-value")
+    return InvalidValueError(
+        f"{name} is {quoted(text)}; expected {expected}.", code="argument.invalid-value", fields=(name,)
+    )

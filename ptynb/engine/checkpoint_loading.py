@@ -37,7 +37,7 @@ def read_start(start: Path | None, rank: int) -> ReconstructionState | FileError
 def shared(loaded: ReconstructionState | FileError | None, group: Group) -> ReconstructionState | None:
     """Return rank 0's state without rows, on every rank. Raises rank 0's FileError on all of them."""
     if isinstance(loaded, FileError):
-        group.broadcast_object([str(loaded), loaded.code])
+        group.broadcast_object([str(loaded), loaded.code, loaded.fields])
         raise loaded
     record: Any = {}
     arrays: dict[str, Any] = {}
@@ -50,7 +50,7 @@ def shared(loaded: ReconstructionState | FileError | None, group: Group) -> Reco
     if message is None:
         return None
     if isinstance(message[0], str):
-        raise FileError(message[0], code=message[1])
+        raise FileError(message[0], code=message[1], fields=tuple(message[2]))
     for name, dtype, shape in message[1]:
         values = np.ascontiguousarray(arrays[name]) if name in arrays else np.empty(shape, dtype)
         if values.nbytes:

@@ -129,6 +129,7 @@ class CheckpointWriter:
                     f"The folder {self._folder} already contains checkpoints of another reconstruction ({path.name}); "
                     "choose another folder, or resume from that checkpoint.",
                     code="checkpoint.exists",
+                    fields=("checkpointing.folder",),
                 )
 
     # When

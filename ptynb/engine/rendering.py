@@ -106,6 +106,7 @@ def take(model: Model, request: RenderRequest, area: Area, buffer: Tensor, epoch
             f"The request is for slice {request.slice} of object mode {request.state}, and the object has {slices} "
             f"slices and {states} modes, counted from 0.",
             code="argument.invalid-value",
+            fields=("slice", "state"),
         )
     seen = model.object.covered(request.state, area)
     if request.slice is None and slices > 1:

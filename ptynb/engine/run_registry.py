@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import platform
@@ -30,7 +31,7 @@ _specs: dict[str, Any] = {}
 
 
 class EngineCallError(Exception):
-    """Brings the code of an error to the kernel: ipyparallel sends names and messages only ("code|Name: message")."""
+    """Brings an error to the kernel as JSON, [code, fields, message]: ipyparallel sends names and messages only."""
 
 
 def open_worker(
@@ -43,13 +44,13 @@ def open_worker(
     checkpointing: Checkpointing | None = None,
     start: Path | None = None,
     note: tuple[str, str, str] | None = None,
-) -> tuple[str, str] | None:
+) -> tuple[str, str, tuple[str, ...]] | None:
     """Make the worker of the reconstruction `name`; no other one may be open in this process.
 
     spec: the session's RunSpec, remembered for `attach`. extensions: the user's components and constraints, pickled
     (cloudpickle), from the kernel over its signed messages. The others: as for `Worker`.
 
-    Returns None, or the message and code of the error with which it was refused.
+    Returns None, or message, code and fields of the error with which it was refused.
     """
     assert not _workers, "the kernel closes the present one first, on all of its ranks"
     try:
@@ -57,7 +58,7 @@ def open_worker(
             scan, settings, membership, pickle.loads(extensions), checkpointing, start, note, spec.plan, end_process
         )
     except ValueError as error:
-        return str(error), getattr(error, "code", "") or "argument.invalid-value"
+        return str(error), getattr(error, "code", "") or "argument.invalid-value", getattr(error, "fields", ())
     _specs[name] = spec
     return None
 
@@ -77,7 +78,7 @@ def call_worker(name: str, method: str, *arguments: Any) -> Any:
     try:
         return getattr(_workers[name], method)(*arguments)
     except PtynbError as error:
-        raise EngineCallError(f"{error.code}|{type(error).__name__}: {error}") from error
+        raise EngineCallError(json.dumps([error.code, error.fields, f"{type(error).__name__}: {error}"])) from error
 
 
 def follow_worker(name: str, known: int, deliver: Deliver) -> None:

@@ -64,7 +64,7 @@ def state_of_next(loop: Loop, plan: StagePlan, scan: Scan, target: int) -> Recon
         settings = plan.stages[plan.number].applied_to(loop.settings)
         new = restructured(state, settings, in_window(scan, loop.pattern_size))
     except PtynbError as error:
-        return FileError(f"Stage {plan.number + 1} cannot begin: {error}", code=error.code)
+        return error.retold(FileError, f"Stage {plan.number + 1} cannot begin: {error}")
     changes = _changes(loop, plan, new.changes[len(state.changes) :])
     return dataclasses.replace(
         new, changes=(*state.changes, *changes), stages=plan.plain, stage=plan.number, target=target

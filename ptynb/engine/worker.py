@@ -510,6 +510,7 @@ class Worker:
                 not loses and _lost_group(error),
                 _code(error),
                 ends,
+                error.fields if isinstance(error, PtynbError) else (),
             )
             # After an abort of NCCL the last sums, and what was computed from them, are not valid.
             self._readable = not loses and not (self._failure.lost_group and self._membership.backend == "nccl")

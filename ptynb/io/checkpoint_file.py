@@ -338,7 +338,7 @@ def load_state(path: str | Path) -> ReconstructionState:
     except FileError as error:
         before = _newest_valid_before(path)
         advice = f" Use {before}, the one before it." if before else ""
-        raise FileError(f"{error}{advice}", code=error.code) from None
+        raise error.retold(FileError, f"{error}{advice}") from None
 
 
 def load_model_state(path: str | Path) -> ReconstructionState:

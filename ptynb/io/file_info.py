@@ -70,12 +70,15 @@ class Fact:
         Unit of the value.
     place : str
         Where it was found in the file; "given" for options, "computed" for derived values.
+    parts : tuple of str or tuple of float
+        The value as words and numbers, of which the last is in this unit; empty for words only.
     """
 
     name: str
     value: str
     unit: str = ""
     place: str = ""
+    parts: tuple[str | tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -289,8 +292,8 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
     """Yield values of the options, else of the file."""
     if record.frames is not None:
         count, height, width = record.frames.shape
-        stored = f"{count} of {height} x {width}, {record.frames.dtype}"
-        yield Fact("patterns", stored, "counts", _place(record, "patterns"))
+        stored = (f"{count} of ", (height, width), f", {record.frames.dtype}")
+        yield _fact("patterns", *stored, unit="counts", place=_place(record, "patterns"))
         yield _in_memory(record.frames)
     positions = record.positions if record.positions is not None else record.pixel_positions
     if options.positions is not None:
@@ -307,7 +310,7 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         wavelength = record.wavelength if options.beam is None else options.beam
         place = "given" if options.beam is not None else _place(record, "wavelength") or _place(record, "energy")
         if wavelength is not None:
-            yield Fact("wavelength", f"{wavelength:.6g}", "m", place)
+            yield _fact("wavelength", (wavelength,), unit="m", place=place)
         if record.near_field or options.is_near_field:
             place = "given" if options.is_near_field else record.near_field
             yield Fact("geometry", "near field", "", place)
@@ -323,11 +326,11 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
     if options.probe is not None:
         yield Fact("probe, first guess", "as given", "", "given")
     if options.convergence_angle is not None:
-        yield Fact("convergence angle", f"{options.convergence_angle:.6g}", "rad", "given")
+        yield _fact("convergence angle", (options.convergence_angle,), unit="rad", place="given")
         yield Fact("probe, first guess", "of this lens", "", "given")
     for name, guess in (("probe", None if options.probe is not None else record.probe), ("object", record.object)):
         if guess is not None:
-            yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", _place(record, name))
+            yield _fact(f"{name}, first guess", guess.shape, place=_place(record, name))
 
 
 def _in_memory(frames: Frames) -> Fact:
@@ -339,24 +342,28 @@ def _one(record: FileRecord, options: LoadOptions, name: str, unit: str) -> Iter
     if value is None:
         value, place = getattr(record, name), _place(record, name)
     if value is not None:
-        yield Fact(name.replace("_", " "), _shown(value), unit, place)
+        numbers = value if isinstance(value, tuple) else (value,)
+        yield _fact(name.replace("_", " "), numbers, unit=unit, place=place)
+
+
+def _fact(name: str, *parts: str | tuple[float, ...], unit: str = "", place: str = "") -> Fact:
+    """Return a fact made of words and numbers."""
+    return Fact(name, "".join(one if isinstance(one, str) else _shown(one) for one in parts), unit, place, parts)
 
 
 def _bad(mask: NDArray[np.bool_]) -> str:
     return f"{int((~mask).sum())} of {mask.size} pixels bad"
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return " x ".join(f"{one:.6g}" for one in value)
-    return f"{value:.6g}"
+def _shown(numbers: tuple[float, ...]) -> str:
+    return " x ".join(str(one) if isinstance(one, int) else f"{one:.6g}" for one in numbers)
 
 
 def _spanned(positions: Any, unit: str, place: str) -> Fact:
     if positions.ndim != 2 or not len(positions) or not np.isfinite(positions).all():
         return Fact("positions", f"of shape {positions.shape}", unit, place)
-    extent = " x ".join(f"{side:.4g}" for side in np.ptp(positions, axis=0))
-    return Fact("positions", f"{len(positions)} over {extent}", unit, place)
+    extent = tuple(float(f"{side:.4g}") for side in np.ptp(positions, axis=0))
+    return _fact("positions", f"{len(positions)} over ", extent, unit=unit, place=place)
 
 
 def _derived(scan: Scan) -> Iterator[Fact]:
@@ -364,34 +371,35 @@ def _derived(scan: Scan) -> Iterator[Fact]:
     if isinstance(scan.geometry, NearField):
         yield from _of_shadows(scan.geometry, scan.pattern_shape)
     if scan.pixel_size is not None:
-        yield Fact("object pixel", " x ".join(f"{side:.6g}" for side in scan.pixel_size), "m", "computed")
+        yield _fact("object pixel", scan.pixel_size, unit="m", place="computed")
     if len(scan) > 1:
         frame = scan.object_frame(0)
-        yield Fact("object", f"{frame.shape[0]} x {frame.shape[1]}", "object pixels", "computed")
+        yield _fact("object", frame.shape, unit="object pixels", place="computed")
 
 
 def _of_shadows(geometry: NearField, window: tuple[int, int]) -> Iterator[Fact]:
     beam = "parallel beam" if math.isinf(geometry.focus_to_sample) else "beam from a focus"
     yield Fact("magnification", f"{geometry.magnification:.6g}, {beam}", "", "computed")
-    yield Fact("effective distance", f"{geometry.effective_distance:.6g}", "m", "computed")
+    yield _fact("effective distance", (geometry.effective_distance,), unit="m", place="computed")
     numbers = _shown(geometry.fresnel_number()), _shown(geometry.fresnel_number(window))
     yield Fact("Fresnel number", f"{numbers[0]} of a pixel, {numbers[1]} of the window", "", "computed")
 
 
 def _of_geometry(geometry: AnyGeometry) -> Iterator[Fact]:
-    yield Fact("wavelength", f"{geometry.wavelength:.6g}", "m")
+    yield _fact("wavelength", (geometry.wavelength,), unit="m")
     if isinstance(geometry, Geometry):
-        yield Fact("distance", f"{geometry.distance:.6g}", "m")
+        yield _fact("distance", (geometry.distance,), unit="m")
     if isinstance(geometry, NearField):
-        yield Fact("focus to sample", f"{geometry.focus_to_sample:.6g}", "m")
-        yield Fact("sample to detector", f"{geometry.sample_to_detector:.6g}", "m")
+        yield _fact("focus to sample", (geometry.focus_to_sample,), unit="m")
+        yield _fact("sample to detector", (geometry.sample_to_detector,), unit="m")
     if isinstance(geometry, Geometry | NearField):
-        yield Fact("detector pixel", _shown(geometry.detector_pixel), "m")
+        yield _fact("detector pixel", geometry.detector_pixel, unit="m")
 
 
 def _of_scan(scan: Scan) -> Iterator[Fact]:
     count, height, width = scan.frames.shape
-    yield Fact("patterns", f"{count} of {height} x {width}, {scan.frames.dtype}", "counts", "patterns")
+    stored = (f"{count} of ", (height, width), f", {scan.frames.dtype}")
+    yield _fact("patterns", *stored, unit="counts", place="patterns")
     yield _in_memory(scan.frames)
     yield _spanned(scan.positions, "object pixels", "positions")
     if scan.geometry is not None:
@@ -400,7 +408,7 @@ def _of_scan(scan: Scan) -> Iterator[Fact]:
         yield Fact("mask", _bad(scan.mask), "", "mask")
     for name, guess in (("probe", scan.probe), ("object", scan.object)):
         if guess is not None:
-            yield Fact(f"{name}, first guess", " x ".join(map(str, guess.shape)), "", name)
+            yield _fact(f"{name}, first guess", guess.shape, place=name)
     yield from _derived(scan)
 
 
@@ -411,12 +419,12 @@ def _of_ptynb(path: Path, kind: str, file: h5py.File) -> FileInfo:
     for name in ("object", "probe", "positions"):
         item = inside.get(name)
         if isinstance(item, h5py.Dataset):
-            facts.append(Fact(name, " x ".join(map(str, item.shape)) + f", {item.dtype}", "", name))
+            facts.append(_fact(name, item.shape, f", {item.dtype}", place=name))
     return FileInfo(str(path), description, tuple(facts), (), (), None, line.format(path=str(path)))
 
 
 def _of_mask(path: Path, shape: tuple[int, ...]) -> FileInfo:
-    facts = (Fact("mask", " x ".join(map(str, shape)), "True where the detector works"),)
+    facts = (_fact("mask", shape, unit="True where the detector works"),)
     return FileInfo(str(path), "a mask", facts, (), (), None, f"scan = ptynb.load(..., mask={str(path)!r})")
 
 

@@ -23,7 +23,7 @@ from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField, metres_to_pixels
 from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan, default_name
-from ptynb.exceptions import FileError, PtynbError, PtynbWarning
+from ptynb.exceptions import FileError, PtynbError, PtynbWarning, about
 from ptynb.io.array_file import read_array, real_numbers
 from ptynb.io.formats import (
     cxi,
@@ -226,13 +226,15 @@ def assemble(record: FileRecord, options: LoadOptions, path: Path, unpack: bool 
             "geometry='near field'.",
             code="scan.near-field",
             fields=("geometry",),
+            proposals={"geometry": "near field"},
         )
     try:
         geometry = _geometry(record, options)
     except FileError:
         raise
     except PtynbError as error:
-        raise FileError(f"{path}: {error}", code="scan.implausible-metadata", fields=error.fields) from None
+        error.code = "scan.implausible-metadata"
+        raise error.retold(FileError, f"{path}: {error}") from None
     window = record.frames.shape[1:]
     if record.geometry is None:
         check_width(record, geometry, path)
@@ -424,11 +426,8 @@ def _array(
     value: str | Path | ArrayLike, path: Path, name: str, record: FileRecord, options: LoadOptions
 ) -> NDArray[Any]:
     """Return an array option: an array, the name of a dataset in the file at `path`, or the path of another file."""
-    try:
+    with about(name):
         return _named_array(value, path, name, record, options)
-    except PtynbError as error:
-        error.fields = error.fields or (name,)
-        raise
 
 
 def _named_array(

@@ -358,7 +358,7 @@ class EngineClient:
                 return
             self.can_recover = cause.lost
             text = f"{cause.text}\n\n{self.offer()}" if cause.lost else cause.text
-            self.failure = ReconstructionError(text, code=cause.code)
+            self.failure = cause.error(text)
             self.news.notify_all()
 
     def offer(self) -> str:
@@ -409,7 +409,7 @@ class EngineClient:
             self._switch_to(engines, state)
         except BaseException as error:  # noqa: BLE001 - any error is shown to the user beside the first cause
             why = (str(error) or type(error).__name__).splitlines()[0]
-            self.failure = ReconstructionError(f"{cause.text}\n\nThe recovery failed: {why}", code=cause.code)
+            self.failure = cause.error(f"{cause.text}\n\nThe recovery failed: {why}")
             self.can_recover = True
         finally:
             self._end_recovery()
@@ -513,7 +513,8 @@ class EngineClient:
                 raise ReconstructionError(why, code="engine.lost")
             status = self.last_status
             if status is not None and status.failure is not None:
-                raise ReconstructionError(status.failure.message, code=status.failure.code or "engine.failed")
+                failure = status.failure
+                raise ReconstructionError(failure.message, code=failure.code or "engine.failed", fields=failure.fields)
             return status if status is not None and condition(status) else None
 
         return self.wait_for(holds, until)
@@ -540,7 +541,7 @@ class EngineClient:
             status = _loaded(engines)
             if status.failure is not None:
                 cause = find_cause(engines, None, {})
-                raise ReconstructionError(cause.text, code=cause.code)
+                raise cause.error()
         except Exception:
             with contextlib.suppress(ClusterError, TimeoutError):
                 engines.abandon() if engines.lost() else engines.close()

@@ -240,7 +240,7 @@ class ClusterEngines(Engines):
             raise
         if refused := next(filter(None, answers), None):
             self.abandon()
-            raise SettingsError(refused[0], code=refused[1])
+            raise SettingsError(refused[0], code=refused[1], fields=refused[2])
 
     @classmethod
     def joined(cls, cluster: Cluster, name: str, ranks: list[int]) -> ClusterEngines:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ptynb.cluster.error_explanations import explained
 from ptynb.cluster.error_messages import MOST_LINES, summarize
 from ptynb.data.engine_records import Failure, Status
-from ptynb.exceptions import ClusterError, EngineLostError
+from ptynb.exceptions import ClusterError, EngineLostError, ReconstructionError
 from ptynb.polling import wait_until
 from ptynb.session.engines import Engines
 
@@ -38,6 +38,11 @@ class Cause:
     text: str
     lost: bool
     code: str
+    fields: tuple[str, ...] = ()
+
+    def error(self, text: str = "") -> ReconstructionError:
+        """Return the error of the reconstruction. text: instead of the own one."""
+        return ReconstructionError(text or self.text, code=self.code, fields=self.fields)
 
 
 def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, Failure]) -> Cause:
@@ -64,7 +69,7 @@ def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, 
         text = summarize(_first(causes[0]), "\n\n".join(tracebacks), logs)
         if causes[0].ends_engine:
             return Cause(explained(text), True, "engine.lost")
-        return Cause(explained(text), False, causes[0].code or "engine.failed")
+        return Cause(explained(text), False, causes[0].code or "engine.failed", causes[0].fields)
     if gone or isinstance(lost, EngineLostError):
         first = str(next(iter(gone.values()), lost))
         text = summarize(first, "\n\n".join([*map(str, gone.values()), *tracebacks]), logs)
@@ -78,7 +83,7 @@ def find_cause(engines: Engines, lost: Exception | None, received: Mapping[int, 
         head = f"Rank {stalled} did not keep up with the others, which stopped waiting after the timeout."
         stacks = [f"Rank {rank} is at\n{engines.stacks(rank)}" for rank in silent]
         return Cause(summarize(head, "\n\n".join([*stacks, *tracebacks]), logs), True, "engine.no-answer")
-    return Cause(summarize(str(lost)), False, getattr(lost, "code", "") or "engine.failed")
+    return Cause(summarize(str(lost)), False, getattr(lost, "code", "") or "engine.failed", getattr(lost, "fields", ()))
 
 
 def _causes(failures: Mapping[int, Failure]) -> list[Failure]:

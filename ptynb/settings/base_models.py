@@ -71,15 +71,25 @@ class SettingsModel(BaseModel):
             # An unknown name comes first: it may be a misspelt one that is missing.
             problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
             raise SettingsError(
-                _sentences(problems, type(self)), tuple(problems), code=code_of(problems), fields=fields_of(*problems)
+                _sentences(problems, type(self)),
+                tuple(problems),
+                code=code_of(problems),
+                fields=fields_of(*problems),
+                proposals=_proposals_of(problems),
             ) from None
+
+
+def cause_of(problem: ErrorDetails) -> PtynbError | None:
+    """Return the error that a validator of ptynb raised; None for a problem that pydantic found."""
+    cause = problem.get("ctx", {}).get("error")
+    return cause if isinstance(cause, PtynbError) else None
 
 
 def code_of(problems: Sequence[ErrorDetails]) -> str:
     """Return the code of the error that reports these problems: that of the first one."""
-    inner = problems[0].get("ctx", {}).get("error")
-    if isinstance(inner, PtynbError) and inner.code:
-        return inner.code
+    cause = cause_of(problems[0])
+    if cause is not None and cause.code:
+        return cause.code
     return "settings.unknown-name" if problems[0]["type"] == "extra_forbidden" else "settings.invalid-value"
 
 
@@ -87,10 +97,19 @@ def fields_of(*problems: ErrorDetails) -> tuple[str, ...]:
     """Return the dotted names of the fields that problems are about; a validator of several names them by itself."""
     found = []
     for problem in problems:
-        inner, place = problem.get("ctx", {}).get("error"), problem["loc"]
-        own = inner.fields if isinstance(inner, PtynbError) else ()
+        cause, place = cause_of(problem), problem["loc"]
+        own = () if cause is None else cause.fields
         found += [dotted((*place, name)) for name in own] or ([dotted(place)] if place else [])
     return tuple(dict.fromkeys(found))
+
+
+def _proposals_of(problems: Iterable[ErrorDetails]) -> dict[str, float | str]:
+    return {
+        dotted((*problem["loc"], name)): value
+        for problem in problems
+        if (cause := cause_of(problem)) is not None
+        for name, value in cause.proposals.items()
+    }
 
 
 def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[ErrorDetails]:
@@ -294,8 +313,11 @@ def message_of(problem: ErrorDetails) -> str:
     if problem["type"] == "union_tag_invalid":  # the message of pydantic repeats the input, however long
         context = problem["ctx"]
         return f"expected an entry whose {context['discriminator']} is one of {context['expected_tags']}"
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
-    return message.rstrip(".")
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, Exception):
+        return str(cause).rstrip(".")
+    message, head = problem["msg"].rstrip("."), "Input should be"  # of pydantic
+    return f"expected{message.removeprefix(head)}" if message.startswith(head) else message
 
 
 def names_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ptynb.data.electrons import electron_voltage, electron_wavelength
 from ptynb.data.geometry import energy_from_wavelength, wavelength_from_energy
+from ptynb.exceptions import InvalidValueError
 
 Range = tuple[float, float]
 UNITS = {1e-3: "millimetres", 1e-6: "micrometres", 1e-9: "nanometres", 1e-10: "angstrom", 1e3: "kilometres"}
@@ -85,16 +86,18 @@ def is_set(value: float) -> bool:
     return not math.isnan(value) and value not in NOT_SET
 
 
-def impossible(name: str, value: float, place: str = "") -> str | None:
-    """Return the sentence on a number that no experiment has; None for others. place: in the file, for the message."""
+def impossible(name: str, value: float, place: str = "") -> InvalidValueError | None:
+    """Return the error of a number that no experiment has; None for others. place: in the file, for the message."""
     claim = CLAIMS[name]
     low, high = claim.possible
     size = abs(value) if name == "step" else value  # a scan may run backwards
     if low <= size <= high:
         return mistaken_kev(value, place) if name == "wavelength" else None
-    return (
+    return InvalidValueError(
         f"{claim.words} of {value:.6g} {claim.unit}{_at(place)}{_likely_unit(size, claim)}; expected "
-        f"{claim.limits}: give {claim.give}."
+        f"{claim.limits}: give {claim.give}.",
+        code="scan.implausible-metadata",
+        fields=claim.fields,
     )
 
 
@@ -111,14 +114,17 @@ def improbable(name: str, value: float, place: str = "") -> str | None:
     )
 
 
-def mistaken_kev(wavelength: float, place: str = "") -> str | None:
-    """Return the sentence on a wavelength that no usual source has, and that keV taken as eV would give."""
+def mistaken_kev(wavelength: float, place: str = "") -> InvalidValueError | None:
+    """Return the error of a wavelength that no usual source has, and that keV taken as eV would give."""
     if not NO_SOURCE[0] < wavelength < NO_SOURCE[1]:
         return None
     energy = energy_from_wavelength(wavelength)
-    return (
+    return InvalidValueError(
         f"a photon energy of {energy:.6g} eV{_at(place)}, which looks like {energy:.6g} keV taken as eV; give "
-        f"energy={energy * 1e3:.6g} [eV], or energy={energy:.6g} if it is correct."
+        f"energy={energy * 1e3:.6g} [eV], or energy={energy:.6g} if it is correct.",
+        code="scan.implausible-metadata",
+        fields=("energy",),
+        proposals={"energy": float(f"{energy * 1e3:.6g}")},
     )
 
 

@@ -191,6 +191,7 @@ class _RemoteRules(ClusterSection):
                 f"device is {self.device!r}, which only an engine of this machine can have; expected 'auto', 'cpu' or "
                 "'cuda' for engines on other hosts",
                 code="argument.invalid-value",
+                fields=("device",),
             )
         return self
 
@@ -208,6 +209,7 @@ class _SlurmRules(_RemoteRules):
                 f"engines_per_node is {self.engines_per_node} and gpus_per_node is {self.gpus_per_node}; expected one "
                 "engine on each GPU: omit engines_per_node, or omit gpus_per_node for CPU engines",
                 code="argument.conflict",
+                fields=("engines_per_node", "gpus_per_node"),
             )
         return self
 
@@ -282,4 +284,5 @@ def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:
     try:
         return section(**values)
     except SettingsError as error:
-        raise ClusterError(str(error), code="argument.invalid-value") from None
+        error.code = "argument.invalid-value"
+        raise error.retold(ClusterError, str(error)) from None

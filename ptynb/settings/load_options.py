@@ -19,8 +19,8 @@ from pydantic.config import JsonDict
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.geometry import wavelength_from_energy
 from ptynb.data.optics.lens import lens_aberrations
-from ptynb.exceptions import InvalidTypeError, InvalidValueError, PtynbError, SettingsError
-from ptynb.settings.base_models import SettingsModel
+from ptynb.exceptions import InvalidTypeError, InvalidValueError, SettingsError, about
+from ptynb.settings.base_models import SettingsModel, cause_of
 from ptynb.settings.field_docs import DOCUMENTED_TYPE, documented_by
 from ptynb.text import quoted
 
@@ -217,6 +217,7 @@ class LoadOptions(SettingsModel):
                 "on it; give geometry='near field' too, or leave it out",
                 code="argument.conflict",
                 fields=("focus_to_sample", "geometry"),
+                proposals={"geometry": "near field"},
             )
         lens = tuple(name for name in ("defocus", "aberrations") if name in self.names)
         if self.convergence_angle is None and lens:
@@ -233,11 +234,8 @@ class LoadOptions(SettingsModel):
                 code="argument.conflict",
                 fields=("convergence_angle", "geometry" if self.is_near_field else "probe"),
             )
-        try:
+        with about("aberrations"):
             lens_aberrations(self.defocus, self.aberrations)
-        except InvalidValueError as error:
-            error.fields = error.fields or ("aberrations",)
-            raise
         return self
 
     @classmethod
@@ -254,10 +252,9 @@ class LoadOptions(SettingsModel):
         try:
             return cls(**arguments)
         except SettingsError as error:
-            causes = [problem.get("ctx", {}).get("error") for problem in error.problems]
-            codes = [cause.code for cause in causes if isinstance(cause, PtynbError)]
-            code = codes[0] if codes else "argument.invalid-value"
-            raise InvalidValueError(str(error), code=code, fields=error.fields) from None
+            codes = [cause.code for problem in error.problems if (cause := cause_of(problem)) is not None]
+            error.code = codes[0] if codes else "argument.invalid-value"
+            raise error.retold(InvalidValueError, str(error)) from None
 
     @property
     def names(self) -> tuple[str, ...]:

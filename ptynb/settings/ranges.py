@@ -124,9 +124,7 @@ def checked_ranges(
         try:
             LoadOptions.from_arguments({**opened.arguments, **first})
         except PtynbError as error:
-            raise SettingsError(
-                f"Options of load in ranges can't be used: {error}", code=error.code, fields=error.fields
-            ) from None
+            raise error.retold(SettingsError, f"Options of load in ranges can't be used: {error}") from None
     return checked
 
 
@@ -184,9 +182,7 @@ def _checked_of_scan(name: str, given: Any) -> Range:
             model(**{field: value})
         except SettingsError as error:
             if any(problem["loc"][:1] == (field,) for problem in error.problems):  # others are of several options
-                raise SettingsError(
-                    f"The range of {name} can't be used: {error}", code=error.code, fields=error.fields
-                ) from None
+                raise error.retold(SettingsError, f"The range of {name} can't be used: {error}") from None
     return _of_its_kind(name, chosen)
 
 
@@ -247,9 +243,7 @@ def _check_value(settings: Settings, name: str, value: Any) -> None:
             if problem["type"] == "extra_forbidden" or ".".join(str(part) for part in problem["loc"]) == name
         ]
         if own or not error.problems:
-            raise SettingsError(
-                f"The range of {name} can't be used: {error}", code=error.code, fields=error.fields
-            ) from None
+            raise error.retold(SettingsError, f"The range of {name} can't be used: {error}") from None
 
 
 def _part(name: str) -> type[BaseModel] | None:

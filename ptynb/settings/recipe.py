@@ -375,9 +375,7 @@ def check_stages(settings: Settings, stages: tuple[Stage, ...]) -> None:
         try:
             settings = stage.applied_to(settings)
         except SettingsError as error:
-            raise InvalidValueError(
-                f"in the settings of stage {number}: {error}", code=error.code, fields=error.fields
-            ) from None
+            raise error.retold(InvalidValueError, f"in the settings of stage {number}: {error}") from None
     if sum(stage.epochs for stage in stages) > MOST_EPOCHS:
         raise InvalidValueError(
             f"the stages have more than {MOST_EPOCHS} epochs together; give fewer", code="settings.invalid-value"

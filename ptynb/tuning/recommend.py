@@ -166,10 +166,8 @@ class _Outcome:
     def check(self) -> None:
         """Raise SettingsError if there is no loss, of a trial without which there is no recommendation."""
         if self.error is not None:
-            raise SettingsError(
-                f"The scan cannot be reconstructed with the default settings: {cause_of(self.error)}",
-                code=self.error.code,
-            ) from self.error
+            text = f"The scan cannot be reconstructed with the default settings: {cause_of(self.error)}"
+            raise self.error.retold(SettingsError, text) from self.error
 
 
 @dataclass
@@ -224,7 +222,7 @@ class _Engines:
             error = raised.__cause__ if lost else raised
             assert isinstance(error, PtynbError)
             if error.code.startswith("engine.") and not isinstance(error, EnginesBusyError):
-                raise ReconstructionError(f"A trial has failed: {cause_of(error)}", code=error.code) from error
+                raise error.retold(ReconstructionError, f"A trial has failed: {cause_of(error)}") from error
             if not isinstance(error, SettingsError) and error.code not in (*DIVERGED, "memory.insufficient"):
                 raise
             return _Outcome(math.inf, time.monotonic() - started, error=error)

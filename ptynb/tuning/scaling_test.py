@@ -79,7 +79,7 @@ def scaling_test(
             done.append(_run(scan, settings, plan, number, epochs, device))
         except PtynbError as error:
             on = f"{counted(len(plan.engines), 'engine')} of {counted(plan.engines[0].threads, 'thread')} each"
-            raise type(error)(f"Trial {number} on {on} has failed: {cause_of(error)}", code=error.code) from error
+            raise error.retold(type(error), f"Trial {number} on {on} has failed: {cause_of(error)}") from error
         if report is not None:
             report(done[-1])
     return ScalingTest(

@@ -1,8 +1,8 @@
 """Elements, of which views are made, and the page that shows them in a notebook.
 
-An element has traits and no widget. A `Page` is the widget that shows an element with all below it: it sends their
-traits, and what changes in them, to the browser, and sets what users change there. Thus a view of a thousand fields is
-a few models of the notebook, whose state is read from the elements whenever a browser asks for it.
+An element has traits and no widget. A `Page` shows an element with all below it: it sends their traits, and what
+changes in them, to browsers, and sets what users change there. Messages travel through one model of a notebook
+(`page_widget`), or through the WebSockets of a dashboard (`ptynb.cli.dashboard_server`).
 
 Messages to the browser, each with a number that increases by one:
 
@@ -17,7 +17,6 @@ element is `{"$element": key}` and bytes are `{"$buffer": index}` of the message
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import logging
 import threading
@@ -25,17 +24,15 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import anywidget
-import ipywidgets
 import traitlets
+
+if TYPE_CHECKING:
+    from ptynb.widgets.page_widget import PageWidget
 
 logger = logging.getLogger(__name__)
 
-STATIC = Path(__file__).parent / "static"
-LOADER = (STATIC / "loader.js").read_text(encoding="utf-8")
 ELEMENT, BUFFER = "$element", "$buffer"
 Received = Callable[["Element", dict[str, Any], Sequence[Any]], Any]
 _keys = itertools.count(1)
@@ -81,7 +78,7 @@ class Element(traitlets.HasTraits):
 
     _closed = False
     _pages: tuple[Page, ...] = ()
-    _own_page: Page | None = None
+    _own_widget: PageWidget | None = None
     _held: set[str] | None = None
 
     def __init__(self, *, layout: Layout | None = None, **traits: Any) -> None:
@@ -177,55 +174,28 @@ class Element(traitlets.HasTraits):
     def close(self) -> None:
         """Remove the element from the notebook; what it shows continues."""
         self._closed = True
-        if self._own_page is not None:
-            self._own_page.close()
-            self._own_page = None
+        if self._own_widget is not None:
+            self._own_widget.close()
+            self._own_widget = None
 
     @property
-    def widget(self) -> Page:
+    def widget(self) -> PageWidget:
         """The widget that shows this element, for boxes of ipywidgets and `IPython.display`."""
-        if self._own_page is None:
-            self._own_page = Page(self)
-        return self._own_page
+        from ptynb.widgets.page_widget import PageWidget
+
+        if self._own_widget is None:
+            self._own_widget = PageWidget(self)
+        return self._own_widget
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return self.widget._repr_mimebundle_(**options)
 
 
-class Script(ipywidgets.Widget):
-    """The bundle of scripts and styles of all pages, once in a kernel."""
+class Page:
+    """Shows an element and all below it; `send` sends a message with its buffers to browsers."""
 
-    text = traitlets.Unicode().tag(sync=True)
-    digest = traitlets.Unicode().tag(sync=True)
-
-
-class Channel(ipywidgets.Widget):
-    """The elements of a page, and messages about them.
-
-    It is a model without a view: a model of anywidget refuses all messages once its script took two seconds to load.
-    """
-
-    tree: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-
-    def __init__(self, tree: Callable[[], dict[str, Any]]) -> None:
-        self._tree = tree
-        super().__init__()
-
-    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """Return the state of the widget, with the elements as they are now."""
-        state = super().get_state(key, drop_defaults)
-        return {**state, "tree": self._tree()} if "tree" in state else state
-
-
-class Page(anywidget.AnyWidget):
-    """The widget that shows an element and all below it."""
-
-    _esm = LOADER
-    script = traitlets.Unicode().tag(sync=True)
-    channel = traitlets.Unicode().tag(sync=True)
-
-    def __init__(self, root: Element) -> None:
-        self.root = root
+    def __init__(self, root: Element, send: Callable[[dict[str, Any], list[Any]], Any]) -> None:
+        self.root, self._send = root, send
         self._lock = threading.RLock()  # elements change in several threads
         self._number = 0
         self._elements: dict[str, Element] = {}
@@ -234,20 +204,13 @@ class Page(anywidget.AnyWidget):
         self._taking = threading.local()
         with self._lock:
             self._hold(root, {})
-            self._channel = Channel(self._tree)
-        self._channel.on_msg(self._received)
-        super().__init__(script=_script().model_id, channel=self._channel.model_id)
 
     def close(self) -> None:
-        """Close the widget; the elements stay."""
+        """Send nothing any more; the elements stay."""
         with self._lock:
             for element in self._elements.values():
                 element._pages = tuple(page for page in element._pages if page is not self)
             self._elements.clear()
-        self._channel.close()
-        layout = self.layout
-        super().close()
-        layout.close()
 
     def changed(self, element: Element, names: Sequence[str]) -> None:
         """Show traits of an element that have changed."""
@@ -270,14 +233,14 @@ class Page(anywidget.AnyWidget):
             self.post(message)
 
     def post(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
-        """Send a message to the browser."""
+        """Send a message to browsers."""
         with self._lock:
             self._number += 1
             found: list[Any] = []
-            plain = _without_bytes(message, found)
-            self._channel.send({"number": self._number, "given": len(found), **plain}, [*found, *buffers])
+            plain = without_bytes(message, found)
+            self._send({"number": self._number, "given": len(found), **plain}, [*found, *buffers])
 
-    def _tree(self) -> dict[str, Any]:
+    def tree(self) -> dict[str, Any]:
         """Return the elements of the page by their key, and the number of the last message."""
         with self._lock:
             return {
@@ -324,12 +287,12 @@ class Page(anywidget.AnyWidget):
             for one in below:
                 self._release(one)
 
-    def _received(self, _: Any, content: dict[str, Any], buffers: Sequence[Any]) -> None:
+    def receive(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         """Handle a message of a browser; one to an element that is not shown any more is ignored."""
         if "seen" in content:
             with self._lock:
                 if content["seen"] != self._number:
-                    self.post({"tree": self._tree()})
+                    self.post({"tree": self.tree()})
             return
         element = self._elements.get(str(content.get("to")))
         if element is None:
@@ -343,12 +306,6 @@ class Page(anywidget.AnyWidget):
             element.take(values)
         finally:
             self._taking.now = None
-
-
-@functools.cache
-def _script() -> Script:
-    text = (STATIC / "ptynb.js").read_text(encoding="utf-8")
-    return Script(text=text, digest=hashlib.sha256(text.encode()).hexdigest())
 
 
 def _state(element: Element) -> dict[str, Any]:
@@ -383,20 +340,20 @@ def _marked(value: Any) -> Any:
     return value
 
 
-def _without_bytes(value: Any, found: list[Any]) -> Any:
+def without_bytes(value: Any, found: list[Any]) -> Any:
     """Return a value whose bytes are replaced by marks with their index in `found`, to which they are added."""
     if isinstance(value, bytes | memoryview | bytearray):
         found.append(value)
         return {BUFFER: len(found) - 1}
     if isinstance(value, list | tuple):
-        return [_without_bytes(one, found) for one in value]
+        return [without_bytes(one, found) for one in value]
     if isinstance(value, dict):
-        return {key: _without_bytes(one, found) for key, one in value.items()}
+        return {key: without_bytes(one, found) for key, one in value.items()}
     return value
 
 
 def _with_bytes(value: Any, buffers: Sequence[Any]) -> Any:
-    """Return a value in which the marks of `_without_bytes` are bytes again."""
+    """Return a value in which the marks of `without_bytes` are bytes again."""
     if isinstance(value, list):
         return [_with_bytes(one, buffers) for one in value]
     if isinstance(value, dict):

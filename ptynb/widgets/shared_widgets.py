@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
 
+from ptynb.exceptions import PtynbError
 from ptynb.widgets import elements
 
 STATE_COLOURS = {
@@ -15,6 +18,23 @@ STATE_COLOURS = {
     "recovering": "#6a1b9a",
     "failed": "#c62828",
 }
+
+
+class Form(Protocol):
+    """A view with fields."""
+
+    def mark(self, error: PtynbError) -> None:
+        """Show which fields an error is about, by its `fields`."""
+
+
+@contextmanager
+def marking(form: Form) -> Iterator[None]:
+    """Mark the fields of a form that an error of what is done inside is about."""
+    try:
+        yield
+    except PtynbError as error:
+        form.mark(error)
+        raise
 
 
 class CancelledError(Exception):

@@ -159,7 +159,7 @@ def _value(name: str, value: Any) -> str:
     if structure().has(name) and value != "":
         return value_words(structure().setting(name), value)
     unit = scan_unit(name)
-    return quantity(repr(value), unit) if unit and isinstance(value, int | float) else value_text(value)
+    return quantity((value,), unit) if unit and isinstance(value, int | float) else value_text(value)
 
 
 def _x(value: object, range: Range) -> float:

@@ -32,10 +32,12 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.report.diagnosis_section import marked_place
+from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.schema import as_python
 from ptynb.widgets import elements
 from ptynb.widgets.elements import below
 from ptynb.widgets.history import History
+from ptynb.widgets.shared_widgets import marking
 from tests.acquisition.emulated import emulator, recorded
 from tests.io import layouts
 from tests.io.test_near_field import FOCUS, shadows
@@ -309,6 +311,7 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         click(bench, "Scan", "Load")
         assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
         assert "see the message" in tab._options.fields["focus_to_sample"]._about.value
+        assert "it proposes near field" in tab._options.fields["geometry"]._about.value
     finally:
         bench.close()
 
@@ -357,6 +360,45 @@ def test_while_engines_start_files_are_described_and_loaded_and_results_compared
     bench._actions.settle()
     assert begun == [before], "the scan that was open when the run was asked for"
     assert "No engine is left" in bench._message.value
+
+
+TRAPS = [*(f"give {name}=8.0" for name in LoadOptions.model_fields), "3 x 4 over 2e-06", "Value error, Input should be"]
+"""Folders with names like what messages are made of."""
+
+
+def test_paths_in_messages_stay_as_they_are_and_fields_are_marked(empty_bench: Workbench, tmp_path: Path) -> None:
+    bench, tab, scan = empty_bench, empty_bench._scan_tab, pt.simulate(patterns=9, window=16, seed=7)
+    plan, checkpoints = tab._listening.fields, bench._run_tab._checkpoints
+    known = {"distance": scan.geometry.distance, "detector_pixel": scan.geometry.detector_pixel}
+    values = {"patterns": scan.counts(0, 9), "positions": scan.positions * scan.pixel_size, "energy": 8.3}
+
+    def told(text: str, path: Path) -> bool:
+        return str(path) in html.unescape(text)
+
+    for trap in TRAPS:
+        folder = tmp_path / "data" / trap
+        folder.mkdir(parents=True)
+        np.savez(folder / "scan.npz", **values, **known)
+        field(bench, "Scan", "File").value = str(folder / "scan.npz")
+        click(bench, "Scan", "Load")
+        message = html.unescape(bench._message.value)
+        assert f"{folder / 'scan.npz'} has a photon energy of 8.3 eV" in message
+        assert "give energy=8300 [eV]" in message
+        assert "it proposes 8.3 keV" in tab._options.fields["energy"]._about.value
+        assert told(tab._remarks.value, folder / "scan.npz")
+        assert told(tab._facts.value, folder / "scan.npz")
+        plan.source.value, plan.planned.value = "never.h5", str(folder / "none.npy")
+        tab._listening.start()
+        tab._listening.settle()
+        assert {*problems(plan)} == {"planned"}
+        assert told(problems(plan)["planned"], folder / "none.npy")
+        checkpoints.fields["folder"].value = str(folder / "scan.npz")
+        bench._actions.settle()
+        assert {*checkpoints.problems} == {"folder"}
+        assert told(checkpoints.problems["folder"], folder / "scan.npz")
+        field(bench, "Compare", "File").value = str(folder / "none.result.h5")
+        click(bench, "Compare", "Add")
+        assert told(bench._message.value, folder / "none.result.h5")
 
 
 def test_a_run_that_is_asked_for_while_a_file_is_loaded_is_of_that_scan(
@@ -501,9 +543,10 @@ def test_a_plan_is_entered_and_told_as_python(tmp_path: Path, monkeypatch: pytes
     assert np.array_equal(same("planned").positions, positions)
     fields.planned.value, fields.window.value, fields.centre.value = "planned.npy", "64", "50, 52"
     entered["energy"].input.value, entered["distance"].input.value = "8", "2"
-    with raises("scan.no-geometry", "Detector pixel size"):
+    with raises("scan.no-geometry", "Detector pixel size"), marking(fields):
         fields.arguments()
     assert list(problems(fields)) == ["options"]
+    assert [name for name, one in entered.items() if "see the message" in one._about.value] == ["detector_pixel"]
     entered["detector_pixel"].input.value = "75"
     entered["mask"].input.value, entered["clip_negative"].input.value = "mask.npy", True
     plan = same("planned")
@@ -539,12 +582,13 @@ def test_a_plan_is_entered_and_told_as_python(tmp_path: Path, monkeypatch: pytes
         before = {widget: widget.value for widget in values}
         for widget, value in values.items():
             widget.value = value
-        with raises(code, fact):
+        with raises(code, fact), marking(fields):
             fields.arguments()
         assert list(problems(fields)) == [field], values
         for widget, value in before.items():
             widget.value = value
     same("entry/y,entry/x")
+    fields.mark(None)
     assert problems(fields) == {}
     fields.close()
 

@@ -239,12 +239,12 @@ def test_idle_time_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert engines.asked == []
 
 
-def test_the_code_of_the_cause_is_that_of_the_error() -> None:
-    failure = Failure(1, "ScanError: Pattern 80 has the count nan", "", code="array.not-finite")
+def test_code_and_fields_of_the_cause_are_those_of_the_error() -> None:
+    failure = Failure(1, "ScanError: The mask has nan", "", code="array.not-finite", fields=("mask",))
     client, _ = linked(*[status(), status(5, failure)] * 20)
     client.fail(None, 0)
     assert client.failure is not None
-    assert client.failure.code == "array.not-finite"
+    assert (client.failure.code, client.failure.fields) == ("array.not-finite", ("mask",))
 
 
 def test_an_engine_that_ends_because_its_gpu_is_lost_can_be_replaced_and_the_hints_of_torch_are_in_the_file(

@@ -474,8 +474,9 @@ def test_idle_engines_sleep_and_obey_at_once(cluster: pt.Cluster, scan: Scan) ->
 def test_a_question_that_fails_does_not_end_the_reconstruction(cluster: pt.Cluster, scan: Scan) -> None:
     with pt.Reconstruction(scan, pt.Settings(), cluster) as recon:
         recon.step()
-        with raises("argument.invalid-value", "rank 0", "slice 5"):
+        with raises("argument.invalid-value", "rank 0", "slice 5") as caught:
             recon.pictures(RenderRequest(slice=5))
+        assert caught.value.fields == ("slice", "state")
         assert recon.step().number == 2
 
 

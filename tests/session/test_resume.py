@@ -119,8 +119,9 @@ def test_a_folder_with_states_of_one_reconstruction_takes_none_of_another(
 ) -> None:
     kept(stored, None, tmp_path)
     chosen = cluster if engines == "two engines" else None
-    with raises("checkpoint.exists", tmp_path):
+    with raises("checkpoint.exists", tmp_path) as caught:
         pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(folder=tmp_path))
+    assert caught.value.fields == ("checkpointing.folder",)
     with raises("checkpoint.invalid-transfer", "no.such:function"):
         pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=pt.Checkpointing(transfer="no.such:function"))
     with pt.Reconstruction(stored, SETTINGS, chosen, checkpointing=None) as recon:

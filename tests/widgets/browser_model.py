@@ -12,7 +12,9 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from ptynb.widgets.page import Element, _script
+from ptynb.widgets import page as ptynb_page
+from ptynb.widgets.page import Element
+from ptynb.widgets.page_widget import script_text
 
 LIGHT = {
     "--jp-layout-color1": "#fff",
@@ -82,11 +84,9 @@ class BrowserModel:
         self.page, self.widget = page, widget
         variables = "".join(f"{name}: {value};" for name, value in theme.items())
         page.set_content(PAGE.format(variables=variables))
-        self._widget = widget.widget
-        self._channel = self._widget._channel
-        page.evaluate(CHANNEL, [_script().text, _plain(self._channel.get_state()["tree"]), widget.key])
         self._unsent: list[list[Any]] = []
-        self._channel.send = self._send
+        self._page = ptynb_page.Page(widget, self._send)
+        page.evaluate(CHANNEL, [script_text(), _plain(self._page.tree()), widget.key])
 
     def _send(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         self._unsent.append([message, _plain([*buffers])])
@@ -102,11 +102,11 @@ class BrowserModel:
         """Takes over what the page has set and sent since the last time, and sends what changed in other threads."""
         self._deliver()
         for content, buffers in self.page.evaluate("kernel.collect()"):
-            self._widget._received(self._channel, content, [bytes(buffer) for buffer in buffers])
+            self._page.receive(content, [bytes(buffer) for buffer in buffers])
 
     def message(self, content: dict[str, Any]) -> None:
         """A message of the kernel to what draws the element."""
         self.widget.send(content)
 
     def close(self) -> None:
-        del self._channel.send
+        self._page.close()

@@ -416,8 +416,8 @@ def test_suspicious_patterns_are_listed_shown_and_left_out(shown):
     look = shown(scan)
     press(look, "Find suspicious")
     listed = control(look, "Suspicious")
-    assert listed.offered == ["7: dark", "20: brighter"]
-    listed.value = "20: brighter"
+    assert [text for _, text in listed.options] == ["7: dark", "20: brighter"]
+    listed.value = listed.offered[1]
     look.settle()
     assert look.state.index == 20
     press(look, "Exclude chosen")

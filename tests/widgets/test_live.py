@@ -6,8 +6,6 @@ import re
 import threading
 import time
 
-import comm
-import comm.base_comm
 import numpy as np
 import pytest
 
@@ -26,6 +24,7 @@ from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, ERRORS, PATTERN, POSITIONS
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
+from ptynb.widgets.page import Page
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
@@ -178,20 +177,19 @@ class Recon:
             raise self.broken
 
 
+class Sent(list):
+    """The traits that a page sends, (element's key, {trait: value}), first all that an element has."""
+
+    page: Page
+
+    def show(self, view):
+        self.page = Page(view, lambda message, _: self.extend(message.get("changes", ())))
+        self.extend((key, one["values"]) for key, one in self.page.tree()["elements"].items())
+
+
 @pytest.fixture
-def sent(monkeypatch):
-    """The traits that pages send, first all that an element has: (element's key, {trait: value})."""
-    changes = []
-
-    class Recorded(comm.base_comm.BaseComm):
-        def publish_msg(self, msg_type, data=None, metadata=None, buffers=None, **keys):
-            if msg_type == "comm_open" and "tree" in data["state"]:
-                changes.extend((key, one["values"]) for key, one in data["state"]["tree"]["elements"].items())
-            elif msg_type == "comm_msg":
-                changes.extend((key, values) for key, values in data["content"].get("changes", ()))
-
-    monkeypatch.setattr(comm, "create_comm", Recorded)
-    return changes
+def sent():
+    return Sent()
 
 
 @pytest.fixture
@@ -203,7 +201,7 @@ def recon():
 def view(recon, sent):
     shown = live(recon, rate=50.0)
     assert isinstance(shown, Live)
-    assert shown.widget.root is shown  # opens the page
+    sent.show(shown)
     yield shown
     shown.close()
 
@@ -413,8 +411,7 @@ def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view)
     update = re.search(r"\+ (\d+)/99", view._summary.value)[1]
     until(lambda: f"+ {update}/99" not in view._summary.value)
     confirmed = {"to": view._panes.object.key, "set": {"shown": 1}, "from": "a browser"}
-    data = {"method": "custom", "content": confirmed}
-    comm.get_comm_manager().get_comm(view.widget.channel).handle_msg({"content": {"data": data}, "buffers": []})
+    sent.page.receive(confirmed, [])
     until(lambda: frames_sent(sent, view)[-1:] == [3])
     # Whoever confirms is told nothing back: the page has a message less to handle with each picture.
     assert 1 not in values_sent(sent, view._panes.object, "shown")

@@ -16,13 +16,15 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 import ptynb as pt
+from ptynb.exceptions import InvalidValueError
+from ptynb.io.file_info import Fact
 from ptynb.io.load import FORMATS, SUFFIXES
 from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
 from ptynb.widgets.load.file_facts import remarks_of
 from ptynb.widgets.load.file_list import FileList
 from ptynb.widgets.load.load_panel import LoadPanel
-from ptynb.widgets.load.quantities import UNITS, number_and_unit, quantity
+from ptynb.widgets.load.quantities import UNITS, fact_text, number_and_unit, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
 from tests.raising import raises
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
@@ -167,11 +169,13 @@ def test_quantities_are_typed_in_the_unit_shown_or_their_own(text: str, kind: st
 
 
 def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
-    assert quantity("5.5e-05 x 5.5e-05", "m") == "55 × 55 µm"
-    assert quantity("0.99", "m") == "990 mm"
-    assert quantity("16 over 1.2e-05 x 1e-05", "m") == "16 over 12 × 10 µm"
-    assert quantity("12 of 36 pixels bad", "") == "12 of 36 pixels bad"
-    assert quantity("0", "m") == "0 m"
+    assert quantity((5.5e-05, 5.5e-05), "m") == "55 × 55 µm"
+    assert quantity((0.99,), "m") == "990 mm"
+    assert quantity((0.0,), "m") == "0 m"
+    assert fact_text(Fact("positions", "", "m", "", ("16 over ", (1.2e-05, 1e-05)))) == "16 over 12 × 10 µm"
+    assert fact_text(Fact("patterns", "", "counts", "", ("9 of ", (4, 6), ", uint16"))) == "9 of 4 × 6, uint16 counts"
+    assert fact_text(Fact("mask", "12 of 36 pixels bad")) == "12 of 36 pixels bad"
+    assert fact_text(Fact("version", "3 x 4 over 2e-6", "m")) == "3 x 4 over 2e-6 m", "words stay as they are"
     assert [_bytes(size) for size in (0, 999, 1000, 1_250_000, 3 * 10**9)] == [
         "0 B",
         "999 B",
@@ -206,7 +210,9 @@ def test_options_are_entered_with_units(panel: LoadPanel) -> None:
     panel.fields["energy"].input.value = "bright"
     with raises("argument.invalid-value", "energy", "bright"):
         panel.arguments  # noqa: B018 - raises
-    panel.mark(("energy", "rotation"))
+    fields = ("energy", "rotation", "none of these")
+    panel.mark(InvalidValueError("", code="argument.conflict", fields=fields, proposals={"energy": 8300.0}))
+    assert "it proposes 8.3 keV" in panel.fields["energy"]._about.value
     assert [name for name, one in panel.fields.items() if "see the message" in one._about.value] == [
         "rotation",
         "energy",

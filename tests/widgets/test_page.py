@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import comm
-import comm.base_comm
 import ipywidgets
 import pytest
 import traitlets
@@ -20,48 +18,24 @@ import ptynb as pt
 from ptynb.widgets import elements
 from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.page import Element, Layout
+from ptynb.widgets.page import Element, Layout, Page, without_bytes
+from ptynb.widgets.page_widget import Channel
 
-Wire = list[tuple[str, dict[str, Any], list[Any]]]
 MOST_MODELS, MOST_BYTES = 5, 250_000
 
 
-@pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    """Every message to browsers: (id of the model, data, buffers)."""
-    messages: Wire = []
-
-    class Recorded(comm.base_comm.BaseComm):
-        def publish_msg(
-            self, msg_type: str, data: Any = None, metadata: Any = None, buffers: Any = None, **keys: Any
-        ) -> None:
-            if msg_type == "comm_msg":
-                messages.append((self.comm_id, data, buffers or []))
-
-    monkeypatch.setattr(comm, "create_comm", Recorded)
-    return messages
-
-
 class Browser:
-    """What a browser that shows an element gets and says."""
+    """Gets the messages of a page, and says what a browser would say."""
 
-    def __init__(self, element: Element, wire: Wire) -> None:
-        self.page, self._wire = element.widget, wire
-        self._channel = comm.get_comm_manager().get_comm(self.page.channel)
-
-    def _handle(self, data: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
-        self._channel.handle_msg({"content": {"data": data}, "buffers": [*buffers]})
+    def __init__(self, element: Element) -> None:
+        self.got: list[tuple[dict[str, Any], list[Any]]] = []
+        self.page = Page(element, lambda message, buffers: self.got.append((message, buffers)))
 
     def says(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
-        self._handle({"method": "custom", "content": content}, buffers)
+        self.page.receive(content, buffers)
 
     def sets(self, element: Element, browser: str = "me", **values: Any) -> None:
         self.says({"to": element.key, "set": values, "from": browser})
-
-    @property
-    def got(self) -> list[tuple[dict[str, Any], list[Any]]]:
-        of_page = [(data, buffers) for model, data, buffers in self._wire if model == self.page.channel]
-        return [(data["content"], buffers) for data, buffers in of_page if data["method"] == "custom"]
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -70,17 +44,6 @@ class Browser:
     @property
     def changes(self) -> list[list[Any]]:
         return [change for message in self.messages for change in message.get("changes", ())]
-
-    def state(self) -> tuple[dict[str, Any], list[Any]]:
-        """The channel's, as a page asks for it that is opened later."""
-        self._handle({"method": "request_state"})
-        _, data, buffers = self._wire.pop()
-        assert data["method"] == "update"
-        return data["state"], buffers
-
-    def tree(self) -> dict[str, Any]:
-        tree: dict[str, Any] = self.state()[0]["tree"]
-        return tree
 
 
 class Raw(Element):
@@ -98,10 +61,10 @@ def mark(element: Element) -> dict[str, str]:
 # The tree
 
 
-def test_the_tree_has_all_elements_with_what_differs_from_the_defaults_of_their_kind(wire: Wire) -> None:
+def test_the_tree_has_all_elements_with_what_differs_from_the_defaults_of_their_kind() -> None:
     text, empty = elements.Text("a", layout=Layout(width="40px", height=None)), elements.HTML()
     box = elements.VBox([text, elements.HBox([empty])])
-    tree = Browser(box, wire).tree()
+    tree = Browser(box).page.tree()
     assert (tree["root"], tree["number"]) == (box.key, 0)
     assert tree["elements"].keys() == {box.key, *(one.key for one in below(box))}
     assert tree["elements"][text.key] == {"component": "text", "values": {"value": "a", "layout": {"width": "40px"}}}
@@ -112,22 +75,22 @@ def test_the_tree_has_all_elements_with_what_differs_from_the_defaults_of_their_
     assert tree["defaults"]["text"].keys() == {*text.synced()}
 
 
-def test_who_opens_a_page_late_gets_the_elements_as_they_are_now(wire: Wire) -> None:
+def test_who_opens_a_page_late_gets_the_elements_as_they_are_now() -> None:
     text, late = elements.Text("a"), elements.HTML("late")
     box = elements.VBox([text])
-    browser = Browser(box, wire)
+    browser = Browser(box)
     text.value = "b"
     box.children = (text, late)
-    tree = browser.tree()
+    tree = browser.page.tree()
     assert tree["elements"][text.key]["values"]["value"] == "b"
     assert tree["elements"][late.key]["values"]["value"] == "late"
     assert tree["number"] == 2
 
 
-def test_elements_in_any_trait_are_part_of_the_tree(wire: Wire) -> None:
+def test_elements_in_any_trait_are_part_of_the_tree() -> None:
     one, other = elements.HTML("1"), elements.HTML("2")
     raw = Raw(part={"one": one, "more": [other]})
-    tree = Browser(raw, wire).tree()
+    tree = Browser(raw).page.tree()
     assert tree["elements"].keys() == {raw.key, one.key, other.key}
     assert tree["elements"][raw.key]["values"]["part"] == {"one": mark(one), "more": [mark(other)]}
 
@@ -135,9 +98,9 @@ def test_elements_in_any_trait_are_part_of_the_tree(wire: Wire) -> None:
 # Messages to the browser
 
 
-def test_a_change_is_a_message_and_equal_values_are_none(wire: Wire) -> None:
+def test_a_change_is_a_message_and_equal_values_are_none() -> None:
     text = elements.Text("a")
-    browser = Browser(text, wire)
+    browser = Browser(text)
     text.value = "b"
     text.value = "b"
     text.add_class("wide")
@@ -150,10 +113,10 @@ def test_a_change_is_a_message_and_equal_values_are_none(wire: Wire) -> None:
     ]
 
 
-def test_a_change_of_a_layout_is_shown_by_all_elements_that_have_it(wire: Wire) -> None:
+def test_a_change_of_a_layout_is_shown_by_all_elements_that_have_it() -> None:
     layout = Layout(width="10px")
     box = elements.HBox([elements.HTML(layout=layout), elements.Text(layout=layout, style={"description_width": "1px"})])
-    browser = Browser(box, wire)
+    browser = Browser(box)
     layout.width = "10px"
     layout.display = "none"
     layout.display = None
@@ -165,10 +128,10 @@ def test_a_change_of_a_layout_is_shown_by_all_elements_that_have_it(wire: Wire) 
     assert browser.changes[4:] == [[second, {"style": {"description_width": "2px"}}]]
 
 
-def test_an_element_is_new_at_its_first_use_and_gone_with_its_last(wire: Wire) -> None:
+def test_an_element_is_new_at_its_first_use_and_gone_with_its_last() -> None:
     text = elements.Text("a")
     first, second = elements.HBox(), elements.HBox([text])
-    browser = Browser(elements.VBox([first, second]), wire)
+    browser = Browser(elements.VBox([first, second]))
     first.children = (text,)
     second.children = ()
     assert [(message["new"], message.get("gone")) for message in browser.messages] == [({}, None), ({}, None)]
@@ -187,9 +150,9 @@ def test_an_element_is_new_at_its_first_use_and_gone_with_its_last(wire: Wire) -
     assert browser.messages[4]["new"] == {}
 
 
-def test_changes_of_several_threads_have_consecutive_numbers(wire: Wire) -> None:
+def test_changes_of_several_threads_have_consecutive_numbers() -> None:
     texts = [elements.Text() for _ in range(6)]
-    browser = Browser(elements.VBox(texts), wire)
+    browser = Browser(elements.VBox(texts))
     start = threading.Barrier(len(texts))
 
     def change(text: elements.Text) -> None:
@@ -211,9 +174,9 @@ def test_changes_of_several_threads_have_consecutive_numbers(wire: Wire) -> None
     assert {key: values["value"] for key, values in browser.changes} == {text.key: "199" for text in texts}
 
 
-def test_held_changes_are_one_message(wire: Wire) -> None:
+def test_held_changes_are_one_message() -> None:
     text = elements.Text("a")
-    browser = Browser(text, wire)
+    browser = Browser(text)
     with text.hold_sync():
         text.value = "b"
         with text.hold_sync():
@@ -227,9 +190,9 @@ def test_held_changes_are_one_message(wire: Wire) -> None:
     assert len(browser.messages) == 1
 
 
-def test_bytes_travel_as_buffers(wire: Wire) -> None:
+def test_bytes_travel_as_buffers() -> None:
     raw = Raw(points={"a": b"first"})
-    browser = Browser(raw, wire)
+    browser = Browser(raw)
     raw.points = {"a": b"second", "b": memoryview(b"third")}
     raw.send({"answer": b"fourth"}, [b"own"])
     (change, buffers), (message, more) = browser.got
@@ -237,15 +200,12 @@ def test_bytes_travel_as_buffers(wire: Wire) -> None:
     assert (change["given"], [*map(bytes, buffers)]) == (2, [b"second", b"third"])
     assert (message["to"], message["content"], message["given"]) == (raw.key, {"answer": {"$buffer": 0}}, 1)
     assert more == [b"fourth", b"own"]
-    state, held = browser.state()
-    assert [*map(bytes, held)] == [b"second", b"third"]
-    assert b"second" not in state["tree"]["elements"][raw.key]["values"].get("points", {}).values()
 
 
-def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numbers(wire: Wire) -> None:
+def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numbers() -> None:
     text = elements.Text("a")
     box = elements.VBox([text])
-    alone, within = Browser(text, wire), Browser(box, wire)
+    alone, within = Browser(text), Browser(box)
     box.add_class("wide")
     text.value = "b"
     assert [message["number"] for message in alone.messages] == [1]
@@ -262,10 +222,10 @@ def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numb
 # What a browser says
 
 
-def test_a_browsers_own_change_is_marked_as_its_own(wire: Wire) -> None:
+def test_a_browsers_own_change_is_marked_as_its_own() -> None:
     text, other = elements.Text("a"), elements.HTML()
     text.observe(lambda change: setattr(other, "value", change["new"]), "value")
-    browser = Browser(elements.VBox([text, other]), wire)
+    browser = Browser(elements.VBox([text, other]))
     browser.sets(text, value="b")
     assert text.value == "b"
     told = {message["changes"][0][0]: message.get("from") for message in browser.messages}
@@ -274,10 +234,10 @@ def test_a_browsers_own_change_is_marked_as_its_own(wire: Wire) -> None:
     assert "from" not in browser.messages[-1]
 
 
-def test_a_value_that_was_changed_on_the_way_is_told_to_its_browser(wire: Wire) -> None:
+def test_a_value_that_was_changed_on_the_way_is_told_to_its_browser() -> None:
     number, text = elements.BoundedIntText(value=5, max=100), elements.Text("a")
     text.observe(lambda change: setattr(text, "value", change["new"].upper()), "value")
-    browser = Browser(elements.VBox([number, text]), wire)
+    browser = Browser(elements.VBox([number, text]))
     browser.sets(number, value=200)
     assert browser.changes == [[number.key, {"value": 100}]]
     assert "from" not in browser.messages[0]
@@ -289,9 +249,9 @@ def test_a_value_that_was_changed_on_the_way_is_told_to_its_browser(wire: Wire) 
     assert (last["changes"], last.get("from")) == ([[text.key, {"value": "B"}]], None)
 
 
-def test_invalid_values_are_answered_with_the_present_ones(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_values_are_answered_with_the_present_ones(caplog: pytest.LogCaptureFixture) -> None:
     chosen, text = elements.Dropdown(options=["a", "b"], value="b"), elements.Text("a")
-    browser = Browser(elements.VBox([chosen, text]), wire)
+    browser = Browser(elements.VBox([chosen, text]))
     browser.sets(chosen, index=2)
     browser.sets(text, value=3, placeholder="new")
     assert (chosen.index, chosen.value, text.value, text.placeholder) == (1, "b", "a", "")
@@ -300,35 +260,35 @@ def test_invalid_values_are_answered_with_the_present_ones(wire: Wire, caplog: p
     assert "Text: a browser has sent invalid values" in caplog.text
 
 
-def test_a_browser_sets_no_trait_that_is_not_shown(wire: Wire) -> None:
+def test_a_browser_sets_no_trait_that_is_not_shown() -> None:
     chosen = elements.Dropdown(options=["a", "b"])
-    Browser(chosen, wire).sets(chosen, options=["c"], value="b", key="9", _closed=True)
+    Browser(chosen).sets(chosen, options=["c"], value="b", key="9", _closed=True)
     assert (chosen.options, chosen.value, chosen.closed) == (("a", "b"), "a", False)
 
 
-def test_bytes_of_a_browser_are_bytes(wire: Wire) -> None:
+def test_bytes_of_a_browser_are_bytes() -> None:
     raw, seen = Raw(), list[Any]()
     raw.on_msg(lambda element, content, buffers: seen.append((element, content, [*map(bytes, buffers)])))
-    browser = Browser(raw, wire)
+    browser = Browser(raw)
     browser.says({"to": raw.key, "set": {"points": {"a": {"$buffer": 0}}}, "from": "me"}, [memoryview(b"drawn")])
     browser.says({"to": raw.key, "content": {"kind": "stroke"}}, [memoryview(b"path")])
     assert raw.points == {"a": b"drawn"}
     assert seen == [(raw, {"kind": "stroke"}, [b"path"])]
 
 
-def test_messages_to_elements_that_are_gone_are_ignored(wire: Wire) -> None:
+def test_messages_to_elements_that_are_gone_are_ignored() -> None:
     text = elements.Text("a")
     box = elements.VBox([text])
-    browser = Browser(box, wire)
+    browser = Browser(box)
     box.children = ()
     browser.sets(text, value="b")
     browser.says({"to": "no such key", "content": {}})
     assert text.value == "a"
 
 
-def test_a_browser_that_has_missed_messages_gets_the_tree_and_others_nothing(wire: Wire) -> None:
+def test_a_browser_that_has_missed_messages_gets_the_tree_and_others_nothing() -> None:
     text = elements.Text("a")
-    browser = Browser(text, wire)
+    browser = Browser(text)
     browser.says({"seen": 0})
     assert browser.messages == []
     text.value = "b"
@@ -344,10 +304,10 @@ def test_a_browser_that_has_missed_messages_gets_the_tree_and_others_nothing(wir
 # Elements
 
 
-def test_a_click_of_a_browser_on_a_disabled_button_is_none(wire: Wire) -> None:
+def test_a_click_of_a_browser_on_a_disabled_button_is_none() -> None:
     button, clicks = elements.Button(description="Start"), list[elements.Button]()
     button.on_click(clicks.append)
-    browser = Browser(button, wire)
+    browser = Browser(button)
     browser.says({"to": button.key, "content": {"click": True}})
     button.disabled = True
     browser.says({"to": button.key, "content": {"click": True}})
@@ -356,9 +316,9 @@ def test_a_click_of_a_browser_on_a_disabled_button_is_none(wire: Wire) -> None:
     assert clicks == [button, button]
 
 
-def test_a_field_can_have_the_focus(wire: Wire) -> None:
+def test_a_field_can_have_the_focus() -> None:
     text = elements.Text()
-    browser = Browser(text, wire)
+    browser = Browser(text)
     text.focus()
     assert [(message["to"], message["content"]) for message in browser.messages] == [(text.key, {"focus": True})]
 
@@ -420,7 +380,7 @@ def test_what_is_below_a_box_and_its_closing() -> None:
     assert all(one.closed for one in found)
 
 
-def test_an_element_that_is_closed_or_dropped_is_collected(wire: Wire) -> None:
+def test_an_element_that_is_closed_or_dropped_is_collected() -> None:
     box = elements.VBox([elements.Text("dropped"), elements.HTML("stays")])
     other = elements.VBox([elements.Dropdown(options=["closed"])])
     assert box.widget.comm is not None
@@ -449,25 +409,36 @@ def models() -> set[str]:
     return {one.model_id for one in gc.get_objects() if issubclass(type(one), ipywidgets.Widget) and one.comm}
 
 
-def size(browser: Browser) -> int:
-    """Of the tree, as it is sent [bytes]."""
-    state, buffers = browser.state()
-    return len(json.dumps(state)) + sum(len(memoryview(one).cast("B")) for one in buffers)
+def size(tree: dict[str, Any]) -> int:
+    """As it is sent [bytes]."""
+    buffers: list[Any] = []
+    return len(json.dumps(without_bytes(tree, buffers))) + sum(map(len, buffers))
 
 
-def test_a_workbench_is_five_models_at_most(wire: Wire, recon: pt.Reconstruction) -> None:
+def test_a_workbench_is_five_models_at_most(recon: pt.Reconstruction) -> None:
     before = models()
     bench = pt.workbench()
-    browser = Browser(bench, wire)
+    widget = bench.widget
     assert 0 < len(models() - before) <= MOST_MODELS
-    assert size(browser) < MOST_BYTES
+    assert size(Browser(bench).page.tree()) < MOST_BYTES
     bench.close()
-    assert models() - before <= {browser.page.script}  # one of all pages
+    assert models() - before <= {widget.script}  # one of all pages
     bench = pt.workbench(recon=recon)
-    browser = Browser(bench, wire)
-    empty = len([*below(bench)])
+    assert bench.widget.comm is not None
+    folded = len([*below(bench)])
     for form in [one for one in below(bench) if isinstance(one, SettingsForm)]:
         form.groups.make_all()
-    assert len([*below(bench)]) > empty + 100
+    assert len([*below(bench)]) > folded + 100
     assert len(models() - before) <= MOST_MODELS
     bench.close()
+
+
+def test_the_model_of_a_page_has_the_elements_as_they_are_when_it_is_asked_for_them() -> None:
+    """By a browser that is opened later."""
+    text = elements.Text("a")
+    channel = Channel(text)
+    text.value = "b"
+    tree = channel.get_state()["tree"]
+    assert (tree["elements"][text.key]["values"], tree["number"]) == ({"value": "b"}, 1)
+    assert "tree" not in channel.get_state("_model_name")
+    channel.close()

@@ -92,9 +92,7 @@ function Textarea({ element }) {
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
     <Field element={element} values={values} kind="widget-textarea">
-      {(given) => (
-        <textarea {...given} {...typed} ref={field} rows={values.rows} placeholder={values.placeholder} />
-      )}
+      {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} rows={values.rows ?? undefined} />}
     </Field>
   );
 }

@@ -94,8 +94,13 @@ export class Page {
 
   /** Asks for all elements if a message was missed. */
   ask() {
+    this.askedAt = Date.now();
     for (const element of this.elements.values()) element.mine = {};
     this.channel.send({ seen: this.number });
+  }
+
+  get waiting() {
+    return Date.now() - this.askedAt < PATIENCE_MS;
   }
 
   element(key) {
@@ -109,7 +114,7 @@ export class Page {
       const whole = { ...tree.defaults[component], ...values };
       const known = before.get(key);
       this.elements.set(key, known ?? new Element(this, key, component, whole));
-      known?.update({ ...whole, ...known.mine, ...known.unsent });
+      known?.update({ ...whole, ...(this.waiting && known.mine), ...known.unsent });
     }
     this.number = tree.number;
     this.root.value = tree.root;
@@ -120,15 +125,13 @@ export class Page {
     const own = buffers.slice(message.given);
     const plain = withBuffers(message, buffers);
     if (plain.tree) {
-      if (message.number > this.number + 1) this.take(plain.tree); // or else another browser has asked
+      if (plain.tree.number > this.number) this.take(plain.tree); // or else another browser has asked
       this.number = message.number;
       this.askedAt = -Infinity;
       return;
     }
     if (message.number > this.number + 1) {
-      if (Date.now() - this.askedAt < PATIENCE_MS) return;
-      this.askedAt = Date.now();
-      this.ask();
+      if (!this.waiting) this.ask();
       return;
     }
     this.number = message.number;

@@ -2,21 +2,26 @@
 
 import archive from "lucide-static/icons/archive.svg";
 import briefcaseMedical from "lucide-static/icons/briefcase-medical.svg";
+import chartLine from "lucide-static/icons/chart-line.svg";
 import check from "lucide-static/icons/check.svg";
 import chevronDown from "lucide-static/icons/chevron-down.svg";
 import chevronRight from "lucide-static/icons/chevron-right.svg";
 import clock from "lucide-static/icons/clock.svg";
 import columns from "lucide-static/icons/columns-2.svg";
 import copy from "lucide-static/icons/copy.svg";
+import crosshair from "lucide-static/icons/crosshair.svg";
+import ellipsis from "lucide-static/icons/ellipsis.svg";
 import eye from "lucide-static/icons/eye.svg";
 import fastForward from "lucide-static/icons/fast-forward.svg";
-import file from "lucide-static/icons/file.svg";
 import fileText from "lucide-static/icons/file-text.svg";
+import file from "lucide-static/icons/file.svg";
 import film from "lucide-static/icons/film.svg";
 import folderOpen from "lucide-static/icons/folder-open.svg";
 import gitBranch from "lucide-static/icons/git-branch.svg";
-import list from "lucide-static/icons/list.svg";
+import grid from "lucide-static/icons/grid-3x3.svg";
+import history from "lucide-static/icons/history.svg";
 import listChecks from "lucide-static/icons/list-checks.svg";
+import list from "lucide-static/icons/list.svg";
 import map from "lucide-static/icons/map.svg";
 import paintbrush from "lucide-static/icons/paintbrush.svg";
 import pause from "lucide-static/icons/pause.svg";
@@ -27,7 +32,9 @@ import power from "lucide-static/icons/power.svg";
 import rss from "lucide-static/icons/rss.svg";
 import save from "lucide-static/icons/save.svg";
 import server from "lucide-static/icons/server.svg";
+import sliders from "lucide-static/icons/sliders-horizontal.svg";
 import stop from "lucide-static/icons/square.svg";
+import stethoscope from "lucide-static/icons/stethoscope.svg";
 import undo from "lucide-static/icons/undo-2.svg";
 import wandSparkles from "lucide-static/icons/wand-sparkles.svg";
 import x from "lucide-static/icons/x.svg";
@@ -37,5 +44,6 @@ export const icons = {
   archive, "briefcase-medical": briefcaseMedical, check, "chevron-down": chevronDown, "chevron-right": chevronRight,
   clock, columns, copy, eye, "fast-forward": fastForward, file, "file-text": fileText, film,
   "folder-open": folderOpen, "git-branch": gitBranch, list, "list-checks": listChecks, map, paintbrush, pause, play,
+  crosshair, ellipsis, history, stethoscope, "chart-line": chartLine, "grid-3x3": grid, "sliders-horizontal": sliders,
   plug, plus, power, rss, save, server, stop, undo, "wand-sparkles": wandSparkles, x,
 };

@@ -212,7 +212,7 @@ def place_engines(
                 counts[host.name], device, gpus, host.answers["cores"], threads, nodes=host.answers["numa_nodes"]
             )
         except ClusterError as error:
-            raise ClusterError(f"On {host.name}: {error}", code=error.code) from None
+            raise error.retold(ClusterError, f"On {host.name}: {error}") from None
         for engine in plan.engines:
             environment = {name: value for name, value in engine.environment.items() if name not in OWN_INTERFACES}
             rank = len(engines)

@@ -309,6 +309,7 @@ def choose(found: dict[str, Item], path: Path, linked: Linked) -> tuple[str, tup
             f"load(..., patterns='{near[0].strip('/')}').",
             code="file.several-choices",
             fields=("patterns",),
+            proposals={"patterns": near[0].strip("/")},
         )
     name = ordered[0].strip("/")
     rest = ", ".join(other.strip("/") for other in ordered[1:4])

@@ -61,5 +61,5 @@ def volts(number: float, where: str) -> float | None:
         return None
     problem = impossible("voltage", found := kilovolts(number))
     if problem:
-        raise FileError(f"{where} has {problem}", code="scan.implausible-metadata", fields=("voltage",))
+        raise problem.retold(FileError, f"{where} has {problem}")
     return found

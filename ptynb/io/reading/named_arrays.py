@@ -143,6 +143,7 @@ class _Reading:
                 f"{self.path} has {self._names(left)}; name the patterns: patterns={left[0]!r}.",
                 code="file.several-choices",
                 fields=("patterns",),
+                proposals={"patterns": left[0]},
             )
         return self._record_place("patterns", left[0]) if left else None
 
@@ -177,6 +178,7 @@ class _Reading:
                 f"units='pixels' if they are object pixels, or positions=array [m].",
                 code="scan.implausible-metadata",
                 fields=("units", "positions"),
+                proposals={"units": "pixels"},
             )
         return positions, None
 

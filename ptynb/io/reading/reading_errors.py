@@ -48,7 +48,7 @@ def unreadable(path: Path, error: Exception) -> FileError:
     ptynb, and the file may be valid.
     """
     if isinstance(error, PtynbError):
-        return error if isinstance(error, FileError) else FileError(f"{path}: {error}", code=error.code)
+        return error if isinstance(error, FileError) else error.retold(FileError, f"{path}: {error}")
     if isinstance(error, MemoryError):
         return FileError(
             f"{path} needs more memory than there is here ({reason(error)}); it may be damaged, or needs a machine "

@@ -46,8 +46,7 @@ def check_claims(record: FileRecord, options: LoadOptions, path: Path) -> None:
     for name, value in claimed(record, options):
         problem = impossible(name, value, _at(record, name))
         if problem:
-            fields = ("energy",) if "keV taken" in problem else CLAIMS[name].fields
-            raise FileError(f"{path} has {problem}", code="scan.implausible-metadata", fields=fields)
+            raise problem.retold(FileError, f"{path} has {problem}")
 
 
 def check_width(record: FileRecord, geometry: AnyGeometry | None, path: Path) -> None:

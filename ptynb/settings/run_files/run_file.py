@@ -230,10 +230,9 @@ class RunFile(SettingsModel):
             try:
                 self.options_of(one)
             except SettingsError as error:
-                raise InvalidValueError(
+                raise error.retold(
+                    InvalidValueError,
                     f"the options of {quoted(str(one.file))} do not fit those of all scans: {str(error).rstrip('.')}",
-                    code=error.code,
-                    fields=error.fields,
                 ) from None
         return self
 
@@ -273,7 +272,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     try:
         values = _with_present_names(values)
     except SettingsError as error:
-        raise SettingsError(f"{path}: {error}", code=error.code, fields=error.fields) from None
+        raise error.retold(SettingsError, f"{path}: {error}") from None
     for name in ("result", "start"):
         if name in options:
             options[name] = expanded(Path(options[name])).absolute()
@@ -290,7 +289,7 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
         return RunFile(**merge(values, options)).placed(path.parent.absolute(), path)
     except SettingsError as error:
         if not error.problems:
-            raise SettingsError(f"{path}: {error}", code=error.code, fields=error.fields) from None
+            raise error.retold(SettingsError, f"{path}: {error}") from None
         # An unknown name comes first: it may be a misspelt one that is missing.
         problems = sorted(error.problems, key=lambda problem: problem["type"] != "extra_forbidden")
         sentences = [_sentence(problem) for problem in problems[:MOST_PROBLEMS]]

@@ -108,12 +108,12 @@ class PositionsPanel(InspectorPanel):
         count = self.state.need_survey().patterns
         shown = f"; the first {LISTED} are listed" if len(self._suspicious) > LISTED else ""
         put(self._counts, f"{html.escape(kinds) or 'nothing suspicious'} in {count:,} patterns{shown}")
-        texts = [f"{index}: {reason}" for index, reason in self._suspicious[:LISTED]]
-        self._list.offer(zip(texts, texts, strict=True), [])
+        listed = enumerate(self._suspicious[:LISTED])
+        self._list.offer([(str(row), f"{index}: {reason}") for row, (index, reason) in listed], [])
 
     def _chosen(self) -> None:
         if self._list.value in self._list.offered:
-            self.state.show_pattern(int(self._list.value.partition(":")[0]))
+            self.state.show_pattern(self._suspicious[int(self._list.value)][0])
 
     def _exclude(self, indices: list[int]) -> None:
         self._left_out.value = number_list([*self.excluded, *indices])

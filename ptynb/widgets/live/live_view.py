@@ -55,14 +55,14 @@ PATTERN, POSITIONS, ERRORS = "Pattern", "Positions", "Errors"
 CONVERGENCE, ENGINES, CHANGES = "Convergence", "Engines", "Changes"
 """The pages of the drawer."""
 ICONS = {
-    PATTERN: "th",
-    POSITIONS: "crosshairs",
+    PATTERN: "grid-3x3",
+    POSITIONS: "crosshair",
     ERRORS: "map",
-    CONVERGENCE: "line-chart",
+    CONVERGENCE: "chart-line",
     ENGINES: "server",
     CHANGES: "list",
-    "More": "ellipsis-h",
-    "Live settings": "sliders",
+    "More": "ellipsis",
+    "Live settings": "sliders-horizontal",
     "Checkpoints": "history",
     "Diagnosis": "stethoscope",
 }

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ptynb.io.file_info import FileInfo
 from ptynb.io.reading.reader_interface import Missing
 from ptynb.widgets.load.load_panel import title_of
-from ptynb.widgets.load.quantities import quantity
+from ptynb.widgets.load.quantities import fact_text
 from ptynb.widgets.shared_widgets import complaint, note
 
 
@@ -25,7 +25,7 @@ def facts_of(found: FileInfo) -> str:
     cell = '<td style="padding:1px 14px 1px 0;text-align:left;line-height:1.35'
     rows = "".join(
         f'<tr>{cell};white-space:nowrap">{html.escape(fact.name)}</td>'
-        f'{cell}">{html.escape(quantity(fact.value, fact.unit))}</td>'
+        f'{cell}">{html.escape(fact_text(fact))}</td>'
         f'{cell};color:var(--jp-ui-font-color2,#555)">{html.escape(fact.place)}</td></tr>'
         for fact in found.facts
     )

@@ -11,10 +11,11 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from ptynb.data.geometry import energy_from_wavelength
+from ptynb.exceptions import PtynbError
 from ptynb.io.file_info import FileInfo
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions, aberrations_as_text
 from ptynb.widgets import elements
-from ptynb.widgets.load.quantities import UNIT, UNITS, in_unit, number_and_unit, quantity
+from ptynb.widgets.load.quantities import UNIT, UNITS, fact_text, in_unit, number_and_unit
 from ptynb.widgets.shared_widgets import free, put
 
 SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
@@ -27,6 +28,8 @@ USUAL_UNITS = {
     "focus_to_sample": "mm", "rotation": "°", "angular_pixel": "mrad",
     "convergence_angle": "mrad", "defocus": "nm", "extent_y": "µm", "extent_x": "µm",
 }  # fmt: skip
+OPTIONS = {name.replace("_", " "): name for name in LoadOptions.model_fields}
+"""Options by the name of the fact that they replace."""
 SHORTEST_PHOTONS = 2e-11
 """Wavelength [m] below which a beam is more likely of electrons: no photon energy is told for it."""
 
@@ -76,7 +79,8 @@ class LoadPanel(elements.VBox):
         lacks = {} if found is None else _missing(found)
         known = {} if found is None else _known(found)
         for name, field in self.fields.items():
-            field.show(lacks.get(name) or (f"file: {known[name]}" if name in known else ""))
+            known_text = f"file: {known[name]}" if name in known else ""
+            field.show(lacks.get(name, known_text), needed=name in lacks)
         self.lacking = (*lacks,)
         self._arrange(lacks)
 
@@ -98,12 +102,12 @@ class LoadPanel(elements.VBox):
                 self._folded.selected_index = 0
             self.fields[name].input.focus()
 
-    def mark(self, names: Collection[str]) -> None:
-        """Show which fields an error is about, and put the cursor into the first of them."""
-        for name in names:
+    def mark(self, error: PtynbError) -> None:
+        """Show which fields an error is about, with what it proposes, and put the cursor into the first of them."""
+        for name in error.fields:
             if name in self.fields and name not in self.lacking:
-                self.fields[name].show("● see the message")
-        self.point_to(names)
+                self.fields[name].mark(error.proposals.get(name))
+        self.point_to(error.fields)
 
     def clear(self) -> None:
         """Empty all fields, for another file."""
@@ -175,18 +179,27 @@ class OptionField(elements.HBox):
             value = self._field.default
         if value is None or not isinstance(self.input, elements.Text):
             self.input.value = "" if value is None else value
-            return
-        if isinstance(value, Mapping):
-            self.input.value = aberrations_as_text(value)
-            return
-        values = value if isinstance(value, tuple | list) else (value,)
-        self.input.value = ", ".join(in_unit(one, self._size) if self.unit is not None else str(one) for one in values)
+        else:
+            self.input.value = self._shown(value)
 
-    def show(self, text: str) -> None:
-        """Show what the file has, or that it lacks this."""
-        weight = 600 if text.startswith("●") else 400
-        style = f"padding:5px 6px 0;font-size:90%;line-height:1.4;font-weight:{weight}"
+    def show(self, text: str, needed: bool = False) -> None:
+        """Show what the file has, or that something is needed."""
+        text = f"● {text}" if needed else text
+        style = f"padding:5px 6px 0;font-size:90%;line-height:1.4;font-weight:{600 if needed else 400}"
         put(self._about, f'<div style="{style}">{html.escape(text)}</div>' if text else "")
+
+    def mark(self, proposal: Any = None) -> None:
+        """Show that an error is about this field, and the value that it proposes."""
+        if proposal is None:
+            return self.show("see the message", needed=True)
+        unit = "" if self.unit is None else f" {self.unit.value}"
+        return self.show(f"see the message; it proposes {self._shown(proposal)}{unit}", needed=True)
+
+    def _shown(self, value: Any) -> str:
+        if isinstance(value, Mapping):
+            return aberrations_as_text(value)
+        values = value if isinstance(value, tuple | list) else (value,)
+        return ", ".join(str(one) if self.unit is None else in_unit(one, self._size) for one in values)
 
     @property
     def _size(self) -> Decimal:
@@ -223,7 +236,7 @@ def _missing(found: FileInfo) -> dict[str, str]:
     said: dict[str, str] = {}
     for lack in found.missing:
         first, *others = lack.options or ("",)
-        said |= {first: "● missing in the file", **dict.fromkeys(others, "● or this instead")}
+        said |= {first: "missing in the file", **dict.fromkeys(others, "or this instead")}
     return said
 
 
@@ -233,10 +246,9 @@ def _known(found: FileInfo) -> dict[str, str]:
     for fact in found.facts:
         if fact.place == "given":
             continue
-        name = fact.name.replace(" ", "_")
-        if name in LoadOptions.model_fields:
+        if (name := OPTIONS.get(fact.name)) is not None:
             is_place = name in ("patterns", *MAY_BE_ARRAYS)
-            known[name] = fact.place if is_place else quantity(fact.value, fact.unit)
-        if name == "wavelength" and float(fact.value) > SHORTEST_PHOTONS:
-            known["energy"] = f"{energy_from_wavelength(float(fact.value)) / 1e3:.5g} keV"
+            known[name] = fact.place if is_place else fact_text(fact)
+        if name == "wavelength" and (wavelength := float(fact.parts[0][0])) > SHORTEST_PHOTONS:
+            known["energy"] = f"{energy_from_wavelength(wavelength) / 1e3:.5g} keV"
     return known

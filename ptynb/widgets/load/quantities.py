@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+
+from ptynb.io.file_info import Fact
 
 UNITS: dict[str, dict[str, Decimal]] = {
     "m": {"pm": Decimal("1e-12"), "nm": Decimal("1e-9"), "µm": Decimal("1e-6"), "mm": Decimal("1e-3"), "m": Decimal(1)},
@@ -18,7 +20,6 @@ UNITS: dict[str, dict[str, Decimal]] = {
 UNIT = re.compile(r"\[(\w+)\]$")
 """The unit at the end of the description of an option."""
 NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([^\d\s]*)")
-TIMES = re.compile(r"(?<=\d) x (?=\d)")
 SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
 
 
@@ -36,15 +37,15 @@ def in_unit(value: float, size: Decimal) -> str:
     return f"{float(Decimal(repr(float(value))) / size):.12g}"
 
 
-def quantity(text: str, unit: str) -> str:
-    """Return numbers in a base unit, as "5.5e-05 x 5.5e-05", in the unit that reads easily: "55 × 55 µm"."""
-    count, over, rest = text.rpartition(" over ")
-    try:
-        numbers = [float(part) for part in rest.split(" x ")]
-    except ValueError:
-        return f"{TIMES.sub(' × ', text)} {unit}".strip()
-    if over:
-        return f"{count} over {quantity(rest, unit)}"
+def fact_text(fact: Fact) -> str:
+    """Return the value of a fact with its unit; numbers at its end in the unit that reads easily."""
+    *first, last = fact.parts or (fact.value,)
+    before = "".join(one if isinstance(one, str) else quantity(one, "") for one in first)
+    return before + (f"{last} {fact.unit}".strip() if isinstance(last, str) else quantity(last, fact.unit))
+
+
+def quantity(numbers: Sequence[float], unit: str) -> str:
+    """Return numbers in a base unit, (5.5e-05, 5.5e-05), in the unit that reads easily: "55 × 55 µm"."""
     largest = max(map(abs, numbers))
     fitting = [name for name, size in UNITS.get(unit, {}).items() if name != "°" and largest >= float(size)]
     if not fitting or not math.isfinite(largest):

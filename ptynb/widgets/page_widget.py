@@ -1,0 +1,72 @@
+"""The widget of a notebook that shows elements; see `page`."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import ipywidgets
+import traitlets
+
+from ptynb.widgets.page import Element, Page
+
+STATIC = Path(__file__).parent / "static"
+
+
+class Script(ipywidgets.Widget):
+    """The bundle of scripts and styles of all pages, once in a kernel."""
+
+    text = traitlets.Unicode().tag(sync=True)
+    digest = traitlets.Unicode().tag(sync=True)
+
+
+class Channel(ipywidgets.Widget):
+    """The elements of a page, and messages about them.
+
+    It is a model without a view: a model of anywidget refuses all messages once its script took two seconds to load.
+    """
+
+    tree: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, root: Element) -> None:
+        self.page = Page(root, self.send)
+        super().__init__()
+        self.on_msg(lambda _, content, buffers: self.page.receive(content, buffers))
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the state of the widget, with the elements as they are now."""
+        state = super().get_state(key, drop_defaults)
+        return {**state, "tree": self.page.tree()} if "tree" in state else state
+
+
+class PageWidget(anywidget.AnyWidget):
+    """The widget that shows an element and all below it."""
+
+    _esm = (STATIC / "loader.js").read_text(encoding="utf-8")
+    script = traitlets.Unicode().tag(sync=True)
+    channel = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, root: Element) -> None:
+        self._channel = Channel(root)
+        super().__init__(script=_script().model_id, channel=self._channel.model_id)
+
+    def close(self) -> None:
+        """Close the widget; the elements stay."""
+        self._channel.page.close()
+        layout = self.layout
+        for model in (self._channel, super(), layout):
+            model.close()
+
+
+def script_text() -> str:
+    """Return the bundle of scripts and styles of all pages, a module of JavaScript."""
+    return (STATIC / "ptynb.js").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _script() -> Script:
+    text = script_text()
+    return Script(text=text, digest=hashlib.sha256(text.encode()).hexdigest())
