@@ -10,6 +10,13 @@ const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 const OPTIONS = ["--enable-source-maps", "--test", "--test-reporter=spec"];
 const outdir = at("../node_modules/.cache/ptynb-tests"); // from where libraries are found
 const files = (await readdir(at("."))).filter((name) => /\.test\.jsx?$/.test(name));
+/** Icons are part of the bundle: Node imports none. */
+const icons = {
+  name: "icons",
+  setup({ onResolve }) {
+    onResolve({ filter: /\.svg$/ }, ({ path }) => ({ path: fileURLToPath(import.meta.resolve(path)) }));
+  },
+};
 await rm(outdir, { recursive: true, force: true });
 await build({
   entryPoints: files.map((name) => at(name)),
@@ -19,7 +26,8 @@ await build({
   format: "esm",
   platform: "node",
   packages: "external",
-  loader: { ".css": "text" },
+  loader: { ".css": "text", ".svg": "text" },
+  plugins: [icons],
   jsx: "automatic",
   jsxImportSource: "preact",
   sourcemap: "inline",

@@ -56,7 +56,7 @@ class Text(Control):
 
 
 class Textarea(Text):
-    """Several lines of text."""
+    """Several lines of text; rows: how many are in sight."""
 
     component = "textarea"
     rows = traitlets.Int(None, allow_none=True).tag(sync=True)
@@ -197,6 +197,11 @@ class Dropdown(Selection):
         self.options = tuple(options)
         if chosen:
             self.value = value
+
+    @property
+    def label(self) -> str | None:
+        """The text of the chosen option."""
+        return None if self.index is None else self.labels[self.index]
 
     @traitlets.observe("options")
     def _offered(self, _: Any) -> None:

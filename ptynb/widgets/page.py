@@ -232,6 +232,8 @@ class Page:
                 key, taken, browser = taking
                 if key == element.key and all(name in taken and taken[name] == values[name] for name in values):
                     message["from"] = browser  # which shows it already, and perhaps a newer value
+                    if not any(element.trait_metadata(name, "echo_update", True) for name in names):
+                        return
             self.post(message)
 
     def post(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:

@@ -58,6 +58,8 @@ async ([script, tree, root]) => {
   window.remove = show({ channel, model, el: document.getElementById("widget") });
   window.kernel = {
     model: pageOf(channel).element(root),
+    show: (el) => show({ channel, model, el }),
+    update: (name, value) => kernel.model.changed({ [name]: value }),
     saves: () => said.saves,
     receive: (message, buffers) => listeners.forEach((act) => act(message, revive(buffers))),
     collect: () => said.messages.splice(0),

@@ -1,27 +1,30 @@
-"""Widgets that were closed leave nothing in ipywidgets' registry: not their parts, nor layouts and styles of these."""
+"""Views that were shown and closed leave no model of the notebook, and no element that is still held."""
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import ipywidgets
 import pytest
-from ipywidgets.widgets.widget import _instances
 
 import ptynb as pt
 from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
+from ptynb.polling import wait_until
 from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.form import SettingsForm
+from ptynb.widgets.page import Element
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.live_source import Source
 
-TIMES = 5
+TIMES = 2
 Opened = Callable[[pt.Reconstruction, Path], Any]
 
 
@@ -90,16 +93,25 @@ WIDGETS: dict[str, Opened] = {
 
 
 @pytest.mark.parametrize("opened", WIDGETS.values(), ids=WIDGETS.keys())
-def test_widgets_that_are_opened_and_closed_leave_nothing(opened: Opened, recon: pt.Reconstruction) -> None:
+def test_views_that_are_shown_and_closed_leave_nothing(opened: Opened, recon: pt.Reconstruction) -> None:
     folder = recon.latest_checkpoint.parent  # type: ignore[union-attr]
     before: Counter[str] = Counter()
     for time in range(TIMES + 1):
         if time == 1:  # the first may leave what all of a kind share
             before = kinds()
-        opened(recon, folder).close()
+        shown_and_closed(opened(recon, folder))
+    wait_until(lambda: kinds() <= before, 5)  # threads that end
     assert kinds() - before == Counter()
 
 
+def shown_and_closed(view: Element) -> None:
+    page = view.widget
+    assert page.comm is not None
+    view.close()
+    assert page.comm is None
+
+
 def kinds() -> Counter[str]:
-    """Of all widgets that are open."""
-    return Counter(type(widget).__name__ for widget in _instances.values())
+    """Of all elements and models that something holds."""
+    gc.collect()
+    return Counter(kind.__name__ for kind in map(type, gc.get_objects()) if issubclass(kind, Element | ipywidgets.Widget))

@@ -88,7 +88,7 @@ def test_quantities_are_those_of_the_field(shown):
     assert view._viewer.value_at("A", 3, 5) == f"{expected[3, 5]:.5g}"
     lines: list[str] = []
     view.tell = lines.append
-    view._viewer._handle_custom_msg({"kind": "line", "name": "A", "text": "np.hypot(3, 4)"}, [])
+    view._viewer.receive({"kind": "line", "name": "A", "text": "np.hypot(3, 4)"}, [])
     assert lines == ["np.hypot(3, 4)"]
     np.testing.assert_allclose(eval(view._viewer.expressions["A"], {"view": view}), expected, rtol=1e-6)
     view.tell = None
@@ -183,9 +183,9 @@ def test_colours_that_stay_are_told_as_a_line_that_gives_them(shown):
     view, lines = shown(result(), changed()), []
     view.tell = lines.append
     for low in (-0.3, -0.2, -0.123456789):  # a drag
-        view._viewer.set_state({"limits": {"A": [low, 0.5], "B": [low, 0.5]}})
-    view._viewer.set_state({"colours": {"A": "magma", "B": "magma"}})
-    view._viewer.set_state({"linked_colours": False})
+        view._viewer.take({"limits": {"A": [low, 0.5], "B": [low, 0.5]}})
+    view._viewer.take({"colours": {"A": "magma", "B": "magma"}})
+    view._viewer.take({"linked_colours": False})
     until = time.monotonic() + 10
     while len(lines) < 3:
         assert time.monotonic() < until
@@ -193,7 +193,7 @@ def test_colours_that_stay_are_told_as_a_line_that_gives_them(shown):
     assert sorted(lines) == [
         "view.show(colours='magma')", "view.show(limits=(-0.12346, 0.5))", "view.show(linked=False)",
     ]  # fmt: skip
-    view._viewer.set_state({"colours": {"A": "gray", "B": "magma"}})
+    view._viewer.take({"colours": {"A": "gray", "B": "magma"}})
     while len(lines) < 4:
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -212,8 +212,8 @@ def test_a_figure_of_what_is_shown_is_made_and_told(shown, tmp_path, monkeypatch
     view.tell = lines.append
     asked = {"kind": "figure", "region": [[9.6, 40.3], [0.0, 114.0]], "limits": [-0.4567891, 0.5], "minus": None}
     for name, suffix, colours in (("A", "pdf", "magma"), ("B", "svg", "gray"), ("difference", "png", "PuOr")):
-        view._viewer._handle_custom_msg({**asked, "name": name, "suffix": suffix, "colours": colours}, [])
-    view._viewer._handle_custom_msg({**asked, "name": "A", "suffix": "png", "colours": "PuOr", "minus": "B"}, [])
+        view._viewer.receive({**asked, "name": name, "suffix": suffix, "colours": colours}, [])
+    view._viewer.receive({**asked, "name": "A", "suffix": "png", "colours": "PuOr", "minus": "B"}, [])
     view._viewer._drawings.settle()
     assert view._viewer.problem == ""
     files = ["A.pdf", "B.svg", "B_A.png", "A_B.png"]
@@ -236,13 +236,13 @@ def test_a_figure_of_what_is_shown_is_made_and_told(shown, tmp_path, monkeypatch
     view.show(picture="complex")
     view.settle()
     whole = {**asked, "region": [[0, 104], [0, 114]], "limits": None, "colours": None}
-    view._viewer._handle_custom_msg({**whole, "name": "A", "suffix": "pdf"}, [])
+    view._viewer.receive({**whole, "name": "A", "suffix": "pdf"}, [])
     view._viewer._drawings.settle()
     assert (tmp_path / "A-2.pdf").read_bytes().startswith(b"%PDF")
     assert lines[-1].startswith("pt.figure(view.values['A'], pixel_size=")
-    view._viewer._handle_custom_msg({**asked, "name": "gone", "suffix": "pdf", "colours": "gray"}, [])
+    view._viewer.receive({**asked, "name": "gone", "suffix": "pdf", "colours": "gray"}, [])
     assert "There is no picture 'gone'" in view._viewer.problem
-    view._viewer._handle_custom_msg({**asked, "name": "A", "suffix": "exe", "colours": "gray"}, [])
+    view._viewer.receive({**asked, "name": "A", "suffix": "exe", "colours": "gray"}, [])
     assert "'exe' is not supported" in view._viewer.problem
 
 

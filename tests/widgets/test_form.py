@@ -938,7 +938,7 @@ def test_a_closed_form_leaves_no_thread_and_no_widget():
     one.groups.make_all()
     rows = [*one.rows.values()]
     one.close()
-    assert all(row.closed and row.input.comm is None for row in rows)
+    assert all(row.closed and row.input.closed for row in rows)
     until = time.monotonic() + 5
     while time.monotonic() < until and set(threading.enumerate()) - before:
         time.sleep(0.02)

@@ -20,10 +20,10 @@ made = [ipywidgets.Label(value=" " * 1000) for _ in range(3000)]
 """
 FORM = """
 import threading
-import ipywidgets
-import ptynb.widgets
+from ptynb.widgets import elements
 text, button, seen = elements.Text(), elements.Button(), []
 button.on_click(lambda _: seen.append((text.value, threading.current_thread().name)))
+page = elements.HBox([text, button]).widget
 """
 OPENED = b'"comm_open"'
 
@@ -59,10 +59,11 @@ def test_a_click_comes_after_the_value_that_was_typed_before_it(kernel: Blocking
     kernel.execute(FORM, reply=True, timeout=60)
     kernel.control_channel.send(kernel.session.msg("create_subshell_request"))
     subshell = kernel.get_control_msg(timeout=20)["content"]["subshell_id"]
-    update = {"method": "update", "state": {"value": "10"}, "buffer_paths": []}
-    for widget, data in (("text", update), ("button", {"method": "custom", "content": {"event": "click"}})):
-        content = {"comm_id": ask(kernel, f"{widget}.model_id"), "data": data}
-        message = kernel.session.msg("comm_msg", content)
+    channel, text, button = ask(kernel, "page.channel, text.key, button.key")
+    typed, clicked = {"to": text, "set": {"value": "10"}, "from": "page"}, {"to": button, "content": {"click": True}}
+    for content in (typed, clicked):
+        data = {"method": "custom", "content": content}
+        message = kernel.session.msg("comm_msg", {"comm_id": channel, "data": data})
         message["header"]["subshell_id"] = subshell
         kernel.shell_channel.send(message)
     assert wait_until(lambda: ask(kernel, "seen"), 20)

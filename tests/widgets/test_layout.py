@@ -27,13 +27,14 @@ VIEW = """
     }))));
   const controls = element("ptynb-split-controls");
   controls.innerHTML = "<button type=button>Pause</button>";
-  const here = document.getElementById("widget");
+  const widget = document.getElementById("widget");
+  const here = widget.firstElementChild; // the divider
   document.body.style.margin = "0";
   const place = document.createElement("div");
   const pictures = element("ptynb-split-pictures",
     viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"),
     viewer("ptynb-cuts", 0, 1));
-  here.replaceWith(place);
+  widget.replaceWith(place);
   place.append(element("ptynb-live", element("ptynb-live-head", "running"),
     element("ptynb-split", pictures, here, controls)));
 }
@@ -206,7 +207,8 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     model = BrowserModel(page, buttons)
     page.evaluate(
         """() => {
-          const here = document.getElementById("widget");
+          const widget = document.getElementById("widget");
+  const here = widget.firstElementChild; // the divider
           const drawer = document.createElement("div");
           drawer.className = "ptynb-drawer";
           here.replaceWith(drawer);
@@ -243,12 +245,12 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
 def test_icons_of_buttons_are_seen_and_not_read(page):
     """Of segments and of a drawer; a button without an icon has its text alone."""
     for widget, role in (
-        (Segments("Scan from", ["File", "Live source"], ["file-o"]), "radio"),
-        (DrawerButtons(titles=["File", "Live source"], icons=["file-o", ""], description="Scan from"), "button"),
+        (Segments("Scan from", ["File", "Live source"], ["file"]), "radio"),
+        (DrawerButtons(titles=["File", "Live source"], icons=["file", ""], description="Scan from"), "button"),
     ):
         model = BrowserModel(page, widget)
         first, second = (page.get_by_role(role, name=name, exact=True) for name in ("File", "Live source"))
-        assert first.locator("i.fa.fa-file-o[aria-hidden=true]").count() == 1
+        assert first.locator(".ptynb-button-icon[aria-hidden=true] > svg").count() == 1
         assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
         for button in (first, second):
             assert button.get_attribute("type") == "button"
@@ -265,7 +267,8 @@ def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
     model = BrowserModel(page, buttons)
     page.evaluate(
         """() => {
-          const here = document.getElementById("widget");
+          const widget = document.getElementById("widget");
+  const here = widget.firstElementChild; // the divider
           const drawer = document.createElement("div");
           drawer.className = "ptynb-drawer";
           drawer.style.paddingTop = "660px";

@@ -6,8 +6,6 @@ import re
 import threading
 import time
 
-import comm
-import comm.base_comm
 import numpy as np
 import pytest
 
@@ -26,6 +24,7 @@ from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, ERRORS, PATTERN, POSITIONS
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
+from ptynb.widgets.page import Page
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
@@ -178,18 +177,19 @@ class Recon:
             raise self.broken
 
 
+class Sent(list):
+    """The traits that a page sends, (element's key, {trait: value}), first all that an element has."""
+
+    page: Page
+
+    def show(self, view):
+        self.page = Page(view, lambda message, _: self.extend(message.get("changes", ())))
+        self.extend((key, one["values"]) for key, one in self.page.tree()["elements"].items())
+
+
 @pytest.fixture
-def sent(monkeypatch):
-    """Every message to the browser: (widget's id, data, buffers)."""
-    messages = []
-
-    class Recorded(comm.base_comm.BaseComm):
-        def publish_msg(self, msg_type, data=None, metadata=None, buffers=None, **keys):
-            if msg_type == "comm_msg":
-                messages.append((self.comm_id, data, buffers))
-
-    monkeypatch.setattr(comm, "create_comm", Recorded)
-    return messages
+def sent():
+    return Sent()
 
 
 @pytest.fixture
@@ -201,6 +201,7 @@ def recon():
 def view(recon, sent):
     shown = live(recon, rate=50.0)
     assert isinstance(shown, Live)
+    sent.show(shown)
     yield shown
     shown.close()
 
@@ -219,18 +220,16 @@ def steady(condition, seconds=0.3):
         time.sleep(0.01)
 
 
-def browser_sends(widget, **state):
-    data = {"method": "update", "state": state, "buffer_paths": []}
-    widget.comm.handle_msg({"content": {"data": data}, "buffers": []})
+def browser_sends(element, **state):
+    element.take(state)
 
 
 def click(button):
-    data = {"method": "custom", "content": {"event": "click"}}
-    button.comm.handle_msg({"content": {"data": data}, "buffers": []})
+    button.click()
 
 
-def values_sent(sent, widget, name):
-    return [data["state"][name] for where, data, _ in sent if where == widget.model_id and name in data["state"]]
+def values_sent(sent, element, name):
+    return [values[name] for key, values in tuple(sent) if key == element.key and name in values]
 
 
 def frames_sent(sent, view):
@@ -392,7 +391,7 @@ def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent,
     view._complain("still to be read")
     recon.settings = Settings().replace(probe={"learning_rate": 0.5})
     until(lambda: view._controls.rates["probe"].widget.value == 0.5)
-    assert values_sent(sent, view._controls.rates["probe"].widget, "value") == [0.5]
+    assert values_sent(sent, view._controls.rates["probe"].widget, "value") == [0.1, 0.5]
     steady(lambda: len(recon.assigned) == 1)
     assert "still to be read" in view._message.value
 
@@ -407,14 +406,15 @@ def test_quick_changes_by_python_are_never_undone_by_the_view(recon, view):
 
 
 def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view):
-    until(lambda: frames_sent(sent, view) == [1, 2])
-    steady(lambda: frames_sent(sent, view) == [1, 2] and recon.asked == 2)
+    until(lambda: frames_sent(sent, view)[-1:] == [2])
+    steady(lambda: frames_sent(sent, view)[-1:] == [2] and recon.asked == 2)
     update = re.search(r"\+ (\d+)/99", view._summary.value)[1]
     until(lambda: f"+ {update}/99" not in view._summary.value)
-    browser_sends(view._panes.object, shown=1)
-    until(lambda: frames_sent(sent, view) == [1, 2, 3])
+    confirmed = {"to": view._panes.object.key, "set": {"shown": 1}, "from": "a browser"}
+    sent.page.receive(confirmed, [])
+    until(lambda: frames_sent(sent, view)[-1:] == [3])
     # Whoever confirms is told nothing back: the page has a message less to handle with each picture.
-    assert not [data for _, data, _ in sent if data["method"] == "echo_update"]
+    assert 1 not in values_sent(sent, view._panes.object, "shown")
     confirm_frames(view)
     until(lambda: len(frames_sent(sent, view)) > 10)
 
@@ -424,23 +424,23 @@ def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
     recon.state = "paused"
     until(lambda: "paused" in view._summary.value)
     resume, words = view._controls.buttons["Resume"].key, view._summary.key
-    told = [(name, data["state"]) for name, data, _ in sent if data["method"] == "update"]
-    can = next(place for place, (name, state) in enumerate(told) if name == resume and state.get("disabled") is False)
-    reads = next(place for place, (name, state) in enumerate(told) if name == words and "paused" in state["value"])
+    told = [*sent]
+    can = next(place for place, (key, values) in enumerate(told) if key == resume and values.get("disabled") is False)
+    reads = next(place for place, (key, values) in enumerate(told) if key == words and "paused" in values.get("value", ""))
     assert can < reads
 
 
 def test_the_probe_is_drawn_now_and_then_and_is_there_before_the_objects_frame_is_confirmed(
     recon, sent, view, monkeypatch
 ):
-    started = time.monotonic()
+    started, opened = time.monotonic(), len(sent)
     confirm_frames(view)
     until(lambda: len(frames_sent(sent, view)) >= 60, 30)
-    whose = {view._panes.probe.comm.comm_id: "probe", view._panes.object.comm.comm_id: "object"}
+    whose = {view._panes.probe.key: "probe", view._panes.object.key: "object"}
     frames = [
-        (data["state"]["frame"]["facts"]["update"], whose[name])
-        for name, data, _ in tuple(sent)
-        if name in whose and "frame" in data.get("state", {})
+        (values["frame"]["facts"]["update"], whose[key])
+        for key, values in tuple(sent)[opened:]
+        if key in whose and "frame" in values
     ]
     most = (time.monotonic() - started) / PROBE_SECONDS + 2
     probes = [update for update, of in frames[:-1] if of == "probe"]
@@ -659,7 +659,7 @@ def test_exact_values_come_from_the_reconstruction(recon, view):
 
 def clicked(view, name, y, x):
     content = {"kind": "click", "name": name, "y": y, "x": x}
-    view._panes.object.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+    view._panes.object.receive(content)
 
 
 def points(view, name, which="points"):
@@ -804,7 +804,7 @@ def test_r_factors_of_patterns_are_measured_while_their_map_is_shown_and_a_click
     assert picture["pixel_size"] == pytest.approx((6e-7 / height, 6e-7 / width), rel=0.02)
     assert page.map.value_at("R-factors", int(0.9 * height), int(0.5 * width)).startswith("pattern 7, R-factor 0.7000")
     content = {"kind": "click", "name": "R-factors", "y": 0.9 * height, "x": 0.1 * width}
-    page.map.comm.handle_msg({"content": {"data": {"method": "custom", "content": content}}, "buffers": []})
+    page.map.receive(content)
     until(lambda: view._drawer.shown == PATTERN)
     until(lambda: recon.patterns_asked[:1] == [6])
     assert lines == ["recon.pattern_r_factors()", "recon.pattern(6)"]
@@ -1073,7 +1073,7 @@ def test_figures_of_the_object_are_of_the_arrays_that_their_lines_name(recon, tm
     lines = []
     view.tell = lines.append
     asked = {"kind": "figure", "name": "phase", "suffix": "svg", "region": [[0, 6], [2, 8]], "minus": None}
-    viewer._handle_custom_msg({**asked, "limits": [-0.5, 0.5], "colours": "viridis"}, [])
+    viewer.receive({**asked, "limits": [-0.5, 0.5], "colours": "viridis"}, [])
     viewer._drawings.settle()
     assert viewer.problem == ""
     assert (tmp_path / "phase.svg").exists()

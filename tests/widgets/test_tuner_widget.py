@@ -132,7 +132,7 @@ def test_the_file_of_an_earlier_study_is_gone_on_with(desk: Desk) -> None:
 
 
 def test_a_function_of_the_users_is_a_metric(desk: Desk) -> None:
-    desk.tuner.metric.label = "roughness"
+    desk.tuner.metric.value = _roughness
     desk.tuner.cluster = ""
     desk.click("Start")
     assert desk.tuner.study.choices["metric"] is _roughness

@@ -25,7 +25,7 @@ def viewer():
 
 
 def says(viewer, buffers=(), **content):
-    viewer._handle_custom_msg(content, list(buffers))
+    viewer.receive(content, list(buffers))
 
 
 def test_a_frame_holds_all_pictures_and_its_facts(viewer):
@@ -63,8 +63,7 @@ def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
     for _ in range(3):
         viewer.show([picture(RAMP, "ramp")])
     for confirmed in (3, 1):
-        data = {"method": "update", "state": {"shown": confirmed}, "buffer_paths": []}
-        viewer.comm.handle_msg({"content": {"data": data}, "buffers": []})
+        viewer.take({"shown": confirmed})
     assert viewer.ready
 
 

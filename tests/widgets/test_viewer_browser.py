@@ -431,11 +431,9 @@ def test_a_figure_is_asked_for_as_the_pane_is_seen(page, tmp_path, monkeypatch):
 
     def made(name):
         make.click()
-        viewer.unobserve(model._changed, model._names)  # its thread must not use the page
         model.collect()
         viewer._drawings.settle()
-        viewer.observe(model._changed, model._names)
-        model._changed({"name": "said", "new": viewer.said})
+        model.collect()
         assert said.inner_text() == f"written: {tmp_path / name}"
         image = np.asarray(Image.open(tmp_path / name).convert("RGB")).astype(int)
         eval(lines[-1].replace(name, "again.png"), {"pt": pt, "arrays": arrays})
@@ -590,17 +588,16 @@ def test_the_cursor_is_in_all_pictures_of_the_same_shape(shown):
 
 
 ANOTHER = """
-async (esm) => {
-  const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
+() => {
   const place = document.body.appendChild(document.createElement("section"));
-  window.removeOther = module.default.render({ model: kernel.model, el: place });
+  window.removeOther = kernel.show(place);
 }
 """
 
 
 def test_the_cursor_is_in_other_viewers_with_the_same_link(shown):
     viewer, model = shown
-    model.page.evaluate(ANOTHER, viewer._esm)
+    model.page.evaluate(ANOTHER)
     settle(model)
     other = model.page.locator('section [data-name="one"] output')
     box = model.page.locator('main [data-name="two"] .ptynb-pane-stage').bounding_box()
@@ -801,7 +798,7 @@ def test_hundreds_of_frames_leave_nothing_behind_nor_does_the_view(shown):
     growth = (used() - before) / 300
     assert growth < 1000
     page.evaluate("remove()")
-    assert page.evaluate("[...kernel.listeners.values()].flat().length") == 0
+    assert page.evaluate("[...kernel.model.listeners.values()].flat().length") == 0
     assert page.evaluate("document.getElementById('widget').childElementCount") == 0
 
 

@@ -1,6 +1,5 @@
 // Controls, texts and boxes, with the look of Jupyter's own widgets.
 
-import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { components } from "../components.js";
@@ -331,10 +330,10 @@ const CONTROLS = {
 };
 
 /** An element by its key; it is drawn again when its own values change, not with what is around it. */
-export const Part = memo(function drawPart({ page, name }) {
+export function Part({ page, name }) {
   const element = page.element(name);
   if (!element) return null;
   const Control = CONTROLS[element.component];
   if (Control) return <Control element={element} />;
   return <Drawn element={element} render={components[element.component]} />;
-});
+}

@@ -4,6 +4,8 @@ import { signal } from "@preact/signals";
 
 /** Of this page in the browser, so that it can tell its own changes from those of others. */
 const BROWSER = Math.random().toString(36).slice(2);
+/** Time for an answer, which has all elements and is thus not asked for again with each message until then. */
+const PATIENCE_MS = 2000;
 
 /** A part of the view, with the interface of a model of anywidget for scripts that draw it by themselves. */
 export class Element {
@@ -11,6 +13,7 @@ export class Element {
     Object.assign(this, { page, key, component, values });
     this.version = signal(0);
     this.unsent = {};
+    this.mine = {}; // sent since the page has asked for all elements; the answer is from before
     this.listeners = new Map();
   }
 
@@ -33,6 +36,7 @@ export class Element {
     const set = this.unsent;
     if (Object.keys(set).length === 0) return;
     this.unsent = {};
+    Object.assign(this.mine, set);
     this.page.channel.send({ to: this.key, set, from: BROWSER });
   }
 
@@ -46,19 +50,26 @@ export class Element {
     this.page.channel.send({ to: this.key, content }, undefined, buffers);
   }
 
-  on(event, act) {
-    this.listeners.set(event, [...(this.listeners.get(event) ?? []), act]);
+  /** Calls a function at each of these events, which are separated by spaces. */
+  on(events, act) {
+    for (const event of events.split(" ")) this.listeners.set(event, [...(this.listeners.get(event) ?? []), act]);
   }
 
-  off(event, act) {
-    this.listeners.set(
-      event,
-      (this.listeners.get(event) ?? []).filter((other) => other !== act),
-    );
+  off(events, act) {
+    for (const event of events.split(" ")) {
+      const others = (this.listeners.get(event) ?? []).filter((other) => other !== act);
+      this.listeners.set(event, others);
+    }
   }
 
   fire(event, ...given) {
     for (const act of this.listeners.get(event) ?? []) act(...given);
+  }
+
+  /** Takes values that the kernel has changed. */
+  changed(values) {
+    for (const name of Object.keys(values)) delete this.mine[name];
+    this.update(values);
   }
 
   update(values) {
@@ -75,6 +86,7 @@ export class Page {
     this.elements = new Map();
     this.root = signal(null);
     this.number = 0;
+    this.askedAt = -Infinity;
     channel.on("msg:custom", (message, buffers) => this.receive(message, buffers ?? []));
     this.take(channel.get("tree"));
     this.ask(); // what came before this script was loaded
@@ -82,7 +94,13 @@ export class Page {
 
   /** Asks for all elements if a message was missed. */
   ask() {
+    this.askedAt = Date.now();
+    for (const element of this.elements.values()) element.mine = {};
     this.channel.send({ seen: this.number });
+  }
+
+  get waiting() {
+    return Date.now() - this.askedAt < PATIENCE_MS;
   }
 
   element(key) {
@@ -96,7 +114,7 @@ export class Page {
       const whole = { ...tree.defaults[component], ...values };
       const known = before.get(key);
       this.elements.set(key, known ?? new Element(this, key, component, whole));
-      known?.update(whole);
+      known?.update({ ...whole, ...(this.waiting && known.mine), ...known.unsent });
     }
     this.number = tree.number;
     this.root.value = tree.root;
@@ -107,11 +125,13 @@ export class Page {
     const own = buffers.slice(message.given);
     const plain = withBuffers(message, buffers);
     if (plain.tree) {
-      this.take(plain.tree);
+      if (plain.tree.number > this.number) this.take(plain.tree); // or else another browser has asked
+      this.number = message.number;
+      this.askedAt = -Infinity;
       return;
     }
     if (message.number > this.number + 1) {
-      this.ask();
+      if (!this.waiting) this.ask();
       return;
     }
     this.number = message.number;
@@ -123,7 +143,7 @@ export class Page {
       this.elements.set(key, new Element(this, key, component, { ...plain.defaults[component], ...values }));
     }
     if (plain.from !== BROWSER) {
-      for (const [key, values] of plain.changes) this.elements.get(key)?.update(values);
+      for (const [key, values] of plain.changes) this.elements.get(key)?.changed(values);
     }
     for (const key of plain.gone ?? []) this.elements.delete(key);
   }
