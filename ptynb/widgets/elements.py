@@ -198,11 +198,6 @@ class Dropdown(Selection):
         if chosen:
             self.value = value
 
-    @property
-    def label(self) -> str | None:
-        """The text of the chosen option."""
-        return None if self.index is None else self.labels[self.index]
-
     @traitlets.observe("options")
     def _offered(self, _: Any) -> None:
         pairs = self._pairs
