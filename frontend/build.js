@@ -64,13 +64,23 @@ async function noticesOf({ inputs }) {
   return (await Promise.all(notices)).join("");
 }
 
-const checks = process.argv.includes("--check");
+/** The names of the icons, which the Python package checks. */
+async function iconNames() {
+  const bundle = { entryPoints: ["src/page/icons.js"], format: "esm", plugins: [iconsAsText] };
+  const [{ text }] = (await build({ ...SHARED, ...bundle })).outputFiles;
+  const { icons } = await import(`data:text/javascript,${encodeURIComponent(text)}`);
+  return `${JSON.stringify(Object.keys(icons))}\n`;
+}
+
+const contents = new Map([[at(`${WIDGETS}/icons.json`), await iconNames()]]);
 for (const bundle of BUNDLES) {
   const { metafile, outputFiles } = await build({ ...SHARED, ...bundle });
   const [{ path, text }] = outputFiles;
-  const content = text + (await noticesOf(metafile));
+  contents.set(path, text + (await noticesOf(metafile)));
+}
+for (const [path, content] of contents) {
   const name = relative(at(".."), path);
-  if (!checks) {
+  if (!process.argv.includes("--check")) {
     await writeFile(path, content);
     console.log(`${name}: ${Buffer.byteLength(content)} bytes`);
   } else if ((await readFile(path, "utf8").catch(() => null)) !== content) {

@@ -58,6 +58,7 @@ CODES: dict[str, str] = {
     "cluster.not-found": "No cluster has this name.",
     "cluster.not-reachable": "A running cluster does not answer.",
     "cluster.selftest-failed": "The self-test of the engines failed.",
+    "cluster.start-cancelled": "The user cancelled the start of a cluster, such as its wait in a queue.",
     "cluster.start-failed": "A process of the cluster ended while the cluster started.",
     "cluster.stopped": "The cluster was stopped by request.",
     "cluster.unknown-kind": "A cluster was started by another version, in a way that this one does not have.",

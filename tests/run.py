@@ -1,9 +1,9 @@
 """Runs every check: `python tests/run.py`, with the Python of a virtual environment.
 
 Installs into that environment what the tests need, and Debian's packages of programs that are missing where this may be
-done (root, apt-get). Then: formatting, lint, types, imports, the tests, and those parts of the system tests whose files
-have changed since they passed (`system_parts.py`). `--all` runs every part, `--part NAME` one alone; other arguments
-are pytest's and choose tests by themselves.
+done (root, apt-get). Then: formatting, lint, types, imports, checks of `frontend`, the tests, and those parts of the
+system tests whose files have changed since they passed (`system_parts.py`). `--all` runs every part, `--part NAME` one
+alone; other arguments are pytest's and choose tests by themselves.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PACKAGES = (
     (("sshd",), ("openssh-server",)),
     (("ssh",), ("openssh-client",)),
     (("ip",), ("iproute2",)),
+    (("npm",), ("nodejs", "npm")),
 )
 """Programs, of which the tests need one, and the packages of Debian that have it."""
 WAITING = (
@@ -85,8 +86,14 @@ def install() -> None:
         if not any(shutil.which(program, path=search) for program in programs)
         for package in packages
     ]
-    if not missing:
-        return
+    if missing:
+        install_programs(missing)
+    # Scripts of packages are not run: none of them is needed.
+    run("npm", "ci", "--prefix", "frontend", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
+
+
+def install_programs(missing: list[str]) -> None:
+    """Packages of Debian, where this may be done."""
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         sys.exit(
             f"The tests need {', '.join(missing)}, which can't be had from here: install that, then run this again."
@@ -145,6 +152,7 @@ def main() -> None:
     run(str(scripts / "ruff"), "check", ".")
     run(str(scripts / "mypy"))
     run(str(scripts / "lint-imports"))
+    run("npm", "run", "--silent", "check", "--prefix", "frontend")
     pytest = (sys.executable, "-m", "pytest")
     if others:
         run(*pytest, *others)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path(__file__).with_suffix(".json")
 PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distributed", "ptynb/io/checkpoint_file.py")
 MODEL = ("ptynb/physics", "ptynb/kernels", "ptynb/optimize", "ptynb/engine/loop.py", "tests/cases.py")
+CLUSTER_FIELDS = ("ptynb/app/cluster_choice.py", "ptynb/app/cluster_fields.py")
 SCREEN = ("ptynb/widgets", "ptynb/app", "ptynb/session")
 LAB = tuple(f"tests/widgets/test_{name}.py" for name in ("lab", "restart", "tasks", "workbench"))
 RECOVERY = ("tests/engine/test_convergence.py", "tests/physics/test_recovery.py")
@@ -46,7 +47,7 @@ PARTS = {
     ),
     "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks",)),
     "faults": Part(("tests/faults",), (*PROCESSES, "tests/faults")),
-    "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", "tests/hosts")),
+    "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", *CLUSTER_FIELDS, "tests/hosts")),
     "lab": Part(
         LAB,
         (*SCREEN, *LAB, "tests/widgets/user.py"),
@@ -67,7 +68,7 @@ PARTS = {
     "recovery": Part(RECOVERY, (*MODEL, "ptynb/simulation", *RECOVERY)),
     "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch", "tests/batch")),
     "simulated_gpu": Part(("tests/gpu/test_pretended.py",), (*MODEL, "ptynb/loading", "tests/gpu")),
-    "slurm": Part(("tests/slurm",), ("ptynb/cluster", "tests/slurm")),
+    "slurm": Part(("tests/slurm",), ("ptynb/cluster", *CLUSTER_FIELDS, "tests/slurm")),
     "triton": Part(TRITON, ("ptynb/kernels/gpu", "ptynb/physics", "tests/kernels/triton_checks.py", *TRITON)),
     "tuning": Part(TUNING, ("ptynb/optimize", "ptynb/preparation", "ptynb/session", "ptynb/tuning", *TUNING)),
     "worlds": Part((), (*MODEL, "ptynb/loading", "ptynb/distributed", "tests/engine", "tests/optimize")),

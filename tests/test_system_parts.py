@@ -38,7 +38,8 @@ def test_a_file_belongs_to_the_part_with_the_longest_path():
 def test_a_part_is_due_once_a_file_that_it_protects_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     copy = tmp_path / "checkout"
     for start in PARTS["hosts"].protects:
-        shutil.copytree(ROOT / start, copy / start)
+        (copy / start).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if (ROOT / start).is_dir() else shutil.copy)(ROOT / start, copy / start)
     monkeypatch.setattr(system_parts, "RECORD", tmp_path / "record.json")
     system_parts.RECORD.write_text("{}")
     assert set(system_parts.due()) == set(PARTS)

@@ -18,7 +18,7 @@ function boardOf(panes, traits = {}) {
 }
 
 function paneOf(name, limits, kind = "phase") {
-  return { name, kind, counts: flat, picture: { limits, colours: "viridis" } };
+  return { name, kind, counts: flat, limits, picture: { limits, colours: "viridis" } };
 }
 
 test("linked pictures of one kind show equal values in equal colours", () => {

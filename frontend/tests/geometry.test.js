@@ -50,7 +50,10 @@ test("zoom keeps the pixel under the mouse where it is", () => {
 
 test("zoom ends at the whole picture and at 400 times its size", () => {
   assert.deepEqual(zoomed({ y: 0.2, x: 0.3, scale: 1.1 }, ROOM, EXTENT, { y: 0, x: 0 }, 0.1), WHOLE);
-  assert.equal(zoomed({ y: 0.5, x: 0.5, scale: 399 }, ROOM, EXTENT, { y: 99, x: 150 }, 2).scale, 400);
+  const [view, point] = [{ y: 0.5, x: 0.5, scale: 399 }, { y: 9, x: 15 }];
+  const largest = zoomed(view, ROOM, EXTENT, point, 2);
+  assert.equal(largest.scale, 400);
+  near(toArray(placed(largest, ROOM, EXTENT), point).x, toArray(placed(view, ROOM, EXTENT), point).x);
 });
 
 test("pan moves the picture by screen pixels", () => {
@@ -99,8 +102,8 @@ test("a crosshair stands in the centre of an element, within the array", () => {
 
 test("lines of a crosshair, and ends of a measurement, are grasped within 9 pixels", () => {
   const place = { scale: 2, left: 10, top: 20 };
-  assert.deepEqual(grasped({ aim: { y: 5, x: 50 }, place }, { y: 30 + 9, x: 60 }), { y: true, x: false });
-  assert.equal(grasped({ aim: { y: 5, x: null }, place }, { y: 30 + 9.1, x: 60 }), null);
+  assert.deepEqual(grasped({ y: 5, x: 50 }, place, { y: 30 + 9, x: 60 }), { y: true, x: false });
+  assert.equal(grasped({ y: 5, x: null }, place, { y: 30 + 9.1, x: 60 }), null);
   const measure = { kind: "ruler", start: [0, 0], stop: [10, 20] };
   assert.deepEqual(fixedEnd({ measure, place }, "ruler", { y: 42, x: 55 }), { y: 0, x: 0 });
   assert.equal(fixedEnd({ measure, place }, "profile", { y: 42, x: 55 }), null);

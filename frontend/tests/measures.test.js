@@ -43,7 +43,7 @@ test("a profile of a reduced picture is in pixels of the array", () => {
 });
 
 test("statistics of a rectangle are those of the pixels with their centres in it", () => {
-  const found = statisticsOf(ramp, { y: 12.4, x: 9.6 }, { y: 2.5, x: 4.5 }, "rectangle"); // rows 2 to 11, columns 4 to 9
+  const found = statisticsOf(ramp, { y: 12.4, x: 9.6 }, { y: 1.6, x: 3.6 }, "rectangle"); // rows 2 to 11, columns 4 to 9
   assert.equal(found.pixels, 60);
   near(found.mean, 3 * 6.5 + 5 * 6.5);
   near(found.deviation, Math.sqrt((9 * (6 ** 2 - 1)) / 12 + (25 * (10 ** 2 - 1)) / 12));

@@ -19,7 +19,7 @@ test("large and small values have an exponent, without zeros at the end", () => 
 
 test("limits that are equal give three digits", () => {
   assert.equal(numberText(0.5, [0.5, 0.5]), "0.500");
-  assert.equal(numberText(2e6, [2e6, 2e6]), "2e6");
+  assert.equal(numberText(2345678, [2345678, 2345678]), "2.346e6");
 });
 
 test("lengths are in the unit that suits them", () => {

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
+const OPTIONS = ["--enable-source-maps", "--test", "--test-reporter=spec"];
 const outdir = at("../node_modules/.cache/ptynb-tests"); // from where libraries are found
 const files = (await readdir(at("."))).filter((name) => /\.test\.jsx?$/.test(name));
 /** Icons are part of the bundle: Node imports none. */
@@ -33,10 +34,10 @@ await build({
   logLevel: "warning",
 });
 const bundled = files.map((name) => `${outdir}/${name.replace(/\.jsx?$/, ".mjs")}`);
-const { status, stdout } = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...bundled], {
+const { status, stdout } = spawnSync(process.execPath, [...OPTIONS, ...bundled], {
   encoding: "utf8",
   stdio: ["ignore", "pipe", "inherit"],
 });
-const [passed] = stdout.match(/^(?:#|ℹ) pass \d+$/m) ?? [];
+const [passed] = stdout.match(/^ℹ pass \d+$/m) ?? [];
 console.log(status === 0 && passed ? passed.slice(2) : stdout);
 process.exitCode = status ?? 1;

@@ -1,4 +1,4 @@
-"""The tab Run of the workbench: engines, the live view, live settings, history, and the result."""
+"""The tab Run of the workbench: start, the live view, live settings, history, and the result."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.checkpoint_fields import CheckpointFields
+from ptynb.app.cluster_choice import LOCAL, RunCluster
+from ptynb.app.cluster_fields import OWN_WIDTH, ClusterFields, StartRow
 from ptynb.app.diagnosis_panel import DiagnosisPanel
 from ptynb.app.film_panel import FilmPanel
 from ptynb.app.session_state import RUN, SCAN, Desk
-from ptynb.cluster.cluster import Cluster
-from ptynb.cluster.devices import plan_for
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import ClusterError, InvalidValueError, PtynbError, ReconstructionError, ScanError
 from ptynb.io.new_files import free_name
 from ptynb.report.report_file import report
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import attach
-from ptynb.settings.cluster_options import OFFERED_DEVICES
+from ptynb.settings.cluster_options import SlurmCluster
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
@@ -38,9 +38,8 @@ STAGES_EXAMPLE = """\
 
 CHECKPOINTS = "Checkpoints"
 CHECKPOINTING = "Checkpointing"
-"""The page with the checkpoints of a run, and that with what a new run is given."""
-OWN_WIDTH = {"description_width": "initial"}
-"""A label as wide as its text."""
+CLUSTER = "Cluster"
+"""The page with the checkpoints of a run, and those with what a new run is given."""
 
 
 class RunTab(elements.VBox):
@@ -52,17 +51,8 @@ class RunTab(elements.VBox):
         """Shows checkpoints side by side; see `History`."""
         self.next_run: Callable[[Finding], None] = lambda finding: None
         """Takes the remedy of a finding into the scan and settings of the next run."""
-        self._started: Cluster | None = None
-        self._started_with: tuple[int, str] | None = None
-        self._engines = elements.BoundedIntText(
-            len(desk.cluster) if desk.cluster is not None else _default_engines(), min=0, max=64, description="Engines",
-            tooltip="Number of engines; 0: runs in the process of the notebook",
-            disabled=desk.cluster is not None, style=OWN_WIDTH, layout=elements.Layout(width="112px"),
-        )  # fmt: skip
-        self._device = elements.Dropdown(
-            options=OFFERED_DEVICES, description="Device", disabled=desk.cluster is not None,
-            style=OWN_WIDTH, layout=elements.Layout(width="128px"),
-        )  # fmt: skip
+        self._cluster, self._clusters = RunCluster(desk), ClusterFields(actions, desk.cluster)
+        self._starting = StartRow()
         self._epochs = elements.BoundedIntText(
             100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=elements.Layout(width="130px")
         )
@@ -78,18 +68,20 @@ class RunTab(elements.VBox):
             placeholder="scan.result.h5",
             layout=elements.Layout(width="380px", max_width="100%"),
         )
-        self._engines_text = elements.HTML()
         self._saved = elements.HTML()
         first = (
-            self._engines, self._device, self._epochs,
+            *self._clusters.beside, self._epochs,
             self._button(
                 "New run", "play", self._begin, "Starts a reconstruction of the scan with the settings", after=(SCAN,)
             ),
         )  # fmt: skip
         cluster = [
-            self._button("Attach", "plug", self.attach, "Attaches to a run that continues without its notebook"),
+            self._button(
+                "Attach", "plug", lambda: self.attach(self._clusters.existing),
+                "Attaches to a run that continues without its notebook; of several, to that of the existing cluster",
+            ),
             self._button("Stop engines", "power", self._stop_engines, "Stops the cluster that New run started"),
-        ]
+        ]  # fmt: skip
         result = [
             self._path,
             self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
@@ -105,14 +97,15 @@ class RunTab(elements.VBox):
             {
                 "Stages": self._stages,
                 CHECKPOINTING: self._checkpoints,
-                "Cluster": elements.HBox(cluster, layout=wrapped),
+                CLUSTER: elements.VBox([self._clusters, elements.HBox(cluster, layout=wrapped)], layout=free()),
                 "Result": elements.VBox([elements.HBox(result, layout=wrapped), self._film], layout=free()),
             },
             "More about the run",
-            icons={"Stages": "list-checks", CHECKPOINTING: "archive", "Cluster": "server", "Result": "save"},
+            icons={"Stages": "list-checks", CHECKPOINTING: "archive", CLUSTER: "server", "Result": "save"},
             beside=first,
         )
-        super().__init__([self._bar, self._engines_text, self._run], layout=free())
+        self._bar.on_change(self._clusters.look)
+        super().__init__([self._bar, self._starting, self._run], layout=free())
         self.add_class("ptynb-run")
 
     def _button(
@@ -145,11 +138,12 @@ class RunTab(elements.VBox):
         except PtynbError:  # shown at its field
             self._bar.shown = CHECKPOINTING
             return
-        self._have_engines()
+        if not self._have_engines():
+            return
         if before is not None:
             before.close()
         self._clear()
-        put(self._engines_text, "starting the run …")
+        self._starting.say("starting the run …")
         try:
             with marking(self._checkpoints):
                 recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
@@ -161,7 +155,7 @@ class RunTab(elements.VBox):
             desk.tell(f"recon = pt.Reconstruction(scan, {', '.join(given)})")
             self.show(recon)
         finally:
-            put(self._engines_text, "")
+            self._starting.say("")
         self._path.value = _free_path(recon.scan.name)
         epochs = None if recipe.stages else self._epochs.value
         recon.start(epochs)
@@ -175,48 +169,34 @@ class RunTab(elements.VBox):
         self._clear()
         if desk.scan is None:
             desk.scan = recon.scan
-        desk.cluster, self._started = recon.cluster, recon.cluster
-        self._started_with = None
+        assert recon.cluster is not None
+        self._cluster.adopt(recon.cluster)
+        self._clusters.show_existing(recon.cluster.name)
         self.show(recon)
 
-    def _have_engines(self) -> None:
-        desk, engines = self._desk, self._engines.value
-        if desk.cluster is not None and desk.cluster is not self._started:
-            if not desk.cluster.running:
-                raise InvalidValueError(
-                    "The cluster of this workbench was stopped; call its start() again.",
-                    code="workbench.cluster-stopped",
-                )
-            return
-        requested = (engines, self._device.value)
-        if desk.cluster is not None and desk.cluster.running and requested == self._started_with:
-            return
-        if self._started is not None:
-            self._stop_engines()
-        if engines == 0:
-            return
-        put(self._engines_text, f"starting {engines} engine{'s' if engines > 1 else ''} …")
+    def _have_engines(self) -> bool:
+        """Start or find the chosen cluster; return False if an error is shown at its field, or the user cancelled."""
+        starting, ended = self._starting, ""
         try:
-            desk.cluster = self._started = Cluster(engines, device=self._device.value)
-            self._started_with = requested
+            chosen = self._clusters.chosen()
+            starting.begin(may_be_cancelled=isinstance(chosen, SlurmCluster))
+            self._cluster.use(chosen, starting.say, starting.cancelled)
+        except PtynbError as error:
+            if error.code == "cluster.start-cancelled":
+                ended = "The start was cancelled, and no job is left."
+                return False
+            if not self._clusters.complain(error):
+                raise
+            self._bar.shown = CLUSTER
+            return False
         finally:
-            put(self._engines_text, "")
-        device = "" if self._device.value == "auto" else f", device={self._device.value!r}"
-        desk.tell(f"cluster = pt.Cluster({engines}{device})")
+            starting.end(ended)
+        return True
 
     def _stop_engines(self) -> None:
-        if self._started is None:
-            raise InvalidValueError(
-                "The workbench has not started engines; stop a cluster of your own with cluster.stop().",
-                code="workbench.no-cluster",
-            )
-        try:
-            if self._desk.recon is not None:
-                self._desk.recon.close()
-        finally:
-            self._started.stop()
-            self._started = self._desk.cluster = None
-            self._desk.tell("cluster.stop()")
+        self._cluster.stop()
+        if self._clusters.existing is not None:  # it is gone
+            self._clusters.show_launcher(LOCAL)
 
     def show(self, recon: Reconstruction) -> None:
         """Set the current reconstruction and show its views."""
@@ -283,14 +263,6 @@ class RunTab(elements.VBox):
 
     def _say(self, text: str) -> None:
         put(self._saved, f'<span role="status">{html.escape(text)}</span>')
-
-
-def _default_engines() -> int:
-    """Return the number of engines of `Cluster()`; 1 if it would fail, which a new run reports."""
-    try:
-        return len(plan_for(None, "auto").engines)
-    except ClusterError:
-        return 1
 
 
 def _is_active(recon: Reconstruction) -> bool:

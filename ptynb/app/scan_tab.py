@@ -57,7 +57,7 @@ class ScanTab(elements.VBox):
         self._load = self._button("Load", "folder-open", "Opens the scan in this file", self._put_load)
         self._load.button_style = "primary"
         self._info = self._button(
-            "Info", "info-circle", "Shows what the file contains, and what is missing", lambda: self._put_describe(True)
+            "Info", "info", "Shows what the file contains, and what is missing", lambda: self._put_describe(True)
         )
         self._browse = elements.ToggleButton(
             value=desk.scan is None, icon="list", layout=elements.Layout(width="120px")

@@ -51,7 +51,7 @@ class Tuning(elements.VBox):
         if scan_function is not None:
             self.tuner.scan_name = "picked_scan"
             self.tuner.more = f", scan_function={getattr(scan_function, '__name__', 'scan_function')}"
-        shown = [self.tuner]
+        shown: list[elements.Element] = [self.tuner]
         if form is None:
             hint = "Tick the settings to tune. By default learning rates are tuned."
             above = elements.Accordion([self.form], titles=(RANGES,))

@@ -15,6 +15,7 @@ from rich.console import Console
 from ptynb.batch.live_scan import check_listening, live_scan, still_received
 from ptynb.batch.signals import INTERRUPTED, Leaving, signals_raise
 from ptynb.cluster.cluster import Cluster
+from ptynb.cluster.cluster_start import start_cluster
 from ptynb.data.engine_records import Failure
 from ptynb.data.record import STOPPED
 from ptynb.data.scan import Scan
@@ -29,7 +30,6 @@ from ptynb.session.engines import OwnRank
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.session.resume import scan_of_state, to_continue_with
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
-from ptynb.settings.cluster_options import AnyCluster
 from ptynb.settings.recipe import StagePlan
 from ptynb.settings.run_files.run_file import RunFile
 
@@ -115,17 +115,6 @@ def _opened(plan: RunFile, scan: Scan | None, place: Cluster | OwnRank, start: P
     on_failure: OnFailure = "pause" if isinstance(place, OwnRank) else plan.on_failure
     spec = RunSpec(scan, settings, pickled((), stages), plan.checkpointing, on_failure=on_failure, plan=stages)
     return Reconstruction._opened(spec, place, start, state)
-
-
-def start_cluster(chosen: AnyCluster, report: Callable[[str], None]) -> Cluster:
-    """Start a cluster of this kind. report: called with what it waits for, such as a queue. Raises ClusterError."""
-    given = chosen.model_dump(exclude={"kind"}, exclude_none=True)
-    if chosen.kind == "local":
-        return Cluster(given.pop("engines", None), **given)
-    if chosen.kind == "slurm":
-        given["report"] = report
-    cluster: Cluster = getattr(Cluster, chosen.kind)(**given)
-    return cluster
 
 
 def _run(

@@ -131,7 +131,8 @@ class Messages(Known, tornado.websocket.WebSocketHandler):
     def tell(self, text: str, buffers: list[bytes]) -> None:
         """Send a message; to a browser that has left, nothing."""
         try:
-            for frame in (text, *buffers):
+            frames: list[str | bytes] = [text, *buffers]
+            for frame in frames:
                 sent = self.write_message(frame, binary=isinstance(frame, bytes))
                 sent.add_done_callback(lambda done: done.exception())  # its connection was closed: see `on_close`
         except tornado.websocket.WebSocketClosedError:

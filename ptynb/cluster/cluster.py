@@ -122,6 +122,7 @@ class Cluster:
         *,
         within: bool | None = None,
         report: Report | None = print,
+        cancel: threading.Event | None = None,
         **options: Unpack[SlurmOptions],
     ) -> Self:
         """Engines on nodes of a Slurm cluster, in a new job or in the present one (salloc).
@@ -137,6 +138,8 @@ class Cluster:
             Whether to use the present job. None: if there is one.
         report : callable, optional
             Function of a line of text: what the launcher waits for. None: no report.
+        cancel : threading.Event, optional
+            Setting it in another thread ends the wait ("cluster.start-cancelled") and cancels the job, as Ctrl-C does.
 
         Returns
         -------
@@ -159,6 +162,7 @@ class Cluster:
             chosen.detached_timeout,
             chosen.timeout,
             report,
+            cancel,
         )
         if allocation.gpus_per_node and not cluster.plan.on_gpu:
             cluster.stop()
@@ -205,11 +209,7 @@ class Cluster:
         """
         chosen = checked(SshCluster, hosts=[hosts] if isinstance(hosts, str) else hosts, **options)
         names, counts = [*chosen.hosts], chosen.hosts
-        remote = Remote(
-            ssh=("ssh",) if chosen.ssh is None else chosen.ssh,
-            python=chosen.python or sys.executable,
-            environment=dict(environment or {}),
-        )
+        remote = Remote.of(chosen, environment)
         found = ask_hosts(names, remote)
         plan, homes = place_engines(found, counts, chosen.device, chosen.threads)
         made = cls.__new__(cls)
@@ -232,26 +232,28 @@ class Cluster:
         lease: float | None,
         timeout: float,
         report: Report | None,
+        cancel: threading.Event | None,
     ) -> Self:
         """Return a cluster of `count` engines on other machines, whose devices are found after the start."""
         cluster = cls.__new__(cls)
-        cluster._set_up(launch, count, None, address, lease, timeout, report)
+        cluster._set_up(launch, count, None, address, lease, timeout, report, cancel)
         return cluster.start()
 
     @classmethod
-    def joined(cls, folder: Path) -> Cluster | None:
+    def joined(cls, folder: Path | str) -> Cluster | None:
         """Connect to a running cluster. If this process holds it, return the same object.
 
         Parameters
         ----------
-        folder : Path
-            Folder of the cluster.
+        folder : Path or str
+            Folder of the cluster, or its name in `ptynb ps`.
 
         Returns
         -------
         Cluster or None
             The cluster; None if it does not answer.
         """
+        folder = runtime_dir.folder_of(folder) if isinstance(folder, str) else folder
         if (own := _held.get(folder)) is not None:
             return own
         described, holder = runtime_dir.read(folder, "cluster.json"), runtime_dir.read(folder, "holder.json")
@@ -281,10 +283,12 @@ class Cluster:
         lease: float | None,
         timeout: float,
         report: Report | None = None,
+        cancel: threading.Event | None = None,
     ) -> None:
         """plan: None until the engines have sent their descriptions. address: address on which the controller listens.
 
-        report: function called with a line of text whenever the launcher's reason for waiting changes.
+        report: function called with a line of text whenever the launcher's reason for waiting changes. cancel: ends the
+        wait for the engines when another thread sets it.
         """
         if lease is not None and not lease >= 0:
             raise ClusterError(
@@ -292,7 +296,7 @@ class Cluster:
             )
         self._launch, self._count, self._plan, self._address = launch, count, plan, address
         self._lease = lease if lease is not None else LEASE_SECONDS if _in_notebook() else 0.0
-        self._timeout, self._report = timeout, report
+        self._timeout, self._report, self._cancel = timeout, report, cancel
         self._selftest = None
         self._executor = SerialExecutor("ptynb stopping", finish=True)
         self._replacing = threading.Lock()
@@ -528,6 +532,8 @@ class Cluster:
             if dead := launcher.dead():
                 message = f"The engine of rank {dead[0]} ended while it started.{log_end(self.logs(dead[0]))}"
                 raise ClusterError(summarize(message, logs=self.logs()), code="cluster.start-failed")
+            if self._cancel is not None and self._cancel.is_set():
+                raise ClusterError("The start of the cluster was cancelled.", code="cluster.start-cancelled")
             if launcher.waiting():
                 until = time.monotonic() + self._timeout
             if time.monotonic() > until:

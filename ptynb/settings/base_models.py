@@ -112,6 +112,20 @@ def _proposals_of(problems: Iterable[ErrorDetails]) -> dict[str, float | str]:
     }
 
 
+def told_by_field(error: SettingsError, titles: Mapping[str, str]) -> dict[str, str]:
+    """Return a sentence about each invalid field, with its title in a form; a rule of several names the first."""
+    told: dict[str, str] = {}
+    for problem in error.problems:
+        name = next(iter(fields_of(problem)), "").partition(".")[0]
+        if problem["type"] == "missing":
+            sentence = f"{titles[name]} is required, and empty."
+        else:
+            subject = f"{titles[name]} is {quoted(problem['input'])}: " if problem["loc"] else ""
+            sentence = f"{subject}{message_of(problem)}."
+        told.setdefault(name, sentence)
+    return told
+
+
 def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[ErrorDetails]:
     """Yield problems that pydantic accepts: true and false as the numbers 1 and 0, texts that cannot be a path."""
     for name, value in values.items():

@@ -75,6 +75,7 @@ DetachedTimeout = Annotated[
     Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None,
     Field(
         default=None,
+        title="Detached timeout [s]",
         description="Time that a run continues after the process that holds its cluster has ended [s]; none: 3600 in a "
         "notebook, 0 elsewhere",
     ),
@@ -89,6 +90,7 @@ Address = Annotated[
         json_schema_extra=LISTENS,
     ),
 ]
+START_TITLE = "Longest start [s]"
 START_TIMEOUT = "Longest time that engines may take to start [s]"
 THREADS = "Threads of each engine on the CPU; none: an equal share of the cores"
 
@@ -99,7 +101,7 @@ class LocalOptions(TypedDict, total=False):
     device: DeviceOption
     threads: Annotated[Count | None, Field(default=None, description=THREADS)]
     detached_timeout: DetachedTimeout
-    timeout: Annotated[Timeout, Field(default=120.0, description=START_TIMEOUT)]
+    timeout: Annotated[Timeout, Field(default=120.0, title=START_TITLE, description=START_TIMEOUT)]
 
 
 class AloneOptions(TypedDict, total=False):
@@ -113,7 +115,8 @@ class SlurmOptions(TypedDict, total=False):
     """Options of engines on nodes of a Slurm cluster."""
 
     gpus_per_node: Annotated[
-        CountOrNone | None, Field(default=None, description="GPUs of each node, with one engine on each GPU")
+        CountOrNone | None,
+        Field(default=None, title="GPUs per node", description="GPUs of each node, with one engine on each GPU"),
     ]
     engines_per_node: Annotated[
         CountOrNone | None, Field(default=None, description="CPU engines of each node; none: 1")
@@ -121,21 +124,36 @@ class SlurmOptions(TypedDict, total=False):
     device: DeviceOption
     cpus_per_engine: Annotated[
         CountOrNone | None,
-        Field(default=None, description="Cores and threads of each engine; none: its share of the present job, or 4"),
+        Field(
+            default=None,
+            title="Cores per engine",
+            description="Cores and threads of each engine; none: its share of the present job, or 4",
+        ),
     ]
     time: Annotated[
-        Time | None, Field(default=None, description="Time limit of the job as hours:minutes:seconds or days-hours")
+        Time | None,
+        Field(
+            default=None,
+            title="Time limit",
+            description="Time limit of the job as hours:minutes:seconds or days-hours",
+        ),
     ]
     partition: Annotated[SlurmName | None, Field(default=None, description="Partition of the job")]
     account: Annotated[SlurmName | None, Field(default=None, description="Account of the job")]
     memory: Annotated[
-        Memory | None, Field(default=None, description="Memory of each node, a number and K, M, G or T, such as 64G")
+        Memory | None,
+        Field(
+            default=None,
+            title="Memory per node",
+            description="Memory of each node, a number and K, M, G or T, such as 64G",
+        ),
     ]
     extra: Annotated[
         tuple[SbatchOption, ...] | None,
         Field(
             default=None,
             max_length=64,
+            title="Options of sbatch",
             description="Further options of sbatch, such as --qos=high; they override the others",
             json_schema_extra={TRUST: "goes to sbatch"},
         ),
@@ -143,7 +161,12 @@ class SlurmOptions(TypedDict, total=False):
     address: Address
     detached_timeout: DetachedTimeout
     timeout: Annotated[
-        Timeout, Field(default=300.0, description="Longest time that engines may take to start, after the queue [s]")
+        Timeout,
+        Field(
+            default=300.0,
+            title=START_TITLE,
+            description="Longest time that engines may take to start, after the queue [s]",
+        ),
     ]
 
 
@@ -165,13 +188,14 @@ class SshOptions(TypedDict, total=False):
         Field(
             default=None,
             max_length=64,
+            title="ssh command",
             description="Command that connects to a host, with its options; none: ssh",
             json_schema_extra={TRUST: "is the command that is run here for each host"},
         ),
     ]
     address: Address
     detached_timeout: DetachedTimeout
-    timeout: Annotated[Timeout, Field(default=120.0, description=START_TIMEOUT)]
+    timeout: Annotated[Timeout, Field(default=120.0, title=START_TITLE, description=START_TIMEOUT)]
 
 
 class ClusterSection(SettingsModel):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import traitlets
 
 from ptynb.widgets.page import Element, Layout
 
+ICONS = ("", *json.loads((Path(__file__).parent / "static" / "icons.json").read_text(encoding="utf-8")))
+"""Names of icons, of Lucide."""
+
 
 class Control(Element):
     """An element that a user sets; description: the label before it. style: width of that, `description_width`."""
 
+    value: Any
+    options: Any
+    placeholder: Any
     description = traitlets.Unicode("").tag(sync=True)
     disabled = traitlets.Bool(False).tag(sync=True)
     style = traitlets.Instance(Layout).tag(sync=True)
@@ -91,16 +99,16 @@ class FloatText(NumberField):
 class BoundedFloatText(FloatText):
     """A number between limits."""
 
-    min = traitlets.Float(0.0, allow_none=True).tag(sync=True)
-    max = traitlets.Float(100.0, allow_none=True).tag(sync=True)
+    min: Any = traitlets.Float(0.0, allow_none=True).tag(sync=True)
+    max: Any = traitlets.Float(100.0, allow_none=True).tag(sync=True)
 
 
 class BoundedIntText(NumberField):
     """An integer between limits."""
 
     value = traitlets.CInt(0).tag(sync=True)
-    min = traitlets.Int(0, allow_none=True).tag(sync=True)
-    max = traitlets.Int(100, allow_none=True).tag(sync=True)
+    min: Any = traitlets.Int(0, allow_none=True).tag(sync=True)
+    max: Any = traitlets.Int(100, allow_none=True).tag(sync=True)
     step = traitlets.Int(1, allow_none=True).tag(sync=True)
 
 
@@ -117,10 +125,10 @@ class Checkbox(Control):
 
 
 class Button(Control):
-    """A button; icon: name of an icon (Lucide). button_style: "primary", "danger" ... or ""."""
+    """A button; icon: one of `ICONS`. button_style: "primary", "danger" ... or ""."""
 
     component = "button"
-    icon = traitlets.Unicode("").tag(sync=True)
+    icon = traitlets.Enum(ICONS, "").tag(sync=True)
     button_style = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
@@ -147,7 +155,7 @@ class ToggleButton(Control):
 
     component = "toggle"
     value = traitlets.Bool(False).tag(sync=True)
-    icon = traitlets.Unicode("").tag(sync=True)
+    icon = traitlets.Enum(ICONS, "").tag(sync=True)
     button_style = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, value: bool = False, **traits: Any) -> None:
@@ -190,11 +198,6 @@ class Dropdown(Selection):
         if chosen:
             self.value = value
 
-    @property
-    def label(self) -> str | None:
-        """The text of the chosen option."""
-        return None if self.index is None else self.labels[self.index]
-
     @traitlets.observe("options")
     def _offered(self, _: Any) -> None:
         pairs = self._pairs
@@ -224,6 +227,11 @@ class Dropdown(Selection):
     def _indexed(self, change: Any) -> None:
         self.value = None if change["new"] is None else self._pairs[change["new"]][1]
 
+    @property
+    def label(self) -> str:
+        """The label of the chosen option; "" without one."""
+        return "" if self.index is None else str(self.labels[self.index])
+
     def _has(self, value: Any) -> bool:
         return any(known is value for _, known in self._pairs)
 
@@ -232,8 +240,8 @@ class SelectMultiple(Selection):
     """A list of which several options are chosen."""
 
     component = "multiple"
-    value: traitlets.Tuple[tuple[Any, ...], Any] = traitlets.Tuple()
-    index: traitlets.Tuple[tuple[int, ...], Any] = traitlets.Tuple().tag(sync=True)
+    value: Any = traitlets.Tuple()
+    index: Any = traitlets.Tuple().tag(sync=True)
     rows = traitlets.Int(5).tag(sync=True)
 
     def __init__(self, *, options: Iterable[Any] = (), **traits: Any) -> None:
@@ -262,7 +270,7 @@ class Box(Element):
     """Elements side by side, or as its style says. Closing it closes them."""
 
     component: ClassVar[str] = "box"
-    children: traitlets.Tuple[tuple[Element, ...], Any] = traitlets.Tuple().tag(sync=True)
+    children: Any = traitlets.Tuple().tag(sync=True)
 
     def __init__(self, children: Iterable[Element] = (), **traits: Any) -> None:
         super().__init__(children=tuple(children), **traits)
@@ -290,7 +298,7 @@ class Tab(Box):
     """Elements of which the one of the selected tab is shown; they are drawn when they are first."""
 
     component = "tab"
-    titles: traitlets.Tuple[tuple[str, ...], Any] = traitlets.Tuple().tag(sync=True)
+    titles: Any = traitlets.Tuple().tag(sync=True)
     selected_index = traitlets.Int(0, allow_none=True).tag(sync=True)
 
 

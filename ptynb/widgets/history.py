@@ -89,7 +89,7 @@ class History(elements.VBox):
         )
         self.branches = Choice("Branch")
         self.switch_branch = self._button(
-            "Switch", "random", "Restores the latest checkpoint of this branch", self._to_switch
+            "Switch", "shuffle", "Restores the latest checkpoint of this branch", self._to_switch
         )
         self._refreshing = False
         for chooser in (self.list, self.branches):

@@ -41,13 +41,13 @@ _keys = itertools.count(1)
 class Layout:
     """CSS properties of an element, such as `width` or `flex_flow`; None leaves one to the style sheet."""
 
+    _values: dict[str, str | None]
+    _elements: weakref.WeakKeyDictionary[Element, str]
+
     def __init__(self, **properties: str | None) -> None:
-        self._set(_values=properties, _elements=weakref.WeakKeyDictionary[Element, str]())
+        self.__dict__.update(_values=properties, _elements=weakref.WeakKeyDictionary())
 
-    def _set(self, **attributes: Any) -> None:
-        self.__dict__.update(attributes)
-
-    def __getattr__(self, name: str) -> str | None:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return self._values.get(name)
@@ -57,6 +57,10 @@ class Layout:
             self._values[name] = value
             for element, trait in [*self._elements.items()]:
                 element.announce(trait)
+
+    def follow(self, element: Element, trait: str) -> None:
+        """Announce changes as those of this trait of an element."""
+        self._elements[element] = trait
 
     @property
     def plain(self) -> dict[str, str]:
@@ -77,9 +81,9 @@ class Element(traitlets.HasTraits):
     tooltip = traitlets.Unicode(None, allow_none=True).tag(sync=True)
 
     _closed = False
-    _pages: tuple[Page, ...] = ()
+    _page_list: tuple[Page, ...] = ()
     _own_widget: PageWidget | None = None
-    _held: set[str] | None = None
+    _held_names: set[str] | None = None
 
     def __init__(self, *, layout: Layout | None = None, **traits: Any) -> None:
         self.key = str(next(_keys))
@@ -108,27 +112,27 @@ class Element(traitlets.HasTraits):
 
     @traitlets.observe("layout", "style")
     def _styled(self, change: Any) -> None:
-        change["new"]._elements[self] = change["name"]
+        change["new"].follow(self, change["name"])
 
     def announce(self, *names: str) -> None:
         """Show the present values of traits on all pages."""
-        if self._held is not None:
-            self._held.update(names)
-        elif self._pages:
-            for page in self._pages:
+        if self._held_names is not None:
+            self._held_names.update(names)
+        elif self._page_list:
+            for page in self._page_list:
                 page.changed(self, names)
 
     @contextmanager
     def hold_sync(self) -> Iterator[None]:
         """Show all changes of traits within the context at its end, in one message."""
-        if self._held is not None:
+        if self._held_names is not None:
             yield
             return
-        self._held = set()
+        self._held_names = set()
         try:
             yield
         finally:
-            names, self._held = self._held, None
+            names, self._held_names = self._held_names, None
             if names:
                 self.announce(*names)
 
@@ -143,7 +147,7 @@ class Element(traitlets.HasTraits):
 
     def send(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         """Send a message to what draws this element on all pages."""
-        for page in self._pages:
+        for page in self._page_list:
             page.post({"to": self.key, "content": content}, buffers)
 
     def on_msg(self, receive: Received) -> None:
@@ -155,7 +159,7 @@ class Element(traitlets.HasTraits):
         for receive in self._receivers:
             receive(self, content, buffers)
 
-    def take(self, values: Mapping[str, Any]) -> None:
+    def receive_values(self, values: Mapping[str, Any]) -> None:
         """Set traits to values of a browser; the present ones are shown again if they are invalid."""
         values = {name: value for name, value in values.items() if name in self.synced()}
         try:
@@ -209,7 +213,7 @@ class Page:
         """Send nothing any more; the elements stay."""
         with self._lock:
             for element in self._elements.values():
-                element._pages = tuple(page for page in element._pages if page is not self)
+                element._page_list = tuple(page for page in element._page_list if page is not self)
             self._elements.clear()
 
     def changed(self, element: Element, names: Sequence[str]) -> None:
@@ -271,7 +275,7 @@ class Page:
         if element.key in self._elements:
             return
         self._elements[element.key] = element
-        element._pages = (*element._pages, self)
+        element._page_list = (*element._page_list, self)
         self._below[element.key] = {}
         for name in element.synced():
             self._plain(element, name, new)
@@ -282,7 +286,7 @@ class Page:
         if self._uses[element.key] > 0:
             return
         del self._uses[element.key], self._elements[element.key]
-        element._pages = tuple(page for page in element._pages if page is not self)
+        element._page_list = tuple(page for page in element._page_list if page is not self)
         for below in self._below.pop(element.key).values():
             for one in below:
                 self._release(one)
@@ -303,7 +307,7 @@ class Page:
         values = _with_bytes(content["set"], buffers)
         self._taking.now = element.key, values, str(content.get("from"))
         try:
-            element.take(values)
+            element.receive_values(values)
         finally:
             self._taking.now = None
 

@@ -46,19 +46,22 @@ class PageWidget(anywidget.AnyWidget):
     """The widget that shows an element and all below it."""
 
     _esm = (STATIC / "loader.js").read_text(encoding="utf-8")
+    own = traitlets.Unicode().tag(sync=True)
     script = traitlets.Unicode().tag(sync=True)
     channel = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, root: Element) -> None:
         self._channel = Channel(root)
         super().__init__(script=_script().model_id, channel=self._channel.model_id)
+        self.own = self.model_id  # by which another view of it is made
 
     def close(self) -> None:
         """Close the widget; the elements stay."""
         self._channel.page.close()
         layout = self.layout
-        for model in (self._channel, super(), layout):
-            model.close()
+        super().close()
+        layout.close()
+        self._channel.close()
 
 
 def script_text() -> str:

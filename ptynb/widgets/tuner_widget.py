@@ -134,7 +134,7 @@ class Tuner(elements.VBox):
             choice.observe(lambda _: self._refresh_now.set(), "value")
         self._actions = Actions("ptynb tuner", self.complain, self._refresh_soon)
         *buttons, use_button = self._buttons.values()
-        rows = [
+        rows: list[list[elements.Element]] = [
             [self.trials, self.epochs, self.metric, self.sampler, self.file],
             [self.scan_ranges],
             [*buttons, self._order, self._view, self.pick, use_button],

@@ -137,9 +137,9 @@ def test_stages_are_entered_and_told_as_python(bench: Workbench, scan: Scan) -> 
 
 def test_a_run_is_told_to_start_until_its_view_is_there(bench: Workbench) -> None:
     tab, seen = bench._run_tab, list[tuple[str, int]]()
-    tab._engines_text.observe(lambda change: seen.append((change["new"], len(tab._run.children))), "value")
+    tab._starting.text.observe(lambda change: seen.append((change["new"], len(tab._run.children))), "value")
     reconstruct(bench, 1)
-    assert seen == [("starting the run …", 0), ("", 1)]
+    assert seen == [('<span role="status">starting the run …</span>', 0), ("", 1)]
 
 
 def test_where_checkpoints_are_kept_is_entered_refused_at_its_field_and_told_as_python(
@@ -323,7 +323,7 @@ class SlowEngines:
     plan = types.SimpleNamespace(engines=[types.SimpleNamespace(kind="CPU")])
     running = True
 
-    def __init__(self, engines: int, device: str) -> None:
+    def __init__(self, engines: int) -> None:
         self.asked.set()
         assert self.released.wait(60)
 
@@ -340,7 +340,7 @@ def test_while_engines_start_files_are_described_and_loaded_and_results_compared
         begun.append(scan)
         raise pt.ReconstructionError("No engine is left.", code="reconstruction.failed")
 
-    monkeypatch.setattr("ptynb.app.run_tab.Cluster", SlowEngines)
+    monkeypatch.setattr("ptynb.cluster.cluster_start.Cluster", SlowEngines)
     monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", refuse)
     before = bench.scan
     pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")

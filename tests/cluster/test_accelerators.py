@@ -188,7 +188,7 @@ def test_run_files_and_the_command_line_take_the_names(having: Having, capsys: p
 def test_the_workbench_offers_what_may_be_there() -> None:
     actions = Actions("test", Complaints().add)
     tab = RunTab(Desk(None, None, None), actions)
-    assert tab._device.options == ("auto", "cpu", "cuda", "xpu")
+    assert tab._clusters.device.options == ("auto", "cpu", "cuda", "xpu")
     tab.close()
     actions.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from typing import Any
@@ -13,6 +14,8 @@ import numpy as np
 import ptynb as pt
 from ptynb.cluster import controller
 from ptynb.cluster.addresses import address_towards, interface_of
+from ptynb.widgets import elements
+from ptynb.widgets.elements import below
 
 SETTINGS = pt.Settings(batch=20, schedule={"kind": "constant"})  # for runs of any length
 
@@ -53,6 +56,29 @@ class Notebook:
             "pids": [status["pid"] for status in cluster.status()],
             "hosts": [status["host"] for status in cluster.status()],
         }
+
+    def workbench(self, hosts: str, python: str) -> dict[str, Any]:
+        """A run of two epochs on these hosts, started in the tab Run; what it says, and where its engines were."""
+        bench = pt.workbench(pt.simulate(patterns=24, window=32, seed=3))
+        tab = bench._run_tab
+        tab._clusters.launcher.value, tab._epochs.value = "ssh", 2
+        fields = tab._clusters.fields["ssh"]
+        texts = {"hosts": hosts, "ssh": shlex.join(self._ssh), "python": python, "device": "cpu", "threads": "1"}
+        for name, text in texts.items():
+            fields[name].value = text
+        buttons = {one.description: one for one in below(tab) if isinstance(one, elements.Button)}
+        buttons["New run"].click()
+        bench._actions.settle(60)
+        said = {"problems": tab._clusters.problems, "message": bench._message.value}
+        if bench.recon is not None and bench.cluster is not None:
+            bench.recon.wait()
+            engines = [status["host"] for status in bench.cluster.status()]
+            lines = [line for line in bench.code.splitlines() if line.startswith("cluster = ")]
+            said |= {"epoch": bench.recon.epoch, "hosts": engines, "lines": lines}
+            buttons["Stop engines"].click()
+            bench._actions.settle(60)
+        bench.close()
+        return said
 
     def compare(self) -> dict[str, Any]:
         """The same reconstruction by the cluster and by this process: their losses, and how far the objects differ."""

@@ -114,4 +114,6 @@ def shown_and_closed(view: Element) -> None:
 def kinds() -> Counter[str]:
     """Of all elements and models that something holds."""
     gc.collect()
-    return Counter(kind.__name__ for kind in map(type, gc.get_objects()) if issubclass(kind, Element | ipywidgets.Widget))
+    return Counter(
+        kind.__name__ for kind in map(type, gc.get_objects()) if issubclass(kind, Element | ipywidgets.Widget)
+    )

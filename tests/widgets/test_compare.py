@@ -183,9 +183,9 @@ def test_colours_that_stay_are_told_as_a_line_that_gives_them(shown):
     view, lines = shown(result(), changed()), []
     view.tell = lines.append
     for low in (-0.3, -0.2, -0.123456789):  # a drag
-        view._viewer.take({"limits": {"A": [low, 0.5], "B": [low, 0.5]}})
-    view._viewer.take({"colours": {"A": "magma", "B": "magma"}})
-    view._viewer.take({"linked_colours": False})
+        view._viewer.receive_values({"limits": {"A": [low, 0.5], "B": [low, 0.5]}})
+    view._viewer.receive_values({"colours": {"A": "magma", "B": "magma"}})
+    view._viewer.receive_values({"linked_colours": False})
     until = time.monotonic() + 10
     while len(lines) < 3:
         assert time.monotonic() < until
@@ -193,7 +193,7 @@ def test_colours_that_stay_are_told_as_a_line_that_gives_them(shown):
     assert sorted(lines) == [
         "view.show(colours='magma')", "view.show(limits=(-0.12346, 0.5))", "view.show(linked=False)",
     ]  # fmt: skip
-    view._viewer.take({"colours": {"A": "gray", "B": "magma"}})
+    view._viewer.receive_values({"colours": {"A": "gray", "B": "magma"}})
     while len(lines) < 4:
         assert time.monotonic() < until
         time.sleep(0.02)

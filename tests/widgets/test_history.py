@@ -113,10 +113,10 @@ def test_a_choice_made_just_as_states_are_removed_means_what_was_seen_or_nothing
     first, second = (str(state.path) for state in recon.checkpoints)
     recon.checkpoints = (recon.checkpoints[1], a_state(6))
     view.refresh()
-    view.list.take({"chosen": [second]})  # as a browser says it
+    view.list.receive_values({"chosen": [second]})  # as a browser says it
     click(view, view.restore)
     assert recon.asked == [("go back", a_state(4, stays=True))]
-    view.list.take({"chosen": [first]})
+    view.list.receive_values({"chosen": [first]})
     for button in (view.restore, view.branch):
         click(view, button)
         assert "state-00002.h5 was deleted" in view._message.value
@@ -216,7 +216,7 @@ def test_several_are_compared_and_only_one_is_restored(recon: Recon, view: Histo
     lines: list[str] = []
     view.tell = lines.append
     assert view.compare.disabled
-    view.list.take({"chosen": ["now", second, first]})  # in whatever order a browser names them
+    view.list.receive_values({"chosen": ["now", second, first]})  # in whatever order a browser names them
     assert view.restore.disabled
     assert view.branch.disabled
     assert not view.compare.disabled
@@ -239,7 +239,7 @@ def test_several_are_compared_and_only_one_is_restored(recon: Recon, view: Histo
     click(view, view.compare)
     assert [*view._comparison.results] == ["epoch 2 (main)", "epoch 4 (main)"]
     assert before.closed, "the one before is closed"
-    view.list.take({"chosen": [first, "/kept/gone.h5"]})
+    view.list.receive_values({"chosen": [first, "/kept/gone.h5"]})
     click(view, view.compare)
     assert "gone.h5 was deleted" in view._message.value
     view.list.chosen = [second]

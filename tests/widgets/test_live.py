@@ -221,7 +221,7 @@ def steady(condition, seconds=0.3):
 
 
 def browser_sends(element, **state):
-    element.take(state)
+    element.receive_values(state)
 
 
 def click(button):
@@ -426,7 +426,9 @@ def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
     resume, words = view._controls.buttons["Resume"].key, view._summary.key
     told = [*sent]
     can = next(place for place, (key, values) in enumerate(told) if key == resume and values.get("disabled") is False)
-    reads = next(place for place, (key, values) in enumerate(told) if key == words and "paused" in values.get("value", ""))
+    reads = next(
+        place for place, (key, values) in enumerate(told) if key == words and "paused" in values.get("value", "")
+    )
     assert can < reads
 
 

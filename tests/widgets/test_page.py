@@ -115,7 +115,9 @@ def test_a_change_is_a_message_and_equal_values_are_none() -> None:
 
 def test_a_change_of_a_layout_is_shown_by_all_elements_that_have_it() -> None:
     layout = Layout(width="10px")
-    box = elements.HBox([elements.HTML(layout=layout), elements.Text(layout=layout, style={"description_width": "1px"})])
+    box = elements.HBox(
+        [elements.HTML(layout=layout), elements.Text(layout=layout, style={"description_width": "1px"})]
+    )
     browser = Browser(box)
     layout.width = "10px"
     layout.display = "none"

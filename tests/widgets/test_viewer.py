@@ -63,7 +63,7 @@ def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
     for _ in range(3):
         viewer.show([picture(RAMP, "ramp")])
     for confirmed in (3, 1):
-        viewer.take({"shown": confirmed})
+        viewer.receive_values({"shown": confirmed})
     assert viewer.ready
 
 

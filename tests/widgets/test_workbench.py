@@ -640,3 +640,39 @@ def read_the_lines(session: Session) -> None:
     ):
         assert word in code, word
     session.look("python")
+
+
+@pytest.mark.timeout(300)
+def test_launchers_on_the_dashboard(browser: Browser, tmp_path: Path) -> None:
+    """In a small light window: the options of each launcher, and what is wrong with them."""
+    (folder := tmp_path / "work").mkdir()
+    session = Session("launchers", browser, SMALL, folder)
+    with started_dashboard(folder) as dashboard:
+        session.page.goto(dashboard.address, timeout=SLOW)
+        session.bench.wait_for(timeout=SLOW)
+        session.kernel = dashboard.client()
+        with ended(session):
+            session.kernel.execute(FIND, reply=True, timeout=60)
+            choose_a_file(session)
+            session.tab("Run")
+            session.click("Cluster")
+            session.look("here")
+            for launcher, label, value, line in (
+                ("Slurm", "Nodes", "2", "cluster = pt.Cluster.slurm(nodes=2)"),
+                ("ssh hosts", "Hosts", "gpu1=4, gpu2=4", "cluster = pt.Cluster.ssh({'gpu1': 4, 'gpu2': 4})"),
+            ):
+                session.field("Launcher").select_option(label=launcher)
+                session.enter(label, value)
+                expect(session.bench.locator("code").filter(has_text=line)).to_be_visible()
+                expect(session.bench.get_by_label("Engines", exact=True).locator("visible=true")).to_have_count(0)
+                session.look(launcher.split()[0])
+            session.enter("Threads", "many")
+            alert = session.bench.get_by_role("alert").locator("visible=true")
+            expect(alert).to_contain_text("Threads is 'many'")
+            session.click("New run")
+            expect(alert).to_have_count(1)
+            session.look("wrong")
+            session.field("Launcher").select_option(label="existing cluster")
+            expect(alert).to_contain_text("No cluster runs that this notebook could use")
+            assert session.ask("bench.recon is None")
+            assert session.wrong == []

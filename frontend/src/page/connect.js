@@ -26,7 +26,7 @@ export function connect(el, lost) {
     if (session === null) {
       session = message.session;
       tree = withBuffers(message.tree, buffers);
-      show({ channel, model: { model_id: session, widget_manager: null }, el });
+      show({ channel, model: { widget_manager: null }, el });
     } else if (message.session && message.session !== session) {
       location.reload(); // of another server
     } else {

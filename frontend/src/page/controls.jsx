@@ -1,11 +1,19 @@
 // Controls, texts and boxes, with the look of Jupyter's own widgets.
 
-import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { components } from "../components.js";
 import { icons } from "./icons.js";
 
 const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
+
+let identities = 0;
+
+/** An identity for a node, which no other page of the document has either. */
+function useIdentity() {
+  const [identity] = useState(() => `ptynb-${++identities}`);
+  return identity;
+}
 
 /** CSS properties of a layout: `flex_flow` is `flexFlow` here. */
 export function styleOf(layout) {
@@ -40,7 +48,7 @@ function Label({ values, id }) {
 
 /** A line with a label and a field, which `children` draws from its attributes. */
 function Field({ element, values, kind, children }) {
-  const id = useId();
+  const id = useIdentity();
   useEffect(() => {
     const focus = () => document.getElementById(id)?.focus();
     element.on("msg:custom", focus);
@@ -252,7 +260,7 @@ function moved(event) {
 /** Pages of which one is shown; one is drawn when it is shown for the first time, and kept then. */
 function Tab({ element }) {
   const values = element.use();
-  const id = useId();
+  const id = useIdentity();
   const selected = values.selected_index ?? -1;
   const [opened, open] = useState(new Set());
   if (!opened.has(selected)) open(new Set([...opened, selected]));

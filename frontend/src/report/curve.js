@@ -4,23 +4,29 @@ import { button, drawn, make, write } from "../elements.js";
 import { readNumber, shortNumber, within } from "../numbers.js";
 import { offerFile } from "../viewer/saving.js";
 
+/** @import { CurveLine, CurveSpec, Ends, Point } from "../types" */
+
 const INK = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2"];
 const EDGE = { left: 64, right: 14, top: 22, bottom: 40 };
 
-/** Returns about `count` round numbers between two numbers. */
+/** Returns about `count` round numbers between two numbers.
+ * @type {(low: number, high: number, count: number) => number[]} */
 export function roundTicks(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough * (1 - 1e-9));
+  const step = power * ([1, 2, 5].find((factor) => factor * power >= rough * (1 - 1e-9)) ?? 10);
+  /** @type {number[]} */
   const ticks = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at += 1) ticks.push(at * step);
   return ticks;
 }
 
-/** Returns 1, 2 and 5 times powers of ten between two numbers; only powers if they are far apart. */
+/** Returns 1, 2 and 5 times powers of ten between two numbers; only powers if they are far apart.
+ * @type {(low: number, high: number) => number[]} */
 export function decadeTicks(low, high) {
   const steps = high / low < 1000 ? [1, 2, 5] : [1];
+  /** @type {number[]} */
   const ticks = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
     for (const step of steps) ticks.push(Number(`${step}e${power}`));
@@ -31,12 +37,24 @@ export function decadeTicks(low, high) {
 }
 
 export class Curve {
-  /** spec: {title, axes: [title], log, lowest, highest, lines: [{name, x: one array an axis, y, faint}], marks, marked}. */
+  /** @param {HTMLElement} element @param {CurveSpec} spec */
   constructor(element, spec) {
     this.spec = spec;
     this.axis = 0;
     this.log = spec.log;
-    this.span = this.cursor = this.drag = null;
+    /** The part of the x axis that is shown; null: all of it.
+     * @type {Ends | null} */
+    this.span = null;
+    /** @type {number | null} */
+    this.cursor = null;
+    /** @type {{ from: number, to?: number } | null} */
+    this.drag = null;
+    this.size = { width: 0, height: 0 };
+    // Until it is drawn:
+    this.toX = (/** @type {number} */ x) => x;
+    this.fromX = (/** @type {number} */ at) => at;
+    this.toY = (/** @type {number} */ y) => y;
+    this.over = drawn("g", {});
     this.root = element;
     this.stage = make("div", "report-curve-stage", { tabIndex: 0 });
     this.stage.setAttribute("role", "application");
@@ -60,7 +78,7 @@ export class Curve {
       const over = make("label", "ptynb-tool");
       const select = make("select");
       select.setAttribute("aria-label", "over");
-      select.append(...this.spec.axes.map((title, index) => new Option(title, index)));
+      select.append(...this.spec.axes.map((title, index) => new Option(title, String(index))));
       select.addEventListener("change", () => {
         this.axis = Number(select.value);
         this.span = this.cursor = null;
@@ -101,6 +119,7 @@ export class Curve {
     return list;
   }
 
+  /** @type {(line: CurveLine, number: number) => Record<string, string | number>} */
   looks(line, number) {
     if (line.faint) return { class: "report-faint", "stroke-dasharray": "4 3" };
     return { stroke: INK[number % INK.length], "stroke-width": 2, "stroke-dasharray": DASHES[number % DASHES.length] };
@@ -108,11 +127,15 @@ export class Curve {
 
   // Coordinates
 
+  /** @type {(line: CurveLine) => Point[]} */
   points(line) {
-    const positive = (y) => y !== null && (!this.log || y > 0);
-    return line.x[this.axis].map((x, index) => ({ x, y: line.y[index] })).filter(({ x, y }) => x !== null && positive(y));
+    return line.x[this.axis].flatMap((x, index) => {
+      const y = line.y[index];
+      return x === null || y === null || (this.log && y <= 0) ? [] : [{ x, y }];
+    });
   }
 
+  /** @returns {Ends} */
   get whole() {
     const all = this.spec.lines.flatMap((line) => this.points(line).map(({ x }) => x));
     if (!all.length) return [0, 1];
@@ -121,6 +144,7 @@ export class Curve {
     return high > low ? [low, high] : [low - 0.5, high + 0.5];
   }
 
+  /** @type {(seen: Point[][]) => Ends} */
   heights(seen) {
     let [low, high] = [Infinity, -Infinity];
     for (const points of seen) for (const { y } of points) [low, high] = [Math.min(low, y), Math.max(high, y)];
@@ -140,22 +164,23 @@ export class Curve {
     const slack = (to - from) * 1e-9;
     const seen = this.spec.lines.map((line) => this.points(line).filter(({ x }) => x >= from - slack && x <= to + slack));
     const [low, high] = this.heights(seen);
-    const scale = this.log ? Math.log10 : (value) => value;
+    const scale = this.log ? Math.log10 : (/** @type {number} */ value) => value;
     const [inner, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
-    this.toX = (x) => EDGE.left + ((x - from) / (to - from)) * inner;
-    this.fromX = (at) => from + ((at - EDGE.left) / inner) * (to - from);
-    this.toY = (y) => EDGE.top + (1 - (scale(y) - scale(low)) / (scale(high) - scale(low))) * tall;
+    this.toX = (/** @type {number} */ x) => EDGE.left + ((x - from) / (to - from)) * inner;
+    this.fromX = (/** @type {number} */ at) => from + ((at - EDGE.left) / inner) * (to - from);
+    this.toY = (/** @type {number} */ y) => EDGE.top + (1 - (scale(y) - scale(low)) / (scale(high) - scale(low))) * tall;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const bottom = height - EDGE.bottom;
     const parts = this.grid({ from, to, low, high, width, bottom });
     parts.push(...this.marks(bottom));
     seen.forEach((points, number) => parts.push(...this.line(points, number)));
-    this.over = drawn("g", {});
     this.svg.replaceChildren(...parts, this.over);
     this.point();
   }
 
+  /** @type {(shown: { from: number, to: number, low: number, high: number, width: number, bottom: number }) => SVGElement[]} */
   grid({ from, to, low, high, width, bottom }) {
+    /** @type {SVGElement[]} */
     const parts = [];
     for (const tick of this.log ? decadeTicks(low, high) : roundTicks(low, high, 5)) {
       const y = this.toY(tick);
@@ -173,6 +198,7 @@ export class Curve {
     return parts;
   }
 
+  /** @type {(bottom: number) => SVGElement[]} */
   marks(bottom) {
     const [from, to] = this.span ?? this.whole;
     let last = -Infinity;
@@ -186,6 +212,7 @@ export class Curve {
     });
   }
 
+  /** @type {(points: Point[], number: number) => SVGElement[]} */
   line(points, number) {
     if (!points.length) return [];
     const look = this.looks(this.spec.lines[number], number);
@@ -193,7 +220,7 @@ export class Curve {
     const parts = [drawn("polyline", { points: path, fill: "none", ...look })];
     const few = points.length <= 30 && !this.spec.lines[number].faint;
     for (const { x, y } of few ? points : []) {
-      parts.push(drawn("circle", { cx: this.toX(x), cy: this.toY(y), r: 2.5, fill: look.stroke }));
+      parts.push(drawn("circle", { cx: this.toX(x), cy: this.toY(y), r: 2.5, fill: String(look.stroke) }));
     }
     return parts;
   }
@@ -207,7 +234,8 @@ export class Curve {
       this.over.append(drawn("rect", { class: "report-drag", x: left, y: EDGE.top, width: right - left, height }));
     }
     if (this.cursor === null) return write(this.readout, "");
-    const near = this.spec.lines.map((line) => this.nearest(line, this.cursor));
+    const { cursor } = this;
+    const near = this.spec.lines.map((line) => this.nearest(line, cursor));
     const first = near.find((found) => found !== null);
     if (!first) return write(this.readout, "");
     const x = this.toX(first.x);
@@ -223,14 +251,17 @@ export class Curve {
     return write(this.readout, told.join(" · "));
   }
 
+  /** @type {(line: CurveLine, x: number) => Point | null} */
   nearest(line, x) {
     const [from, to] = this.span ?? this.whole;
     const inside = this.points(line).filter((point) => point.x >= from && point.x <= to);
-    return inside.reduce((best, point) => (best === null || Math.abs(point.x - x) < Math.abs(best.x - x) ? point : best), null);
+    const far = (/** @type {Point} */ point) => Math.abs(point.x - x);
+    return inside.length ? inside.reduce((best, point) => (far(point) < far(best) ? point : best)) : null;
   }
 
   // Zoom
 
+  /** @type {(span: Ends | null) => void} */
   look(span) {
     const [low, high] = this.whole;
     const least = (high - low) / 1000;
@@ -243,6 +274,7 @@ export class Curve {
     this.draw();
   }
 
+  /** @type {(factor: number) => void} */
   zoom(factor) {
     const [from, to] = this.span ?? this.whole;
     const about = this.cursor === null ? (from + to) / 2 : within(this.cursor, from, to);
@@ -251,14 +283,14 @@ export class Curve {
 
   listen() {
     const { stage } = this;
-    const at = (event) => event.clientX - stage.getBoundingClientRect().left;
+    const at = (/** @type {PointerEvent} */ event) => event.clientX - stage.getBoundingClientRect().left;
     stage.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       stage.setPointerCapture(event.pointerId);
       this.drag = { from: at(event) };
     });
     stage.addEventListener("pointermove", (event) => {
-      if (!this.toX) return;
+      if (!this.size.width) return;
       if (this.drag && Math.abs(at(event) - this.drag.from) > 6) this.drag.to = at(event);
       this.readout.setAttribute("aria-live", "off");
       this.cursor = this.fromX(at(event));
@@ -267,9 +299,13 @@ export class Curve {
     stage.addEventListener("pointerup", () => {
       const { drag } = this;
       this.drag = null;
-      if (drag?.to !== undefined) this.look([drag.from, drag.to].map((place) => this.fromX(place)).sort((one, other) => one - other));
+      if (drag?.to === undefined) return;
+      const [from, to] = [drag.from, drag.to].sort((one, other) => one - other);
+      this.look([this.fromX(from), this.fromX(to)]);
     });
-    stage.addEventListener("pointercancel", () => (this.drag = null));
+    stage.addEventListener("pointercancel", () => {
+      this.drag = null;
+    });
     stage.addEventListener("pointerleave", () => {
       this.cursor = null;
       this.point();
@@ -281,6 +317,7 @@ export class Curve {
     });
   }
 
+  /** @type {(key: string) => boolean} */
   pressed(key) {
     if (["+", "="].includes(key)) this.zoom(1 / 1.6);
     else if (["-", "_"].includes(key)) this.zoom(1.6);
@@ -290,22 +327,26 @@ export class Curve {
     return true;
   }
 
-  /** Moves the cursor to a neighbouring point, and scrolls the curve so that it is visible. */
+  /** Moves the cursor to a neighbouring point, and scrolls the curve so that it is visible.
+   * @type {(key: string) => void} */
   step(key) {
     const line = this.spec.lines.find((one) => this.points(one).length);
     if (!line) return;
     const places = this.points(line).map(({ x }) => x);
-    const now = this.cursor === null ? -1 : places.findIndex((x) => x === this.nearest(line, this.cursor)?.x);
-    const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: places.length - 1 }[key];
-    this.cursor = places[within(next, 0, places.length - 1)];
+    const near = this.cursor === null ? null : this.nearest(line, this.cursor);
+    const now = places.findIndex((x) => x === near?.x);
+    const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: places.length - 1 }[key] ?? 0;
+    const cursor = places[within(next, 0, places.length - 1)];
+    this.cursor = cursor;
     this.readout.setAttribute("aria-live", "polite");
     const [from, to] = this.span ?? this.whole;
-    if (this.cursor < from || this.cursor > to) this.look([this.cursor - (to - from) / 2, this.cursor + (to - from) / 2]);
+    if (cursor < from || cursor > to) this.look([cursor - (to - from) / 2, cursor + (to - from) / 2]);
     this.point();
   }
 
   save() {
-    const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+    const quoted = (/** @type {string} */ text) => `"${String(text).replaceAll('"', '""')}"`;
+    /** @type {(string | number)[][]} */
     const rows = [["curve", ...this.spec.axes, "value"].map(quoted)];
     for (const line of this.spec.lines) {
       line.y.forEach((y, index) => rows.push([quoted(line.name), ...line.x.map((places) => places[index] ?? ""), y ?? ""]));

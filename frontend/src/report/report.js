@@ -1,38 +1,47 @@
 // The page of a report: passes pictures to the viewer and values to the curves, and saves files. Content of a result
 // is inserted only as text, number or picture; nothing is fetched.
 
-import { button, make, write } from "../elements.js";
+import { button, elementsIn, make, write } from "../elements.js";
 import { within } from "../numbers.js";
 import { WHOLE } from "../viewer/geometry.js";
 import { levelValue } from "../viewer/levels.js";
-import { decoded } from "../viewer/pixels.js";
-import { offerFile } from "../viewer/saving.js";
+import { decoded, Reader } from "../viewer/pixels.js";
+import { offerFile, pngOf } from "../viewer/saving.js";
 import { Board } from "../viewer/viewer.js";
 import { Curve } from "./curve.js";
 import { bytesOf, numbersOf, tiffOf, valueIn, wordsOf } from "./values.js";
 
-const given = JSON.parse(document.getElementById("report-data").textContent);
+/** @import { Control, Ends, Model, Picture, Plane, ReportData, ShelfSpec } from "../types" */
+
+/** @type {ReportData} */
+const given = JSON.parse(document.getElementById("report-data")?.textContent ?? "");
 
 /** Replaces the kernel of a notebook as the model of a viewer: stores traits, and notifies of changes. */
-class Model {
+class ReportModel {
+  /** @param {Record<string, any>} values */
   constructor(values) {
     this.values = values;
+    /** @type {Map<string, ((message: any) => void)[]>} */
     this.acts = new Map();
   }
 
+  /** @type {(name: string) => any} */
   get(name) {
     return this.values[name];
   }
 
+  /** @type {(name: string, value: unknown) => void} */
   set(name, value) {
     this.values[name] = value;
-    for (const act of this.acts.get(`change:${name}`) ?? []) act();
+    for (const act of this.acts.get(`change:${name}`) ?? []) act(value);
   }
 
+  /** @type {Model["on"]} */
   on(event, act) {
     this.acts.set(event, [...(this.acts.get(event) ?? []), act]);
   }
 
+  /** @type {Model["off"]} */
   off(event, act) {
     this.acts.set(event, (this.acts.get(event) ?? []).filter((other) => other !== act));
   }
@@ -42,69 +51,82 @@ class Model {
   send() {}
 }
 
+/** @type {(picture: Picture) => Promise<ImageData>} */
 async function greyLevels(picture) {
   const bitmap = await decoded(picture);
-  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
-  const context = canvas.getContext("2d");
-  context.drawImage(bitmap.image, 0, 0);
+  if (bitmap === null) throw new Error(`The picture ${picture.name} could not be decoded.`);
+  const read = new Reader().read(bitmap.width, bitmap.height, (context) => context.drawImage(bitmap.image, 0, 0));
   bitmap.close();
-  return context.getImageData(0, 0, canvas.width, canvas.height);
+  return read;
 }
 
-/** Hue for the phase, brightness for the amplitude, from two pictures of grey levels. */
+/** Hue for the phase, brightness for the amplitude, from two pictures of grey levels.
+ * @type {(amplitude: Picture, phase: Picture) => Promise<ImageData>} */
 async function composed(amplitude, phase) {
+  const [amplitudes, phases] = [amplitude, phase].map(({ limits }) => /** @type {Ends} */ (limits));
   const [bright, turned] = await Promise.all([greyLevels(amplitude), greyLevels(phase)]);
-  const wave = (turns, shift) => within(Math.abs(((((turns * 6 + shift) % 6) + 6) % 6) - 3) - 1, 0, 1);
+  const wave = (/** @type {number} */ turns, /** @type {number} */ shift) => within(Math.abs(((((turns * 6 + shift) % 6) + 6) % 6) - 3) - 1, 0, 1);
   const hues = Array.from({ length: 256 }, (_, level) => {
-    const turns = levelValue(level, phase.limits) / (2 * Math.PI);
+    const turns = levelValue(level, phases) / (2 * Math.PI);
     return [0, 4, 2].map((shift) => wave(turns, shift));
   });
-  const largest = Math.max(amplitude.limits[1], 1e-30);
+  const largest = Math.max(amplitudes[1], 1e-30);
   for (let index = 0; index < bright.data.length; index += 4) {
-    const brightness = (255 * Math.max(levelValue(bright.data[index], amplitude.limits), 0)) / largest;
+    const brightness = (255 * Math.max(levelValue(bright.data[index], amplitudes), 0)) / largest;
     const hue = hues[turned.data[index]];
     for (let channel = 0; channel < 3; channel += 1) bright.data[index + channel] = brightness * hue[channel];
   }
   return bright;
 }
 
+/** @type {Map<string, Picture>} */
 const pictures = new Map();
+/** @type {Map<string, Float32Array>} */
 const arrays = new Map();
 
-/** A plane of the page with the values of its file. */
+/** A plane of the page with the values of its file.
+ * @type {(plane: Omit<Plane, "numbers"> & { file: string }) => Plane} */
 function readable({ file, ...plane }) {
-  if (!arrays.has(file)) arrays.set(file, numbersOf(bytesOf(given.files[file].content)));
-  return { ...plane, numbers: arrays.get(file) };
+  const numbers = arrays.get(file) ?? numbersOf(bytesOf(given.files[file].content));
+  arrays.set(file, numbers);
+  return { ...plane, numbers };
 }
 
-/** Returns a picture, by its name on the page, in the format of the viewer. */
+/** Returns a picture, by its name on the page, in the format of the viewer.
+ * @type {(name: string) => Promise<Picture>} */
 async function pictureOf(name) {
   const { plane, ...picture } = given.pictures[name];
-  if (plane) picture.valueAt = (y, x) => wordsOf(plane, valueIn(readable(plane), y, x));
+  if (plane) picture.valueAt = (/** @type {number} */ y, /** @type {number} */ x) => wordsOf(plane, valueIn(readable(plane), y, x));
   // Composed each time it is shown: a cache for all slices of a thick object could exceed the memory of a phone.
-  if (picture.composed) return { ...picture, image: await composed(...(await Promise.all(picture.composed.map(pictureOf)))) };
-  if (!pictures.has(name)) pictures.set(name, { ...picture, image: bytesOf(picture.image) });
-  return pictures.get(name);
+  if (picture.composed) {
+    const [amplitude, phase] = await Promise.all(picture.composed.map(pictureOf));
+    return { ...picture, image: await composed(amplitude, phase) };
+  }
+  const known = pictures.get(name) ?? { ...picture, image: bytesOf(picture.image) };
+  pictures.set(name, known);
+  return known;
 }
 
 const tables = Object.fromEntries(Object.entries(given.tables).map(([name, text]) => [name, bytesOf(text)]));
-const coordinates = (text) => (text ? bytesOf(text) : undefined);
+const coordinates = (/** @type {string | undefined} */ text) => (text ? bytesOf(text) : undefined);
 
 /** A viewer with the controls that choose what it shows. */
 class Shelf {
-  /** spec: {label, exclusive, controls: [{label, kind, start, options: [{text, key, swipe}]}], frames: {key: …}}. */
+  /** @param {Element} element @param {ShelfSpec} spec */
   constructor(element, spec) {
     this.spec = spec;
     this.chosen = spec.controls.map(({ start }) => start);
     this.touched = 0;
     this.number = 0;
+    /** What shows the choice of each control.
+     * @type {(() => void)[]} */
     this.fields = [];
     this.note = make("p", "report-note");
     this.note.setAttribute("aria-live", "polite");
     const place = make("div");
     element.setAttribute("role", "group");
     element.setAttribute("aria-label", spec.label);
-    this.model = new Model({
+    this.model = new ReportModel({
       frame: { number: 0, pictures: [], facts: {} }, shown: 0, tables, cyclic: given.cyclic, columns: 0,
       height: spec.height, linked: true, tools: spec.tools, view: WHOLE, colours: {}, percentiles: [0, 100], limits: {},
       linked_colours: true, swipe: [], swipe_at: 0.5, crosshair: {}, labels: {}, pairing: "swipe", tool: "", measure: {}, spectrum: false, resolution: 0,
@@ -119,17 +141,17 @@ class Shelf {
     this.show();
   }
 
+  /** @type {(control: Control, index: number) => HTMLElement} */
   makeControl(control, index) {
     const label = make("label", "ptynb-tool");
     const options = control.options.map(({ text }) => text);
     const field = control.kind === "range" ? make("input", "report-range", { type: "range" }) : make("select");
     const said = make("output", "report-value");
     if (control.kind === "range") Object.assign(field, { min: 0, max: options.length - 1, step: 1 });
-    else field.append(...options.map((text, number) => new Option(text, number)));
+    else field.append(...options.map((text, number) => new Option(text, String(number))));
     field.setAttribute("aria-label", control.label);
-    field.value = control.start;
     const follow = () => {
-      field.value = this.chosen[index];
+      field.value = String(this.chosen[index]);
       write(said, options[this.chosen[index]]);
       if (control.kind === "range") field.setAttribute("aria-valuetext", options[this.chosen[index]]);
     };
@@ -141,6 +163,7 @@ class Shelf {
     return label;
   }
 
+  /** @type {(index: number, value: number) => void} */
   choose(index, value) {
     this.chosen[index] = value;
     this.touched = index;
@@ -166,7 +189,7 @@ class Shelf {
     const shown = await Promise.all(frame.pictures.map(pictureOf));
     if (number !== this.number) return;
     write(this.note, frame.note ?? "");
-    const marks = (values) => Object.fromEntries(shown.map(({ name }) => [name, coordinates(values)]));
+    const marks = (/** @type {string | undefined} */ values) => Object.fromEntries(shown.map(({ name }) => [name, coordinates(values)]));
     this.model.set("points", marks(frame.points));
     this.model.set("moves", marks(frame.moves));
     this.model.set("expressions", frame.expressions ?? {});
@@ -177,33 +200,37 @@ class Shelf {
   async save() {
     for (const [name, pane] of this.board.panes) {
       if (pane.empty || !pane.source.width) continue;
-      const blob = await new Promise((take) => pane.wholePicture().toBlob(take, "image/png"));
-      offerFile(blob, `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
+      offerFile(await pngOf(pane.wholePicture()), `${given.file}-${this.spec.file}-${name.replace(/[^\w-]+/g, "_")}.png`);
     }
   }
 }
 
-for (const element of document.querySelectorAll("[data-viewer]")) new Shelf(element, given.viewers[element.dataset.viewer]);
-const curves = Array.from(document.querySelectorAll("[data-curve]"), (element) => new Curve(element, given.curves[element.dataset.curve]));
-for (const element of document.querySelectorAll("[data-file]")) {
-  const { name, type, content, planes, pixel_size } = given.files[element.dataset.file];
+/** Elements with this attribute, and its value in each.
+ * @type {(name: string) => { element: HTMLElement, name: string }[]} */
+const marked = (name) => elementsIn(document, `[data-${name}]`).map((element) => ({ element, name: element.dataset[name] ?? "" }));
+
+for (const { element, name } of marked("viewer")) new Shelf(element, given.viewers[name]);
+const curves = marked("curve").map(({ element, name }) => new Curve(element, given.curves[name]));
+for (const { element, name: file } of marked("file")) {
+  const { name, type, content, planes, pixel_size } = given.files[file];
   const made = () => (planes ? tiffOf(planes.map(readable), pixel_size) : bytesOf(content));
   element.addEventListener("click", () => offerFile(new Blob([made()], { type }), name));
 }
-for (const element of document.querySelectorAll("[data-copies]")) {
-  const text = document.getElementById(element.dataset.copies);
+for (const { element, name } of marked("copies")) {
+  const text = document.getElementById(name);
   element.addEventListener("click", () => {
-    getSelection().selectAllChildren(text);
+    if (text) getSelection()?.selectAllChildren(text);
     document.execCommand("copy"); // the clipboard API is not available to pages opened from a file
     write(element, "Copied");
   });
 }
 // In print all folded parts are open, and text has a legible size.
 const PAPER = { width: 720, height: 280 };
+/** @type {Set<HTMLDetailsElement>} */
 const folded = new Set();
 addEventListener("beforeprint", () => {
   for (const curve of curves) curve.draw(PAPER);
-  for (const element of document.querySelectorAll("details:not([open])")) {
+  for (const element of document.querySelectorAll(/** @type {"details"} */ ("details:not([open])"))) {
     element.open = true;
     folded.add(element);
   }

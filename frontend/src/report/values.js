@@ -1,13 +1,18 @@
 // Values behind pictures, read from the arrays in the page, and 32-bit TIFF files of them.
 
+/** @import { Ends, Plane } from "../types" */
+
+/** @type {(text: string) => Uint8Array<ArrayBuffer>} */
 export const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
-/** Values of a .npy file (complex64): real and imaginary parts, interleaved. */
+/** Values of a .npy file (complex64): real and imaginary parts, interleaved.
+ * @type {(file: { buffer: ArrayBuffer }) => Float32Array} */
 export function numbersOf({ buffer }) {
   return new Float32Array(buffer, 10 + new DataView(buffer).getUint16(8, true));
 }
 
-/** [amplitude, phase] of a plane at a pixel: the product of its layers, without the mean and the ramp of the phase. */
+/** [amplitude, phase] of a plane at a pixel: the product of its layers, without the mean and the ramp of the phase.
+ * @type {(plane: Plane, y: number, x: number) => [number, number]} */
 export function valueIn({ numbers, extent, layers, corner, phase }, y, x) {
   let [real, imaginary] = [1, 0];
   for (const layer of layers) {
@@ -21,14 +26,16 @@ export function valueIn({ numbers, extent, layers, corner, phase }, y, x) {
   return [Math.hypot(real, imaginary), 2 * Math.PI * (turns - Math.round(turns))];
 }
 
-/** A value as text, with the digits of single precision. */
+/** A value as text, with the digits of single precision.
+ * @type {(plane: Pick<Plane, "quantity">, value: [number, number]) => string} */
 export function wordsOf({ quantity }, [amplitude, phase]) {
   const text = `${phase.toFixed(5).replace("-", "−")} rad`;
   if (quantity === "phase") return text;
   return quantity === "amplitude" ? `${amplitude.toPrecision(6)}` : `${amplitude.toPrecision(6)}, phase ${text}`;
 }
 
-/** Planes as the pages of a TIFF of 32-bit floats (TIFF 6.0), with the pixel size [m] if known. */
+/** Planes as the pages of a TIFF of 32-bit floats (TIFF 6.0), with the pixel size [m] if known.
+ * @type {(planes: Plane[], pixelSize?: Ends | null) => ArrayBuffer} */
 export function tiffOf(planes, pixelSize) {
   const [SHORT, LONG, RATIONAL] = [3, 4, 5];
   const TAGS = pixelSize ? 13 : 10;
@@ -69,7 +76,8 @@ export function tiffOf(planes, pixelSize) {
   return view.buffer;
 }
 
-/** Writes a number as a quotient of two 32-bit integers. */
+/** Writes a number as a quotient of two 32-bit integers.
+ * @type {(view: DataView, at: number, value: number) => void} */
 function ratio(view, at, value) {
   const below = Math.max(1, Math.floor(Math.min(0xffffffff / value, 1e6)));
   view.setUint32(at, Math.min(Math.round(value * below), 0xffffffff), true);

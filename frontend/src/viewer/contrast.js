@@ -1,17 +1,21 @@
 // Contrast of a picture: a histogram of its levels with two handles, the colour map, and a lock.
 
-import { make, press } from "../elements.js";
+import { contextOf, make, press } from "../elements.js";
 import { numberText, within } from "../numbers.js";
 import { iconButton } from "./icons.js";
 import { narrowed } from "./levels.js";
 
+/** @import { Colouring, Ends, Pane } from "../types" */
+
 const HANDLES = ["Lower", "Upper"];
 const STRIP = 12;
 const TALL = 44;
+/** @type {Record<string, number>} */
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -16, PageUp: 16 };
 
 export class ContrastBox {
-  /** colouring: limit(pane, values or null), map(pane, name). */
+  /** colouring: limit(pane, values or null), map(pane, name).
+   * @param {Pane} pane @param {Colouring} colouring */
   constructor(pane, colouring) {
     this.pane = pane;
     this.colouring = colouring;
@@ -29,12 +33,29 @@ export class ContrastBox {
     this.row = make("div", "ptynb-contrast-row");
     this.row.append(this.select, this.lock);
     this.root.append(this.stage, this.row);
+    /** Index of the handle that is dragged.
+     * @type {number | null} */
     this.drag = null;
+    /** @type {Ends} */
+    this.ends = [0, 1];
+    /** @type {Ends} */
+    this.range = [0, 1];
+    /** @type {Uint32Array} */
+    this.colours = new Uint32Array(256);
+    this.locked = false;
+    this.state = "";
     this.stage.addEventListener("pointerdown", (event) => this.grab(event));
-    this.stage.addEventListener("pointermove", (event) => this.drag !== null && this.move(this.drag, this.valueAt(event)));
-    for (const end of ["pointerup", "pointercancel"]) this.stage.addEventListener(end, () => (this.drag = null));
+    this.stage.addEventListener("pointermove", (event) => {
+      if (this.drag !== null) this.move(this.drag, this.valueAt(event));
+    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      this.stage.addEventListener(end, () => {
+        this.drag = null;
+      });
+    }
   }
 
+  /** @type {(end: string, index: number) => HTMLElement} */
   makeHandle(end, index) {
     const handle = make("div", "ptynb-handle", { tabIndex: 0 });
     handle.setAttribute("role", "slider");
@@ -51,9 +72,11 @@ export class ContrastBox {
     return handle;
   }
 
-  /** Shows the state: contrast in levels, the colours of the levels, whether the limits are locked. */
+  /** Shows the state: contrast in levels, the colours of the levels, whether the limits are locked.
+   * @type {(contrast: Ends, colours: Uint32Array, locked: boolean, cyclic: boolean) => void} */
   follow(contrast, colours, locked, cyclic) {
-    const { limits, title, unit } = this.pane.picture;
+    const { title, unit } = this.pane.picture;
+    const { limits } = this.pane;
     this.locked = locked;
     this.ends = narrowed(limits, contrast);
     this.colours = colours;
@@ -72,20 +95,22 @@ export class ContrastBox {
       const [valuemin, valuemax] = this.range;
       const label = `${handle.dataset.end} limit of ${title}`;
       const said = { label, valuemin, valuemax, valuenow: this.ends[index], valuetext: text };
-      // Without an exponent, which ARIA does not have.
-      const plain = (value) => (/e-/.test(String(value)) && typeof value === "number" ? value.toFixed(12) : value);
-      for (const [key, value] of Object.entries(said)) handle.setAttribute(`aria-${key}`, plain(value));
+      for (const [key, value] of Object.entries(said)) {
+        // Without an exponent, which ARIA does not have.
+        const plain = typeof value === "number" && /e-/.test(String(value)) ? value.toFixed(12) : String(value);
+        handle.setAttribute(`aria-${key}`, plain);
+      }
     });
     this.lock.hidden = cyclic;
   }
 
   /** The histogram, by the square root of the counts, over the colours of the levels. */
   draw() {
-    const { counts, picture } = this.pane;
-    const context = this.canvas.getContext("2d");
+    const { counts, limits } = this.pane;
+    const context = contextOf(this.canvas);
     // A clipped level holds what lies beyond: it must not flatten the others.
     const most = Math.max(1, ...counts.subarray(1, 255));
-    const edges = picture.limits.map((value) => 256 * this.partOf(value));
+    const edges = limits.map((value) => 256 * this.partOf(value));
     const wide = (edges[1] - edges[0]) / 256;
     context.clearRect(0, 0, 256, TALL);
     context.fillStyle = getComputedStyle(this.stage).color;
@@ -102,15 +127,18 @@ export class ContrastBox {
     }
   }
 
+  /** @type {(value: number) => number} */
   partOf(value) {
     return (value - this.range[0]) / (this.range[1] - this.range[0]);
   }
 
+  /** @type {(event: PointerEvent) => number} */
   valueAt(event) {
     const box = this.stage.getBoundingClientRect();
     return this.range[0] + within((event.clientX - box.left) / box.width, 0, 1) * (this.range[1] - this.range[0]);
   }
 
+  /** @type {(event: PointerEvent) => void} */
   grab(event) {
     if (event.button !== 0 || this.handles[0].hidden) return;
     const value = this.valueAt(event);
@@ -122,9 +150,11 @@ export class ContrastBox {
     this.move(this.drag, value);
   }
 
-  /** Moves one limit, at least a level away from the other. */
+  /** Moves one limit, at least a level away from the other.
+   * @type {(index: number, value: number) => void} */
   move(index, value) {
     const step = (this.range[1] - this.range[0]) / 256;
+    /** @type {Ends} */
     const ends = [...this.ends];
     ends[index] = index === 0 ? within(value, this.range[0], ends[1] - step) : within(value, ends[0] + step, this.range[1]);
     this.ends = ends; // the next move of this frame starts here

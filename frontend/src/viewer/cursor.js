@@ -5,15 +5,19 @@ import { lengthText } from "../numbers.js";
 import { toScreen } from "./geometry.js";
 import { periodAt } from "./spectrum.js";
 
+/** @import { Board, Ends, Pane, Picture, Point } from "../types" */
+
 const MOVED = "ptynb-cursor";
 const ASK_MS = 60;
 
-/** The element [y, x] of the array at a point of a picture; of a coarse axis it is a band of several pixels. */
+/** The element [y, x] of the array at a point of a picture; of a coarse axis it is a band of several pixels.
+ * @type {(picture: Pick<Picture, "bands">, at: Point) => Ends} */
 export function elementAt({ bands = [1, 1] }, at) {
   return [Math.floor(at.y / bands[0]), Math.floor(at.x / bands[1])];
 }
 
-/** An element by the names of the axes, 'y 12, x 30'; of a coarse axis with its length, 'z 3 (6 nm)'. */
+/** An element by the names of the axes, 'y 12, x 30'; of a coarse axis with its length, 'z 3 (6 nm)'.
+ * @type {(picture: Partial<Pick<Picture, "axes" | "bands" | "pixel_size">>, ...places: number[]) => string} */
 export function placeText({ axes = ["y", "x"], bands = [1, 1], pixel_size: size }, ...places) {
   return places
     .map((place, axis) => {
@@ -24,14 +28,20 @@ export function placeText({ axes = ["y", "x"], bands = [1, 1], pixel_size: size 
 }
 
 export class Cursors {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
-    this.question = this.told = null;
-    this.linked = ({ detail }) => this.follow(detail);
+    /** @type {number | undefined} */
+    this.question = undefined;
+    /** Where a value was told last.
+     * @type {{ pane: Pane, name: string, y: number, x: number } | null} */
+    this.told = null;
+    this.linked = (/** @type {Event} */ event) => this.follow(/** @type {CustomEvent} */ (event).detail);
     window.addEventListener(MOVED, this.linked);
   }
 
-  /** Sets the mouse position in a pane: a point of the screen, or null. live: politeness of the screen reader. */
+  /** Sets the mouse position in a pane: a point of the screen, or null. live: politeness of the screen reader.
+   * @type {(pane: Pane, point: Point | null, live: string) => void} */
   point(pane, point, live) {
     const before = pane.pointer;
     pane.pointer = point;
@@ -46,7 +56,8 @@ export class Cursors {
     window.dispatchEvent(new CustomEvent(MOVED, { detail }));
   }
 
-  /** Draws the cross of another pane, here or in a viewer with the same link. */
+  /** Draws the cross of another pane, here or in a viewer with the same link.
+   * @type {(moved: { pane: Pane, board: Board, link: string, shape: string, at: Point | null }) => void} */
   follow({ pane, board, link, shape, at }) {
     if (board !== this.board && (!link || link !== this.board.get("link"))) return;
     for (const other of this.board.panes.values()) {
@@ -58,7 +69,8 @@ export class Cursors {
     }
   }
 
-  /** Writes the value under the mouse, or else under the cross, or that of another pane. */
+  /** Writes the value under the mouse, or else under the cross, or that of another pane.
+   * @type {(pane: Pane) => void} */
   tell(pane) {
     if (pane.spectrum) return write(pane.readout, this.periodText(pane));
     const at = pane.cross ?? pane.ghost;
@@ -79,14 +91,16 @@ export class Cursors {
     return undefined;
   }
 
+  /** @type {(pane: Pane) => string} */
   periodText({ pointer, room, spectrum, picture }) {
-    const found = pointer && periodAt(room, spectrum, picture.pixel_size, pointer);
+    const found = pointer && spectrum && periodAt(room, spectrum, picture.pixel_size, pointer);
     if (!found) return "";
     const period = found.length === null ? "" : `${lengthText(found.length)}, `;
     const angle = found.angle.toFixed(0).replace("-", "−");
     return `Period ${period}${Number(found.pixels.toPrecision(3))} px; ${angle}°. A click sets the ring.`;
   }
 
+  /** @type {(answer: { kind: string, name: string, y: number, x: number, text: string }) => void} */
   answered({ kind, name, y, x, text }) {
     const { told } = this;
     if (kind !== "value" || told?.name !== name || told.y !== y || told.x !== x) return;

@@ -4,12 +4,15 @@ import { choiceField, make, write } from "../elements.js";
 import { placed, toArray } from "./geometry.js";
 import { labelledButton } from "./icons.js";
 import { DIVERGING } from "./pair.js";
-import { seenIn } from "./saving.js";
+import { AXES, seenIn } from "./saving.js";
+
+/** @import { Board, Pane } from "../types" */
 
 const FIGURE_SUFFIXES = [["pdf", "PDF"], ["svg", "SVG"], ["png", "PNG"]];
 
 export class FigureBox {
-  /** board: get, panes, colouring, model, complain; group: makes a part of the row of options. */
+  /** board: get, panes, colouring, model, complain; group: makes a part of the row of options.
+   * @param {Board} board @param {(...parts: Element[]) => HTMLElement} group */
   constructor(board, group) {
     this.board = board;
     this.picture = choiceField("Figure of", "Picture of the figure", [], () => {});
@@ -47,7 +50,8 @@ export class FigureBox {
     this.board.model.send({ kind: "figure", name: pane.name, suffix: this.suffix.select.value, ...this.shownIn(pane) });
   }
 
-  /** What the pane shows: {region [[top, bottom], [left, right]] in array pixels, limits, colours, minus}. */
+  /** What the pane shows: {region [[top, bottom], [left, right]] in array pixels, limits, colours, minus}.
+   * @type {(pane: Pane) => object} */
   shownIn(pane) {
     const { view, room, difference } = pane;
     // Of two pictures in turn, the one that is seen is meant; with a slider, the chosen one, which is at the left.
@@ -55,7 +59,7 @@ export class FigureBox {
     const { extent } = seen;
     const place = placed(view, room, extent);
     const [begin, end] = [toArray(place, { y: 0, x: 0 }), toArray(place, { y: room.height, x: room.width })];
-    const region = ["y", "x"].map((axis) => [Math.max(0, begin[axis]), Math.min(extent[axis], end[axis])]);
+    const region = AXES.map((axis) => [Math.max(0, begin[axis]), Math.min(extent[axis], end[axis])]);
     if (difference) {
       return { region, limits: [-difference.most, difference.most], colours: DIVERGING, minus: difference.minus };
     }

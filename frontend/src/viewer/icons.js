@@ -26,13 +26,15 @@ const ICONS = {
   code: "M5 4L1.5 8 5 12M11 4l3.5 4-3.5 4M9.2 2.8L6.8 13.2",
 };
 
+/** @type {(name: keyof typeof ICONS) => SVGElement} */
 function icon(name) {
   const svg = drawn("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", class: "ptynb-icon" });
   svg.append(drawn("path", { d: ICONS[name] }));
   return svg;
 }
 
-/** A button with an icon; key: what does the same, if a picture or a tool has the focus. */
+/** A button with an icon; key: what does the same, if a picture or a tool has the focus.
+ * @type {(name: keyof typeof ICONS, label: string, key: string, act: () => void) => HTMLButtonElement} */
 export function iconButton(name, label, key, act) {
   const made = make("button", "ptynb-icon-button", { type: "button", title: key ? `${label} (${key})` : label });
   made.setAttribute("aria-label", label);
@@ -42,7 +44,8 @@ export function iconButton(name, label, key, act) {
   return made;
 }
 
-/** A button with an icon and a short text. */
+/** A button with an icon and a short text.
+ * @type {(name: keyof typeof ICONS, text: string, label: string, act: () => void) => HTMLButtonElement} */
 export function labelledButton(name, text, label, act) {
   const made = iconButton(name, label, "", act);
   made.classList.add("ptynb-labelled");

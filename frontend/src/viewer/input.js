@@ -4,16 +4,21 @@
 import { within } from "../numbers.js";
 import { panned, toArray, toScreen, WHOLE, zoomed } from "./geometry.js";
 
+/** @import { Aim, Board, Ends, Pane, Picture, Place, Point, Stroke } from "../types" */
+
 const STILL = 4;
 const NEAR = 9;
+/** @type {Record<string, Ends>} */
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
+/** @type {(pane: Pane, board: Board) => void} */
 export function listen(pane, board) {
   const { stage } = pane;
-  const pointOf = (event) => {
+  const pointOf = (/** @type {MouseEvent} */ event) => {
     const box = stage.getBoundingClientRect();
     return { y: event.clientY - box.top, x: event.clientX - box.left };
   };
+  /** @type {Drag | null} */
   let drag = null;
   let dragged = false;
 
@@ -23,7 +28,7 @@ export function listen(pane, board) {
       const lines = event.deltaMode === 1 ? 33 : 1;
       const factor = Math.exp(-0.002 * within(event.deltaY * lines, -300, 300));
       // The page scrolls unless zoom was requested, and if a whole picture cannot become smaller.
-      const asked = event.ctrlKey || stage.contains(stage.getRootNode().activeElement);
+      const asked = event.ctrlKey || stage.contains(/** @type {Document} */ (stage.getRootNode()).activeElement);
       if (event.ctrlKey && !pane.empty) event.preventDefault(); // else the browser would zoom the page
       if (pane.empty || pane.spectrum || !asked || (factor < 1 && pane.view.scale <= 1)) return;
       event.preventDefault();
@@ -37,9 +42,9 @@ export function listen(pane, board) {
     stage.setPointerCapture(event.pointerId);
     const point = pointOf(event);
     dragged = false;
-    drag = { point, start: point, stroke: null, from: null };
+    drag = { point, start: point, stroke: null, from: null, aims: null };
     const plain = event.button === 0 && !event.shiftKey && !pane.spectrum;
-    if (plain && !board.tool && !pane.brush && pane.aim) drag.aims = grasped(pane, point);
+    if (plain && !board.tool && !pane.brush && pane.aim) drag.aims = grasped(pane.aim, pane.place, point);
     if (board.tool && plain) {
       drag.from = fixedEnd(pane, board.tool, point) ?? toArray(pane.place, point);
     } else if (pane.brush && event.button === 0 && !event.shiftKey) {
@@ -69,7 +74,7 @@ export function listen(pane, board) {
     board.cursors.point(pane, point, "off");
   });
 
-  const release = (event) => {
+  const release = (/** @type {PointerEvent} */ event) => {
     if (drag?.stroke) board.stroke(pane, drag.stroke);
     if (drag?.from && dragged) board.measuring.draft(pane, drag.from, toArray(pane.place, pointOf(event)), true);
     drag = null;
@@ -99,21 +104,28 @@ export function listen(pane, board) {
   });
 }
 
-/** Which lines of the crosshair are near this point and move with it, {y, x}; null: none. */
-export function grasped({ aim, place }, point) {
-  const at = toScreen(place, aim);
+/** What a drag does. aims: which lines of the crosshair it moves; from: the end of a measurement that stays.
+ * @typedef {{ point: Point, start: Point, stroke: Stroke | null, from: Point | null, aims: { y: boolean, x: boolean } | null }} Drag */
+
+/** Which lines of the crosshair are near this point and move with it, {y, x}; null: none.
+ * @type {(aim: Aim, place: Place, point: Point) => { y: boolean, x: boolean } | null} */
+export function grasped(aim, place, point) {
+  const at = toScreen(place, { y: aim.y ?? 0, x: aim.x ?? 0 });
   const [y, x] = [aim.y !== null && Math.abs(at.y - point.y) <= NEAR, aim.x !== null && Math.abs(at.x - point.x) <= NEAR];
   return y || x ? { y, x } : null;
 }
 
-/** The centre of the element of the array at this point, [y, x], where the crosshair of a pane stands. */
+/** The centre of the element of the array at this point, [y, x], where the crosshair of a pane stands.
+ * @type {(pane: { picture: Pick<Picture, "bands">, extent: Point }, aim: Aim) => [number | null, number | null]} */
 export function aimedAt({ picture, extent }, { y, x }) {
   const [down, across] = picture.bands ?? [1, 1];
+  /** @type {(value: number | null, band: number, size: number) => number | null} */
   const centre = (value, band, size) => (value === null ? null : (Math.floor(within(value, 0, size - 1e-6) / band) + 0.5) * band);
   return [centre(y, down, extent.y), centre(x, across, extent.x)];
 }
 
-/** The end of the measurement that stays while the one near this point is moved; null if none is near. */
+/** The end of the measurement that stays while the one near this point is moved; null if none is near.
+ * @type {(pane: Pick<Pane, "measure" | "place">, tool: string, point: Point) => Point | null} */
 export function fixedEnd({ measure, place }, tool, point) {
   if (measure?.kind !== tool) return null;
   const ends = [measure.start, measure.stop].map(([y, x]) => ({ y, x }));
@@ -124,7 +136,8 @@ export function fixedEnd({ measure, place }, tool, point) {
   return near < 0 ? null : ends[1 - near];
 }
 
-/** Executes the action of a key; returns whether it has one. */
+/** Executes the action of a key; returns whether it has one.
+ * @type {(pane: Pane, board: Board, event: KeyboardEvent) => boolean} */
 function pressed(pane, board, event) {
   if (pane.spectrum) return false;
   const { room, extent, view } = pane;
@@ -162,22 +175,27 @@ function pressed(pane, board, event) {
   return true;
 }
 
-/** A step of the crosshair: about four screen pixels, at least one element of the array. */
+/** A step of the crosshair: about four screen pixels, at least one element of the array.
+ * @type {(pane: Pane, board: Board, arrow: Ends) => void} */
 function moveCrosshair(pane, board, [down, across]) {
   const [high, wide] = pane.picture.bands ?? [1, 1];
+  /** @type {(band: number) => number} */
   const step = (band) => band * Math.max(1, Math.round(4 / (pane.place.scale * band)));
-  const { y, x } = pane.aim;
+  const { y, x } = /** @type {Aim} */ (pane.aim);
   board.aim(pane, { y: y === null ? null : y + step(high) * down, x: x === null ? null : x + step(wide) * across });
 }
 
-/** A step of the cross: about four screen pixels, at least one of the array; the picture follows it. */
+/** A step of the cross: about four screen pixels, at least one of the array; the picture follows it.
+ * @type {(pane: Pane, board: Board, arrow: Ends) => void} */
 function moveCross(pane, board, [down, across]) {
   const { room, extent } = pane;
   const step = Math.max(1, Math.round(4 / pane.place.scale));
   const from = pane.cross ?? toArray(pane.place, { y: room.height / 2, x: room.width / 2 });
+  /** @type {(value: number, by: number, size: number) => number} */
   const move = (value, by, size) => within(Math.floor(value) + by + 0.5, 0.5, size - 0.5);
   pane.cross = { y: move(from.y, pane.cross ? step * down : 0, extent.y), x: move(from.x, pane.cross ? step * across : 0, extent.x) };
   const at = toScreen(pane.place, pane.cross);
+  /** @type {(value: number, size: number) => number} */
   const over = (value, size) => Math.max(0, value - size + 12) + Math.min(0, value - 12);
   const by = { y: -over(at.y, room.height), x: -over(at.x, room.width) };
   if (by.y || by.x) board.look(pane, panned(pane.view, room, extent, by));

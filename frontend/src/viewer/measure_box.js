@@ -6,9 +6,12 @@ import { distanceOf, pointOf } from "./geometry.js";
 import { iconButton } from "./icons.js";
 import { measureText, profileOf } from "./measures.js";
 
+/** @import { Ends, Grid, Measuring, Pane, Point, Profile } from "../types" */
+
 const PLOT = { least: 200, most: 520, height: 110, left: 50, bottom: 32, top: 8, right: 12 };
 
-/** A plot of a profile, whose colours follow the text around it. */
+/** A plot of a profile, whose colours follow the text around it.
+ * @type {(profile: Profile, grid: Grid, pixelSize: Ends | null, ends: [Point, Point], space: number) => SVGElement} */
 function profilePlot({ distances, values }, { limits, unit }, pixelSize, ends, space) {
   const width = within(space, PLOT.least, PLOT.most);
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${PLOT.height}`, width, class: "ptynb-plot", role: "img" });
@@ -21,10 +24,13 @@ function profilePlot({ distances, values }, { limits, unit }, pixelSize, ends, s
   let [low, high] = [Math.min(...values), Math.max(...values)];
   const level = (limits[1] - limits[0]) / 255;
   if (high - low < level) [low, high] = [low - level, high + level];
+  /** @type {(distance: number) => number} */
   const x = (distance) => left + ((right - left) * distance) / pixels;
+  /** @type {(value: number) => number} */
   const y = (value) => bottom - ((bottom - top) * (value - low)) / (high - low);
+  /** @type {(at: Point, words: string, anchor: string) => SVGElement} */
   const text = (at, words, anchor) => drawn("text", { ...at, "text-anchor": anchor }, words);
-  const step = [1, 2, 5, 10].map((part) => part * 10 ** Math.floor(Math.log10(long / 2))).find((one) => long / one <= 5.01);
+  const step = [1, 2, 5, 10].map((part) => part * 10 ** Math.floor(Math.log10(long / 2))).find((one) => long / one <= 5.01) ?? Infinity;
   for (let at = 0; at <= long * 1.0001; at += step) {
     const across = left + ((right - left) * at) / long;
     svg.append(drawn("path", { d: `M${across} ${top}V${bottom + 3}`, class: "ptynb-plot-grid" }));
@@ -42,6 +48,7 @@ function profilePlot({ distances, values }, { limits, unit }, pixelSize, ends, s
 
 /** The measurement under a picture: text, plot, and a button for its line of Python. */
 export class MeasureBox {
+  /** @param {Pane} pane @param {Measuring} measuring */
   constructor(pane, measuring) {
     this.pane = pane;
     this.root = make("div", "ptynb-measure", { hidden: true });
@@ -71,6 +78,7 @@ export class MeasureBox {
     this.text.title = measure.kind === "ruler" ? "Angle from the x axis, anticlockwise" : "";
     this.plot.replaceChildren();
     if (measure.kind !== "profile") return;
+    /** @type {[Point, Point]} */
     const ends = [pointOf(measure.start), pointOf(measure.stop)];
     this.plot.append(profilePlot(profileOf(grid, ...ends, measure.width ?? 1), grid, picture.pixel_size, ends, this.pane.room.width));
   }

@@ -4,19 +4,26 @@
 import { areaText, lengthText, numberText, within } from "../numbers.js";
 import { distanceOf, pointOf } from "./geometry.js";
 
+/** @import { Ends, Grid, Measure, Part, Picture, Point, Profile, Statistics } from "../types" */
+
+/** @type {Record<string, string>} */
 const AREAS = { rectangle: "Rectangle", ellipse: "Ellipse" };
 
-/** {distances [px], values}: bilinear samples along a line, a pixel of the picture apart, averaged over its width. */
+/** {distances [px], values}: bilinear samples along a line, a pixel of the picture apart, averaged over its width.
+ * @type {(grid: Grid, from: Point, to: Point, wide: number) => Profile} */
 export function profileOf({ levels, values, width, height, reduction }, from, to, wide) {
   const [dy, dx] = [to.y - from.y, to.x - from.x];
   const pixels = Math.hypot(dy, dx);
   const count = Math.max(2, Math.ceil(pixels / reduction) + 1);
   const lines = Math.max(1, Math.round(wide));
+  /** @type {(row: number, column: number) => number} */
   const at = (row, column) => values[levels[within(row, 0, height - 1) * width + within(column, 0, width - 1)]];
+  /** @type {(y: number, x: number) => number} */
   const sample = (y, x) => {
     const [row, column] = [y / reduction - 0.5, x / reduction - 0.5];
     const [top, left] = [Math.floor(row), Math.floor(column)];
     const [below, right] = [row - top, column - left];
+    /** @type {(line: number) => number} */
     const across = (line) => (1 - right) * at(line, left) + right * at(line, left + 1);
     return (1 - below) * across(top) + below * across(top + 1);
   };
@@ -34,7 +41,8 @@ export function profileOf({ levels, values, width, height, reduction }, from, to
   return found;
 }
 
-/** {mean, deviation, least, most, pixels, clipped}: of the picture's pixels with their centres in the region. */
+/** {mean, deviation, least, most, pixels, clipped}: of the picture's pixels with their centres in the region.
+ * @type {(grid: Grid, from: Point, to: Point, kind: string) => Statistics | null} */
 export function statisticsOf({ levels, values, width, height, reduction }, from, to, kind) {
   const [top, bottom] = [from.y, to.y].sort((one, other) => one - other);
   const [left, right] = [from.x, to.x].sort((one, other) => one - other);
@@ -59,7 +67,8 @@ export function statisticsOf({ levels, values, width, height, reduction }, from,
   return { mean, deviation: Math.sqrt(square), least, most, pixels: pixels * reduction ** 2, clipped };
 }
 
-/** The words for a measurement in a picture. */
+/** The words for a measurement in a picture.
+ * @type {(measure: Measure, grid: Grid, pixelSize?: Ends | null) => string} */
 export function measureText({ kind, start, stop }, grid, pixelSize) {
   const [from, to] = [pointOf(start), pointOf(stop)];
   const { pixels, length, angle } = distanceOf(from, to, pixelSize);
@@ -68,6 +77,7 @@ export function measureText({ kind, start, stop }, grid, pixelSize) {
   if (kind === "profile") return `Profile, length ${long}`;
   const found = statisticsOf(grid, from, to, kind);
   if (!found) return "No pixel has its centre in this region.";
+  /** @type {(value: number) => string} */
   const number = (value) => numberText(value, grid.limits);
   const [below, above] = found.clipped.map((clipped, end) => (clipped ? ["≤ ", "≥ "][end] : ""));
   const unit = grid.unit ? ` ${grid.unit}` : "";
@@ -78,21 +88,26 @@ export function measureText({ kind, start, stop }, grid, pixelSize) {
   );
 }
 
+/** @type {(value: number) => string} */
 const metres = (value) => String(Number(value.toPrecision(12)));
 
+/** @type {(size?: Ends | null) => string | null | undefined} */
 function pixelArgument(size) {
   return size && `pixel_size=${size[0] === size[1] ? metres(size[0]) : `(${size.map(metres).join(", ")})`}`;
 }
 
-/** The line of Python of a spectrum of a part, in array pixels. */
+/** The line of Python of a spectrum of a part, in array pixels.
+ * @type {(part: Part, picture: Picture, source: string) => string} */
 export function spectrumLine({ top, left, height, width }, { pixel_size: size }, source) {
   const part = `[${top}:${top + height}, ${left}:${left + width}]`;
   return `pt.analysis.amplitude_spectrum(${[`${source}${part}`, pixelArgument(size)].filter(Boolean).join(", ")})`;
 }
 
-/** The line of Python that measures the same from values. source: the expression of the array. */
-export function measureLine({ kind, start, stop, width }, picture, source) {
+/** The line of Python that measures the same from values. source: the expression of the array.
+ * @type {(measure: Measure, picture: Picture, source: string) => string} */
+export function measureLine({ kind, start, stop, width = 1 }, picture, source) {
   // Pixels of pictures are counted from the corner of the first one, those of arrays from its centre.
+  /** @type {(point: Ends) => string} */
   const place = (point) => `(${point.map((value) => Number((value - 0.5).toFixed(2))).join(", ")})`;
   const ends = `${place(start)}, ${place(stop)}`;
   const size = picture.pixel_size;

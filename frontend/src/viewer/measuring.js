@@ -5,29 +5,36 @@ import { within } from "../numbers.js";
 import { measureLine, spectrumLine } from "./measures.js";
 import { periodAt, spectrumOf } from "./spectrum.js";
 
+/** @import { Board, Pane, Point, Spectrum } from "../types" */
+
 const SPECTRUM_MS = 400;
 /** Ratio of the pause after spectra to the time they take: 0.24 s for 970 x 968 pixels. */
 const SPECTRUM_REST = 4;
 const FEWEST_PERIODS = 4;
 
 export class Measuring {
+  /** @param {Board} board */
   constructor(board) {
     this.board = board;
     this.width = 1;
-    this.waiting = null;
+    /** @type {number | undefined} */
+    this.waiting = undefined;
+    /** @type {Set<Pane>} */
     this.late = new Set();
   }
 
   // Measurement
 
-  /** Draws a measurement between points of the array; done: the user has finished. */
+  /** Draws a measurement between points of the array; done: the user has finished.
+   * @type {(pane: Pane, from: Point, to: Point, done: boolean) => void} */
   draft(pane, from, to, done) {
-    const inside = ({ y, x }) => [within(y, 0, pane.extent.y), within(x, 0, pane.extent.x)].map((value) => Number(value.toFixed(3)));
+    const inside = (/** @type {Point} */ { y, x }) => [within(y, 0, pane.extent.y), within(x, 0, pane.extent.x)].map((value) => Number(value.toFixed(3)));
     const measure = { kind: this.board.tool, picture: pane.name, start: inside(from), stop: inside(to), width: this.width };
     this.board.says("measure", measure);
     if (done) this.board.model.send({ kind: "line", name: pane.name, text: this.lineOf(pane) });
   }
 
+  /** @type {(width: number) => void} */
   widen(width) {
     this.width = width;
     const measure = this.board.get("measure");
@@ -46,6 +53,7 @@ export class Measuring {
     }
   }
 
+  /** @type {(pane: Pane) => string} */
   lineOf(pane) {
     const source = this.board.get("expressions")[pane.name] ?? "image";
     return measureLine(this.board.get("measure"), pane.picture, source);
@@ -53,14 +61,17 @@ export class Measuring {
 
   // Spectra
 
-  /** The line of Python of the spectrum in a pane. */
+  /** The line of Python of the spectrum in a pane.
+   * @type {(pane: Pane) => string} */
   spectrumLineOf(pane) {
     const { reduction } = pane.picture;
-    const part = Object.fromEntries(Object.entries(pane.spectrum.part).map(([key, value]) => [key, value * reduction]));
-    return spectrumLine(part, pane.picture, this.board.get("expressions")[pane.name] ?? "image");
+    const { part } = /** @type {Spectrum} */ (pane.spectrum);
+    const [top, left, height, width] = [part.top, part.left, part.height, part.width].map((size) => size * reduction);
+    return spectrumLine({ top, left, height, width }, pane.picture, this.board.get("expressions")[pane.name] ?? "image");
   }
 
-  /** Copies and tells the lines of all spectra. */
+  /** Copies and tells the lines of all spectra.
+   * @type {(place: Element) => void} */
   copySpectra(place) {
     const shown = [...this.board.panes.values()].filter((pane) => pane.spectrum);
     const lines = shown.map((pane) => this.spectrumLineOf(pane));
@@ -78,8 +89,9 @@ export class Measuring {
     return this.board.get("resolution") || FEWEST_PERIODS * (sizes ? Math.max(...sizes) : 1);
   }
 
+  /** @type {(pane: Pane, point: Point) => void} */
   ring(pane, point) {
-    const found = periodAt(pane.room, pane.spectrum, pane.picture.pixel_size, point);
+    const found = pane.spectrum && periodAt(pane.room, pane.spectrum, pane.picture.pixel_size, point);
     if (found) this.board.says("resolution", found.length ?? found.pixels);
   }
 
@@ -93,9 +105,9 @@ export class Measuring {
     }
     if (!on) {
       clearTimeout(this.waiting);
-      this.waiting = null;
+      this.waiting = undefined;
       this.late.clear();
-    } else if (this.waiting === null && this.late.size) {
+    } else if (this.waiting === undefined && this.late.size) {
       this.transformLate();
     }
   }
@@ -114,7 +126,7 @@ export class Measuring {
     this.late.clear();
     this.encircle();
     this.waiting = setTimeout(() => {
-      this.waiting = null;
+      this.waiting = undefined;
       if (this.late.size) this.transformLate();
     }, Math.max(SPECTRUM_MS, SPECTRUM_REST * (performance.now() - begun)));
     this.board.schedule();

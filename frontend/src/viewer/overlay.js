@@ -4,6 +4,8 @@
 import { lengthText, within } from "../numbers.js";
 import { distanceOf, pointOf, toScreen } from "./geometry.js";
 
+/** @import { Aim, Context, Ends, Marks, Measure, Place, Point, Size, Stroke } from "../types" */
+
 const LIGHT = "#ffffff";
 const DARK = "rgba(0, 0, 0, 0.75)";
 export const ACCENT = "#ffb000";
@@ -11,8 +13,13 @@ const MANY = 3000;
 const HEAD = 7;
 const HOLE = 6;
 
+/** A dark edge, and what is drawn over it: how much each is wider, and its colour.
+ * @type {(edge: number, colour: string) => [number, string][]} */
+const edged = (edge, colour) => [[edge, DARK], [0, colour]];
+
+/** @type {(context: Context, draw: () => void, width: number, colour: string) => void} */
 export function line(context, draw, width, colour) {
-  for (const [extra, style] of [[2, DARK], [0, colour]]) {
+  for (const [extra, style] of edged(2, colour)) {
     context.lineWidth = width + extra;
     context.strokeStyle = style;
     context.beginPath();
@@ -21,12 +28,14 @@ export function line(context, draw, width, colour) {
   }
 }
 
+/** @type {(context: Context, point: Point, radius: number) => void} */
 function circle(context, point, radius) {
   context.moveTo(point.x + radius, point.y);
   context.arc(point.x, point.y, radius, 0, 2 * Math.PI);
 }
 
-/** A line with a head at its end, which is smaller on a short line; one of less than a pixel has none. */
+/** A line with a head at its end, which is smaller on a short line; one of less than a pixel has none.
+ * @type {(context: Context, from: Point, to: Point) => void} */
 function arrow(context, from, to) {
   context.moveTo(from.x, from.y);
   context.lineTo(to.x, to.y);
@@ -40,12 +49,15 @@ function arrow(context, from, to) {
   }
 }
 
+/** @type {(values: Float32Array, index: number) => Point} */
 const pairAt = (values, index) => ({ y: values[2 * index], x: values[2 * index + 1] });
 
-/** marks: {points, moves: Float32Array (n, yx) or undefined, chosen: index or undefined}. */
+/** marks: {points, moves: Float32Array (n, yx) or undefined, chosen: index or undefined}.
+ * @type {(context: Context, place: Place, room: Size, marks: Marks) => void} */
 export function drawMarks(context, place, room, { points, moves, chosen }) {
   if (!points) return;
   const count = points.length / 2;
+  /** @type {(point: Point) => boolean} */
   const seen = ({ y, x }) => y > -9 && x > -9 && y < room.height + 9 && x < room.width + 9;
   if (moves) {
     line(context, () => {
@@ -58,7 +70,7 @@ export function drawMarks(context, place, room, { points, moves, chosen }) {
     }, 1.5, LIGHT);
   }
   const size = count > MANY ? 2 : moves ? 3 : 5;
-  for (const [extra, style] of count > MANY ? [[0, ACCENT]] : [[2, DARK], [0, ACCENT]]) {
+  for (const [extra, style] of edged(2, ACCENT).slice(count > MANY ? 1 : 0)) {
     context.fillStyle = style;
     const side = size + extra;
     for (let index = 0; index < count; index += 1) {
@@ -69,6 +81,7 @@ export function drawMarks(context, place, room, { points, moves, chosen }) {
   if (chosen !== undefined) line(context, () => circle(context, toScreen(place, pairAt(points, chosen)), 9), 2.5, LIGHT);
 }
 
+/** @type {(context: Context, place: Place, strokes: Stroke[]) => void} */
 export function drawStrokes(context, place, strokes) {
   context.lineCap = context.lineJoin = "round";
   for (const { path, radius, erase } of strokes) {
@@ -86,10 +99,12 @@ export function drawStrokes(context, place, strokes) {
   context.lineJoin = "miter";
 }
 
+/** @type {(context: Context, place: Place, at: Point, radius: number) => void} */
 export function drawBrush(context, place, at, radius) {
   line(context, () => circle(context, at, radius * place.scale), 1.5, LIGHT);
 }
 
+/** @type {(context: Context, place: Place, at: Point) => void} */
 export function drawCross(context, place, at) {
   const { y, x } = toScreen(place, at);
   line(context, () => {
@@ -100,9 +115,10 @@ export function drawCross(context, place, at) {
   }, 2, LIGHT);
 }
 
-/** The lines of a crosshair through the whole pane, with a hole in the middle; a coordinate that is null has no line. */
+/** The lines of a crosshair through the whole pane, with a hole in the middle; a coordinate that is null has no line.
+ * @type {(context: Context, place: Place, room: Size, aim: Aim) => void} */
 export function drawCrosshair(context, place, room, aim) {
-  const { y, x } = toScreen(place, aim);
+  const { y, x } = toScreen(place, { y: aim.y ?? 0, x: aim.x ?? 0 });
   line(context, () => {
     if (aim.x !== null) {
       const [high, low] = aim.y === null ? [0, 0] : [y - HOLE, y + HOLE];
@@ -125,6 +141,7 @@ export function drawCrosshair(context, place, room, aim) {
   }, 1, ACCENT);
 }
 
+/** @type {(context: Context, room: Size, at: number) => void} */
 export function drawDivider(context, room, at) {
   line(context, () => {
     context.moveTo(at * room.width, 0);
@@ -132,8 +149,9 @@ export function drawDivider(context, room, at) {
   }, 1.5, LIGHT);
 }
 
-/** A measurement: line, rectangle or ellipse, with squares at its ends; beside a ruler its length. */
-export function drawMeasure(context, place, room, { kind, start, stop, width }, pixelSize) {
+/** A measurement: line, rectangle or ellipse, with squares at its ends; beside a ruler its length.
+ * @type {(context: Context, place: Place, room: Size, measure: Measure, pixelSize?: Ends | null) => void} */
+export function drawMeasure(context, place, room, { kind, start, stop, width = 1 }, pixelSize) {
   const [from, to] = [start, stop].map(([y, x]) => toScreen(place, { y, x }));
   const wide = kind === "profile" && width > 1 ? (width * place.scale) / 2 : 0;
   const long = Math.hypot(to.x - from.x, to.y - from.y) || 1;
@@ -151,8 +169,9 @@ export function drawMeasure(context, place, room, { kind, start, stop, width }, 
       }
     }
   }, 1.5, ACCENT);
-  for (const [side, style] of [[9, DARK], [6, ACCENT]]) {
+  for (const [extra, style] of edged(3, ACCENT)) {
     context.fillStyle = style;
+    const side = 6 + extra;
     for (const end of [from, to]) context.fillRect(end.x - side / 2, end.y - side / 2, side, side);
   }
   if (kind !== "ruler") return;
@@ -161,7 +180,8 @@ export function drawMeasure(context, place, room, { kind, start, stop, width }, 
   drawLabel(context, room, { y: Math.max(from.y, to.y), x: (from.x + to.x) / 2 }, text);
 }
 
-/** A text on a dark ground, below a point, within the pane. */
+/** A text on a dark ground, below a point, within the pane.
+ * @type {(context: Context, room: Size, at: Point, text: string) => void} */
 export function drawLabel(context, room, at, text) {
   context.font = "12px system-ui, sans-serif";
   const width = context.measureText(text).width + 12;
@@ -176,6 +196,7 @@ export function drawLabel(context, room, at, text) {
   context.fillText(text, left + 6, top + 14);
 }
 
+/** @type {(context: Context, room: Size, bar: { pixels: number, text: string }) => void} */
 export function drawScaleBar(context, room, bar) {
   context.font = "12px system-ui, sans-serif";
   const textWidth = context.measureText(bar.text).width;

@@ -1,6 +1,6 @@
 // One pane: a picture, its overlay, and the text around it.
 
-import { describe, make, write } from "../elements.js";
+import { contextOf, describe, make, write } from "../elements.js";
 import { numberText, within } from "../numbers.js";
 import { ContrastBox } from "./contrast.js";
 import { placed, scaleBarOf, toArray, WHOLE } from "./geometry.js";
@@ -17,17 +17,17 @@ import {
   drawScaleBar,
   drawStrokes,
 } from "./overlay.js";
-import { Shading } from "./pixels.js";
+import { NOTHING, Shading } from "./pixels.js";
 import { drawRing, drawSpectrum } from "./spectrum.js";
+
+/** @import { Aim, Beside, Board, Context, Contrast, Difference, Ends, Grid, Marks, Measure, Picture, Point, Ring, Source, Spectrum, Stroke } from "../types" */
 
 export const KEYS =
   "Arrow keys move the picture, plus and minus zoom, 0 shows all of it. " +
   "Shift and arrow keys move a cross, Enter clicks there, Escape takes it away. A crosshair is moved by them directly.";
 
-/** What a pane without a picture has in its place. */
-const NOTHING = { image: null, width: 0, height: 0, close: () => {} };
-
 export class Pane {
+  /** @param {string} name @param {Board} board */
   constructor(name, board) {
     this.name = name;
     this.figure = make("figure", "ptynb-pane");
@@ -65,18 +65,61 @@ export class Pane {
     this.note = make("div", "ptynb-pane-note");
     this.figure.append(this.heads, this.stage, this.feet, this.readout, this.measures.root, this.note);
 
+    /** @type {Source} */
     this.source = NOTHING;
     this.shading = new Shading();
     this.room = { width: 0, height: 0 };
     this.view = WHOLE;
+    /** @type {Picture} */
+    this.picture = /** @type {any} */ (null); // until the first frame
+    /** @type {Marks} */
     this.marks = {};
+    /** @type {Stroke[]} */
     this.strokes = [];
     this.dirty = this.overlayDirty = true;
-    this.picture = this.cross = this.pointer = this.ghost = this.brush = this.beside = null;
-    this.measure = this.spectrum = this.difference = this.aim = null;
-    this.colouring = this.laid = this.label = "";
-    this.colours = this.barTable = this.coloursOf = this.colourTable = null;
+    /** The mouse, on the screen.
+     * @type {Point | null} */
+    this.pointer = null;
+    /** The cross, in the array.
+     * @type {Point | null} */
+    this.cross = null;
+    /** The cursor of another pane, in the array.
+     * @type {Point | null} */
+    this.ghost = null;
+    /** The first end of a measurement by keys, in the array.
+     * @type {Point | null} */
+    this.anchor = null;
+    /** @type {number | null} */
+    this.brush = null;
+    /** @type {Beside | null} */
+    this.beside = null;
+    /** @type {Measure | null} */
+    this.measure = null;
+    /** @type {Spectrum | null} */
+    this.spectrum = null;
+    /** @type {Ring} */
+    this.ring = { size: 1 };
+    /** @type {Difference | null} */
+    this.difference = null;
+    /** @type {Aim | null} */
+    this.aim = null;
+    this.colouring = this.laid = this.label = this.problem = this.coloursOf = "";
+    /** @type {Uint32Array} */
+    this.colours = new Uint32Array(256);
+    /** @type {Uint32Array | null} */
+    this.barTable = null;
+    /** @type {Uint32Array | null} */
+    this.colourTable = null;
+    /** @type {Ends} */
+    this.ends = [0, 1];
+    /** @type {Uint8Array | null} */
+    this.brightness = null;
     this.cyclic = false;
+  }
+
+  /** The ends of the picture's levels; of real pictures only. */
+  get limits() {
+    return /** @type {Ends} */ (this.picture.limits);
   }
 
   /** Grey levels of all pixels, and how many pixels have each. */
@@ -88,6 +131,7 @@ export class Pane {
     return this.shading.counts;
   }
 
+  /** @returns {Point} */
   get extent() {
     const { reduction } = this.picture;
     return { y: this.source.height * reduction, x: this.source.width * reduction };
@@ -101,7 +145,8 @@ export class Pane {
     return this.picture === null || this.source.width === 0 || this.room.width === 0;
   }
 
-  /** Sets the picture, and its file as it was decoded, which belongs to the pane from then on. */
+  /** Sets the picture, and its file as it was decoded, which belongs to the pane from then on.
+   * @type {(picture: Picture, source: Source | null) => void} */
   take(picture, source) {
     const before = this.picture;
     this.picture = picture;
@@ -128,7 +173,8 @@ export class Pane {
     }
   }
 
-  /** Takes the colours of the levels, by the table of a map. how: {contrast: levels of its ends, locked, cyclic}. */
+  /** Takes the colours of the levels, by the table of a map. how: {contrast: levels of its ends, locked, cyclic}.
+   * @type {(map: string, table: Uint32Array, how: Contrast) => void} */
   colour(map, table, { contrast, locked, cyclic }) {
     const { picture } = this;
     const real = picture.limits && this.source.width > 0;
@@ -146,7 +192,7 @@ export class Pane {
       return;
     }
     this.drawBar(table);
-    const ends = narrowed(picture.limits, contrast);
+    const ends = narrowed(this.limits, contrast);
     const [low, high] = ends.map((value) => numberText(value, ends));
     const unit = picture.unit ? ` ${picture.unit}` : "";
     write(this.low, low);
@@ -156,13 +202,15 @@ export class Pane {
     this.contrast.follow(contrast, this.colours, locked, cyclic);
   }
 
+  /** @type {(table: Uint32Array) => void} */
   drawBar(table) {
     if (this.barTable === table) return;
     this.barTable = table;
-    this.bar.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
+    contextOf(this.bar).putImageData(new ImageData(new Uint8ClampedArray(table.slice().buffer), 256, 1), 0, 0);
   }
 
-  /** The foot of a spectrum; that of the picture comes back with its colours. The lowest level is `DECADES` below the highest. */
+  /** The foot of a spectrum; that of the picture comes back with its colours. The lowest level is `DECADES` below the highest.
+   * @type {(table: Uint32Array) => void} */
   nameSpectrum(table) {
     this.foot.classList.remove("ptynb-complex");
     this.drawBar(table);
@@ -171,7 +219,8 @@ export class Pane {
     describe(this.canvas, "label", `${this.picture.title}, spectrum of the visible part, logarithmic`);
   }
 
-  /** Follows the size of the stage. */
+  /** Follows the size of the stage.
+   * @type {(width: number, height: number) => void} */
   resize(width, height) {
     const ratio = window.devicePixelRatio || 1;
     this.room = { width, height };
@@ -182,8 +231,9 @@ export class Pane {
     this.dirty = this.overlayDirty = true;
   }
 
+  /** @type {(canvas: HTMLCanvasElement) => Context} */
   start(canvas) {
-    const context = canvas.getContext("2d");
+    const context = contextOf(canvas);
     context.setTransform(canvas.width / this.room.width, 0, 0, canvas.height / this.room.height, 0, 0);
     context.clearRect(0, 0, this.room.width, this.room.height);
     return context;
@@ -197,7 +247,8 @@ export class Pane {
     this.dirty = this.overlayDirty = false;
   }
 
-  /** The picture, or what is in its place. beside: {pane, at}: another picture right of the part `at` of the pane. */
+  /** The picture, or what is in its place. beside: {pane, at}: another picture right of the part `at` of the pane.
+   * @type {(context: Context) => void} */
   drawStage(context) {
     if (this.spectrum) return drawSpectrum(context, this.room, this.spectrum);
     if (this.difference) return this.drawScaled(context, this.difference.source, this.difference.extent);
@@ -214,7 +265,8 @@ export class Pane {
     return undefined;
   }
 
-  /** Draws the picture of a pane, of this one or of one beside it, where this one would be. */
+  /** Draws the picture of a pane, of this one or of one beside it, where this one would be.
+   * @type {(context: Context, pane: Pane) => void} */
   drawPicture(context, pane) {
     const { picture, source, shading, colours, extent } = pane;
     if (!picture.limits) return this.drawScaled(context, source.image, extent);
@@ -230,6 +282,7 @@ export class Pane {
     return context.drawImage(seen, 0, 0, width, height);
   }
 
+  /** @type {(context: Context, image: CanvasImageSource, extent: Point) => void} */
   drawScaled(context, image, extent) {
     const { scale, left, top } = placed(this.view, this.room, extent);
     context.imageSmoothingEnabled = this.isSmooth(context, scale);
@@ -237,11 +290,13 @@ export class Pane {
     context.drawImage(image, left, top, extent.x * scale, extent.y * scale);
   }
 
-  /** Whether pixels are blended; they stay crisp once one of them is larger than two of the screen's. */
+  /** Whether pixels are blended; they stay crisp once one of them is larger than two of the screen's.
+   * @type {(context: Context, scale: number) => boolean} */
   isSmooth(context, scale) {
     return scale * this.picture.reduction * context.getTransform().a < 2;
   }
 
+  /** @type {(context: Context) => void} */
   drawOver(context) {
     const { place, room, picture } = this;
     if (this.spectrum) return drawRing(context, room, this.spectrum, this.ring);
@@ -258,7 +313,8 @@ export class Pane {
     return undefined;
   }
 
-  /** {pane, at}: the picture at a point of the screen, and the pixel of its array; null outside. */
+  /** {pane, at}: the picture at a point of the screen, and the pixel of its array; null outside.
+   * @type {(point: Point) => { pane: Pane, at: Point } | null} */
   under(point) {
     if (this.empty) return null;
     const pane = this.beside && point.x > this.beside.at * this.room.width ? this.beside.pane : this;
@@ -267,7 +323,8 @@ export class Pane {
     return at.y < 0 || at.x < 0 || at.y >= extent.y || at.x >= extent.x ? null : { pane, at };
   }
 
-  /** The value of a pixel of the array as text. */
+  /** The value of a pixel of the array as text.
+   * @type {(at: Point) => string} */
   valueText(at) {
     const { picture, source } = this;
     // Exact values if available, as in a report, which contains the arrays.
@@ -280,14 +337,16 @@ export class Pane {
     return `${sign} ${numberText(value, picture.limits)}${picture.unit ? ` ${picture.unit}` : ""}`;
   }
 
-  /** {levels, values: of a level, unit, width, height}: what is measured; of a complex picture the brightness. */
+  /** {levels, values: of a level, unit, width, height}: what is measured; of a complex picture the brightness.
+   * @returns {Grid} */
   get grid() {
     const { picture, source } = this;
     const { width, height } = source;
     const size = { width, height, reduction: picture.reduction };
     if (picture.limits) {
-      const values = Float64Array.from({ length: 256 }, (_, level) => levelValue(level, picture.limits));
-      return { ...size, levels: this.levels, values, limits: picture.limits, unit: picture.unit };
+      const { limits } = this;
+      const values = Float64Array.from({ length: 256 }, (_, level) => levelValue(level, limits));
+      return { ...size, levels: this.levels, values, limits, unit: picture.unit };
     }
     if (this.brightness === null) {
       const { data } = this.shading.pixelsOf(0, 0, width, height);

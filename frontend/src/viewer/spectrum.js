@@ -1,14 +1,18 @@
 // Spectrum of the visible part of a picture: amplitude of its Fourier transform, as a picture in its place.
 
+import { contextOf } from "../elements.js";
 import { lengthText, within } from "../numbers.js";
 import { toArray, toScreen } from "./geometry.js";
 import { complexOf } from "./levels.js";
 import { ACCENT, drawLabel, line } from "./overlay.js";
 
+/** @import { Context, Distance, Ends, Pane, Part, Place, Point, Ring, Size, Spectrum } from "../types" */
+
 const LARGEST = 1024;
 const DECADES = 4;
 
-/** The transform of a line of 2^n values at `start`, in place. */
+/** The transform of a line of 2^n values at `start`, in place.
+ * @type {(real: Float32Array, imaginary: Float32Array, start: number, count: number, cosines: Float32Array, sines: Float32Array) => void} */
 function transformLine(real, imaginary, start, count, cosines, sines) {
   for (let index = 1, turned = 0; index < count; index += 1) {
     let bit = count >> 1;
@@ -44,7 +48,8 @@ function transformLine(real, imaginary, start, count, cosines, sines) {
   }
 }
 
-/** The transform of a square of side 2^n, in place, with its axes exchanged. */
+/** The transform of a square of side 2^n, in place, with its axes exchanged.
+ * @type {(real: Float32Array, imaginary: Float32Array, side: number) => void} */
 export function transform(real, imaginary, side) {
   const cosines = Float32Array.from({ length: side / 2 }, (_, index) => Math.cos((2 * Math.PI * index) / side));
   const sines = Float32Array.from({ length: side / 2 }, (_, index) => -Math.sin((2 * Math.PI * index) / side));
@@ -63,10 +68,12 @@ export function transform(real, imaginary, side) {
   }
 }
 
-/** The visible part of a pane in pixels of its picture: {top, left, height, width}. */
+/** The visible part of a pane in pixels of its picture: {top, left, height, width}.
+ * @type {(pane: Pick<Pane, "place" | "room" | "source" | "picture">) => Part} */
 export function visiblePart({ place, room, source, picture }) {
   const { reduction } = picture;
   const [begin, end] = [toArray(place, { y: 0, x: 0 }), toArray(place, { y: room.height, x: room.width })];
+  /** @type {(low: number, high: number, size: number) => Ends} */
   const span = (low, high, size) => {
     const [first, last] = [within(Math.round(low / reduction), 0, size - 1), within(Math.round(high / reduction), 1, size)];
     const count = Math.min(Math.max(last - first, 1), LARGEST);
@@ -77,19 +84,20 @@ export function visiblePart({ place, room, source, picture }) {
   return { top: within(top, 0, source.height - height), left: within(left, 0, source.width - width), height, width };
 }
 
-/** Real and imaginary part of the picture there, less the mean, under a Hann window, padded to a square. */
+/** Real and imaginary part of the picture there, less the mean, under a Hann window, padded to a square.
+ * @type {(pane: Pane, part: Part, side: number) => { real: Float32Array, imaginary: Float32Array }} */
 function windowed(pane, part, side) {
-  const { picture } = pane;
-  const grid = picture.limits ? pane.grid : null;
+  const grid = pane.picture?.limits ? pane.grid : null;
   const [real, imaginary] = [new Float32Array(side * side), new Float32Array(side * side)];
+  /** @type {(count: number) => Float32Array} */
   const hann = (count) => Float32Array.from({ length: count }, (_, index) => Math.sin((Math.PI * (index + 0.5)) / count) ** 2);
   const [down, across] = [hann(part.height), hann(part.width)];
-  const colours = grid ? null : pane.shading.pixelsOf(part.left, part.top, part.width, part.height).data;
+  const colours = grid ? [] : pane.shading.pixelsOf(part.left, part.top, part.width, part.height).data;
   let [sumReal, sumImaginary] = [0, 0];
   for (let row = 0; row < part.height; row += 1) {
     for (let column = 0; column < part.width; column += 1) {
       const at = row * side + column;
-      if (colours) {
+      if (!grid) {
         const pixel = 4 * (row * part.width + column);
         const [amplitude, phase] = complexOf(colours[pixel], colours[pixel + 1], colours[pixel + 2]);
         real[at] = amplitude * Math.cos(phase ?? 0);
@@ -113,7 +121,8 @@ function windowed(pane, part, side) {
   return { real, imaginary };
 }
 
-/** {source, side, part, period: [y, x] of one pixel from the middle [array pixels]}; table: the colours. */
+/** {source, side, part, period: [y, x] of one pixel from the middle [array pixels]}; table: the colours.
+ * @type {(pane: Pane, table: Uint32Array, before: Spectrum | null) => Spectrum} */
 export function spectrumOf(pane, table, before) {
   const part = visiblePart(pane);
   const side = 2 ** Math.ceil(Math.log2(Math.max(part.height, part.width, 8)));
@@ -126,7 +135,7 @@ export function spectrumOf(pane, table, before) {
   }
   const source = before?.source ?? document.createElement("canvas");
   Object.assign(source, { width: side, height: side });
-  const context = source.getContext("2d");
+  const context = contextOf(source);
   const image = context.createImageData(side, side);
   const pixels = new Uint32Array(image.data.buffer);
   const half = side / 2;
@@ -142,19 +151,22 @@ export function spectrumOf(pane, table, before) {
   return { source, side, part, pixel: side * pane.picture.reduction };
 }
 
-/** Where the spectrum is in its pane: {scale, left, top}, in screen pixels per pixel of the spectrum. */
+/** Where the spectrum is in its pane: {scale, left, top}, in screen pixels per pixel of the spectrum.
+ * @type {(room: Size, spectrum: Pick<Spectrum, "side">) => Place} */
 function spectrumPlace(room, { side }) {
   const scale = Math.min(room.width, room.height) / side;
   return { scale, left: (room.width - side * scale) / 2, top: (room.height - side * scale) / 2 };
 }
 
+/** @type {(context: Context, room: Size, spectrum: Spectrum) => void} */
 export function drawSpectrum(context, room, spectrum) {
   const { scale, left, top } = spectrumPlace(room, spectrum);
   context.imageSmoothingEnabled = scale * context.getTransform().a < 2;
   context.drawImage(spectrum.source, left, top, spectrum.side * scale, spectrum.side * scale);
 }
 
-/** The period at a point of the screen: {pixels, length [m] or null, angle [°]}; null outside and in the middle. */
+/** The period at a point of the screen: {pixels, length [m] or null, angle [°]}; null outside and in the middle.
+ * @type {(room: Size, spectrum: Pick<Spectrum, "side" | "pixel">, size: Ends | null, at: Point) => Distance | null} */
 export function periodAt(room, spectrum, pixelSize, point) {
   const place = spectrumPlace(room, spectrum);
   const half = spectrum.side / 2;
@@ -167,7 +179,8 @@ export function periodAt(room, spectrum, pixelSize, point) {
   return { pixels, length: pixelSize ? period : null, angle: (Math.atan2(-down / tall, across / wide) * 180) / Math.PI };
 }
 
-/** The ring of a resolution. ring: {size: period [m, or array pixels], pixelSize}. */
+/** The ring of a resolution. ring: {size: period [m, or array pixels], pixelSize}.
+ * @type {(context: Context, room: Size, spectrum: Spectrum, ring: Ring) => void} */
 export function drawRing(context, room, spectrum, { size, pixelSize }) {
   const place = spectrumPlace(room, spectrum);
   const [tall, wide] = (pixelSize ?? [1, 1]).map((side) => (place.scale * spectrum.pixel * side) / size);

@@ -1,34 +1,42 @@
 // The toolbar above the panes, and the row of options of the tool that is chosen.
 
-import { alikeNames } from "./pair.js";
-
 import { choiceField, make, numberField, press, write } from "../elements.js";
 import { FigureBox } from "./figure.js";
 import { iconButton, labelledButton } from "./icons.js";
-import { PAIRINGS } from "./pair.js";
+import { alikeNames, PAIRINGS } from "./pair.js";
 import { KEYS } from "./pane.js";
+
+/** @import { Board, Ends } from "../types" */
 
 const MOUSE =
   "The wheel zooms a picture that was clicked or has the focus, and any with Ctrl held; elsewhere it scrolls the page. " +
   "Dragging moves, or draws with the tool that is chosen (with Shift it moves), a double click shows all of it. " +
   "With a tool, Enter sets its two ends at the cross, Escape puts it away. ";
-const TOOLS = {
-  profile: ["Line profile", "L"],
-  rectangle: ["Statistics of a rectangle", "R"],
-  ellipse: ["Statistics of an ellipse", "O"],
-  ruler: ["Ruler: length and angle", "D"],
-};
+/** @type {["profile" | "rectangle" | "ellipse" | "ruler", string, string][]} */
+const TOOLS = [
+  ["profile", "Line profile", "L"],
+  ["rectangle", "Statistics of a rectangle", "R"],
+  ["ellipse", "Statistics of an ellipse", "O"],
+  ["ruler", "Ruler: length and angle", "D"],
+];
+/** @type {Ends} */
 const AUTOMATIC = [0.5, 99.5];
 
-/** One button takes the Tab key, arrow keys move among all. */
+/** One button takes the Tab key, arrow keys move among all.
+ * @type {(row: HTMLElement) => void} */
 function rove(row) {
+  /** @type {() => HTMLButtonElement[]} */
   const buttons = () => [...row.querySelectorAll("button")].filter((one) => !one.hidden && !one.closest("[hidden]"));
+  /** @type {(chosen: HTMLButtonElement | null) => void} */
   const settle = (chosen) => buttons().forEach((one) => (one.tabIndex = one === chosen ? 0 : -1));
-  row.addEventListener("focusin", ({ target }) => target.closest("button") && settle(target.closest("button")));
+  row.addEventListener("focusin", ({ target }) => {
+    const chosen = /** @type {Element} */ (target).closest("button");
+    if (chosen) settle(chosen);
+  });
   row.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
     const all = buttons();
-    const at = all.indexOf(event.target);
+    const at = all.findIndex((one) => one === event.target);
     if (!step || at < 0) return;
     event.preventDefault();
     event.stopPropagation();
@@ -37,13 +45,17 @@ function rove(row) {
   settle(buttons()[0]);
 }
 
-/** board: the viewer. Returns {row, options, follow(), keys: what each key does}. */
+/** board: the viewer. Returns {row, options, follow(), keys: what each key does}.
+ * @type {(board: Board) => { row: HTMLElement, options: HTMLElement, follow: () => void, keys: Record<string, () => void> }} */
 export function makeToolbar(board) {
   const row = make("div", "ptynb-toolbar");
   row.setAttribute("role", "toolbar");
   row.setAttribute("aria-label", "Picture tools");
+  /** @type {Record<string, () => void>} */
   const keys = {};
+  /** @type {string[]} */
   const named = [];
+  /** @type {typeof iconButton} */
   const tool = (name, label, key, act) => {
     const made = iconButton(name, label, key, act);
     if (!key) return made;
@@ -61,7 +73,8 @@ export function makeToolbar(board) {
   });
   const help = tool("keys", "Keys and mouse", "H", () => board.toggle("help"));
   const full = tool("fullScreen", "Full screen", "F", () => board.fullScreen());
-  const measures = Object.entries(TOOLS).map(([name, [label, key]]) => {
+  /** @type {[string, HTMLButtonElement][]} */
+  const measures = TOOLS.map(([name, label, key]) => {
     return [name, tool(name, label, key, () => board.says("tool", board.get("tool") === name ? "" : name))];
   });
   const remove = tool("remove", "Remove the measurement", "Delete", () => board.says("measure", {}));
@@ -107,7 +120,8 @@ export function makeToolbar(board) {
   return { row, options: options.row, follow, keys };
 }
 
-/** Brush and eraser, while a picture is painted. */
+/** Brush and eraser, while a picture is painted.
+ * @type {(board: Board) => { painting: HTMLElement, paint: () => void }} */
 function brushFields(board) {
   const painting = make("span", "ptynb-tool");
   const brush = numberField("Brush radius [px]", { min: 0.5, max: 10000, step: 0.5 }, (radius) => {
@@ -127,12 +141,13 @@ function brushFields(board) {
   return { painting, paint };
 }
 
-/** The row of options: of contrast, profile, spectrum, pair, figure, and a text about the keys. */
+/** The row of options: of contrast, profile, spectrum, pair, figure, and a text about the keys.
+ * @type {(board: Board, keys: string) => { row: HTMLElement, follow: () => void }} */
 function makeOptions(board, keys) {
   const row = make("div", "ptynb-options");
   row.setAttribute("role", "group");
   row.setAttribute("aria-label", "Options of the tools");
-  const group = (...parts) => {
+  const group = (/** @type {Element[]} */ ...parts) => {
     const made = make("span", "ptynb-tool-group");
     made.append(...parts);
     row.append(made);
@@ -179,10 +194,10 @@ function makeOptions(board, keys) {
     press(automatic, !own && low === AUTOMATIC[0] && high === AUTOMATIC[1]);
     press(range, !own && low <= 0 && high >= 100);
     profile.hidden = !tools || board.get("tool") !== "profile";
-    width.input.value = board.measuring.width;
+    width.input.value = String(board.measuring.width);
     spectrum.hidden = !tools || !board.get("spectrum");
     write(ring.text, `Ring: period [${board.measuring.metric ? "nm" : "px"}]`);
-    ring.input.value = Number((board.measuring.resolution * (board.measuring.metric ? 1e9 : 1)).toPrecision(4));
+    ring.input.value = String(Number((board.measuring.resolution * (board.measuring.metric ? 1e9 : 1)).toPrecision(4)));
     pair.hidden = !tools || !board.open.has("pair");
     if (!pair.hidden) followPair();
     figure.follow();

@@ -1,6 +1,7 @@
 // The viewer: takes frames, lays out panes, draws on animation frames, and confirms what is drawn.
 
 import { make, write } from "../elements.js";
+import { listening } from "../model.js";
 import { within } from "../numbers.js";
 import { Colouring } from "./colouring.js";
 import { Cursors } from "./cursor.js";
@@ -13,6 +14,8 @@ import { decoded } from "./pixels.js";
 import { figureOf, offerFile, seenIn, titleOf } from "./saving.js";
 import { makeToolbar } from "./toolbar.js";
 
+/** @import { Aim, Frame, Model, Point, Render, Size, Source, Stroke, View } from "../types" */
+
 const SYNC_MS = 100;
 /** For how long a page asks for frames in advance, and how many at most. JupyterLab shows the kernel as busy and idle for
  * each message to it, which takes a page longer than a picture does. */
@@ -22,9 +25,13 @@ const MOST_AHEAD = 8;
 const AROUND = 84;
 
 export class Board {
+  /** @param {Model} model @param {HTMLElement} element */
   constructor(model, element) {
     this.model = model;
+    /** @type {Map<string, Pane>} */
     this.panes = new Map();
+    /** Options that are open.
+     * @type {Set<string>} */
     this.open = new Set();
     this.colouring = new Colouring(this);
     this.cursors = new Cursors(this);
@@ -39,7 +46,14 @@ export class Board {
     edge.append(this.tools.row, this.tools.options);
     this.root.append(edge, this.problem, this.shelf);
     element.append(this.root);
-    this.waiting = this.animation = this.timer = null;
+    /** The newest frame, decoded, until it is drawn.
+     * @type {{ frame: Frame, bitmaps: (Source | null)[] } | null} */
+    this.waiting = null;
+    /** @type {number | null} */
+    this.animation = null;
+    /** @type {number | null} */
+    this.timer = null;
+    /** @type {Map<string, unknown>} */
     this.unsent = new Map();
     this.taken = -1;
     this.drawnAt = -Infinity; // of no frame
@@ -48,52 +62,49 @@ export class Board {
     this.gone = this.decoding = this.stale = false;
     this.coarse = 1;
     this.sizes = new ResizeObserver((entries) => entries.forEach((entry) => this.resized(entry)));
-    this.listening = [];
     this.root.addEventListener("keydown", (event) => this.pressed(event));
     this.layoutAgain = () => this.layout();
     document.addEventListener("fullscreenchange", this.layoutAgain);
     window.addEventListener("resize", this.layoutAgain);
-    this.follow();
+    this.unfollow = this.follow();
   }
 
+  /** @type {(trait: string) => any} */
   get(trait) {
     return this.model.get(trait);
   }
 
-  on(events, act) {
-    for (const event of events.split(" ")) {
-      this.model.on(event, act);
-      this.listening.push([event, act]);
-    }
-  }
-
-  /** Registers listeners for the kernel, and applies its current state. */
+  /** Registers listeners for the kernel, and applies its current state; returns what ends the listeners. */
   follow() {
-    this.on("change:frame", () => this.take());
-    this.on("change:tables change:colours change:percentiles change:limits", () => this.recolour());
-    this.on("change:view", () => this.viewed());
-    this.on("change:points change:moves change:chosen change:labels", () => this.marked());
-    this.on("change:crosshair", () => this.aimed());
-    this.on("change:swipe change:swipe_at change:pairing", () => this.paired());
-    this.on("change:columns change:height change:share change:tools", () => this.layout());
-    this.on("change:percentiles change:limits change:linked_colours", () => this.tools.follow());
-    this.on("change:linked_colours", () => this.recolour());
-    this.on("change:figures change:said", () => this.equip());
-    this.on("change:painted change:brush change:erase change:tool", () => this.equip());
-    this.on("change:measure", () => this.measured());
-    this.on("change:spectrum", () => this.transformed());
-    this.on("change:resolution", () => this.encircled());
-    this.on("change:problem", () => this.complain(this.get("problem")));
-    this.on("msg:custom", (message) => this.cursors.answered(message));
+    const end = listening(this.model, {
+      "change:frame": () => this.take(),
+      "change:tables change:colours change:percentiles change:limits": () => this.recolour(),
+      "change:view": () => this.viewed(),
+      "change:points change:moves change:chosen change:labels": () => this.marked(),
+      "change:crosshair": () => this.aimed(),
+      "change:swipe change:swipe_at change:pairing": () => this.paired(),
+      "change:columns change:height change:share change:tools": () => this.layout(),
+      "change:percentiles change:limits change:linked_colours": () => this.tools.follow(),
+      "change:linked_colours": () => this.recolour(),
+      "change:figures change:said": () => this.equip(),
+      "change:painted change:brush change:erase change:tool": () => this.equip(),
+      "change:measure": () => this.measured(),
+      "change:spectrum": () => this.transformed(),
+      "change:resolution": () => this.encircled(),
+      "change:problem": () => this.complain(this.get("problem")),
+      "msg:custom": (message) => this.cursors.answered(message),
+    });
     this.layout();
     this.complain(this.get("problem"));
     this.take();
+    return end;
   }
 
   /**
    * Sets a trait, and sends it to the kernel at most a few times per second.
    *
    * The kernel echoes what it gets, so that an earlier value may come back before a later one is sent.
+   * @type {(trait: string, value: unknown) => void}
    */
   says(trait, value) {
     this.unsent.set(trait, value);
@@ -102,13 +113,14 @@ export class Board {
   }
 
   send() {
-    clearTimeout(this.timer);
+    if (this.timer !== null) clearTimeout(this.timer);
     this.timer = null;
     for (const [trait, value] of this.unsent) this.model.set(trait, value);
     this.unsent.clear();
     this.model.save_changes();
   }
 
+  /** @type {(text: string) => void} */
   complain(text) {
     write(this.problem, text);
     if (text) this.tools.follow();
@@ -120,6 +132,7 @@ export class Board {
     if (this.decoding) return;
     this.decoding = true;
     while (!this.gone && this.get("frame").number !== this.taken) {
+      /** @type {Frame} */
       const frame = this.get("frame");
       this.taken = frame.number;
       const bitmaps = await Promise.all(frame.pictures.map(decoded));
@@ -152,12 +165,13 @@ export class Board {
     });
   }
 
+  /** @type {(waiting: { frame: Frame, bitmaps: (Source | null)[] }) => void} */
   change({ frame, bitmaps }) {
     const names = frame.pictures.map((picture) => picture.name);
     if (String(names) !== String([...this.panes.keys()])) this.build(names);
-    frame.pictures.forEach((picture, index) => this.panes.get(picture.name).take(picture, bitmaps[index]));
+    frame.pictures.forEach((picture, index) => this.panes.get(picture.name)?.take(picture, bitmaps[index]));
     this.colouring.recolour(); // after all are there: their contrast may depend on each other
-    this.root.dataset.frame = frame.number;
+    this.root.dataset.frame = String(frame.number);
     this.pairing.follow();
     this.measuring.follow();
     if (this.get("spectrum")) this.measuring.transform();
@@ -174,7 +188,8 @@ export class Board {
     this.says("coarse", coarse);
   }
 
-  /** Asks for frames in advance: as many as were drawn in `AHEAD_MS` of late, again once less than half of them remain. */
+  /** Asks for frames in advance: as many as were drawn in `AHEAD_MS` of late, again once less than half of them remain.
+   * @type {(number: number) => void} */
   confirm(number) {
     if (!this.get("confirms") || this.get("shown") >= number) return;
     const now = performance.now();
@@ -191,6 +206,7 @@ export class Board {
 
   // Panes
 
+  /** @type {(names: string[]) => void} */
   build(names) {
     const before = this.panes;
     this.pairing.end();
@@ -206,6 +222,7 @@ export class Board {
     this.layout();
   }
 
+  /** @type {(name: string) => Pane} */
   makePane(name) {
     const pane = new Pane(name, this);
     pane.view = this.get("view");
@@ -214,6 +231,7 @@ export class Board {
     return pane;
   }
 
+  /** @type {(entry: ResizeObserverEntry) => void} */
   resized({ target, contentRect }) {
     for (const pane of this.panes.values()) {
       if (pane.stage !== target || !contentRect.width) continue;
@@ -269,7 +287,8 @@ export class Board {
     }
   }
 
-  /** Opens or closes options: "contrast", "pair", "figure" or "help". */
+  /** Opens or closes options: "contrast", "pair", "figure" or "help".
+   * @type {(name: string) => void} */
   toggle(name) {
     if (!this.open.delete(name)) this.open.add(name);
     this.equip();
@@ -286,6 +305,7 @@ export class Board {
     this.schedule();
   }
 
+  /** @type {(pane: Pane) => void} */
   refresh(pane) {
     pane.overlayDirty = true;
     this.schedule();
@@ -293,6 +313,7 @@ export class Board {
 
   // Zoom and pan
 
+  /** @type {(pane: Pane, view: View) => void} */
   look(pane, view) {
     if (this.get("linked")) {
       this.says("view", view);
@@ -308,8 +329,9 @@ export class Board {
     this.redraw();
   }
 
+  /** @type {(factor: number) => void} */
   zoom(factor) {
-    const middle = ({ width, height }) => ({ y: height / 2, x: width / 2 });
+    const middle = (/** @type {Size} */ { width, height }) => ({ y: height / 2, x: width / 2 });
     const panes = [...this.panes.values()].filter((pane) => !pane.empty);
     for (const pane of this.get("linked") ? panes.slice(0, 1) : panes) {
       this.look(pane, zoomed(pane.view, pane.room, pane.extent, middle(pane.room), factor));
@@ -334,9 +356,10 @@ export class Board {
     return this.colouring.tables;
   }
 
-  /** Executes the key of a tool, unless it is typed into a field. */
+  /** Executes the key of a tool, unless it is typed into a field.
+   * @type {(event: KeyboardEvent) => void} */
   pressed(event) {
-    const typing = event.target.closest("input, select, textarea");
+    const typing = /** @type {Element} */ (event.target).closest("input, select, textarea");
     if (!this.get("tools") || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const ending = event.key === "Escape" && this.get("tool") ? () => this.says("tool", "") : undefined;
     const act = ending ?? this.tools.keys[event.key.toLowerCase()];
@@ -347,7 +370,9 @@ export class Board {
   }
 
   marked() {
-    const floats = (bytes) => bytes && new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+    const floats = (/** @type {ArrayBufferView | undefined} */ bytes) => {
+      return bytes && new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+    };
     for (const [name, pane] of this.panes) {
       const points = floats(this.get("points")[name]);
       pane.marks = { points, moves: floats(this.get("moves")[name]), chosen: this.get("chosen")[name] };
@@ -364,10 +389,13 @@ export class Board {
     }
   }
 
-  /** Moves the crosshair of a pane, and of those of the same shape, to a point of the array; null: it stays there. */
+  /** Moves the crosshair of a pane, and of those of the same shape, to a point of the array; null: it stays there.
+   * @type {(pane: Pane, aim: Aim) => void} */
   aim(pane, { y, x }) {
     const shape = String(pane.picture.shape);
-    const moved = Object.fromEntries(Object.entries(this.get("crosshair")).map(([name, place]) => {
+    /** @type {Record<string, [number, number]>} */
+    const crosshair = this.get("crosshair");
+    const moved = Object.fromEntries(Object.entries(crosshair).map(([name, place]) => {
       const same = String(this.panes.get(name)?.picture?.shape) === shape;
       return [name, same ? aimedAt(pane, { y: y ?? place[0], x: x ?? place[1] }) : place];
     }));
@@ -396,7 +424,8 @@ export class Board {
     this.layout();
   }
 
-  /** Shows two pictures in one pane; how: "swipe", "flicker", "difference", "": side by side again. */
+  /** Shows two pictures in one pane; how: "swipe", "flicker", "difference", "": side by side again.
+   * @type {(left: string, right: string, how?: string) => void} */
   pairUp(left, right, how = this.get("swipe").length ? this.get("pairing") : "") {
     if (how && left !== right) {
       this.says("pairing", how);
@@ -414,10 +443,12 @@ export class Board {
     offerFile(blob, `${titles.join("-").replace(/[^\w-]+/g, "_").slice(0, 80)}.png`);
   }
 
+  /** @type {(pane: Pane, at: Point) => void} */
   click(pane, { y, x }) {
     if (this.get("clickable")) this.model.send({ kind: "click", name: pane.name, y, x });
   }
 
+  /** @type {(pane: Pane, stroke: Stroke) => void} */
   stroke(pane, { path, radius, erase }) {
     const values = new Float32Array(path.flatMap(({ y, x }) => [y, x]));
     this.model.send({ kind: "stroke", name: pane.name, radius, erase }, undefined, [values.buffer]);
@@ -425,7 +456,7 @@ export class Board {
 
   end() {
     this.gone = true;
-    for (const [event, act] of this.listening) this.model.off(event, act);
+    this.unfollow();
     document.removeEventListener("fullscreenchange", this.layoutAgain);
     window.removeEventListener("resize", this.layoutAgain);
     if (this.timer !== null) this.send();
@@ -441,6 +472,7 @@ export class Board {
   }
 }
 
+/** @type {Render} */
 export function render({ model, el }) {
   const board = new Board(model, el);
   return () => board.end();

@@ -1,17 +1,18 @@
 // A list that sends the keys of selected options; native, so that keyboards and screen readers support it.
 
+import { make, write } from "../elements.js";
+import { listening } from "../model.js";
+
+/** @import { Render } from "../types" */
+
+/** @type {Render} */
 export function render({ model, el }) {
-  const whole = document.createElement("div");
-  whole.className = "ptynb-choice";
-  const name = document.createElement("label");
-  name.className = "ptynb-choice-name";
-  const column = document.createElement("span");
-  column.className = "ptynb-choice-column";
-  const head = document.createElement("span");
-  head.className = "ptynb-choice-head";
+  const whole = make("div", "ptynb-choice");
+  const name = make("label", "ptynb-choice-name");
+  const column = make("span", "ptynb-choice-column");
+  const head = make("span", "ptynb-choice-head");
   head.setAttribute("aria-hidden", "true");
-  const select = document.createElement("select");
-  select.dataset.lmSuppressShortcuts = "true";
+  const select = make("select");
   // Beside the list, not around it: otherwise its accessible name would include all options.
   select.id = `ptynb-choice-${Math.random().toString(36).slice(2)}`;
   name.htmlFor = select.id;
@@ -19,6 +20,7 @@ export function render({ model, el }) {
   whole.append(name, column);
   el.append(whole);
 
+  /** @type {Map<string, HTMLOptionElement>} */
   const made = new Map();
   const choose = () => {
     const chosen = new Set(model.get("chosen"));
@@ -29,6 +31,7 @@ export function render({ model, el }) {
   };
   // Unchanged options keep their elements, and thus the scroll position.
   const list = () => {
+    /** @type {[string, string][]} */
     const options = model.get("options");
     const wanted = new Set(options.map(([key]) => key));
     for (const [key, option] of made) {
@@ -38,10 +41,10 @@ export function render({ model, el }) {
       }
     }
     options.forEach(([key, text], index) => {
-      const option = made.get(key) ?? document.createElement("option");
+      const option = made.get(key) ?? make("option");
       made.set(key, option);
       option.value = key;
-      if (option.textContent !== text) option.textContent = text;
+      write(option, text);
       if (select.children[index] !== option) select.insertBefore(option, select.children[index] ?? null);
     });
     choose();
@@ -62,15 +65,11 @@ export function render({ model, el }) {
     model.save_changes();
   });
 
-  const dressed = ["description", "head", "several", "rows", "disabled", "tooltip"].map((trait) => `change:${trait}`);
-  model.on("change:options", list);
-  model.on("change:chosen", choose);
-  dressed.forEach((event) => model.on(event, dress));
   dress();
   list();
-  return () => {
-    model.off("change:options", list);
-    model.off("change:chosen", choose);
-    dressed.forEach((event) => model.off(event, dress));
-  };
+  return listening(model, {
+    "change:options": list,
+    "change:chosen": choose,
+    "change:description change:head change:several change:rows change:disabled change:tooltip": dress,
+  });
 }

@@ -1,21 +1,20 @@
 // Lines of Python that can be read, selected and copied.
 
+import { make } from "../elements.js";
+import { listening } from "../model.js";
+
+/** @import { Render } from "../types" */
+
+/** @type {Render} */
 export function render({ model, el }) {
-  const root = document.createElement("div");
-  root.className = "ptynb-code";
-  const copy = document.createElement("button");
-  copy.type = "button";
-  copy.className = "ptynb-code-copy jupyter-button";
-  copy.textContent = "Copy";
-  const said = document.createElement("span");
+  const root = make("div", "ptynb-code");
+  const copy = make("button", "ptynb-code-copy jupyter-button", { type: "button", textContent: "Copy" });
+  const said = make("span", "ptynb-code-said");
   said.setAttribute("role", "status");
-  said.className = "ptynb-code-said";
-  const text = document.createElement("pre");
-  text.tabIndex = 0;
+  const text = make("pre", "", { tabIndex: 0 });
   text.setAttribute("role", "region");
   text.setAttribute("aria-label", "Lines of Python");
-  text.dataset.lmSuppressShortcuts = "true";
-  const code = document.createElement("code");
+  const code = make("code");
   text.append(code);
   root.append(copy, said, text);
   el.append(root);
@@ -26,16 +25,9 @@ export function render({ model, el }) {
     if (atEnd) text.scrollTop = text.scrollHeight;
   };
 
-  // Pages that are not served from this machine or by https have no clipboard; a selection can be copied anywhere.
-  const select = () => {
-    const range = document.createRange();
-    range.selectNodeContents(code);
-    const selection = document.getSelection();
-    selection.removeAllRanges();
-    selection.addRange(range);
-  };
   copy.addEventListener("click", async () => {
-    select();
+    // Pages that are not served from this machine or by https have no clipboard; a selection can be copied anywhere.
+    document.getSelection()?.selectAllChildren(code);
     try {
       await navigator.clipboard.writeText(code.textContent);
       said.textContent = "copied";
@@ -43,7 +35,6 @@ export function render({ model, el }) {
       said.textContent = document.execCommand("copy") ? "copied" : "selected; press Ctrl+C";
     }
   });
-  model.on("change:lines", update);
   update();
-  return () => model.off("change:lines", update);
+  return listening(model, { "change:lines": update });
 }

@@ -1,7 +1,10 @@
 // The divider between pictures and controls.
 
+import { elementIn, elementsIn, make } from "../elements.js";
 import { within } from "../numbers.js";
 import { arranged, cellsFor, cutsWidth, GAP } from "./arrangement.js";
+
+/** @import { Model, Render } from "../types" */
 
 const KEPT = "ptynb.controls";
 const NARROWEST = 170;
@@ -22,6 +25,7 @@ function remembered() {
   }
 }
 
+/** @type {(choice: { width: number, folded: boolean }) => void} */
 function remember(choice) {
   try {
     localStorage.setItem(KEPT, JSON.stringify(choice));
@@ -31,27 +35,27 @@ function remember(choice) {
 }
 
 class Dividing {
+  /** @param {Model} model @param {HTMLElement} el */
   constructor(model, el) {
     this.model = model;
     this.el = el;
     this.choice = remembered();
-    this.line = document.createElement("div");
-    this.line.className = "ptynb-divider-line";
-    this.line.tabIndex = 0;
-    this.line.title = "Drag to divide pictures and controls";
+    this.line = make("div", "ptynb-divider-line", { tabIndex: 0, title: "Drag to divide pictures and controls" });
     const named = { role: "separator", "aria-orientation": "vertical", "aria-label": "Width of the controls" };
     Object.entries(named).forEach(([name, value]) => this.line.setAttribute(name, value));
-    this.button = document.createElement("button");
-    this.button.type = "button";
-    this.button.className = "ptynb-divider-fold";
-    for (const part of [this.line, this.button]) part.dataset.lmSuppressShortcuts = "true";
+    this.button = make("button", "ptynb-divider-fold", { type: "button" });
     el.append(this.button, this.line);
     this.line.addEventListener("pointerdown", (event) => this.drag(event));
     this.line.addEventListener("dblclick", () => this.choose({ width: 236 }));
     this.line.addEventListener("keydown", (event) => this.press(event));
     this.button.addEventListener("click", () => this.choose({ folded: !this.choice.folded }));
+    /** @type {number | null} */
     this.later = null;
     this.added = 0;
+    this.brought = false;
+    this.split = this.root = this.outer = this.pictures = el; // until they are found
+    /** @type {Element | null} */
+    this.page = null;
     this.watched = new WeakSet();
     this.sizes = new ResizeObserver(() => this.soon());
     this.built = new MutationObserver((records) => {
@@ -63,23 +67,20 @@ class Dividing {
     this.sizes.observe(el);
   }
 
-  /** The boxes around, once this element is among them. */
+  /** Whether the boxes around are known: once this element is among them. */
   found() {
-    const split = this.el.closest(".ptynb-split");
-    if (!split) return null;
+    const split = /** @type {HTMLElement | null} */ (this.el.closest(".ptynb-split"));
+    const pictures = elementIn(split, ":scope > .ptynb-split-pictures");
+    const root = split?.parentElement;
+    if (!split || !pictures || !root) return false;
     if (split !== this.split) {
-      this.split = split;
-      this.root = split.parentElement;
-      this.outer = split.closest(".ptynb-workbench") ?? this.root;
+      Object.assign(this, { split, root, pictures, outer: split.closest(".ptynb-workbench") ?? root });
       this.page = split.closest(SCROLLED);
-      this.pictures = split.querySelector(":scope > .ptynb-split-pictures");
-      for (const box of [this.page, this.root, this.pictures]) if (box) this.sizes.observe(box);
-      for (const other of this.root.children) if (other !== split) this.sizes.observe(other);
-      if (this.pictures) {
-        this.built.observe(this.pictures, { childList: true, subtree: true, attributeFilter: ["style"] });
-      }
+      for (const box of [this.page, root, pictures]) if (box) this.sizes.observe(box);
+      for (const other of root.children) if (other !== split) this.sizes.observe(other);
+      this.built.observe(pictures, { childList: true, subtree: true, attributeFilter: ["style"] });
     }
-    return this.pictures ? split : null;
+    return true;
   }
 
   soon() {
@@ -131,9 +132,9 @@ class Dividing {
 
   /** The height of what tools show above and below the main pictures: pictures that are measured keep their size. */
   shownByTools() {
-    const main = this.pictures.querySelector(".ptynb-main");
+    const main = elementIn(this.pictures, ".ptynb-main");
     if (!main) return 0;
-    const boxes = ["options", "measure"].map((name) => [...main.querySelectorAll(`.ptynb-${name}`)]);
+    const boxes = ["options", "measure"].map((name) => elementsIn(main, `.ptynb-${name}`));
     for (const box of boxes.flat()) {
       if (!this.watched.has(box)) this.sizes.observe(box);
       this.watched.add(box);
@@ -154,9 +155,9 @@ class Dividing {
 
   arrange() {
     const { pictures } = this;
-    const [main, aside, curve] = ["main", "aside", "curve"].map((name) => pictures.querySelector(`.ptynb-${name}`));
+    const [main, aside, curve] = ["main", "aside", "curve"].map((name) => elementIn(pictures, `.ptynb-${name}`));
     const room = { width: pictures.clientWidth, height: pictures.clientHeight };
-    const cuts = pictures.querySelector(".ptynb-cuts");
+    const cuts = elementIn(pictures, ".ptynb-cuts");
     const given = panesOf(cuts);
     const column = given.count ? cutsWidth(room.width) : 0;
     pictures.toggleAttribute("data-cuts", column > 0);
@@ -164,7 +165,7 @@ class Dividing {
     if (column) {
       room.width -= column + GAP;
       const place = { width: column, height: room.height };
-      cuts.style.setProperty("--ptynb-fit", String(cellsFor(given.count, place, given.aspect, given.text).columns));
+      cuts?.style.setProperty("--ptynb-fit", String(cellsFor(given.count, place, given.aspect, given.text).columns));
     }
     const mains = panesOf(main);
     room.height -= this.added;
@@ -186,17 +187,20 @@ class Dividing {
     }
   }
 
+  /** @type {(change: { width?: number, folded?: boolean }) => void} */
   choose(change) {
     this.choice = { ...this.choice, ...change };
     remember(this.choice);
     this.soon();
   }
 
+  /** @type {(event: PointerEvent) => void} */
   drag(event) {
     event.preventDefault();
     this.line.focus();
     this.line.setPointerCapture(event.pointerId);
     const right = this.split.getBoundingClientRect().right;
+    /** @type {(event: PointerEvent) => void} */
     const move = ({ clientX }) => this.choose({ width: Math.max(NARROWEST, Math.round(right - clientX)) });
     this.line.addEventListener("pointermove", move);
     const end = () => this.line.removeEventListener("pointermove", move);
@@ -204,6 +208,7 @@ class Dividing {
     this.line.addEventListener("pointercancel", end, { once: true });
   }
 
+  /** @type {(event: KeyboardEvent) => void} */
   press(event) {
     const step = { ArrowLeft: 20, ArrowRight: -20 }[event.key];
     if (!step) return;
@@ -219,27 +224,30 @@ class Dividing {
   }
 }
 
-/** Whether a change of the page adds or removes a picture, or gives one another aspect; texts change with every frame. */
+/** Whether a change of the page adds or removes a picture, or gives one another aspect; texts change with every frame.
+ * @type {(record: MutationRecord) => boolean} */
 function changesPictures({ type, target, addedNodes, removedNodes }) {
-  if (type === "attributes") return target.classList.contains("ptynb-pane");
+  if (type === "attributes") return /** @type {Element} */ (target).classList.contains("ptynb-pane");
   return [...addedNodes, ...removedNodes].some((node) => node.nodeType === Node.ELEMENT_NODE);
 }
 
-/** Number and aspect of a viewer's pictures, the height of the text of each, and that of the viewer's tools. */
+/** Number and aspect of a viewer's pictures, the height of the text of each, and that of the viewer's tools.
+ * @type {(viewer: Element | null) => { count: number, aspect: number, text: number, tools: number }} */
 function panesOf(viewer) {
-  const figures = [...(viewer?.querySelectorAll(".ptynb-pane:not([hidden])") ?? [])];
-  const shelf = viewer?.querySelector(".ptynb-panes");
+  const figures = elementsIn(viewer, ".ptynb-pane:not([hidden])");
+  const shelf = elementIn(viewer, ".ptynb-panes");
   const aspect = Number(figures[0]?.style.getPropertyValue("--ptynb-aspect")) || 1;
-  const [stage, measure] = ["pane-stage", "measure"].map((name) => figures[0]?.querySelector(`.ptynb-${name}`));
+  const [stage, measure] = ["pane-stage", "measure"].map((name) => elementIn(figures[0], `.ptynb-${name}`));
   return {
     count: figures.length,
     aspect,
     text: stage ? figures[0].offsetHeight - stage.offsetHeight - (measure?.offsetHeight ?? 0) : 40,
     // No more than one row: whether they need another depends on the arrangement, which must not go to and fro.
-    tools: shelf ? Math.min(shelf.getBoundingClientRect().top - viewer.getBoundingClientRect().top, TOOLS_ROW) : 0,
+    tools: viewer && shelf ? Math.min(shelf.getBoundingClientRect().top - viewer.getBoundingClientRect().top, TOOLS_ROW) : 0,
   };
 }
 
+/** @type {Render} */
 export function render({ model, el }) {
   const dividing = new Dividing(model, el);
   return () => dividing.end();

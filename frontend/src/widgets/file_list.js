@@ -1,14 +1,20 @@
 // Files and folders as buttons; one of them is in the order of Tab, arrows and letters move along the others.
 
+import { make } from "../elements.js";
+import { listening } from "../model.js";
+
+/** @import { Render } from "../types" */
+
+/** @type {Render} */
 export function render({ model, el }) {
-  const list = document.createElement("ul");
-  list.className = "ptynb-files";
+  const list = make("ul", "ptynb-files");
   list.dataset.lmSuppressShortcuts = "true";
   el.append(list);
 
+  /** @type {HTMLButtonElement | null} */
   let pressed = null;
   const buttons = () => [...list.querySelectorAll("button")];
-  const reach = (button) => buttons().forEach((other) => (other.tabIndex = other === button ? 0 : -1));
+  const reach = (/** @type {HTMLButtonElement} */ button) => buttons().forEach((other) => (other.tabIndex = other === button ? 0 : -1));
   const mark = () => {
     for (const button of buttons()) {
       const current = button.dataset.key === model.get("current");
@@ -22,21 +28,13 @@ export function render({ model, el }) {
   const fill = () => {
     const focused = list.contains(document.activeElement);
     list.replaceChildren(
-      ...model.get("items").map(([key, kind, name, size, date]) => {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.className = `ptynb-files-${kind}`;
+      ...model.get("items").map((/** @type {string[]} */ [key, kind, name, size, date]) => {
+        const title = kind === "folder" ? `Opens the folder ${name}` : `${name}, ${size}, ${date}`;
+        const button = make("button", `ptynb-files-${kind}`, { type: "button", title });
         button.dataset.key = key;
-        button.title = kind === "folder" ? `Opens the folder ${name}` : `${name}, ${size}, ${date}`;
         const texts = [kind === "folder" ? `${name}/` : name, size, date.split(" ")[0]];
-        button.append(
-          ...texts.map((text) => {
-            const span = document.createElement("span");
-            span.textContent = text;
-            return span;
-          }),
-        );
-        const item = document.createElement("li");
+        button.append(...texts.map((textContent) => make("span", "", { textContent })));
+        const item = make("li");
         item.append(button);
         return item;
       }),
@@ -44,12 +42,13 @@ export function render({ model, el }) {
     const [first] = buttons();
     if (first) reach(first);
     mark();
-    if (focused) (list.querySelector("[tabindex='0']") ?? list).focus();
+    if (focused) (buttons().find(({ tabIndex }) => tabIndex === 0) ?? list).focus();
   };
+  const buttonAt = (/** @type {Event} */ { target }) => /** @type {Element} */ (target).closest("button");
   const label = () => list.setAttribute("aria-label", model.get("label"));
 
   list.addEventListener("click", (event) => {
-    const button = event.target.closest("button");
+    const button = buttonAt(event);
     if (!button) return;
     reach(button);
     button.focus();
@@ -59,14 +58,16 @@ export function render({ model, el }) {
   });
   list.addEventListener("dblclick", (event) => {
     // After the first click on a folder another item may lie there.
-    if (pressed !== null && pressed === event.target.closest("button")) {
+    if (pressed !== null && pressed === buttonAt(event)) {
       model.send({ open: pressed.dataset.key, twice: true });
     }
   });
   list.addEventListener("keydown", (event) => {
     const all = buttons();
-    const at = all.indexOf(document.activeElement);
+    const at = all.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+    /** @type {Record<string, number>} */
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1, PageDown: at + 10, PageUp: at - 10 };
+    /** @type {number | undefined} */
     let next = to[event.key];
     if (event.key === "Backspace") model.send({ up: true });
     else if (event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey && !event.altKey) {
@@ -82,14 +83,7 @@ export function render({ model, el }) {
     button.focus();
   });
 
-  model.on("change:items", fill);
-  model.on("change:current", mark);
-  model.on("change:label", label);
   label();
   fill();
-  return () => {
-    model.off("change:items", fill);
-    model.off("change:current", mark);
-    model.off("change:label", label);
-  };
+  return listening(model, { "change:items": fill, "change:current": mark, "change:label": label });
 }

@@ -4,26 +4,33 @@
 // JupyterLab does not know such a tab and cannot restore it after the page is loaded again. The session of the browser's
 // tab remembers which views were open; the button, which comes back with the notebook's output, opens its view again.
 
+import { make } from "../elements.js";
+
+/** @import { Element as PageElement } from "../page/elements.js" */
+
 const MARK =
   '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
   'stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5"/></svg>';
 const REMEMBERED = "ptynb-own-tabs";
 const RESTORING_MS = 30_000;
 
-/** Views that are open on this page, by the identifier of their model; shared by all buttons. */
-const opened = (window.ptynbOwnTabs ??= new Map());
+/** Views that are open on this page, by name.
+ * @type {Map<string, any>} */
+const opened = new Map();
 let pageEnds = false;
 window.addEventListener("pagehide", () => (pageEnds = true));
 window.addEventListener("pageshow", () => (pageEnds = false));
 
+/** @type {() => string[]} */
 function remembered() {
   try {
-    return JSON.parse(sessionStorage.getItem(REMEMBERED)) ?? [];
+    return JSON.parse(sessionStorage.getItem(REMEMBERED) ?? "[]");
   } catch {
     return []; // no storage, or not ours
   }
 }
 
+/** @type {(target: string, open: boolean) => void} */
 function remember(target, open) {
   const others = remembered().filter((other) => other !== target);
   try {
@@ -40,6 +47,7 @@ async function restored() {
   while (document.getElementById("jupyterlab-splash") && performance.now() < until);
 }
 
+/** @type {(element: PageElement, context: any) => Promise<void>} */
 async function openTab(element, context) {
   const name = nameOf(element);
   if (opened.has(name)) {
@@ -50,8 +58,8 @@ async function openTab(element, context) {
   opened.set(name, null);
   let panel;
   try {
-    const { model } = element.page;
-    const { luminoWidget } = await model.widget_manager.create_view(model);
+    const manager = element.page.model.widget_manager;
+    const { luminoWidget } = await manager.create_view(await manager.get_model(element.page.model.get("own")));
     // Of Lumino, from which the box of each widget is derived; the page hands out no other way to it.
     const Panel = Object.getPrototypeOf(luminoWidget.constructor);
     luminoWidget.dispose();
@@ -75,28 +83,29 @@ async function openTab(element, context) {
   remember(name, true);
 }
 
-/** Of a view in this tab of the browser. */
+/** Of a view in this tab of the browser.
+ * @type {(element: PageElement) => string} */
 function nameOf(element) {
-  return `${element.page.model.model_id}/${element.get("target")}`;
+  return `${element.page.channel.model_id}/${element.get("target")}`;
 }
 
+/** @type {(given: { model: PageElement, el: HTMLElement }) => (() => void) | undefined} */
 export function render({ model: element, el }) {
   const context = element.page.model.widget_manager?.context;
   if (!document.querySelector(".jp-LabShell") || typeof context?.addSibling !== "function") {
     el.style.display = "none";
     return undefined;
   }
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "ptynb-own-tab-button";
-  button.innerHTML = MARK;
-  button.title = "Open in a tab of its own";
+  const button = make("button", "ptynb-own-tab-button", { type: "button", innerHTML: MARK, title: "Open in a tab of its own" });
   button.setAttribute("aria-label", button.title);
-  button.dataset.lmSuppressShortcuts = "true";
   button.addEventListener("click", () => openTab(element, context));
   el.append(button);
   let gone = false;
-  if (remembered().includes(nameOf(element))) restored().then(() => gone || openTab(element, context));
+  if (remembered().includes(nameOf(element))) {
+    restored().then(() => {
+      if (!gone) openTab(element, context);
+    });
+  }
   return () => {
     gone = true;
     button.remove();

@@ -1,37 +1,43 @@
 // A choice as buttons side by side: a group of radio buttons for the keyboard and for screen readers. Tab goes to the
 // chosen one, arrows choose the next and the previous one.
 
+import { make } from "../elements.js";
+import { listening } from "../model.js";
 import { textButton } from "./text_button.js";
 
+/** @import { Render } from "../types" */
+
+/** @type {Record<string, number>} */
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
+/** @type {Render} */
 export function render({ model, el }) {
-  const group = document.createElement("div");
-  group.className = "ptynb-segments";
+  const group = make("div", "ptynb-segments");
   group.setAttribute("role", "radiogroup");
   el.append(group);
 
+  /** @type {HTMLButtonElement[]} */
+  let buttons = [];
   const follow = () => {
     const chosen = model.get("options").indexOf(model.get("chosen"));
-    [...group.children].forEach((button, index) => {
+    buttons.forEach((button, index) => {
       button.setAttribute("aria-checked", String(index === chosen));
       button.tabIndex = index === chosen ? 0 : -1;
     });
   };
-  const choose = (index) => {
+  const choose = (/** @type {number} */ index) => {
     model.set("chosen", model.get("options")[index]);
     model.save_changes();
   };
-  const make = () => {
+  const fill = () => {
     group.setAttribute("aria-label", model.get("description"));
-    group.replaceChildren(
-      ...model.get("options").map((option, index) => {
-        const button = textButton(option, model.get("icons")[index]);
-        button.setAttribute("role", "radio");
-        button.addEventListener("click", () => choose(index));
-        return button;
-      }),
-    );
+    buttons = model.get("options").map((/** @type {string} */ option, /** @type {number} */ index) => {
+      const button = textButton(option, model.get("icons")[index]);
+      button.setAttribute("role", "radio");
+      button.addEventListener("click", () => choose(index));
+      return button;
+    });
+    group.replaceChildren(...buttons);
     follow();
   };
   group.addEventListener("keydown", (event) => {
@@ -39,16 +45,11 @@ export function render({ model, el }) {
     if (!step) return;
     event.preventDefault();
     event.stopPropagation();
-    const count = group.children.length;
-    const next = ([...group.children].indexOf(document.activeElement) + step + count) % count;
+    const at = buttons.findIndex((button) => button === document.activeElement);
+    const next = (at + step + buttons.length) % buttons.length;
     choose(next);
-    group.children[next].focus();
+    buttons[next].focus();
   });
-  model.on("change:options change:icons change:description", make);
-  model.on("change:chosen", follow);
-  make();
-  return () => {
-    model.off("change:options change:icons change:description", make);
-    model.off("change:chosen", follow);
-  };
+  fill();
+  return listening(model, { "change:options change:icons change:description": fill, "change:chosen": follow });
 }

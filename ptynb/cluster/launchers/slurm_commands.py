@@ -451,17 +451,23 @@ def requested(nodes: int | None, device: str, allocation: Allocation) -> Allocat
     """
     gpus, engines = allocation.gpus_per_node, allocation.engines_per_node
     if device == "cpu" and gpus:
-        raise ClusterError(f"device is 'cpu' and gpus_per_node is {gpus}; omit one of them.", code="argument.conflict")
+        raise ClusterError(
+            f"device is 'cpu' and gpus_per_node is {gpus}; omit one of them.",
+            code="argument.conflict",
+            fields=("gpus_per_node", "device"),
+        )
     if nodes is None and not gpus and not engines and device != "cpu":
         return None
     if not gpus and (device == "cuda" or not (engines or device == "cpu")):
         raise ClusterError(
-            "No GPUs were requested; add gpus_per_node=, or device='cpu' for CPU engines.", code="argument.missing"
+            "No GPUs were requested; add gpus_per_node=, or device='cpu' for CPU engines.",
+            code="argument.missing",
+            fields=("gpus_per_node",),
         )
     if nodes is None:
         has = inside()
         if has is None:
-            raise ClusterError("There is no present Slurm job; add nodes=.", code="slurm.no-job")
+            raise ClusterError("There is no present Slurm job; add nodes=.", code="slurm.no-job", fields=("nodes",))
         nodes = has.nodes
     return replace(allocation, nodes=nodes)
 
@@ -477,6 +483,7 @@ def own_address(partition: str) -> str:
     raise ClusterError(
         f"The address of this machine towards the nodes is unknown ({found}); set address=.",
         code="cluster.no-address",
+        fields=("address",) if nodes or not partition else ("partition",),
     )
 
 
@@ -491,6 +498,7 @@ def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Alloc
             raise ClusterError(
                 "There is no present Slurm job; set what to request, such as nodes=1, gpus_per_node=1.",
                 code="slurm.no-job",
+                fields=("nodes",),
             )
         return wanted, ""
     has = inside()
@@ -503,6 +511,7 @@ def choose(wanted: Allocation | None, within: bool | None = None) -> tuple[Alloc
         raise ClusterError(
             f"The present job {present_job()} has {lacking}; request less, or a new job: within=False.",
             code="slurm.job-too-small",
+            fields=("nodes",),
         )
     if wanted is None:
         return has, present_job()

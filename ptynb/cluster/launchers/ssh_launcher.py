@@ -10,11 +10,12 @@ import platform
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
 import psutil
 
@@ -24,6 +25,7 @@ from ptynb.cluster.launchers import host_probe
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.lifetime.watchdog import ENGINES, MARK
 from ptynb.exceptions import ClusterError
+from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import counted, has_control_characters, quoted
 
 ASK_SECONDS = 40.0
@@ -76,11 +78,13 @@ class Remote:
             raise ClusterError(
                 f"ssh is {quoted(self.ssh)}; expected a command and its options, such as ('ssh', '-J', 'gate').",
                 code="argument.invalid-value",
+                fields=("ssh",),
             )
         if not self.python or self.python.startswith("-") or "=" in self.python or has_control_characters(self.python):
             raise ClusterError(
                 f"python is {quoted(self.python)}; expected a path, without '=', that does not begin with '-'.",
                 code="argument.invalid-value",
+                fields=("python",),
             )
         for name, value in self.environment.items():
             if not VARIABLE.fullmatch(name) or has_control_characters(str(value)):
@@ -89,6 +93,15 @@ class Remote:
                     "a value in one line.",
                     code="argument.invalid-value",
                 )
+
+    @classmethod
+    def of(cls, options: ClusterSection, environment: Mapping[str, str] | None = None) -> Self:
+        """Create the connection from options of `Cluster.ssh`."""
+        return cls(
+            ssh=("ssh",) if options.ssh is None else options.ssh,
+            python=options.python or sys.executable,
+            environment=dict(environment or {}),
+        )
 
     def command(self, host: str, environment: Mapping[str, str], *arguments: str) -> list[str]:
         """Return the command that starts Python on a host."""
@@ -117,7 +130,9 @@ def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
     """
     if not names:
         raise ClusterError(
-            "hosts is empty; expected at least one: Cluster.ssh({'host': engines}).", code="argument.missing"
+            "hosts is empty; expected at least one: Cluster.ssh({'host': engines}).",
+            code="argument.missing",
+            fields=("hosts",),
         )
     for name in names:
         if not HOST.fullmatch(name):
@@ -125,11 +140,13 @@ def ask_hosts(names: Sequence[str], remote: Remote) -> tuple[Host, ...]:
                 f"hosts has {quoted(name)}; expected a name for ssh, of letters, digits and . _ : @ - (not first); "
                 "define such a name in ~/.ssh/config.",
                 code="argument.invalid-value",
+                fields=("hosts",),
             )
     if len(set(names)) < len(names):
         raise ClusterError(
             f"hosts is {quoted([*names])}; expected each name once.",
             code="argument.invalid-value",
+            fields=("hosts",),
         )
     with ThreadPoolExecutor(len(names)) as pool:
         hosts = tuple(pool.map(lambda name: _ask(name, remote), names))
@@ -146,16 +163,20 @@ def _ask(name: str, remote: Remote) -> Host:
         )
     except FileNotFoundError:
         raise ClusterError(
-            f"The command {remote.ssh[0]!r} is missing; install OpenSSH.", code="ssh.not-installed"
+            f"The command {remote.ssh[0]!r} is missing; install OpenSSH.",
+            code="ssh.not-installed",
+            fields=("ssh",),
         ) from None
     except subprocess.TimeoutExpired:
         message = f"{name} did not answer within {ASK_SECONDS:g} s; try by hand: {remote.by_hand(name)}"
-        raise ClusterError(message, code="ssh.unreachable") from None
+        raise ClusterError(message, code="ssh.unreachable", fields=("hosts",)) from None
     for line in done.stdout.decode(errors="replace").splitlines():
         if line.startswith(host_probe.MARK):
             return Host(name, json.loads(line.removeprefix(host_probe.MARK)))
     raise ClusterError(
-        explain(name, remote, done.returncode, done.stderr.decode(errors="replace")), code="ssh.unreachable"
+        explain(name, remote, done.returncode, done.stderr.decode(errors="replace")),
+        code="ssh.unreachable",
+        fields=("python",) if done.returncode in NOT_FOUND else ("hosts",),
     )
 
 
@@ -185,11 +206,13 @@ def _check_versions(host: Host, remote: Remote) -> None:
                 f"({remote.python} -m pip install {package}=={expected}), or use another Python: "
                 "Cluster.ssh(..., python=...).",
                 code="ssh.version-mismatch",
+                fields=("python",),
             )
         if there.partition("+")[0] != expected:
             raise ClusterError(
                 f"{host.name} has {package} {there}, and this machine has {own}; expected the same version.",
                 code="ssh.version-mismatch",
+                fields=("python",),
             )
 
 

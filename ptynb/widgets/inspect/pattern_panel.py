@@ -66,7 +66,8 @@ class PatternPanel(InspectorPanel):
         self._offer_radius()
         self._map_view.on_click(self._clicked)
         self._number.observe(self._numbered, "value")
-        for control in (self.scale, self.exponent):
+        controls: tuple[elements.Control, ...] = (self.scale, self.exponent)
+        for control in controls:
             control.observe(lambda _: self.state.show_pattern(self.state.chosen), "value")
         for control in (self._kind, self._radius, self._dots):
             control.observe(lambda _: self.state.run(self.draw, instead_of="map"), "value")

@@ -26,7 +26,7 @@ class PositionsPanel(InspectorPanel):
         self._suspicious: list[tuple[int, str]] = []
         self._rotation_text = elements.HTML()
         self._rotate = self.button(
-            "Rotate positions", self._rotated, "Rotates the positions by this angle", "rotate-right"
+            "Rotate positions", self._rotated, "Rotates the positions by this angle", "rotate-cw"
         )
         self._list = Choice("Suspicious", rows=8, width="420px")
         self._counts = elements.HTML()

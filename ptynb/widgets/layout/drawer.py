@@ -20,7 +20,7 @@ class DrawerButtons(Element):
     component = "drawer"
 
     titles: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    icons: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    icons: traitlets.List[str] = traitlets.List(traitlets.Enum(elements.ICONS)).tag(sync=True)
     description = traitlets.Unicode("").tag(sync=True)
     shown = traitlets.Int(0, min=0).tag(sync=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import traitlets
 
+from ptynb.widgets import elements
 from ptynb.widgets.page import Element
 
 
@@ -18,7 +19,7 @@ class Segments(Element):
     component = "segments"
 
     options: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    icons: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    icons: traitlets.List[str] = traitlets.List(traitlets.Enum(elements.ICONS)).tag(sync=True)
     chosen = traitlets.Unicode("").tag(sync=True)
     description = traitlets.Unicode("").tag(sync=True)
 

@@ -69,9 +69,9 @@ class Panes:
             field.layout.display = "none"
         self.cuts = Cuts(self.object, self._slice, self._value_at, changed)
         self.arrows = PositionsPage(changed)
-        fields = (self._slice, self._object_mode, self._modes, self._modes_as)
-        for field in (*self._ticks.values(), self._flat, self.positions, *fields):
-            field.observe(lambda _: changed(), "value")
+        fields: tuple[elements.Control, ...] = (self._slice, self._object_mode, self._modes, self._modes_as)
+        for control in (*self._ticks.values(), self._flat, self.positions, *fields):
+            control.observe(lambda _: changed(), "value")
         ticks = row(*self._ticks.values(), self.positions, self.cuts.tick, self._flat, grid_gap="0 6px")
         self.choices = elements.VBox([ticks, *fields])
         self.object.add_class("ptynb-main")

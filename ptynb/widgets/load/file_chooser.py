@@ -32,8 +32,8 @@ class FileChooser(elements.VBox):
             self._button(icon, tooltip, action)
             for icon, tooltip, action in (
                 ("arrow-up", "Folder above", self._go_up),
-                ("home", "Folder of the notebook", lambda: self.show(Path.cwd())),
-                ("refresh", "Reads the folder again", lambda: self.show(self.folder)),
+                ("house", "Folder of the notebook", lambda: self.show(Path.cwd())),
+                ("refresh-cw", "Reads the folder again", lambda: self.show(self.folder)),
             )
         )
         flexible = {"flex": "1 1 100px", "width": "auto", "min_width": "0"}

@@ -212,7 +212,7 @@ class OptionField(elements.HBox):
             return text
         return number_and_unit(text, self._units, self.unit.value)
 
-    def _input(self, text: str) -> elements.ValueWidget:
+    def _input(self, text: str) -> elements.Control:
         field = self._field
         shown: dict[str, Any] = {
             "description": field.title,

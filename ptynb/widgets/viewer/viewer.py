@@ -263,7 +263,7 @@ class Viewer(Element):
 
     # Messages of the browser
 
-    def _received(self, _: Any, content: dict[str, Any], buffers: list[Any]) -> None:
+    def _received(self, _: Any, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         """Handle a message of the browser; an invalid one, such as from another version, is shown as an error."""
         try:
             self.problem = ""

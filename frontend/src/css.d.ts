@@ -1,0 +1,4 @@
+declare module "*.css" {
+  const styles: string;
+  export default styles;
+}

@@ -1,0 +1,54 @@
+"""The cluster of a section `cluster`, of a run file or of a form: its start, and the same as Python."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ptynb.cluster.cluster import Cluster, Report
+from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers.slurm_commands import Allocation
+from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
+from ptynb.settings.cluster_options import ClusterSection
+
+
+def start_cluster(chosen: ClusterSection, report: Report, cancel: threading.Event | None = None) -> Cluster:
+    """Start a cluster of this kind. Raises ClusterError.
+
+    report: called with what it waits for, such as a queue. cancel: ends that wait when another thread sets it.
+    """
+    first, given = _arguments(chosen)
+    if chosen.kind == "slurm":
+        given |= {"report": report, "cancel": cancel}
+    start = Cluster if chosen.kind == "local" else getattr(Cluster, chosen.kind)
+    cluster: Cluster = start(*first, **given)
+    return cluster
+
+
+def python_of(chosen: ClusterSection) -> str:
+    """Return the start as Python, with the options that are not defaults: `pt.Cluster.slurm(nodes=2)`."""
+    first, given = _arguments(chosen)
+    arguments = ", ".join([*map(repr, first), *(f"{name}={value!r}" for name, value in given.items())])
+    return f"pt.Cluster{'' if chosen.kind == 'local' else f'.{chosen.kind}'}({arguments})"
+
+
+def check(chosen: ClusterSection) -> None:
+    """Refuse what can be known to fail before anything is started. Raises ClusterError."""
+    if chosen.kind == "ssh":
+        ask_hosts([*chosen.hosts], Remote.of(chosen))
+    if chosen.kind == "slurm":
+        slurm_commands.require("sbatch")
+        wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
+        allocation, _ = slurm_commands.choose(wanted)
+        if not chosen.address:
+            slurm_commands.own_address(allocation.partition)
+
+
+def _arguments(chosen: ClusterSection) -> tuple[list[Any], dict[str, Any]]:
+    """Return the positional and the keyword arguments; hosts without numbers of engines are a list of names."""
+    given = chosen.model_dump(exclude={"kind"}, exclude_defaults=True)
+    name = {"local": "engines", "ssh": "hosts"}.get(chosen.kind)
+    first = [given.pop(name)] if name in given else []
+    if chosen.kind == "ssh" and not any(chosen.hosts.values()):
+        first = [[*chosen.hosts]]
+    return first, given
