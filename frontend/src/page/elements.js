@@ -66,12 +66,6 @@ export class Element {
     for (const act of this.listeners.get(event) ?? []) act(...given);
   }
 
-  /** Takes values that the kernel has changed. */
-  changed(values) {
-    for (const name of Object.keys(values)) delete this.mine[name];
-    this.update(values);
-  }
-
   update(values) {
     this.values = { ...this.values, ...values };
     this.version.value += 1;
@@ -143,7 +137,7 @@ export class Page {
       this.elements.set(key, new Element(this, key, component, { ...plain.defaults[component], ...values }));
     }
     if (plain.from !== BROWSER) {
-      for (const [key, values] of plain.changes) this.elements.get(key)?.changed(values);
+      for (const [key, values] of plain.changes) this.elements.get(key)?.update(values);
     }
     for (const key of plain.gone ?? []) this.elements.delete(key);
   }
