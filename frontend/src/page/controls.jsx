@@ -39,7 +39,7 @@ function styleOf(layout) {
  * @type {(values: ElementValues, names: string, title?: string | null) => { class: string, style: Record<string, string>, title?: string }} */
 function outer(values, names, title = values.tooltip) {
   return {
-    class: ["jupyter-widgets", ...names.split(" "), ...values.classes].join(" "),
+    class: ["ptynb-element", names, ...values.classes].filter(Boolean).join(" "),
     style: styleOf(values.layout),
     title: title || undefined,
   };
@@ -57,7 +57,7 @@ function Label({ values, id }) {
   if (!values.description) return null;
   const width = values.style.description_width;
   return (
-    <label class="widget-label" for={id} title={values.description} style={width && { width }}>
+    <label class="ptynb-label" for={id} title={values.description} style={width && { width }}>
       {values.description}
     </label>
   );
@@ -74,7 +74,7 @@ function Field({ element, values, kind, children }) {
   }, [element, id]);
   const title = values.description ? undefined : values.tooltip || undefined;
   return (
-    <div {...outer(values, `widget-inline-hbox ${kind}`)}>
+    <div {...outer(values, `ptynb-line ${kind}`)}>
       <Label values={values} id={id} />
       {children({ id, title, disabled: values.disabled })}
     </div>
@@ -103,8 +103,8 @@ function useText(tag, text) {
 function Html({ element }) {
   const values = element.use();
   return (
-    <div {...outer(values, "widget-inline-hbox widget-html")}>
-      <div class="widget-html-content" dangerouslySetInnerHTML={{ __html: values.value }} />
+    <div {...outer(values, "ptynb-line ptynb-html")}>
+      <div class="ptynb-html-content" dangerouslySetInnerHTML={{ __html: values.value }} />
     </div>
   );
 }
@@ -116,7 +116,7 @@ function Text({ element }) {
   const send = () => element.put("value", field.current.value);
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
-    <Field element={element} values={values} kind="widget-text">
+    <Field element={element} values={values} kind="ptynb-text">
       {(given) => <input {...given} {...typed} ref={field} type="text" placeholder={values.placeholder} />}
     </Field>
   );
@@ -129,7 +129,7 @@ function Textarea({ element }) {
   const send = () => element.put("value", field.current.value);
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
-    <Field element={element} values={values} kind="widget-textarea">
+    <Field element={element} values={values} kind="ptynb-textarea">
       {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} rows={values.rows ?? undefined} />}
     </Field>
   );
@@ -153,7 +153,7 @@ function NumberField({ element }) {
   };
   const limits = { min: values.min ?? undefined, max: values.max ?? undefined, step: values.step ?? "any" };
   return (
-    <Field element={element} values={values} kind="widget-text widget-number">
+    <Field element={element} values={values} kind="ptynb-text">
       {(given) => <input {...given} {...limits} ref={field} type="number" onChange={send} />}
     </Field>
   );
@@ -167,9 +167,9 @@ function Checkbox({ element }) {
     ? { dangerouslySetInnerHTML: { __html: values.description } }
     : { children: values.description };
   return (
-    <div {...outer(values, "widget-inline-hbox widget-checkbox")}>
-      {values.indent && <span class="widget-label" style={width && { width }} />}
-      <label class="widget-label-basic">
+    <div {...outer(values, "ptynb-line ptynb-checkbox")}>
+      {values.indent && <span class="ptynb-label" style={width && { width }} />}
+      <label class="ptynb-checkbox-label">
         <input
           type="checkbox"
           checked={values.value}
@@ -185,10 +185,10 @@ function Checkbox({ element }) {
 /** @type {Drawing<ButtonValues>} */
 function Button({ element }) {
   const values = element.use();
-  const colour = values.button_style && `mod-${values.button_style}`;
+  const colour = values.button_style && ` ptynb-${values.button_style}`;
   return (
     <button
-      {...outer(values, `jupyter-button widget-button ${colour}`)}
+      {...outer(values, `ptynb-button${colour}`)}
       type="button"
       disabled={values.disabled}
       onClick={() => element.send({ click: true })}
@@ -205,7 +205,7 @@ function Toggle({ element }) {
   const values = element.use();
   return (
     <button
-      {...outer(values, `jupyter-button widget-toggle-button ${values.value ? "mod-active" : ""}`)}
+      {...outer(values, "ptynb-button ptynb-toggle")}
       type="button"
       aria-pressed={values.value}
       disabled={values.disabled}
@@ -231,7 +231,7 @@ function Dropdown({ element }) {
     </option>
   ));
   return (
-    <Field element={element} values={values} kind="widget-dropdown">
+    <Field element={element} values={values} kind="ptynb-dropdown">
       {(given) => (
         <select {...given} ref={field} onChange={() => element.put("index", field.current.selectedIndex)}>
           {options}
@@ -247,7 +247,7 @@ function Multiple({ element }) {
   const field = useNode("select");
   const chosen = () => Array.from(field.current.selectedOptions, (option) => option.index);
   return (
-    <Field element={element} values={values} kind="widget-select">
+    <Field element={element} values={values} kind="ptynb-multiple">
       {(given) => (
         <select {...given} ref={field} multiple size={values.rows} onChange={() => element.put("index", chosen())}>
           {values.labels.map((label, index) => (
@@ -265,7 +265,7 @@ function Multiple({ element }) {
 function Progress({ element }) {
   const values = element.use();
   return (
-    <Field element={element} values={values} kind="widget-progress">
+    <Field element={element} values={values} kind="ptynb-progress">
       {({ id }) => <progress id={id} max={values.max - values.min} value={values.value - values.min} />}
     </Field>
   );
@@ -276,12 +276,12 @@ function Children({ page, children }) {
   return children.map(({ $element: key }) => <Part key={key} page={page} name={key} />);
 }
 
-/** @type {(kind: string) => Drawing<BoxValues>} */
-const box = (kind) =>
+/** @type {(names: string) => Drawing<BoxValues>} */
+const box = (names) =>
   function Box({ element }) {
     const values = element.use();
     return (
-      <div {...outer(values, `widget-box ${kind}`)}>
+      <div {...outer(values, names)}>
         <Children page={element.page} children={values.children} />
       </div>
     );
@@ -371,8 +371,8 @@ function Drawn({ element, render }) {
 /** @type {Record<string, Drawing>} */
 const CONTROLS = {
   html: Html, text: Text, textarea: Textarea, number: NumberField, checkbox: Checkbox, button: Button, toggle: Toggle,
-  dropdown: Dropdown, multiple: Multiple, progress: Progress, box: box("widget-any-box"), hbox: box("widget-hbox"),
-  vbox: box("widget-vbox"), tab: Tab, accordion: Accordion,
+  dropdown: Dropdown, multiple: Multiple, progress: Progress, box: box("ptynb-box"), hbox: box("ptynb-box ptynb-hbox"),
+  vbox: box("ptynb-box ptynb-vbox"), tab: Tab, accordion: Accordion,
 };
 
 /** An element by its key; it is drawn again when its own values change, not with what is around it.
