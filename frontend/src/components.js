@@ -9,4 +9,7 @@ import { render as fileList } from "./widgets/file_list.js";
 import { render as ownTab } from "./widgets/own_tab.js";
 import { render as segments } from "./widgets/segments.js";
 
+/** @import { Rendering } from "./page/types" */
+
+/** @type {Record<string, Rendering>} */
 export const components = { viewer, choice, codeView, drawer, segments, divider, fileList, ownTab };

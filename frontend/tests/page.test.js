@@ -371,10 +371,10 @@ test("layout and classes are those of the element, and follow it", async () => {
 
 test("children that stay keep their nodes, wherever they are moved", async () => {
   const channel = drawn({ a: ["box", { children: marks("b", "c") }], b: ["html", { value: "b" }], c: ["html", { value: "c" }] });
-  const [b, c] = el.querySelectorAll(".widget-html");
+  const [b, c] = el.querySelectorAll(".ptynb-html");
   channel.change("a", { children: marks("c", "b") });
   await settled();
-  assert.ok([...el.querySelectorAll(".widget-html")].every((node, index) => node === [c, b][index]));
+  assert.ok([...el.querySelectorAll(".ptynb-html")].every((node, index) => node === [c, b][index]));
 });
 
 test("a box that changes does not draw its children again", async () => {

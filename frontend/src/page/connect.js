@@ -3,16 +3,22 @@
 import { withBuffers } from "./elements.js";
 import { show } from "./show.jsx";
 
+/** @import { Channel, KernelMessage, Receive, Tree } from "./types" */
+
 const AGAIN_MS = 500;
 
-/** Shows the page in a node; `lost` is shown while there is no connection. */
+/** Shows the page in a node; `lost` is shown while there is no connection.
+ * @type {(el: HTMLElement, lost: HTMLElement) => void} */
 export function connect(el, lost) {
+  /** @type {Receive[]} */
   const listeners = [];
-  let socket = null;
-  let session = null;
-  let tree = null;
+  /** @type {WebSocket} */
+  let socket;
+  /** @type {string | undefined} */
+  let session;
 
-  const channel = {
+  /** @type {(tree: Tree) => Channel} */
+  const channelOf = (tree) => ({
     get: () => tree,
     on: (_event, act) => listeners.push(act),
     send(message, _callbacks, buffers = []) {
@@ -20,13 +26,14 @@ export function connect(el, lost) {
       socket.send(JSON.stringify({ message, buffers: buffers.length }));
       buffers.forEach((buffer) => socket.send(buffer));
     },
-  };
+  });
 
+  /** @type {(message: KernelMessage, buffers: DataView[]) => void} */
   const receive = (message, buffers) => {
-    if (session === null) {
+    if (session === undefined) {
+      if (!("tree" in message)) return;
       session = message.session;
-      tree = withBuffers(message.tree, buffers);
-      show({ channel, model: { widget_manager: null }, el });
+      show({ channel: channelOf(withBuffers(message.tree, buffers)), model: null, el });
     } else if (message.session && message.session !== session) {
       location.reload(); // of another server
     } else {
@@ -37,7 +44,9 @@ export function connect(el, lost) {
   const open = () => {
     socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}/messages`);
     socket.binaryType = "arraybuffer";
-    let header = null;
+    /** @type {{ message: KernelMessage, buffers: number }} */
+    let header;
+    /** @type {DataView[]} */
     let buffers = [];
     socket.addEventListener("open", () => (lost.hidden = true));
     socket.addEventListener("message", ({ data }) => {

@@ -3,8 +3,20 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { components } from "../components.js";
+import { elementsIn } from "../elements.js";
 import { icons } from "./icons.js";
 
+/** @import { TargetedKeyboardEvent, VNode } from "preact" */
+/**
+ * @import {
+ *   BoxValues, ButtonValues, CheckboxValues, ControlValues, Drawing, DropdownValues, ElementValues, FieldGiven, HtmlValues,
+ *   Layout, Limits, Mark, MultipleValues, NumberValues, PartGiven, ProgressValues, Rendering, TabValues, TextareaValues, TextValues,
+ *   ToggleValues,
+ * } from "./types"
+ */
+/** @import { Element, Page } from "./elements.js" */
+
+const STEPS = new Map([["ArrowRight", 1], ["ArrowLeft", -1], ["Home", -Infinity], ["End", Infinity]]);
 const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
 
 let identities = 0;
@@ -15,38 +27,44 @@ function useIdentity() {
   return identity;
 }
 
-/** CSS properties of a layout: `flex_flow` is `flexFlow` here. */
-export function styleOf(layout) {
+/** CSS properties of a layout: `flex_flow` is `flexFlow` here.
+ * @type {(layout: Layout) => Record<string, string>} */
+function styleOf(layout) {
+  /** @type {(name: string) => string} */
   const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());
-  return Object.fromEntries(Object.entries(layout ?? {}).map(([name, value]) => [camel(name), value]));
+  return Object.fromEntries(Object.entries(layout).map(([name, value]) => [camel(name), value]));
 }
 
-/** Attributes of the outermost node of an element. */
+/** Attributes of the outermost node of an element.
+ * @type {(values: ElementValues, names: string, title?: string | null) => { class: string, style: Record<string, string>, title?: string }} */
 function outer(values, names, title = values.tooltip) {
   return {
-    class: ["jupyter-widgets", ...names.split(" "), ...values.classes].join(" "),
+    class: ["ptynb-element", names, ...values.classes].filter(Boolean).join(" "),
     style: styleOf(values.layout),
     title: title || undefined,
   };
 }
 
+/** @type {(given: { name: string }) => VNode | null} */
 function Icon({ name }) {
   if (!name) return null;
   return <span class="ptynb-button-icon" aria-hidden="true" dangerouslySetInnerHTML={{ __html: icons[name] }} />;
 }
 
-/** The label before a field. */
+/** The label before a field.
+ * @type {(given: { values: ControlValues, id: string }) => VNode | null} */
 function Label({ values, id }) {
   if (!values.description) return null;
   const width = values.style.description_width;
   return (
-    <label class="widget-label" for={id} title={values.description} style={width && { width }}>
+    <label class="ptynb-label" for={id} title={values.description} style={width && { width }}>
       {values.description}
     </label>
   );
 }
 
-/** A line with a label and a field, which `children` draws from its attributes. */
+/** A line with a label and a field, which `children` draws from its attributes.
+ * @type {<V extends ControlValues>(given: FieldGiven<V>) => VNode} */
 function Field({ element, values, kind, children }) {
   const id = useIdentity();
   useEffect(() => {
@@ -56,64 +74,78 @@ function Field({ element, values, kind, children }) {
   }, [element, id]);
   const title = values.description ? undefined : values.tooltip || undefined;
   return (
-    <div {...outer(values, `widget-inline-hbox ${kind}`)}>
+    <div {...outer(values, `ptynb-line ${kind}`)}>
       <Label values={values} id={id} />
       {children({ id, title, disabled: values.disabled })}
     </div>
   );
 }
 
-/** A field whose text follows a value, except while it is edited without a change of that. */
-function useText(text) {
-  const field = useRef(null);
+/** A reference to a node with this tag, which is there whenever it is used: in effects, and in what a user does.
+ * @template {keyof HTMLElementTagNameMap} N
+ * @param {N} _tag */
+function useNode(_tag) {
+  return useRef(/** @type {HTMLElementTagNameMap[N]} */ (/** @type {unknown} */ (null)));
+}
+
+/** A field whose text follows a value, except while it is edited without a change of that.
+ * @template {"input" | "textarea"} N
+ * @param {N} tag @param {string} text */
+function useText(tag, text) {
+  const field = useNode(tag);
   useLayoutEffect(() => {
     if (field.current.value !== text) field.current.value = text;
-  }, [text]);
+  }, [field, text]);
   return field;
 }
 
+/** @type {Drawing<HtmlValues>} */
 function Html({ element }) {
   const values = element.use();
   return (
-    <div {...outer(values, "widget-inline-hbox widget-html")}>
-      <div class="widget-html-content" dangerouslySetInnerHTML={{ __html: values.value }} />
+    <div {...outer(values, "ptynb-line ptynb-html")}>
+      <div class="ptynb-html-content" dangerouslySetInnerHTML={{ __html: values.value }} />
     </div>
   );
 }
 
+/** @type {Drawing<TextValues>} */
 function Text({ element }) {
   const values = element.use();
-  const field = useText(values.value);
+  const field = useText("input", values.value);
   const send = () => element.put("value", field.current.value);
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
-    <Field element={element} values={values} kind="widget-text">
+    <Field element={element} values={values} kind="ptynb-text">
       {(given) => <input {...given} {...typed} ref={field} type="text" placeholder={values.placeholder} />}
     </Field>
   );
 }
 
+/** @type {Drawing<TextareaValues>} */
 function Textarea({ element }) {
   const values = element.use();
-  const field = useText(values.value);
+  const field = useText("textarea", values.value);
   const send = () => element.put("value", field.current.value);
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
-    <Field element={element} values={values} kind="widget-textarea">
+    <Field element={element} values={values} kind="ptynb-textarea">
       {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} rows={values.rows ?? undefined} />}
     </Field>
   );
 }
 
-/** The number in a text within limits, which may be null; null for another text. */
-export function numberOf(text, { min, max }) {
+/** The number in a text within limits, which may be null; null for another text.
+ * @type {(text: string, limits: Limits) => number | null} */
+function numberOf(text, { min, max }) {
   if (!NUMBER.test(text)) return null;
   return Math.min(Math.max(Number(text), min ?? -Infinity), max ?? Infinity);
 }
 
+/** @type {Drawing<NumberValues>} */
 function NumberField({ element }) {
   const values = element.use();
-  const field = useText(`${values.value}`);
+  const field = useText("input", `${values.value}`);
   const send = () => {
     const number = numberOf(field.current.value, values);
     if (number !== null) element.put("value", number);
@@ -121,12 +153,13 @@ function NumberField({ element }) {
   };
   const limits = { min: values.min ?? undefined, max: values.max ?? undefined, step: values.step ?? "any" };
   return (
-    <Field element={element} values={values} kind="widget-text widget-number">
+    <Field element={element} values={values} kind="ptynb-text">
       {(given) => <input {...given} {...limits} ref={field} type="number" onChange={send} />}
     </Field>
   );
 }
 
+/** @type {Drawing<CheckboxValues>} */
 function Checkbox({ element }) {
   const values = element.use();
   const width = values.style.description_width;
@@ -134,9 +167,9 @@ function Checkbox({ element }) {
     ? { dangerouslySetInnerHTML: { __html: values.description } }
     : { children: values.description };
   return (
-    <div {...outer(values, "widget-inline-hbox widget-checkbox")}>
-      {values.indent && <span class="widget-label" style={width && { width }} />}
-      <label class="widget-label-basic">
+    <div {...outer(values, "ptynb-line ptynb-checkbox")}>
+      {values.indent && <span class="ptynb-label" style={width && { width }} />}
+      <label class="ptynb-checkbox-label">
         <input
           type="checkbox"
           checked={values.value}
@@ -149,12 +182,13 @@ function Checkbox({ element }) {
   );
 }
 
+/** @type {Drawing<ButtonValues>} */
 function Button({ element }) {
   const values = element.use();
-  const colour = values.button_style && `mod-${values.button_style}`;
+  const colour = values.button_style && ` ptynb-${values.button_style}`;
   return (
     <button
-      {...outer(values, `jupyter-button widget-button ${colour}`)}
+      {...outer(values, `ptynb-button${colour}`)}
       type="button"
       disabled={values.disabled}
       onClick={() => element.send({ click: true })}
@@ -166,11 +200,12 @@ function Button({ element }) {
   );
 }
 
+/** @type {Drawing<ToggleValues>} */
 function Toggle({ element }) {
   const values = element.use();
   return (
     <button
-      {...outer(values, `jupyter-button widget-toggle-button ${values.value ? "mod-active" : ""}`)}
+      {...outer(values, "ptynb-button ptynb-toggle")}
       type="button"
       aria-pressed={values.value}
       disabled={values.disabled}
@@ -183,19 +218,20 @@ function Toggle({ element }) {
   );
 }
 
+/** @type {Drawing<DropdownValues>} */
 function Dropdown({ element }) {
   const values = element.use();
-  const field = useRef(null);
+  const field = useNode("select");
   useLayoutEffect(() => {
     field.current.selectedIndex = values.index ?? -1;
-  }, [values.index, values.labels]);
+  }, [field, values.index, values.labels]);
   const options = values.labels.map((label, index) => (
     <option key={index} value={index}>
       {label}
     </option>
   ));
   return (
-    <Field element={element} values={values} kind="widget-dropdown">
+    <Field element={element} values={values} kind="ptynb-dropdown">
       {(given) => (
         <select {...given} ref={field} onChange={() => element.put("index", field.current.selectedIndex)}>
           {options}
@@ -205,12 +241,13 @@ function Dropdown({ element }) {
   );
 }
 
+/** @type {Drawing<MultipleValues>} */
 function Multiple({ element }) {
   const values = element.use();
-  const field = useRef(null);
+  const field = useNode("select");
   const chosen = () => Array.from(field.current.selectedOptions, (option) => option.index);
   return (
-    <Field element={element} values={values} kind="widget-select">
+    <Field element={element} values={values} kind="ptynb-multiple">
       {(given) => (
         <select {...given} ref={field} multiple size={values.rows} onChange={() => element.put("index", chosen())}>
           {values.labels.map((label, index) => (
@@ -224,40 +261,45 @@ function Multiple({ element }) {
   );
 }
 
+/** @type {Drawing<ProgressValues>} */
 function Progress({ element }) {
   const values = element.use();
   return (
-    <Field element={element} values={values} kind="widget-progress">
+    <Field element={element} values={values} kind="ptynb-progress">
       {({ id }) => <progress id={id} max={values.max - values.min} value={values.value - values.min} />}
     </Field>
   );
 }
 
+/** @param {{ page: Page, children: Mark[] }} given */
 function Children({ page, children }) {
   return children.map(({ $element: key }) => <Part key={key} page={page} name={key} />);
 }
 
-const box = (kind) =>
+/** @type {(names: string) => Drawing<BoxValues>} */
+const box = (names) =>
   function Box({ element }) {
     const values = element.use();
     return (
-      <div {...outer(values, `widget-box ${kind}`)}>
+      <div {...outer(values, names)}>
         <Children page={element.page} children={values.children} />
       </div>
     );
   };
 
-/** Moves the focus along the tabs of a list. */
+/** Moves the focus along the tabs of a list.
+ * @type {(event: TargetedKeyboardEvent<HTMLElement>) => void} */
 function moved(event) {
-  const steps = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
-  if (!(event.key in steps)) return;
-  const tabs = Array.from(event.currentTarget.children);
-  const index = tabs.indexOf(document.activeElement) + steps[event.key];
-  tabs.at(Math.min(Math.max(index, 0), tabs.length - 1)).focus();
+  const step = STEPS.get(event.key);
+  if (step === undefined) return;
+  const tabs = elementsIn(event.currentTarget, "[role=tab]");
+  const index = tabs.findIndex((tab) => tab === document.activeElement) + step;
+  tabs[Math.min(Math.max(index, 0), tabs.length - 1)].focus();
   event.preventDefault();
 }
 
-/** Pages of which one is shown; one is drawn when it is shown for the first time, and kept then. */
+/** Pages of which one is shown; one is drawn when it is shown for the first time, and kept then.
+ * @type {Drawing<TabValues>} */
 function Tab({ element }) {
   const values = element.use();
   const id = useIdentity();
@@ -293,8 +335,10 @@ function Tab({ element }) {
   );
 }
 
+/** @type {Drawing<TabValues>} */
 function Accordion({ element }) {
   const values = element.use();
+  /** @type {(index: number, open: boolean) => void} */
   const chosen = (index, open) => {
     if (open) element.put("selected_index", index);
     else if (element.get("selected_index") === index) element.put("selected_index", null);
@@ -315,21 +359,24 @@ function Accordion({ element }) {
   );
 }
 
-/** What a script of its own draws; see `components`. */
+/** What a script of its own draws; see `components`.
+ * @type {(given: { element: Element, render: Rendering }) => VNode} */
 function Drawn({ element, render }) {
-  const node = useRef(null);
+  const node = useNode("div");
   const values = element.use();
-  useLayoutEffect(() => render({ model: element, el: node.current }), [element, render]);
+  useLayoutEffect(() => render({ model: element, el: node.current }), [element, node, render]);
   return <div {...outer(values, "ptynb-drawn")} ref={node} />;
 }
 
+/** @type {Record<string, Drawing>} */
 const CONTROLS = {
   html: Html, text: Text, textarea: Textarea, number: NumberField, checkbox: Checkbox, button: Button, toggle: Toggle,
-  dropdown: Dropdown, multiple: Multiple, progress: Progress, box: box("widget-any-box"), hbox: box("widget-hbox"),
-  vbox: box("widget-vbox"), tab: Tab, accordion: Accordion,
+  dropdown: Dropdown, multiple: Multiple, progress: Progress, box: box("ptynb-box"), hbox: box("ptynb-box ptynb-hbox"),
+  vbox: box("ptynb-box ptynb-vbox"), tab: Tab, accordion: Accordion,
 };
 
-/** An element by its key; it is drawn again when its own values change, not with what is around it. */
+/** An element by its key; it is drawn again when its own values change, not with what is around it.
+ * @type {(given: PartGiven) => VNode | null} */
 export function Part({ page, name }) {
   const element = page.element(name);
   if (!element) return null;

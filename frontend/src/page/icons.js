@@ -53,7 +53,8 @@ import undo from "lucide-static/icons/undo-2.svg";
 import wandSparkles from "lucide-static/icons/wand-sparkles.svg";
 import x from "lucide-static/icons/x.svg";
 
-/** SVG by name. */
+/** SVG by name.
+ * @type {Record<string, string>} */
 export const icons = {
   archive,
   "arrow-down": arrowDown,

@@ -8,7 +8,7 @@ import { listening } from "../model.js";
 /** @type {Render} */
 export function render({ model, el }) {
   const root = make("div", "ptynb-code");
-  const copy = make("button", "ptynb-code-copy jupyter-button", { type: "button", textContent: "Copy" });
+  const copy = make("button", "ptynb-code-copy ptynb-button", { type: "button", textContent: "Copy" });
   const said = make("span", "ptynb-code-said");
   said.setAttribute("role", "status");
   const text = make("pre", "", { tabIndex: 0 });

@@ -7,6 +7,7 @@
 import { make } from "../elements.js";
 
 /** @import { Element as PageElement } from "../page/elements.js" */
+/** @import { Rendering, Shower } from "../page/types" */
 
 const MARK =
   '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
@@ -47,8 +48,8 @@ async function restored() {
   while (document.getElementById("jupyterlab-splash") && performance.now() < until);
 }
 
-/** @type {(element: PageElement, context: any) => Promise<void>} */
-async function openTab(element, context) {
+/** @type {(element: PageElement, shower: Shower) => Promise<void>} */
+async function openTab(element, shower) {
   const name = nameOf(element);
   if (opened.has(name)) {
     const there = opened.get(name);
@@ -58,13 +59,12 @@ async function openTab(element, context) {
   opened.set(name, null);
   let panel;
   try {
-    const manager = element.page.model.widget_manager;
-    const { luminoWidget } = await manager.create_view(await manager.get_model(element.page.model.get("own")));
-    // Of Lumino, from which the box of each widget is derived; the page hands out no other way to it.
+    const manager = shower.widget_manager;
+    const { luminoWidget } = await manager.create_view(await manager.get_model(shower.get("own")));
+    // In a panel (Lumino's, from which the view's box is derived): the view's own layout would undo the tab's place.
     const Panel = Object.getPrototypeOf(luminoWidget.constructor);
-    luminoWidget.dispose();
     panel = new Panel();
-    element.page.show(panel.node, element.get("target"));
+    panel.addWidget(luminoWidget);
   } catch (error) {
     opened.delete(name);
     remember(name, false);
@@ -79,31 +79,31 @@ async function openTab(element, context) {
     opened.delete(name);
     if (!pageEnds) remember(name, false);
   });
-  context.addSibling(panel, { mode: "tab-after" });
+  shower.widget_manager.context.addSibling(panel, { mode: "tab-after" });
   remember(name, true);
 }
 
-/** Of a view in this tab of the browser.
+/** Of a page in this tab of the browser.
  * @type {(element: PageElement) => string} */
 function nameOf(element) {
-  return `${element.page.channel.model_id}/${element.get("target")}`;
+  return element.page.channel.model_id ?? "";
 }
 
-/** @type {(given: { model: PageElement, el: HTMLElement }) => (() => void) | undefined} */
+/** @type {Rendering} */
 export function render({ model: element, el }) {
-  const context = element.page.model.widget_manager?.context;
-  if (!document.querySelector(".jp-LabShell") || typeof context?.addSibling !== "function") {
+  const shower = element.page.model;
+  if (!shower || !document.querySelector(".jp-LabShell") || typeof shower.widget_manager.context?.addSibling !== "function") {
     el.style.display = "none";
     return undefined;
   }
   const button = make("button", "ptynb-own-tab-button", { type: "button", innerHTML: MARK, title: "Open in a tab of its own" });
   button.setAttribute("aria-label", button.title);
-  button.addEventListener("click", () => openTab(element, context));
+  button.addEventListener("click", () => openTab(element, shower));
   el.append(button);
   let gone = false;
   if (remembered().includes(nameOf(element))) {
     restored().then(() => {
-      if (!gone) openTab(element, context);
+      if (!gone) openTab(element, shower);
     });
   }
   return () => {

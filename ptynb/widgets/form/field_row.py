@@ -19,28 +19,6 @@ from ptynb.widgets.number_text import number
 from ptynb.widgets.shared_widgets import put
 
 LABEL = {"description_width": "205px"}
-STYLE = """<style>
-.ptynb-clip { white-space: nowrap; overflow: hidden; text-overflow: ellipsis; line-height: 26px; }
-.ptynb-row > .widget-html, .ptynb-row > .widget-html > .widget-html-content,
-.ptynb-group-line > .widget-html, .ptynb-group-line > .widget-html > .widget-html-content { overflow: hidden; }
-.ptynb-row:focus-within .ptynb-clip { white-space: normal; line-height: 1.35; padding-top: 3px; }
-.ptynb-muted { color: var(--jp-ui-font-color2, #555); }
-.ptynb-group { border-top: 1px solid var(--jp-border-color2, #ccc); padding: 1px 0; }
-.ptynb-groups > .widget-vbox { padding: 0 10px 0 0; }
-.ptynb-group-line .widget-checkbox label, .ptynb-group-line .widget-label-basic { font-weight: 600; }
-.ptynb-compact > .widget-vbox { flex-basis: 400px; }
-.ptynb-compact .ptynb-group { padding: 0; }
-.ptynb-compact .ptynb-group-line { height: 26px; }
-.ptynb-compact .ptynb-group-line > .widget-toggle-button { height: 22px !important; line-height: 22px; }
-.ptynb-compact .ptynb-group-line > .widget-html:not(:last-child), .ptynb-compact .ptynb-group-line > .widget-checkbox {
-  width: 172px !important; }
-.ptynb-compact .ptynb-row > .widget-text, .ptynb-compact .ptynb-row > .widget-dropdown:nth-child(1) {
-  flex: 1 1 250px !important; min-width: 0; width: auto !important; }
-.ptynb-compact .ptynb-row > :first-child > .widget-label { flex: 0 0 160px; width: 160px !important; }
-.ptynb-compact .ptynb-row:not(:focus-within) > .widget-html { flex: 0 1 60px !important; }
-.ptynb-hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-</style>"""
-"""Of a form: texts beside fields are one line, cut off at the width, and whole while the field has the focus."""
 MISSING = object()
 """The value of an empty field that has no default and cannot be None."""
 UNITS: dict[str, dict[str, Decimal]] = {

@@ -17,7 +17,7 @@ from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.form.field_row import MISSING, STYLE, Row
+from ptynb.widgets.form.field_row import MISSING, Row
 from ptynb.widgets.form.field_search import found_by, label_of
 from ptynb.widgets.form.form_groups import FormGroups
 from ptynb.widgets.form.group_summary import Page, state_of
@@ -219,9 +219,8 @@ class SettingsForm(elements.VBox):
             [self.presets, self.find, self.files], layout=elements.Layout(flex_flow="row wrap", overflow="visible")
         )
         self.waiting = PendingChanges(self._apply, self._discard)
-        style = elements.HTML(STYLE, layout=elements.Layout(display="none"))
         super().__init__(
-            [style, top, self.presets.about, self._message, self._failure, self.waiting, self.groups, self._found]
+            [top, self.presets.about, self._message, self._failure, self.waiting, self.groups, self._found]
         )
         self.add_class("ptynb-settings-form")
         if self._recon is None:

@@ -1,0 +1,165 @@
+// What a page and its kernel tell each other (see `ptynb/widgets/page.py`), and the values of what the page draws.
+
+import type { VNode } from "preact";
+
+import type { Element, Page } from "./elements.js";
+
+/** Values of traits that nobody looks into on the way. */
+export type Values = Record<string, unknown>;
+/** The place of an element in a value. */
+export interface Mark {
+  $element: string;
+}
+/** values: those that are not the defaults of the component. */
+export interface State {
+  component: string;
+  values: Values;
+}
+/** All elements of a page by their keys, as of the message with this number; defaults: by component. */
+export interface Tree {
+  number: number;
+  root: string;
+  defaults: Record<string, Values>;
+  elements: Record<string, State>;
+}
+
+/** given: how many buffers are values in the message; those after them belong to what it is about. */
+interface Numbered {
+  number: number;
+  given: number;
+  session?: string;
+}
+export interface TreeMessage extends Numbered {
+  tree: Tree;
+}
+/** To what draws an element. */
+export interface ContentMessage extends Numbered {
+  to: string;
+  content: object;
+}
+/** from: the browser that has set these values; defaults: of the components of new elements. */
+export interface ChangeMessage extends Numbered {
+  changes: [string, Values][];
+  new: Record<string, State>;
+  gone?: string[];
+  defaults?: Record<string, Values>;
+  from?: string;
+}
+export type KernelMessage = TreeMessage | ContentMessage | ChangeMessage;
+export type BrowserMessage =
+  | { seen: number }
+  | { to: string; set: Values; from: string }
+  | { to: string; content: object };
+export type Receive = (message: KernelMessage, buffers?: DataView[]) => void;
+
+/** What carries the messages of a page: a model of a notebook, or the connection to a dashboard. */
+export interface Channel {
+  get(name: "tree"): Tree;
+  on(event: "msg:custom", act: Receive): void;
+  send(message: BrowserMessage, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
+  model_id?: string;
+}
+
+/** What makes models and views in a notebook, as far as a page uses it; of JupyterLab, without types here. */
+export interface Manager {
+  get_model(name: string): Promise<any>;
+  create_view(model: unknown): Promise<{ luminoWidget: any }>;
+  context?: any;
+}
+/** The widget of a notebook that shows a page. */
+export interface Shower {
+  get(name: string): string;
+  widget_manager: Manager;
+}
+/** model: null on a dashboard. name: key of the element to show, instead of all. */
+export interface Shown {
+  channel: Channel;
+  model: Shower | null;
+  el: HTMLElement;
+}
+
+/** CSS properties by their names in Python. */
+export type Layout = Record<string, string>;
+export interface ElementValues {
+  layout: Layout;
+  classes: string[];
+  tooltip: string | null;
+}
+export interface ControlValues extends ElementValues {
+  description: string;
+  disabled: boolean;
+  style: Layout;
+}
+export interface HtmlValues extends ElementValues {
+  value: string;
+}
+export interface TextValues extends ControlValues {
+  value: string;
+  placeholder: string;
+  continuous_update: boolean;
+}
+export interface TextareaValues extends TextValues {
+  rows: number | null;
+}
+export interface Limits {
+  min: number | null;
+  max: number | null;
+}
+export interface NumberValues extends ControlValues, Limits {
+  value: number;
+  step: number | null;
+}
+export interface CheckboxValues extends ControlValues {
+  value: boolean;
+  indent: boolean;
+  description_allow_html: boolean;
+}
+export interface ButtonValues extends ControlValues {
+  icon: string;
+  button_style: string;
+}
+export interface ToggleValues extends ButtonValues {
+  value: boolean;
+}
+export interface DropdownValues extends ControlValues {
+  labels: string[];
+  index: number | null;
+}
+export interface MultipleValues extends ControlValues {
+  labels: string[];
+  index: number[];
+  rows: number;
+}
+export interface ProgressValues extends ControlValues {
+  value: number;
+  min: number;
+  max: number;
+}
+export interface BoxValues extends ElementValues {
+  children: Mark[];
+}
+export interface TabValues extends BoxValues {
+  titles: string[];
+  selected_index: number | null;
+}
+
+/** Draws an element with these values. */
+export type Drawing<V extends ElementValues = any> = (given: { element: Element<V> }) => VNode;
+/** Shows an element in a node by a script of its own, and returns what ends that. */
+export type Rendering = (given: { model: Element; el: HTMLElement }) => (() => void) | undefined;
+/** What a field gets from the line around it. */
+export interface Given {
+  id: string;
+  title: string | undefined;
+  disabled: boolean;
+}
+export interface FieldGiven<V extends ControlValues> {
+  element: Element<V>;
+  values: V;
+  kind: string;
+  children: (given: Given) => VNode;
+}
+export interface PartGiven {
+  page: Page;
+  name: string;
+}
