@@ -305,6 +305,9 @@ test("a list shows the option of its index, also after other options came, and s
   channel.change("a", { index: null });
   await settled();
   assert.equal(select.selectedIndex, -1);
+  channel.change("a", { labels: ["v", "w", "x", "y", "z"] });
+  await settled();
+  assert.equal(select.selectedIndex, -1);
   channel.change("a", { labels: ["p", "q"], index: 1 });
   await settled();
   assert.deepEqual(Array.from(select.options, (option) => option.textContent), ["p", "q"]);

@@ -59,7 +59,7 @@ async ([script, tree, root]) => {
   window.kernel = {
     model: pageOf(channel).element(root),
     show: (el) => show({ channel, model, el }),
-    update: (name, value) => kernel.model.changed({ [name]: value }),
+    update: (name, value) => kernel.model.update({ [name]: value }),
     saves: () => said.saves,
     receive: (message, buffers) => listeners.forEach((act) => act(message, revive(buffers))),
     collect: () => said.messages.splice(0),

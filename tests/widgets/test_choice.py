@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -25,10 +26,13 @@ def choice() -> Iterator[Choice]:
 def test_what_is_chosen_is_told_by_its_key_though_the_list_was_another_one(choice: Choice, page: Page) -> None:
     model = BrowserModel(page, choice)
     page.get_by_label("Kept states").select_option(index=2)
-    model.close()  # what is offered now the page does not know yet
-    choice.offer([STATES[0], *STATES[2:], ("/kept/5", "epoch 5")])
+    offered = [STATES[0], *STATES[2:], ("/kept/5", "epoch 5")]
+    another = threading.Thread(target=choice.offer, args=(offered,))  # whose messages the page gets later
+    another.start()
+    another.join()
     model.collect()
     assert choice.value == "/kept/3"
+    model.close()
 
 
 def test_a_change_of_the_list_leaves_what_is_chosen_and_the_focus(choice: Choice, page: Page) -> None:

@@ -85,13 +85,6 @@ export class Element {
     for (const act of this.listeners.get(event) ?? []) act(...given);
   }
 
-  /** Takes values that the kernel has changed.
-   * @type {(values: Values) => void} */
-  changed(values) {
-    for (const name of Object.keys(values)) delete this.mine[name];
-    this.update(values);
-  }
-
   /** @type {(values: Values) => void} */
   update(values) {
     this.values = { ...this.values, ...values };
@@ -176,7 +169,7 @@ export class Page {
       this.elements.set(key, new Element(this, key, component, wholeOf(plain.defaults, component, values)));
     }
     if (plain.from !== BROWSER) {
-      for (const [key, values] of plain.changes) this.elements.get(key)?.changed(values);
+      for (const [key, values] of plain.changes) this.elements.get(key)?.update(values);
     }
     for (const key of plain.gone ?? []) this.elements.delete(key);
   }

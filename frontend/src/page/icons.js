@@ -13,6 +13,7 @@ import chevronRight from "lucide-static/icons/chevron-right.svg";
 import clock from "lucide-static/icons/clock.svg";
 import columns from "lucide-static/icons/columns-2.svg";
 import compass from "lucide-static/icons/compass.svg";
+import contrast from "lucide-static/icons/contrast.svg";
 import copy from "lucide-static/icons/copy.svg";
 import crosshair from "lucide-static/icons/crosshair.svg";
 import ellipsis from "lucide-static/icons/ellipsis.svg";
@@ -68,6 +69,7 @@ export const icons = {
   clock,
   columns,
   compass,
+  contrast,
   copy,
   crosshair,
   ellipsis,

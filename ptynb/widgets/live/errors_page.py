@@ -56,7 +56,7 @@ class ErrorsPage:
         self.engines = whole_number(
             "New engines", 0, 0, 64, "150px", "Engines that are started for it; 0: the notebook's process reconstructs."
         )
-        self.compute = self._button("Map the standard error", "adjust", self._start)
+        self.compute = self._button("Map the standard error", "contrast", self._start)
         self.cancel = self._button("Cancel", "stop", self._cancel)
         self.cancel.disabled = True
         self._progress = elements.HTML(
