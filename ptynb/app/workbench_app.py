@@ -70,14 +70,13 @@ class Workbench(elements.VBox):
             layout=free(width="auto"),
         )  # fmt: skip
         self._tabs.titles = TABS
-        tab = OwnTab()
+        tab = OwnTab(title="Workbench")
         head = elements.HBox([self._facts, tab])
         head.add_class("ptynb-workbench-head")
         pages = elements.VBox([head, self._tabs], layout=free())
         pages.add_class("ptynb-workbench-pages")
         super().__init__([self._offer, self._message, pages], layout=free())
         self.add_class("ptynb-workbench")
-        tab.show(self, "Workbench")
         self._desk.on_change(self._follow)
         self._show_facts()
         if recon is not None:

@@ -10,9 +10,9 @@ import { Page } from "./elements.js";
 /** @type {WeakMap<Channel, Page>} */
 const pages = new WeakMap();
 
-/** @param {{ page: Page, name?: string }} given */
-function Root({ page, name }) {
-  return <Part key={name ?? page.root.value} page={page} name={name ?? page.root.value} />;
+/** @param {{ page: Page }} given */
+function Root({ page }) {
+  return <Part key={page.root.value} page={page} name={page.root.value} />;
 }
 
 /** The page of a channel, which all its views share.
@@ -23,14 +23,13 @@ export function pageOf(channel) {
   return page;
 }
 
-/** Shows the element of this key, or all, of the page of a channel; returns a function that removes it.
+/** Shows the page of a channel; returns a function that removes it.
  * @type {(shown: Shown) => () => void} */
-export function show({ channel, model, el, name }) {
+export function show({ channel, model, el }) {
   const page = pageOf(channel);
   page.model = model;
-  page.show = (node, key) => show({ channel, model, el: node, name: key });
   el.classList.add("ptynb-page");
   el.dataset.lmSuppressShortcuts = "true";
-  render(<Root page={page} name={name} />, el);
+  render(<Root page={page} />, el);
   return () => render(null, el);
 }

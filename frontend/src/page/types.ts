@@ -76,7 +76,6 @@ export interface Shown {
   channel: Channel;
   model: Shower | null;
   el: HTMLElement;
-  name?: string;
 }
 
 /** CSS properties by their names in Python. */

@@ -61,11 +61,10 @@ async function openTab(element, shower) {
   try {
     const manager = shower.widget_manager;
     const { luminoWidget } = await manager.create_view(await manager.get_model(shower.get("own")));
-    // Of Lumino, from which the box of each widget is derived; the page hands out no other way to it.
+    // In a panel (Lumino's, from which the view's box is derived): the view's own layout would undo the tab's place.
     const Panel = Object.getPrototypeOf(luminoWidget.constructor);
-    luminoWidget.dispose();
     panel = new Panel();
-    element.page.show(panel.node, element.get("target"));
+    panel.addWidget(luminoWidget);
   } catch (error) {
     opened.delete(name);
     remember(name, false);
@@ -84,10 +83,10 @@ async function openTab(element, shower) {
   remember(name, true);
 }
 
-/** Of a view in this tab of the browser.
+/** Of a page in this tab of the browser.
  * @type {(element: PageElement) => string} */
 function nameOf(element) {
-  return `${element.page.channel.model_id}/${element.get("target")}`;
+  return element.page.channel.model_id ?? "";
 }
 
 /** @type {Rendering} */

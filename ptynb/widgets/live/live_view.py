@@ -123,7 +123,7 @@ class Live(elements.VBox):
             layout=elements.Layout(width="auto"),
         )
         self._over.observe(lambda _: _of(this)._update_soon(), "value")
-        self._divider, tab = Divider(), OwnTab()
+        self._divider, tab = Divider(), OwnTab(title="Live view")
         self._divider.observe(lambda _: _of(this)._update_soon(), "room")
         self._drawer = Drawer(
             {
@@ -144,7 +144,6 @@ class Live(elements.VBox):
         above = [head, self._arrivals, self._message, self._notices]
         super().__init__([*above, self._split(extra), self._drawer], layout=free())
         self.add_class("ptynb-live")
-        tab.show(self, "Live view")
         self._update_soon()
         for name, seconds, work, thread, soon in (
             ("ptynb live view", self._pause_seconds, Live.refresh, UPDATE, self._update_now),
