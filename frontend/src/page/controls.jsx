@@ -249,7 +249,7 @@ function Dropdown({ element }) {
 function Multiple({ element }) {
   const values = element.use();
   const field = useNode("select");
-  const chosen = () => Array.from(field.current.selectedOptions, (option) => option.index);
+  const chosen = () => Array.from(field.current.selectedOptions, (option) => Number(option.value));
   return (
     <Field element={element} values={values} kind="ptynb-multiple">
       {(given) => (

@@ -98,9 +98,6 @@ export class Page {
   /** The widget that shows it.
    * @type {Shower | null} */
   model = null;
-  /** Shows an element of it in another node.
-   * @type {(node: HTMLElement, key: string) => void} */
-  show = () => {};
 
   /** @param {Channel} channel */
   constructor(channel) {
@@ -147,11 +144,12 @@ export class Page {
 
   /** @type {(message: KernelMessage, buffers: DataView[]) => void} */
   receive(message, buffers) {
-    if (message.number <= this.number) return; // contained in the elements as they were taken
+    if (message.session) this.askedAt = -Infinity; // of a new connection: what the last one has got, nobody knows
+    else if (message.number <= this.number) return; // contained in the elements as they were taken
     const own = buffers.slice(message.given);
     const plain = withBuffers(message, buffers);
     if ("tree" in plain) {
-      if (plain.tree.number > this.number) this.take(plain.tree); // or else another browser has asked
+      if (message.session || plain.tree.number > this.number) this.take(plain.tree); // or else another browser has asked
       this.number = message.number;
       this.askedAt = -Infinity;
       return;

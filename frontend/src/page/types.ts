@@ -23,7 +23,7 @@ export interface Tree {
   elements: Record<string, State>;
 }
 
-/** given: how many buffers are values in the message; those after them belong to what it is about. */
+/** session: in the first message of a connection. given: how many buffers are values in the message; those after them belong to what it is about. */
 interface Numbered {
   number: number;
   given: number;
