@@ -71,6 +71,9 @@ class Layout:
 class Element(traitlets.HasTraits):
     """A part of a view. Traits with the tag `sync` are shown by pages, and may be set by them.
 
+    Those with the tag `transient`, too, are no part of an element's state: pages get their changes, and the present
+    value where an element announces it.
+
     component: name of what draws it in the browser. It is displayed if it is the last expression of a notebook cell;
     `widget` is the widget that shows it alone, for boxes of ipywidgets.
     """
@@ -315,7 +318,8 @@ class Page:
 def _state(element: Element) -> dict[str, Any]:
     """Return the values of an element that are not the defaults of its kind."""
     defaults = element.defaults()
-    values = {name: _marked(getattr(element, name)) for name in element.synced()}
+    kept = [name for name in element.synced() if not element.trait_metadata(name, "transient")]
+    values = {name: _marked(getattr(element, name)) for name in kept}
     changed = {name: value for name, value in values.items() if value != defaults[name]}
     return {"component": element.component, "values": changed}
 

@@ -89,6 +89,7 @@ class BrowserModel:
         self._unsent: list[list[Any]] = []
         self._page = ptynb_page.Page(widget, self._send)
         page.evaluate(CHANNEL, [script_text(), _plain(self._page.tree()), widget.key])
+        self.collect()
 
     def _send(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         self._unsent.append([message, _plain([*buffers])])

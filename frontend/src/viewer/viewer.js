@@ -67,6 +67,19 @@ export class Board {
     document.addEventListener("fullscreenchange", this.layoutAgain);
     window.addEventListener("resize", this.layoutAgain);
     this.unfollow = this.follow();
+    this.identity = Math.random().toString(36).slice(2);
+    this.onScreen = false;
+    this.watching = new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting));
+    this.watching.observe(this.root);
+    this.seen(true);
+  }
+
+  /** Tells the kernel whether a user can see the viewer, which gets no frames otherwise.
+   * @type {(onScreen: boolean) => void} */
+  seen(onScreen) {
+    if (onScreen === this.onScreen) return;
+    this.onScreen = onScreen;
+    this.model.send({ kind: onScreen ? "shown" : "hidden", name: this.identity });
   }
 
   /** @type {(trait: string) => any} */
@@ -456,6 +469,8 @@ export class Board {
 
   end() {
     this.gone = true;
+    this.watching.disconnect();
+    this.seen(false);
     this.unfollow();
     document.removeEventListener("fullscreenchange", this.layoutAgain);
     window.removeEventListener("resize", this.layoutAgain);

@@ -83,7 +83,9 @@ class Viewer(Element):
 
     component = "viewer"
 
-    frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(sync=True)
+    frame: traitlets.Dict[str, Any] = traitlets.Dict({"number": 0, "pictures": [], "facts": {}}).tag(
+        sync=True, transient=True
+    )
     shown = traitlets.Int(0).tag(sync=True, echo_update=False)
     granted = traitlets.Int(0).tag(sync=True, echo_update=False)
     confirms = traitlets.Bool(True).tag(sync=True)
@@ -149,6 +151,7 @@ class Viewer(Element):
             columns=columns, height=height, share=share, linked=linked, tools=tools, tables=tables, confirms=confirms
         )
         self._sent_at, self._drawn, self._most_granted = 0.0, 0, 0
+        self._boards: set[str] | None = None
         self._clicked: list[Clicked] = []
         self._stroked: list[Stroked] = []
         self._value_at: ValueAt | None = None
@@ -181,7 +184,13 @@ class Viewer(Element):
 
     @property
     def ready(self) -> bool:
-        """Whether another frame may be sent; always true if pages do not confirm frames."""
+        """Whether a page is to get another frame: of those that show the viewer, one has drawn the frames before.
+
+        Always true until a page has said that it shows the viewer, which it cannot while a cell runs; and from then on
+        if pages do not confirm frames.
+        """
+        if self._boards is not None and not self._boards:
+            return False
         if not self.confirms:
             return True
         number = self.frame["number"]
@@ -268,7 +277,12 @@ class Viewer(Element):
         try:
             self.problem = ""
             kind, name = content["kind"], str(content["name"])
-            if kind == "click":
+            if kind == "shown":
+                self._boards = (self._boards or set()) | {name}
+                self.announce("frame")
+            elif kind == "hidden":
+                self._boards = (self._boards or set()) - {name}
+            elif kind == "click":
                 y, x = float(content["y"]), float(content["x"])
                 for clicked in self._clicked:
                     clicked(name, y, x)
