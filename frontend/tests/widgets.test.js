@@ -18,7 +18,7 @@ const FILES = {
   current: "s",
   label: "Files",
 };
-const DRAWER = { titles: ["Settings", "Log"], icons: ["cog", ""], description: "Pages", shown: 0 };
+const DRAWER = { titles: ["Settings", "Log"], icons: ["list", ""], description: "Pages", shown: 0 };
 
 test("nothing listens to a model after its view has gone", () => {
   for (const [render, values] of [

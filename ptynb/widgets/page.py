@@ -233,7 +233,7 @@ class Page:
                 if key == element.key and all(name in taken and taken[name] == values[name] for name in values):
                     message["from"] = browser  # which shows it already, and perhaps a newer value
                     if not any(element.trait_metadata(name, "echo_update", True) for name in names):
-                        return
+                        return  # nor do others need it, such as the number of the frame that one has drawn
             self.post(message)
 
     def post(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:

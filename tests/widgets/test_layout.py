@@ -203,7 +203,7 @@ def test_divider_and_controls_can_be_used_by_everyone(shown):
 
 
 def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
-    buttons = DrawerButtons(titles=["Pattern", "Engines"], icons=["th", ""], description="Below the pictures")
+    buttons = DrawerButtons(titles=["Pattern", "Engines"], icons=["grid-3x3", ""], description="Below the pictures")
     model = BrowserModel(page, buttons)
     page.evaluate(
         """() => {

@@ -270,7 +270,7 @@ def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: Loa
 
 
 def test_a_choice_of_few_is_made_by_keys_and_by_mouse(page: Page) -> None:
-    choice = Segments("Scan from", ["File", "Live source"], ["file-o", "rss"])
+    choice = Segments("Scan from", ["File", "Live source"], ["file", "rss"])
     model = BrowserModel(page, choice)
     page.keyboard.press("Tab")
     expect(page.get_by_role("radio", name="File")).to_be_focused()

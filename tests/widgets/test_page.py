@@ -140,6 +140,7 @@ def test_an_element_is_new_at_its_first_use_and_gone_with_its_last() -> None:
     first.children = ()
     assert browser.messages[2]["gone"] == [text.key]
     text.value = "b"
+    text.send({"focus": True})
     assert len(browser.messages) == 3
     inner = elements.VBox([text, elements.Checkbox()])
     second.children = (inner,)
@@ -218,7 +219,10 @@ def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numb
     assert within.changes[-1] == [text.key, {"value": "c"}]
     alone.page.close()
     text.value = "d"
-    assert (len(alone.messages), len(within.messages)) == (2, 4)
+    text.focus()
+    assert (len(alone.messages), len(within.messages)) == (2, 5)
+    alone.sets(text, value="of nobody")
+    assert text.value == "d"
 
 
 # What a browser says
@@ -348,7 +352,7 @@ def test_a_dropdown_has_value_and_index_of_one_option() -> None:
     chosen.value = 1
     assert chosen.index == 0
     chosen.value = None
-    assert (chosen.index, chosen.label) == (None, None)
+    assert (chosen.index, chosen.label) == (None, "")
     with pytest.raises(traitlets.TraitError, match="3 is not among the options"):
         chosen.value = 3
     with pytest.raises(traitlets.TraitError, match="There is no option 2"):
@@ -356,6 +360,8 @@ def test_a_dropdown_has_value_and_index_of_one_option() -> None:
     chosen.value = 2
     chosen.options = ["x", "y"]
     assert (chosen.value, chosen.index, chosen.labels) == ("x", 0, ["x", "y"])
+    chosen.options = ["p", "q"]
+    assert (chosen.value, chosen.index, chosen.labels) == ("p", 0, ["p", "q"])
     chosen.options = []
     assert (chosen.value, chosen.index) == (None, None)
     assert elements.Dropdown(options=[("none", None), ("one", 1)]).index == 0

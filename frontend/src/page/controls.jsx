@@ -109,6 +109,10 @@ function Html({ element }) {
   );
 }
 
+/** Listens for the key Enter, at which JupyterLab keeps the browser from an event "change".
+ * @type {(act: () => void) => { onKeyDown: (event: KeyboardEvent) => void }} */
+const atEnter = (act) => ({ onKeyDown: ({ key }) => void (key === "Enter" && act()) });
+
 /** @type {Drawing<TextValues>} */
 function Text({ element }) {
   const values = element.use();
@@ -117,7 +121,7 @@ function Text({ element }) {
   const typed = values.continuous_update ? { onInput: send } : { onChange: send };
   return (
     <Field element={element} values={values} kind="ptynb-text">
-      {(given) => <input {...given} {...typed} ref={field} type="text" placeholder={values.placeholder} />}
+      {(given) => <input {...given} {...typed} {...atEnter(send)} ref={field} type="text" placeholder={values.placeholder} />}
     </Field>
   );
 }
@@ -154,7 +158,7 @@ function NumberField({ element }) {
   const limits = { min: values.min ?? undefined, max: values.max ?? undefined, step: values.step ?? "any" };
   return (
     <Field element={element} values={values} kind="ptynb-text">
-      {(given) => <input {...given} {...limits} ref={field} type="number" onChange={send} />}
+      {(given) => <input {...given} {...limits} ref={field} type="number" onChange={send} {...atEnter(send)} />}
     </Field>
   );
 }

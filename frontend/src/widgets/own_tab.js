@@ -57,14 +57,13 @@ async function openTab(element, shower) {
     return;
   }
   opened.set(name, null);
-  let panel;
+  let panel, view, Widget;
   try {
     const manager = shower.widget_manager;
-    const { luminoWidget } = await manager.create_view(await manager.get_model(shower.get("own")));
-    // In a panel (Lumino's, from which the view's box is derived): the view's own layout would undo the tab's place.
-    const Panel = Object.getPrototypeOf(luminoWidget.constructor);
-    panel = new Panel();
-    panel.addWidget(luminoWidget);
+    view = (await manager.create_view(await manager.get_model(shower.get("own")))).luminoWidget;
+    // In a widget of Lumino, from which the view's is derived: the view's own layout would undo the tab's place.
+    Widget = Object.getPrototypeOf(view.constructor);
+    panel = new Widget();
   } catch (error) {
     opened.delete(name);
     remember(name, false);
@@ -78,8 +77,10 @@ async function openTab(element, shower) {
   panel.disposed.connect(() => {
     opened.delete(name);
     if (!pageEnds) remember(name, false);
+    view.dispose();
   });
   shower.widget_manager.context.addSibling(panel, { mode: "tab-after" });
+  Widget.attach(view, panel.node);
   remember(name, true);
 }
 
