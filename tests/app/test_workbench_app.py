@@ -22,7 +22,6 @@ import pytest
 
 import ptynb as pt
 from ptynb.acquisition.emulators.playback import Recording
-from ptynb.app import dashboard_page
 from ptynb.app.diagnosis_panel import DiagnosisPanel
 from ptynb.app.plan_fields import FROM_ADDRESS, SAME_FILE, PlanFields
 from ptynb.app.scan_tab import LIVE
@@ -1092,16 +1091,3 @@ def test_results_of_one_name_are_told_apart(scan: Scan) -> None:
 )
 def test_settings_as_python_make_the_same_settings(settings: pt.Settings) -> None:
     assert eval(as_python(settings), {"pt": pt}) == settings
-
-
-def test_the_page_of_the_dashboard_opens_what_the_environment_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
-    monkeypatch.setenv(dashboard_page.SCAN, str(tmp_path / "some.h5"))
-    monkeypatch.setenv(dashboard_page.FOLDER, str(tmp_path))
-    shown = dashboard_page.page()
-    assert shown.scan is not None
-    assert len(shown.scan) == 25
-    shown.close()
