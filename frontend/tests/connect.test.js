@@ -5,6 +5,7 @@ import { Channel, fire, settled } from "./channel.js";
 import { openPage } from "./page.js";
 
 const { connect } = await import("../src/page/connect.js"); // after a document is there
+const { components } = await import("../src/components.js");
 
 /** A WebSocket whose other end is the test. */
 class FakeSocket extends EventTarget {
@@ -18,7 +19,6 @@ class FakeSocket extends EventTarget {
   }
 
   send(frame) {
-    assert.equal(this.readyState, FakeSocket.OPEN);
     this.sent.push(frame);
   }
 
@@ -104,22 +104,26 @@ test("an encrypted page has an encrypted connection", () => {
   assert.equal(FakeSocket.made[0].address, "wss://hub.example/messages");
 });
 
-test("a message is handled after the last of its buffers, which are in the places of their marks", async () => {
-  kernel.elements.a[1] = { value: "1", tooltip: { $buffer: 0 } };
+test("a message is handled after the last of its buffers, which are in the places of their marks, and sent like that", () => {
+  let element;
+  components.probe = ({ model }) => void (element = model);
+  kernel.elements.a = ["probe", { layout: {}, classes: [], picture: { $buffer: 1 } }];
   connect(main, lost);
   const [socket] = FakeSocket.made;
   socket.open();
   const [one, two] = [1, 2].map((number) => Uint8Array.of(number).buffer);
   socket.dispatchEvent(Object.assign(new Event("message"), { data: JSON.stringify({ message: first(), buffers: 2 }) }));
   socket.dispatchEvent(Object.assign(new Event("message"), { data: one }));
-  assert.equal(main.querySelector("input"), null);
+  assert.equal(element, undefined);
   socket.dispatchEvent(Object.assign(new Event("message"), { data: two }));
-  const input = main.querySelector("input");
-  assert.ok(input);
-  socket.say({ ...change(1, { value: "with", tooltip: { $buffer: 0 } }), given: 1 }, [two]);
-  socket.say(change(2, { tooltip: "without" }));
-  await settled();
-  assert.deepEqual([input.value, input.title], ["with", "without"]);
+  assert.equal(element.get("picture").getUint8(0), 2);
+  socket.say({ ...change(1, { picture: { $buffer: 0 } }), given: 1 }, [one]);
+  assert.equal(element.get("picture").getUint8(0), 1);
+  socket.say(change(2, { picture: null }));
+  assert.equal(element.get("picture"), null);
+  socket.taken();
+  element.send({ kind: "painted" }, undefined, [one, two]);
+  assert.deepEqual(socket.taken(), [{ message: { to: "a", content: { kind: "painted" } }, buffers: 2 }, one, two]);
 });
 
 test("after a lost connection the page is as the kernel has it, without what could not be sent", async (t) => {
@@ -128,7 +132,7 @@ test("after a lost connection the page is as the kernel has it, without what cou
   const next = again(t, socket);
   fire(input, "input", { value: "not sent" });
   await settled();
-  assert.deepEqual(socket.taken(), []);
+  assert.deepEqual([socket.taken(), next.taken()], [[], []]);
   next.open();
   assert.equal(lost.hidden, true);
   next.say(first());
