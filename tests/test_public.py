@@ -68,5 +68,5 @@ def test_importing_ptynb_alone_loads_nothing_heavy():
 
 def test_widgets_and_report_load_no_torch():
     loaded = modules_after("import ptynb; ptynb.live, ptynb.inspect, ptynb.figure, ptynb.load_result")
-    assert "ipywidgets" in loaded
-    assert not loaded & {"torch", "ipyparallel"}
+    assert "ptynb.widgets.elements" in loaded
+    assert not loaded & {"torch", "ipywidgets", "ipyparallel"}

@@ -24,7 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _dashboard(chosen: argparse.Namespace) -> int:
     from ptynb.app.workbench_app import Workbench
-    from ptynb.cli.dashboard_server import HOST, serve
+    from ptynb.cli.dashboard_page.dashboard_server import HOST, serve
     from ptynb.io.load import load
 
     scan = None if chosen.scan is None else load(chosen.scan, **load_options_of(chosen, Path.cwd()))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import traitlets
 
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 
 Option = tuple[str, str]
 """Key and text."""

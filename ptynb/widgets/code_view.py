@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import traitlets
 
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 
 
 class CodeView(Element):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from ptynb.widgets.page import Element, Layout
+from ptynb.widgets.element_tree import Element, Layout
 
 ICONS = ("", *json.loads((Path(__file__).parent / "static" / "icons.json").read_text(encoding="utf-8")))
 """Names of icons, of Lucide."""

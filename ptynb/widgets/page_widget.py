@@ -1,4 +1,4 @@
-"""The widget of a notebook that shows elements; see `page`."""
+"""The widget of a notebook that shows elements; see `element_tree`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from ptynb.widgets.page import Element, Page
+from ptynb.widgets.element_tree import Element, ElementPage
 
 STATIC = Path(__file__).parent / "static"
 
 
-class Script(ipywidgets.Widget):
+class PageScript(ipywidgets.Widget):
     """The bundle of scripts and styles of all pages, once in a kernel."""
 
     text = traitlets.Unicode().tag(sync=True)
@@ -32,7 +32,7 @@ class Channel(ipywidgets.Widget):
     tree: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
 
     def __init__(self, root: Element) -> None:
-        self.page = Page(root, self.send)
+        self.page = ElementPage(root, self.send)
         super().__init__()
         self.on_msg(lambda _, content, buffers: self.page.receive(content, buffers))
 
@@ -70,6 +70,6 @@ def script_text() -> str:
 
 
 @functools.cache
-def _script() -> Script:
+def _script() -> PageScript:
     text = script_text()
-    return Script(text=text, digest=hashlib.sha256(text.encode()).hexdigest())
+    return PageScript(text=text, digest=hashlib.sha256(text.encode()).hexdigest())

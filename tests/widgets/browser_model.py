@@ -12,8 +12,8 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-from ptynb.widgets import page as ptynb_page
-from ptynb.widgets.page import Element
+from ptynb.widgets import element_tree
+from ptynb.widgets.element_tree import Element
 from ptynb.widgets.page_widget import script_text
 
 LIGHT = {
@@ -87,7 +87,7 @@ class BrowserModel:
         variables = "".join(f"{name}: {value};" for name, value in theme.items())
         page.set_content(PAGE.format(variables=variables))
         self._unsent: list[list[Any]] = []
-        self._page = ptynb_page.Page(widget, self._send)
+        self._page = element_tree.ElementPage(widget, self._send)
         page.evaluate(CHANNEL, [script_text(), _plain(self._page.tree()), widget.key])
         self.collect()
 

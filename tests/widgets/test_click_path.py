@@ -18,7 +18,7 @@ from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 
 PACKAGE = Path(pt.__file__).parent
-ELEMENTS = {"widgets/page.py", "widgets/elements.py"}
+ELEMENTS = {"widgets/element_tree.py", "widgets/elements.py"}
 MOST_FILES = 5
 
 

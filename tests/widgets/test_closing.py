@@ -19,8 +19,8 @@ from ptynb.polling import wait_until
 from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
+from ptynb.widgets.element_tree import Element
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.page import Element
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.live_source import Source
 

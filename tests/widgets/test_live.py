@@ -19,12 +19,12 @@ from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
 from ptynb.widgets import elements
+from ptynb.widgets.element_tree import Page
 from ptynb.widgets.elements import below
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, ERRORS, PATTERN, POSITIONS
 from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
-from ptynb.widgets.page import Page
 
 HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)

@@ -16,9 +16,9 @@ import traitlets
 
 import ptynb as pt
 from ptynb.widgets import elements
+from ptynb.widgets.element_tree import Element, ElementPage, Layout, without_bytes
 from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.page import Element, Layout, Page, without_bytes
 from ptynb.widgets.page_widget import Channel
 
 MOST_MODELS, MOST_BYTES = 5, 250_000
@@ -29,7 +29,7 @@ class Browser:
 
     def __init__(self, element: Element) -> None:
         self.got: list[tuple[dict[str, Any], list[Any]]] = []
-        self.page = Page(element, lambda message, buffers: self.got.append((message, buffers)))
+        self.page = ElementPage(element, lambda message, buffers: self.got.append((message, buffers)))
 
     def says(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         self.page.receive(content, buffers)

@@ -1,4 +1,4 @@
-// What a page and its kernel tell each other (see `ptynb/widgets/page.py`), and the values of what the page draws.
+// What a page and its kernel tell each other (see `ptynb/widgets/element_tree.py`), and the values of what the page draws.
 
 import type { VNode } from "preact";
 

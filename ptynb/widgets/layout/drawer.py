@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import traitlets
 
 from ptynb.widgets import elements
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 from ptynb.widgets.shared_widgets import free
 
 

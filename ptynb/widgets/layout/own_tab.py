@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traitlets
 
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 
 
 class OwnTab(Element):

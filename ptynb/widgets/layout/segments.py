@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import traitlets
 
 from ptynb.widgets import elements
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 
 
 class Segments(Element):

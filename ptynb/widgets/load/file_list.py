@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 
 Item = tuple[str, str, str, str, str]
 """Key, kind ("folder", "scan" or "other"), name, size and date."""

@@ -26,7 +26,7 @@ from ptynb.data.engine_records import Array, Picture
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.colour_maps import COLOURS, CYCLIC, look_up_table
-from ptynb.widgets.page import Element
+from ptynb.widgets.element_tree import Element
 from ptynb.widgets.viewer.pane_figure import FigureOf, FigureView
 
 UNCONFIRMED = 1

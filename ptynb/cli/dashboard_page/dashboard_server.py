@@ -1,7 +1,7 @@
 """The server of `ptynb dashboard`: one workbench, in the process of the command, shown by every browser that connects.
 
 A page that is closed, reloaded, or shown on two screens is the same workbench, and runs are not affected. Each browser
-has a WebSocket for the messages of `ptynb.widgets.page`: a text frame `{"message", "buffers": number}`, followed by its
+has a WebSocket for the messages of `ptynb.widgets.element_tree`: a text frame `{"message", "buffers": number}`, then its
 buffers as binary frames. When the command ends (Ctrl-C), the workbench ends. Engines with a run continue for
 `detached_timeout`, an hour; a command started within it attaches to the run, and later `ptynb.resume` continues from
 its checkpoints. A run with 0 engines ends with the command.
@@ -22,7 +22,7 @@ import tornado.websocket
 
 from ptynb.serial_executor import SerialExecutor
 from ptynb.supervised_thread import report
-from ptynb.widgets.page import Element, Page, without_bytes
+from ptynb.widgets.element_tree import Element, ElementPage, without_bytes
 from ptynb.widgets.page_widget import script_text
 
 HTML = (Path(__file__).parent / "dashboard.html").read_text(encoding="utf-8")
@@ -41,15 +41,15 @@ class Dashboard:
     def __init__(self, root: Element, title: str, token: str, dark: bool = False) -> None:
         self.title, self.token, self.dark = title, token, dark
         self.session = secrets.token_hex(8)
-        self.browsers: set[Messages] = set()
+        self.browsers: set[MessagesHandler] = set()
         self._loop = asyncio.get_running_loop()
         self._work = SerialExecutor("ptynb dashboard")
-        self._page = Page(root, self._send)
+        self._page = ElementPage(root, self._send)
 
     def listen(self, port: int) -> None:
         """Serve the page at this port of the loopback interface. Raises OSError if it is taken."""
         self.cookie = COOKIE.format(port=port)
-        handlers = [("/", Html), ("/ptynb.js", Script), ("/messages", Messages)]
+        handlers = [("/", HtmlHandler), ("/ptynb.js", ScriptHandler), ("/messages", MessagesHandler)]
         application = tornado.web.Application([(path, handler, {"dashboard": self}) for path, handler in handlers])
         application.listen(port, HOST)
 
@@ -84,7 +84,7 @@ class Known:
         return hmac.compare_digest(self.get_cookie(self.dashboard.cookie, ""), self.dashboard.token)
 
 
-class Html(Known, tornado.web.RequestHandler):
+class HtmlHandler(Known, tornado.web.RequestHandler):
     """The page."""
 
     def get(self) -> None:
@@ -104,7 +104,7 @@ class Html(Known, tornado.web.RequestHandler):
             self.finish(tornado.template.Template(HTML).generate(**texts))
 
 
-class Script(Known, tornado.web.RequestHandler):
+class ScriptHandler(Known, tornado.web.RequestHandler):
     """The bundle of scripts."""
 
     def get(self) -> None:
@@ -113,7 +113,7 @@ class Script(Known, tornado.web.RequestHandler):
         self.finish(script_text())
 
 
-class Messages(Known, tornado.websocket.WebSocketHandler):
+class MessagesHandler(Known, tornado.websocket.WebSocketHandler):
     """The messages of one browser."""
 
     def prepare(self) -> None:

@@ -1,8 +1,8 @@
 """Elements, of which views are made, and the page that shows them in a notebook.
 
-An element has traits and no widget. A `Page` shows an element with all below it: it sends their traits, and what
-changes in them, to browsers, and sets what users change there. Messages travel through one model of a notebook
-(`page_widget`), or through the WebSockets of a dashboard (`ptynb.cli.dashboard_server`).
+An element has traits and no widget. An `ElementPage` shows an element with all below it: it sends their traits, and
+what changes in them, to browsers, and sets what users change there. Messages travel through one model of a notebook
+(`page_widget`), or through the WebSockets of a dashboard (`ptynb.cli.dashboard_page`).
 
 Messages to the browser, each with a number that increases by one:
 
@@ -17,6 +17,7 @@ element is `{"$element": key}` and bytes are `{"$buffer": index}` of the message
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import logging
 import threading
@@ -24,12 +25,9 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import traitlets
-
-if TYPE_CHECKING:
-    from ptynb.widgets.page_widget import PageWidget
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +82,8 @@ class Element(traitlets.HasTraits):
     tooltip = traitlets.Unicode(None, allow_none=True).tag(sync=True)
 
     _closed = False
-    _page_list: tuple[Page, ...] = ()
-    _own_widget: PageWidget | None = None
+    _page_list: tuple[ElementPage, ...] = ()
+    _own_widget: Any = None
     _held_names: set[str] | None = None
 
     def __init__(self, *, layout: Layout | None = None, **traits: Any) -> None:
@@ -186,19 +184,17 @@ class Element(traitlets.HasTraits):
             self._own_widget = None
 
     @property
-    def widget(self) -> PageWidget:
+    def widget(self) -> Any:
         """The widget that shows this element, for boxes of ipywidgets and `IPython.display`."""
-        from ptynb.widgets.page_widget import PageWidget
-
-        if self._own_widget is None:
-            self._own_widget = PageWidget(self)
+        if self._own_widget is None:  # only here: elements need no ipywidgets
+            self._own_widget = importlib.import_module("ptynb.widgets.page_widget").PageWidget(self)
         return self._own_widget
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return self.widget._repr_mimebundle_(**options)
 
 
-class Page:
+class ElementPage:
     """Shows an element and all below it; `send` sends a message with its buffers to browsers."""
 
     def __init__(self, root: Element, send: Callable[[dict[str, Any], list[Any]], Any]) -> None:
