@@ -1,8 +1,8 @@
 """The server of `ptynb dashboard`: one workbench, in the process of the command, shown by every browser that connects.
 
 A page that is closed, reloaded, or shown on two screens is the same workbench, and runs are not affected. Each browser
-has a WebSocket for the messages of `ptynb.widgets.element_tree`: a text frame `{"message", "buffers": number}`, then its
-buffers as binary frames. When the command ends (Ctrl-C), the workbench ends. Engines with a run continue for
+has a WebSocket for the messages of `ptynb.widgets.element_tree`: a text frame `{"message", "buffers": number}`, then
+its buffers as binary frames. When the command ends (Ctrl-C), the workbench ends. Engines with a run continue for
 `detached_timeout`, an hour; a command started within it attaches to the run, and later `ptynb.resume` continues from
 its checkpoints. A run with 0 engines ends with the command.
 """
