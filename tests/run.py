@@ -88,8 +88,6 @@ def install() -> None:
     ]
     if missing:
         install_programs(missing)
-    # Scripts of packages are not run: none of them is needed.
-    run("npm", "ci", "--prefix", "frontend", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
 
 
 def install_programs(missing: list[str]) -> None:
@@ -152,7 +150,6 @@ def main() -> None:
     run(str(scripts / "ruff"), "check", ".")
     run(str(scripts / "mypy"))
     run(str(scripts / "lint-imports"))
-    run("npm", "run", "--silent", "check", "--prefix", "frontend")
     pytest = (sys.executable, "-m", "pytest")
     if others:
         run(*pytest, *others)
@@ -160,6 +157,8 @@ def main() -> None:
     run(sys.executable, "-c", COMPILE)
     statuses = []
     if not chosen.part:
+        run("npm", "ci", "--prefix", "frontend", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
+        run("npm", "run", "--silent", "check", "--prefix", "frontend")
         shared = (*pytest, "--system", "none", "--numprocesses", BESIDE)
         statuses.append(told(*shared, *(f"--ignore={path}" for path in WAITING)))
         statuses.append(told(*shared, "--dist", "loadfile", *WAITING))

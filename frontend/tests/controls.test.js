@@ -146,7 +146,7 @@ test("a box that changes does not draw its children again", async () => {
 });
 
 const TABS = {
-  a: ["tab", { children: marks("b", "c", "d"), titles: ["B", "C", "D"] }],
+  a: ["tab", { sent: marks("b", "c", "d"), titles: ["B", "C", "D"] }],
   b: ["html", { value: "b" }],
   c: ["html", { value: "c" }],
   d: ["html", { value: "d" }],
@@ -166,6 +166,19 @@ test("a tab draws its page when it is opened first, and keeps it then", async ()
   assert.deepEqual(shown(), ["b!", "c", ""]);
   const selected = [...el.querySelectorAll("[role=tab]")].map((tab) => [tab.getAttribute("aria-selected"), tab.tabIndex]);
   assert.deepEqual(selected, [["true", 0], ["false", -1], ["false", -1]]);
+});
+
+test("a tab asks for the pages that it does not have, after the first is drawn", async () => {
+  const { channel, el } = drawn({ ...TABS, a: ["tab", { sent: [...marks("b"), null], titles: ["B", "C"] }] });
+  await settled();
+  assert.equal(el.querySelector(".ptynb-tab-page").textContent, "b");
+  assert.deepEqual(channel.taken(), []);
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  assert.deepEqual(channel.taken(), [{ to: "a", content: { more: true } }]);
+  channel.change("a", { sent: marks("b", "c"), selected_index: 1 });
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  assert.equal(el.querySelectorAll(".ptynb-tab-page")[1].textContent, "c");
+  assert.deepEqual(channel.taken(), []);
 });
 
 test("arrows, Home and End move along the tabs, and stop at the ends", () => {
@@ -304,7 +317,7 @@ test("a bar shows the part of its way from the least to the most", async () => {
 
 test("a tab whose pages change shows the new ones", async () => {
   const { channel, el } = drawn(TABS);
-  channel.change("a", { children: marks("d", "b"), titles: ["Z", "B"], selected_index: 0 });
+  channel.change("a", { sent: marks("d", "b"), titles: ["Z", "B"], selected_index: 0 });
   await settled();
   assert.deepEqual([...el.querySelectorAll("[role=tab]")].map((tab) => tab.textContent), ["Z", "B"]);
   const [first, second] = el.querySelectorAll(".ptynb-tab-page");
@@ -313,7 +326,7 @@ test("a tab whose pages change shows the new ones", async () => {
 });
 
 test("an accordion shows the page of the open title, of which it tells the kernel, as of its closing", async () => {
-  const { channel, el } = drawn({ ...TABS, a: ["accordion", { ...TABS.a[1], selected_index: 1 }] });
+  const { channel, el } = drawn({ ...TABS, a: ["accordion", { children: marks("b", "c", "d"), titles: ["B", "C", "D"], selected_index: 1 }] });
   const pages = [...el.querySelectorAll("details")];
   const shown = () => pages.map((page) => `${page.querySelector("summary").textContent}${page.open ? "!" : ""}${page.children[1]?.textContent ?? ""}`);
   await settled();

@@ -295,17 +295,35 @@ class VBox(Box):
 
 
 class Tab(Box):
-    """Elements of which the one of the selected tab is shown; they are drawn when they are first."""
+    """Elements of which that of the selected tab is shown. Pages get it at once, the others when they have drawn it."""
 
     component = "tab"
+    children: Any = traitlets.Tuple()
     titles: Any = traitlets.Tuple().tag(sync=True)
     selected_index = traitlets.Int(0, allow_none=True).tag(sync=True)
+    sent: Any = traitlets.Tuple().tag(sync=True)
+    """The elements, with None for those that pages do not have yet."""
+    _all = False
+
+    def receive(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
+        """Send the other elements: a page has drawn that of the selected tab."""
+        self._all = True
+        self._send_selected()
+
+    @traitlets.observe("children", "selected_index")
+    def _send_selected(self, _: Any = None) -> None:
+        there = {*self.sent}
+        self.sent = tuple(
+            child if self._all or child in there or index == self.selected_index else None
+            for index, child in enumerate(self.children)
+        )
 
 
-class Accordion(Tab):
+class Accordion(Box):
     """Elements below their titles, of which the one of the selected title is shown."""
 
     component = "accordion"
+    titles: Any = traitlets.Tuple().tag(sync=True)
     selected_index = traitlets.Int(None, allow_none=True).tag(sync=True)
 
 

@@ -450,3 +450,16 @@ def test_the_model_of_a_page_has_the_elements_as_they_are_when_it_is_asked_for_t
     assert (tree["elements"][text.key]["values"], tree["number"]) == ({"value": "b"}, 1)
     assert "tree" not in channel.get_state("_model_name")
     channel.close()
+
+
+def test_a_page_gets_the_selected_tab_at_once_and_the_others_when_it_asks() -> None:
+    tab = elements.Tab([elements.HTML("a"), elements.HTML("b"), elements.HTML("c")], titles=("A", "B", "C"))
+    browser = Browser(tab)
+    assert len(browser.page.tree()["elements"]) == 2
+    tab.selected_index = 1
+    assert [child is not None for child in tab.sent] == [True, True, False]
+    tab.receive({"more": True})
+    assert tab.sent == tab.children
+    assert len(browser.page.tree()["elements"]) == 4
+    tab.children = (elements.HTML("d"), elements.HTML("e"))
+    assert tab.sent == tab.children

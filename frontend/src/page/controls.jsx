@@ -10,7 +10,7 @@ import { icons } from "./icons.js";
 /**
  * @import {
  *   BoxValues, ButtonValues, CheckboxValues, ControlValues, Drawing, DropdownValues, ElementValues, FieldGiven, HtmlValues,
- *   Layout, Limits, Mark, MultipleValues, NumberValues, PartGiven, ProgressValues, Rendering, TabValues, TextareaValues, TextValues,
+ *   Layout, Limits, Mark, MultipleValues, NumberValues, PartGiven, ProgressValues, Rendering, TabValues, AccordionValues, TextareaValues, TextValues,
  *   ToggleValues,
  * } from "./types"
  */
@@ -18,6 +18,9 @@ import { icons } from "./icons.js";
 
 const STEPS = new Map([["ArrowRight", 1], ["ArrowLeft", -1], ["Home", -Infinity], ["End", Infinity]]);
 const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
+
+/** After which time the elements of tabs that are not shown are asked for: those that are shown have been drawn. */
+const AFTER_MS = 100;
 
 let identities = 0;
 
@@ -310,6 +313,11 @@ function Tab({ element }) {
   const selected = values.selected_index ?? -1;
   const [opened, open] = useState(new Set());
   if (!opened.has(selected)) open(new Set([...opened, selected]));
+  const more = values.sent.includes(null);
+  useEffect(() => {
+    const asking = more ? setTimeout(() => element.send({ more: true }), AFTER_MS) : undefined;
+    return () => clearTimeout(asking);
+  }, [element, more]);
   return (
     <div {...outer(values, "ptynb-tab")}>
       <div class="ptynb-tab-list" role="tablist" onKeyDown={moved}>
@@ -329,9 +337,9 @@ function Tab({ element }) {
         ))}
       </div>
       <div class="ptynb-tab-contents" id={`${id}-page`} role="tabpanel" aria-labelledby={`${id}-${selected}`}>
-        {values.children.map(({ $element: key }, index) => (
-          <div key={key} class="ptynb-tab-page" hidden={index !== selected}>
-            {(index === selected || opened.has(index)) && <Part page={element.page} name={key} />}
+        {values.sent.map((child, index) => (
+          <div key={index} class="ptynb-tab-page" hidden={index !== selected}>
+            {child && opened.has(index) && <Part key={child.$element} page={element.page} name={child.$element} />}
           </div>
         ))}
       </div>
@@ -339,7 +347,7 @@ function Tab({ element }) {
   );
 }
 
-/** @type {Drawing<TabValues>} */
+/** @type {Drawing<AccordionValues>} */
 function Accordion({ element }) {
   const values = element.use();
   /** @type {(index: number, open: boolean) => void} */

@@ -138,7 +138,13 @@ export interface ProgressValues extends ControlValues {
 export interface BoxValues extends ElementValues {
   children: Mark[];
 }
-export interface TabValues extends BoxValues {
+/** sent: null for an element that the page does not have yet. */
+export interface TabValues extends ElementValues {
+  titles: string[];
+  sent: ({ $element: string } | null)[];
+  selected_index: number | null;
+}
+export interface AccordionValues extends BoxValues {
   titles: string[];
   selected_index: number | null;
 }
