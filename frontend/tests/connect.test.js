@@ -181,3 +181,16 @@ test("a message that was cut off by the end of its connection is not continued b
   await settled();
   assert.equal(main.querySelector("input").value, "1");
 });
+
+test("a server that says nothing for five seconds is told, until it says something", (t) => {
+  const socket = connected();
+  const waiting = t.mock.method(globalThis, "setTimeout", () => 0);
+  const beat = () => socket.dispatchEvent(Object.assign(new Event("message"), { data: "" }));
+  beat();
+  const [tell, after] = waiting.mock.calls[0].arguments;
+  assert.deepEqual([lost.hidden, after], [true, 5000]);
+  tell();
+  assert.equal(lost.hidden, false);
+  beat();
+  assert.equal(lost.hidden, true);
+});

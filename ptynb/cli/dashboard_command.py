@@ -25,9 +25,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _dashboard(chosen: argparse.Namespace) -> int:
     from ptynb.app.workbench_app import Workbench
     from ptynb.cli.dashboard_page.dashboard_server import HOST, serve
+    from ptynb.cluster.cluster import set_interactive
     from ptynb.io.load import load
 
     scan = None if chosen.scan is None else load(chosen.scan, **load_options_of(chosen, Path.cwd()))
+    set_interactive()
     token = secrets.token_urlsafe(24)
     address = f"http://{HOST}:{chosen.port}/?token={token}"
 

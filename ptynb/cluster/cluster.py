@@ -52,6 +52,7 @@ from ptynb.table import gigabytes
 from ptynb.text import counted, natural_order
 
 LEASE_SECONDS = 3600.0
+_interactive = False
 """Default time that a run continues without a notebook [s]."""
 JOIN_SECONDS = 5.0
 """Time limit for the answer of running engines [s]."""
@@ -295,7 +296,7 @@ class Cluster:
                 f"detached_timeout is {lease}; expected seconds, at least 0.", code="argument.invalid-value"
             )
         self._launch, self._count, self._plan, self._address = launch, count, plan, address
-        self._lease = lease if lease is not None else LEASE_SECONDS if _in_notebook() else 0.0
+        self._lease = lease if lease is not None else LEASE_SECONDS if _interactive or _in_notebook() else 0.0
         self._timeout, self._report, self._cancel = timeout, report, cancel
         self._selftest = None
         self._executor = SerialExecutor("ptynb stopping", finish=True)
@@ -934,6 +935,12 @@ def _stopped() -> ClusterStoppedError:
     return ClusterStoppedError(
         "The cluster is stopped; start() it, and make a new Reconstruction.", code="cluster.stopped"
     )
+
+
+def set_interactive() -> None:
+    """Let runs of this process continue without it by default, as those of a notebook's kernel do."""
+    global _interactive
+    _interactive = True
 
 
 def _in_notebook() -> bool:

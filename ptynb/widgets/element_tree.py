@@ -214,6 +214,7 @@ class ElementPage:
             for element in self._elements.values():
                 element._page_list = tuple(page for page in element._page_list if page is not self)
             self._elements.clear()
+            self._send = lambda *_: None  # a thread may be about to post
 
     def changed(self, element: Element, names: Sequence[str]) -> None:
         """Show traits of an element that have changed."""

@@ -59,8 +59,8 @@ class Bench:
         self.efforts[name] = effort
 
     def button(self, name: str) -> Locator:
-        """By its text alone: its icon is a letter too, of a private alphabet."""
-        buttons = self.view.locator("button").filter(has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
+        """By its text alone, with an icon before it; a tab can have the same text."""
+        buttons = self.view.locator("button:not([role=tab])").filter(has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
         return buttons.locator("visible=true").first
 
     def tab(self, name: str) -> Locator:

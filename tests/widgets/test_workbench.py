@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from jupyter_client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
 from playwright.sync_api import Browser, Locator, TimeoutError, expect
 
 import ptynb as pt
@@ -25,7 +26,7 @@ from tests.acquisition.emulated import emulator, recorded
 from tests.io import layouts
 from tests.io.test_near_field import FOCUS, shadows
 from tests.widgets.conftest import Lab, screenshot
-from tests.widgets.test_dashboard import SLOW, started_dashboard
+from tests.widgets.test_dashboard import SLOW, free_port, printed_address
 from tests.widgets.test_lab import ask, wait_until
 from tests.widgets.test_report_page import Opened
 from tests.widgets.user import User
@@ -33,12 +34,23 @@ from tests.widgets.user import User
 NOTEBOOK = "bench.ipynb"
 CLEAN = "bench.recon and bench.recon.close(); cluster = bench.cluster; bench.close(); cluster and cluster.stop()"
 OPEN = "import ptynb as pt\nbench = pt.workbench()\nbench"
-FIND = """
-import gc
+SERVE = """
+import sys, threading
 import ptynb as pt
-from ptynb.app.workbench_app import Workbench
-bench = next(one for one in gc.get_objects() if isinstance(one, Workbench))
+from ptynb.app import workbench_app
+from ptynb.cli.main import main
+
+class Workbench(workbench_app.Workbench):
+    def __init__(self, *given, **options):
+        global bench
+        super().__init__(*given, **options)
+        bench = self
+
+workbench_app.Workbench = Workbench
+sys.stdout = sys.stderr = open({log!r}, "w", buffering=1)
+threading.Thread(target=main, args=(["dashboard", *{options!r}],), daemon=True).start()
 """
+"""The command, in a thread of a kernel that can be asked for its workbench."""
 SMALL, LARGE = (1280, 720), (1920, 1080)
 NO_LAB = ".ptynb-workbench"
 TOO_WIDE = """
@@ -103,8 +115,10 @@ class Session:
         self.button(name).click()
 
     def button(self, name: str) -> Locator:
-        """By its text alone: its icon is a letter too, of a private alphabet."""
-        buttons = self.bench.locator("button").filter(has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
+        """By its text alone, with an icon before it; a tab can have the same text."""
+        buttons = self.bench.locator("button:not([role=tab])").filter(
+            has_text=re.compile(rf"^\s*{re.escape(name)}\s*$")
+        )
         return buttons.locator("visible=true").first
 
     def field(self, label: str) -> Locator:
@@ -142,6 +156,23 @@ class Session:
 
     def drag(self, stage: Locator, start: tuple[float, float], stop: tuple[float, float]) -> None:
         User(self.page, (0, 0)).drag(stage, start, stop)
+
+
+@contextmanager
+def served(session: Session, *options: str) -> Iterator[None]:
+    """A dashboard in the session's folder, and the page of the session on it."""
+    log = session.folder.parent / "dashboard.log"
+    log.touch()
+    manager, session.kernel = start_new_kernel(cwd=str(session.folder))
+    try:
+        given = [f"--port={free_port()}", "--no-open", *options]
+        session.kernel.execute(SERVE.format(log=str(log), options=given), reply=True, timeout=60)
+        session.page.goto(printed_address(log), timeout=SLOW)
+        session.bench.wait_for(timeout=SLOW)
+        with ended(session):
+            yield
+    finally:
+        manager.shutdown_kernel()
 
 
 @contextmanager
@@ -200,16 +231,11 @@ def test_a_session_on_the_dashboard(theme: str, browser: Browser, tmp_path: Path
     """In a small dark window, and in a large light one."""
     (folder := tmp_path / "work").mkdir()
     session = Session(f"dashboard-{theme}", browser, SMALL if theme == "dark" else LARGE, folder)
-    with started_dashboard(folder, *(["--dark"] if theme == "dark" else [])) as dashboard:
-        session.page.goto(dashboard.address, timeout=SLOW)
-        session.bench.wait_for(timeout=SLOW)
-        session.kernel = dashboard.client()
-        with ended(session):
-            session.kernel.execute(FIND, reply=True, timeout=60)
-            first = (choose_a_file, take_a_preset, reconstruct, measure, diagnose)
-            for stage in (*first, go_back, run_again, compare_two, keep):
-                stage(session)
-            assert session.wrong == []
+    with served(session, *(["--dark"] if theme == "dark" else [])):
+        first = (choose_a_file, take_a_preset, reconstruct, measure, diagnose)
+        for stage in (*first, go_back, run_again, compare_two, keep):
+            stage(session)
+        assert session.wrong == []
 
 
 @pytest.mark.timeout(300)
@@ -219,52 +245,47 @@ def test_a_live_source_on_the_dashboard(browser: Browser, tmp_path: Path) -> Non
     session = Session("live", browser, SMALL, folder)
     path = recorded(folder, patterns=400, window=48)
     np.save(folder / "planned.npy", Recording(pt.load(path)).positions)
-    with started_dashboard(folder) as dashboard:
-        session.page.goto(dashboard.address, timeout=SLOW)
-        session.bench.wait_for(timeout=SLOW)
-        session.kernel = dashboard.client()
-        with ended(session):
-            session.kernel.execute(FIND, reply=True, timeout=60)
-            session.bench.get_by_role("radio", name="File").press("ArrowRight")
-            expect(session.bench.get_by_role("radio", name="Live source")).to_be_focused()
-            expect(session.field("Source")).to_be_visible()
-            expect(session.button("Stop listening")).to_have_count(0)
-            session.field("Positions").select_option("from an address")
-            session.enter("Address", "stream2://here")
-            session.enter("Source", "stream2://127.0.0.1:9")
+    with served(session):
+        session.bench.get_by_role("radio", name="File").press("ArrowRight")
+        expect(session.bench.get_by_role("radio", name="Live source")).to_be_focused()
+        expect(session.field("Source")).to_be_visible()
+        expect(session.button("Stop listening")).to_have_count(0)
+        session.field("Positions").select_option("from an address")
+        session.enter("Address", "stream2://here")
+        session.enter("Source", "stream2://127.0.0.1:9")
+        session.click("Listen")
+        alert = session.bench.get_by_role("alert").locator("visible=true")
+        expect(alert).to_contain_text("panda://")
+        session.look("error")
+        session.field("Positions").select_option("planned")
+        session.enter("Planned positions", "planned.npy")
+        session.enter("Folder", "night")
+        expect(session.bench.locator("code").filter(has_text="scan = pt.listen(")).to_be_visible()
+        session.click("Listen")
+        expect(session.bench.get_by_text("waiting for the scan to begin, 0:0")).to_be_visible()
+        session.look("waiting")
+        session.click("Cancel")
+        expect(session.bench.get_by_text("Cancelled; nothing was received.")).to_be_visible()
+        assert not (folder / "night").exists()
+        with emulator(path, "--as", "stream2", "--rate", 4) as emulated:
+            session.enter("Source", emulated.source)
             session.click("Listen")
-            alert = session.bench.get_by_role("alert").locator("visible=true")
-            expect(alert).to_contain_text("panda://")
-            session.look("error")
-            session.field("Positions").select_option("planned")
-            session.enter("Planned positions", "planned.npy")
-            session.enter("Folder", "night")
-            expect(session.bench.locator("code").filter(has_text="scan = pt.listen(")).to_be_visible()
-            session.click("Listen")
-            expect(session.bench.get_by_text("waiting for the scan to begin, 0:0")).to_be_visible()
-            session.look("waiting")
-            session.click("Cancel")
-            expect(session.bench.get_by_text("Cancelled; nothing was received.")).to_be_visible()
-            assert not (folder / "night").exists()
-            with emulator(path, "--as", "stream2", "--rate", 4) as emulated:
-                session.enter("Source", emulated.source)
-                session.click("Listen")
-                expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
-                expect(session.bench.locator(".ptynb-inspect")).to_contain_text("need all patterns")
-                expect(session.button("Open received scan")).to_be_disabled()
-                stage = session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").first
-                expect(stage).to_be_in_viewport(ratio=1)
-                session.look("receiving")
-                session.click("Stop listening")
-                expect(session.bench.get_by_text("patterns came; those that come later")).to_be_visible()
-                session.look("asked")
-                session.click("End the scan")
-                expect(session.button("Open received scan")).to_be_enabled()
-            session.look("stopped")
-            session.click("Open received scan")
-            session.wait("bench.scan.acquisition is None")
-            session.look("opened")
-            assert session.wrong == []
+            expect(session.bench.locator(".ptynb-inspect").get_by_role("progressbar")).to_be_visible()
+            expect(session.bench.locator(".ptynb-inspect")).to_contain_text("need all patterns")
+            expect(session.button("Open received scan")).to_be_disabled()
+            stage = session.bench.locator(".ptynb-inspect .ptynb-pane-stage").locator("visible=true").first
+            expect(stage).to_be_in_viewport(ratio=1)
+            session.look("receiving")
+            session.click("Stop listening")
+            expect(session.bench.get_by_text("patterns came; those that come later")).to_be_visible()
+            session.look("asked")
+            session.click("End the scan")
+            expect(session.button("Open received scan")).to_be_enabled()
+        session.look("stopped")
+        session.click("Open received scan")
+        session.wait("bench.scan.acquisition is None")
+        session.look("opened")
+        assert session.wrong == []
 
 
 def refuse(session: Session) -> None:
@@ -647,32 +668,27 @@ def test_launchers_on_the_dashboard(browser: Browser, tmp_path: Path) -> None:
     """In a small light window: the options of each launcher, and what is wrong with them."""
     (folder := tmp_path / "work").mkdir()
     session = Session("launchers", browser, SMALL, folder)
-    with started_dashboard(folder) as dashboard:
-        session.page.goto(dashboard.address, timeout=SLOW)
-        session.bench.wait_for(timeout=SLOW)
-        session.kernel = dashboard.client()
-        with ended(session):
-            session.kernel.execute(FIND, reply=True, timeout=60)
-            choose_a_file(session)
-            session.tab("Run")
-            session.click("Cluster")
-            session.look("here")
-            for launcher, label, value, line in (
-                ("Slurm", "Nodes", "2", "cluster = pt.Cluster.slurm(nodes=2)"),
-                ("ssh hosts", "Hosts", "gpu1=4, gpu2=4", "cluster = pt.Cluster.ssh({'gpu1': 4, 'gpu2': 4})"),
-            ):
-                session.field("Launcher").select_option(label=launcher)
-                session.enter(label, value)
-                expect(session.bench.locator("code").filter(has_text=line)).to_be_visible()
-                expect(session.bench.get_by_label("Engines", exact=True).locator("visible=true")).to_have_count(0)
-                session.look(launcher.split()[0])
-            session.enter("Threads", "many")
-            alert = session.bench.get_by_role("alert").locator("visible=true")
-            expect(alert).to_contain_text("Threads is 'many'")
-            session.click("New run")
-            expect(alert).to_have_count(1)
-            session.look("wrong")
-            session.field("Launcher").select_option(label="existing cluster")
-            expect(alert).to_contain_text("No cluster runs that this notebook could use")
-            assert session.ask("bench.recon is None")
-            assert session.wrong == []
+    with served(session):
+        choose_a_file(session)
+        session.tab("Run")
+        session.click("Cluster")
+        session.look("here")
+        for launcher, label, value, line in (
+            ("Slurm", "Nodes", "2", "cluster = pt.Cluster.slurm(nodes=2)"),
+            ("ssh hosts", "Hosts", "gpu1=4, gpu2=4", "cluster = pt.Cluster.ssh({'gpu1': 4, 'gpu2': 4})"),
+        ):
+            session.field("Launcher").select_option(label=launcher)
+            session.enter(label, value)
+            expect(session.bench.locator("code").filter(has_text=line)).to_be_visible()
+            expect(session.bench.get_by_label("Engines", exact=True).locator("visible=true")).to_have_count(0)
+            session.look(launcher.split()[0])
+        session.enter("Threads", "many")
+        alert = session.bench.get_by_role("alert").locator("visible=true")
+        expect(alert).to_contain_text("Threads is 'many'")
+        session.click("New run")
+        expect(alert).to_have_count(1)
+        session.look("wrong")
+        session.field("Launcher").select_option(label="existing cluster")
+        expect(alert).to_contain_text("No cluster runs that this notebook could use")
+        assert session.ask("bench.recon is None")
+        assert session.wrong == []

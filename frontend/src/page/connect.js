@@ -6,6 +6,8 @@ import { show } from "./show.jsx";
 /** @import { Channel, KernelMessage, Receive, Tree } from "./types" */
 
 const AGAIN_MS = 500;
+/** The server sends a frame each second, if only an empty one: a process that hangs does not close its connections. */
+const SILENCE_MS = 5000;
 
 /** Shows the page in a node; `lost` is shown while there is no connection.
  * @type {(el: HTMLElement, lost: HTMLElement) => void} */
@@ -16,6 +18,8 @@ export function connect(el, lost) {
   let socket;
   /** @type {string | undefined} */
   let session;
+  /** @type {ReturnType<typeof setTimeout>} */
+  let silence;
 
   /** @type {(tree: Tree) => Channel} */
   const channelOf = (tree) => ({
@@ -41,6 +45,12 @@ export function connect(el, lost) {
     }
   };
 
+  const hear = () => {
+    lost.hidden = true;
+    clearTimeout(silence);
+    silence = setTimeout(() => (lost.hidden = false), SILENCE_MS);
+  };
+
   const open = () => {
     socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}/messages`);
     socket.binaryType = "arraybuffer";
@@ -48,8 +58,10 @@ export function connect(el, lost) {
     let header;
     /** @type {DataView[]} */
     let buffers = [];
-    socket.addEventListener("open", () => (lost.hidden = true));
+    socket.addEventListener("open", hear);
     socket.addEventListener("message", ({ data }) => {
+      hear();
+      if (data === "") return;
       if (typeof data === "string") [header, buffers] = [JSON.parse(data), []];
       else buffers.push(new DataView(data));
       if (buffers.length === header.buffers) receive(header.message, buffers);

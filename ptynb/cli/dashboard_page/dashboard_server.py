@@ -2,9 +2,9 @@
 
 A page that is closed, reloaded, or shown on two screens is the same workbench, and runs are not affected. Each browser
 has a WebSocket for the messages of `ptynb.widgets.element_tree`: a text frame `{"message", "buffers": number}`, then
-its buffers as binary frames. When the command ends (Ctrl-C), the workbench ends. Engines with a run continue for
-`detached_timeout`, an hour; a command started within it attaches to the run, and later `ptynb.resume` continues from
-its checkpoints. A run with 0 engines ends with the command.
+its buffers as binary frames; an empty text frame each second tells it that the process is well. When the command ends
+(Ctrl-C), the workbench ends. Engines with a run continue for `detached_timeout`, an hour; a command started within it
+attaches to the run, and later `ptynb.resume` continues from its checkpoints. A run with 0 engines ends with it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ POLICY = (
     "connect-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
 HOST = "127.0.0.1"
+BEAT = 1.0
+"""Seconds between frames that tell browsers that this process is well."""
 
 
 class Dashboard:
@@ -52,6 +54,11 @@ class Dashboard:
         handlers = [("/", HtmlHandler), ("/ptynb.js", ScriptHandler), ("/messages", MessagesHandler)]
         application = tornado.web.Application([(path, handler, {"dashboard": self}) for path, handler in handlers])
         application.listen(port, HOST)
+        self._beat()
+
+    def close(self) -> None:
+        """Send nothing any more: the event loop ends, and threads of the workbench continue for a moment."""
+        self._page.close()
 
     def begin(self) -> tuple[str, list[Any]]:
         """Return the frames of the message with all elements."""
@@ -62,6 +69,11 @@ class Dashboard:
     def take(self, message: dict[str, Any], buffers: list[bytes]) -> None:
         """Handle a message of a browser after those that came before it, in a thread."""
         self._work.submit(lambda: self._page.receive(message, buffers)).add_done_callback(_report)
+
+    def _beat(self) -> None:
+        for browser in [*self.browsers]:
+            browser.tell("", [])
+        self._loop.call_later(BEAT, self._beat)
 
     def _send(self, message: dict[str, Any], buffers: list[Any]) -> None:
         frames = _framed(message, buffers)
@@ -159,9 +171,13 @@ def serve(
     """Serve what `make` returns until Ctrl-C; ready: called when browsers can connect."""
 
     async def run() -> None:
-        Dashboard(make(), title, token, dark).listen(port)
-        ready()
-        await asyncio.Event().wait()
+        dashboard = Dashboard(make(), title, token, dark)
+        try:
+            dashboard.listen(port)
+            ready()
+            await asyncio.Event().wait()
+        finally:
+            dashboard.close()
 
     asyncio.run(run())
 
