@@ -60,6 +60,10 @@ class Dashboard:
         """Send nothing any more: the event loop ends, and threads of the workbench continue for a moment."""
         self._page.close()
 
+    def is_token(self, text: str) -> bool:
+        """Whether a browser knows the token."""
+        return hmac.compare_digest(text.encode(), self.token.encode())
+
     def begin(self) -> tuple[str, list[Any]]:
         """Return the frames of the message with all elements."""
         tree, buffers = self._page.tree(), list[Any]()
@@ -93,7 +97,7 @@ class Known:
 
     def knows(self: Any) -> bool:
         """Whether the browser has sent the token as a cookie."""
-        return hmac.compare_digest(self.get_cookie(self.dashboard.cookie, ""), self.dashboard.token)
+        return self.dashboard.is_token(self.get_cookie(self.dashboard.cookie, ""))
 
 
 class HtmlHandler(Known, tornado.web.RequestHandler):
@@ -102,7 +106,7 @@ class HtmlHandler(Known, tornado.web.RequestHandler):
     def get(self) -> None:
         """Respond with the page, after the token was exchanged for a cookie."""
         served = self.dashboard
-        if hmac.compare_digest(self.get_query_argument("token", ""), served.token):
+        if served.is_token(self.get_query_argument("token", "")):
             self.set_cookie(served.cookie, served.token, httponly=True, samesite="Lax")
             self.redirect("/")
         elif not self.knows():
