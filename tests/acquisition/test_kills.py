@@ -187,7 +187,7 @@ def test_a_run_goes_on_with_what_came_of_a_file(tmp_path, path, killed):
         index = scan.acquisition.index()
         with pt.Reconstruction(scan, SETTINGS, device="cpu", checkpointing=None) as recon:
             recon.start(EPOCHS)
-            until(lambda: arrivals_of(recon).admitted > 40, 60, "patterns are in use")
+            until(lambda: (now := arrivals_of(recon)) is not None and now.admitted > 40, 60, "patterns are in use")
             os.kill(index.receiver if killed == "receiver" else emulated.process.pid, signal.SIGKILL)
             taken = until(lambda: arrivals_of(recon).ended is not None, LIMIT, "it is said")
             with pytest.warns(pt.PtynbWarning, match=f"of {PATTERNS} patterns in use"):
