@@ -156,7 +156,7 @@ def test_the_workbench_is_a_page_without_code(dashboard: Dashboard, page: Page) 
     requests, refused = list[str](), list[str]()
     page.on("request", lambda request: requests.append(request.url))
     page.on("console", lambda said: refused.append(said.text) if said.type == "error" else None)
-    live = _begin(page, dashboard, engines=0, epochs=200)
+    live = begin(page, dashboard, engines=0, epochs=200)
     answer = page.request.get(dashboard.root)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -195,7 +195,7 @@ def test_the_workbench_is_a_page_without_code(dashboard: Dashboard, page: Page) 
 
 def test_a_page_that_is_loaded_again_shows_the_run_that_goes_on(dashboard: Dashboard, page: Page) -> None:
     first = page.context.new_page()
-    live = _begin(first, dashboard, engines=1, epochs=1_000_000)
+    live = begin(first, dashboard, engines=1, epochs=1_000_000)
     expect(live.locator("b").first).to_have_text("running", timeout=SLOW)
     clusters = runtime_dir.known_clusters()
     assert len(clusters) == 1
@@ -267,6 +267,7 @@ def test_a_command_that_was_killed_is_told_and_the_page_shows_the_next_one(own: 
     page.goto(own.address, timeout=SLOW)
     page.get_by_role("tab", name="Settings", exact=True).click()
     lost = page.get_by_text("The connection to the workbench is lost")
+    expect(_field(page, "Batch")).to_be_visible()
     own.server.kill()
     expect(lost).to_be_visible(timeout=SLOW)
     expect(_field(page, "Batch")).to_be_visible()  # the page is not emptied
@@ -280,7 +281,7 @@ def test_a_command_that_was_killed_is_told_and_the_page_shows_the_next_one(own: 
 
 
 def test_ctrl_c_ends_the_command_and_not_the_run_of_a_cluster(own: Dashboard, page: Page) -> None:
-    live = _begin(page, own, engines=1, epochs=1_000_000)
+    live = begin(page, own, engines=1, epochs=1_000_000)
     expect(live.locator("b").first).to_have_text("running", timeout=SLOW)
     seen = _epoch(live, above=1)
     (cluster,) = runtime_dir.known_clusters()
@@ -309,7 +310,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(dashboard: Dashboard) -> N
     )
 
 
-def _begin(page: Page, dashboard: Dashboard, engines: int, epochs: int) -> Locator:
+def begin(page: Page, dashboard: Dashboard, engines: int, epochs: int) -> Locator:
     """Opens the page and starts a run there; its live view."""
     page.goto(dashboard.address, timeout=SLOW)
     bench = page.locator(".ptynb-workbench")

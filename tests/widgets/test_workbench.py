@@ -345,7 +345,7 @@ def open_near_field(session: Session) -> None:
     near.wait_for()
     session.look("shadows")
     near.click()
-    expect(session.field("Geometry")).to_have_value("near field")
+    expect(session.field("Geometry").locator("option:checked")).to_have_text("near field")
     expect(session.field("Focus to sample")).not_to_have_value("")  # the kernel sends the fields one after the other
     session.enter("Focus to sample", "10")
     expect(session.bench.get_by_text("100, beam from a focus")).to_be_visible()

@@ -23,6 +23,14 @@ export function pageOf(channel) {
   return page;
 }
 
+/** JupyterLab has no shortcuts where they are suppressed, so that keys do not delete cells; that to save is given to it.
+ * @type {(event: KeyboardEvent) => void} */
+function saved(event) {
+  if (event.key !== "s" || !(event.ctrlKey || event.metaKey)) return;
+  const outside = /** @type {HTMLElement} */ (event.currentTarget).parentElement;
+  if (outside && !outside.dispatchEvent(new KeyboardEvent("keydown", event))) event.preventDefault();
+}
+
 /** Shows the page of a channel; returns a function that removes it.
  * @type {(shown: Shown) => () => void} */
 export function show({ channel, model, el }) {
@@ -30,6 +38,7 @@ export function show({ channel, model, el }) {
   page.model = model;
   el.classList.add("ptynb-page");
   el.dataset.lmSuppressShortcuts = "true";
+  el.addEventListener("keydown", saved);
   render(<Root page={page} />, el);
   return () => render(null, el);
 }

@@ -64,7 +64,10 @@ export interface Channel {
 export interface Manager {
   get_model(name: string): Promise<any>;
   create_view(model: unknown): Promise<{ luminoWidget: any }>;
+  has_model(name: string): boolean;
   context?: any;
+  restoredStatus?: boolean;
+  ptynbShows?: boolean;
 }
 /** The widget of a notebook that shows a page. */
 export interface Shower {
