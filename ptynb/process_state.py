@@ -20,7 +20,7 @@ exit and after a fork); the operations, compiler passes and HDF5 filters that to
 number of messages that a notebook's kernel keeps for its readers, and the thread that handles those of its pages
 (`widgets/kernel_messages.py`). In processes of its own the package also sets handlers of signals, `PYTHONSAFEPATH`,
 variables of NCCL, the working folder, standard output and cores, and leaves them so: engines, the receiver, the
-watchdog, commands and the dashboard's kernel.
+watchdog and commands.
 
 `tests/test_process_state.py` compares all this before and after a reconstruction.
 """
