@@ -54,6 +54,14 @@ class Dashboard:
         return self.address.partition("token=")[2]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _own_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Without clusters of other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

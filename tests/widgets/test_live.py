@@ -19,7 +19,7 @@ from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
 from ptynb.widgets import elements
-from ptynb.widgets.element_tree import Page
+from ptynb.widgets.element_tree import ElementPage
 from ptynb.widgets.elements import below
 from ptynb.widgets.live import Live, live
 from ptynb.widgets.live.arrival_bar import arrival_bar
@@ -180,10 +180,10 @@ class Recon:
 class Sent(list):
     """The traits that a page sends, (element's key, {trait: value}), first all that an element has."""
 
-    page: Page
+    page: ElementPage
 
     def show(self, view):
-        self.page = Page(view, lambda message, _: self.extend(message.get("changes", ())))
+        self.page = ElementPage(view, lambda message, _: self.extend(message.get("changes", ())))
         self.extend((key, one["values"]) for key, one in self.page.tree()["elements"].items())
 
 
