@@ -54,7 +54,7 @@ class RunTab(elements.VBox):
         self._cluster, self._clusters = RunCluster(desk), ClusterFields(actions, desk.cluster)
         self._starting = StartRow()
         self._epochs = elements.BoundedIntText(
-            100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=elements.Layout(width="164px")
+            100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=elements.Layout(width="150px")
         )
         self._proposed = ""
         self._stages = elements.Textarea(
