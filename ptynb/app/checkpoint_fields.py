@@ -11,9 +11,8 @@ from ptynb.app.session_state import FIELDS
 from ptynb.exceptions import InvalidValueError, PtynbError, SettingsError
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import states
-from ptynb.settings.base_models import dotted, message_of
+from ptynb.settings.base_models import told_by_field
 from ptynb.settings.checkpointing import Checkpointing
-from ptynb.text import quoted
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.live.controls import checkbox
@@ -87,9 +86,8 @@ class CheckpointFields(elements.VBox):
     def mark(self, error: PtynbError | None) -> None:
         """Show an error at the fields that it is about; None: nothing any more."""
         told: dict[str, Exception | str] = {} if error is None else dict.fromkeys(error.fields, error)
-        for problem in error.problems if isinstance(error, SettingsError) else ():  # of each field its own
-            if (name := dotted(problem["loc"])) in TITLES:
-                told[name] = f"{TITLES[name]} is {quoted(problem['input'])}: {message_of(problem)}."
+        if isinstance(error, SettingsError):  # of each field its own
+            told |= told_by_field(error, TITLES)
         for name, asked in self._asked.items():
             asked.complain(told.get(name) or told.get(f"checkpointing.{name}"))
 

@@ -113,10 +113,12 @@ def _proposals_of(problems: Iterable[ErrorDetails]) -> dict[str, float | str]:
 
 
 def told_by_field(error: SettingsError, titles: Mapping[str, str]) -> dict[str, str]:
-    """Return a sentence about each invalid field, with its title in a form; a rule of several names the first."""
+    """Return a sentence about each invalid field of a form, with its title; a rule of several names the first."""
     told: dict[str, str] = {}
     for problem in error.problems:
         name = next(iter(fields_of(problem)), "").partition(".")[0]
+        if name not in titles:
+            continue
         if problem["type"] == "missing":
             sentence = f"{titles[name]} is required, and empty."
         else:

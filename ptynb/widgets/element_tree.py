@@ -206,7 +206,7 @@ class ElementPage:
         self._uses: Counter[str] = Counter()
         self._taking = threading.local()
         with self._lock:
-            self._hold(root, {})
+            self._hold(root)
 
     def close(self) -> None:
         """Send nothing any more; the elements stay."""
@@ -221,13 +221,15 @@ class ElementPage:
         with self._lock:
             if element.key not in self._elements:
                 return
-            before, new = {*self._elements}, dict[str, Any]()
-            values = {name: self._plain(element, name, new) for name in names}
-            message: dict[str, Any] = {"changes": [[element.key, values]], "new": new}
-            if gone := before - {*self._elements}:
-                message["gone"] = sorted(gone)
+            new, gone = list[Element](), list[str]()
+            for name in names:
+                self._follow(element, name, new, gone)
+            values = {name: _marked(getattr(element, name)) for name in names}
+            message: dict[str, Any] = {"changes": [[element.key, values]], "new": {one.key: _state(one) for one in new}}
+            if gone := sorted(key for key in {*gone} if key not in self._elements):
+                message["gone"] = gone
             if new:
-                message["defaults"] = self._defaults(new)
+                message["defaults"] = _defaults(new)
             if (taking := getattr(self._taking, "now", None)) is not None:
                 key, taken, browser = taking
                 if key == element.key and all(name in taken and taken[name] == values[name] for name in values):
@@ -250,46 +252,42 @@ class ElementPage:
             return {
                 "number": self._number,
                 "root": self.root.key,
-                "defaults": self._defaults(self._elements),
+                "defaults": _defaults(self._elements.values()),
                 "elements": {key: _state(element) for key, element in self._elements.items()},
             }
 
-    def _defaults(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the defaults of the kinds of elements with these keys."""
-        return {element.component: element.defaults() for element in map(self._elements.__getitem__, keys)}
-
-    def _plain(self, element: Element, name: str, new: dict[str, Any]) -> Any:
-        """Return the value of a trait; elements in it are shown from now on, those that were there before no more."""
-        value = getattr(element, name)
-        below, before = [*_elements_in(value)], self._below[element.key].pop(name, [])
+    def _follow(self, element: Element, name: str, new: list[Element], gone: list[str]) -> None:
+        """Show the elements in a trait from now on, and those that were there before no more."""
+        below, before = [*_elements_in(getattr(element, name))], self._below[element.key].pop(name, [])
         if below:
             self._below[element.key][name] = below
         for one in below:
-            self._hold(one, new)
+            new += self._hold(one)
         for one in before:
-            self._release(one)
-        return _marked(value)
+            gone += self._release(one)
 
-    def _hold(self, element: Element, new: dict[str, Any]) -> None:
+    def _hold(self, element: Element) -> list[Element]:
+        """Show an element for a trait that contains it; return it and those below it that were not shown before."""
         self._uses[element.key] += 1
         if element.key in self._elements:
-            return
+            return []
         self._elements[element.key] = element
         element._page_list = (*element._page_list, self)
         self._below[element.key] = {}
+        new = [element]
         for name in element.synced():
-            self._plain(element, name, new)
-        new[element.key] = _state(element)
+            self._follow(element, name, new, [])
+        return new
 
-    def _release(self, element: Element) -> None:
+    def _release(self, element: Element) -> list[str]:
+        """Show an element for one trait less; return the keys of those that are not shown any more."""
         self._uses[element.key] -= 1
         if self._uses[element.key] > 0:
-            return
+            return []
         del self._uses[element.key], self._elements[element.key]
         element._page_list = tuple(page for page in element._page_list if page is not self)
-        for below in self._below.pop(element.key).values():
-            for one in below:
-                self._release(one)
+        below = [one for ones in self._below.pop(element.key).values() for one in ones]
+        return [element.key, *(key for one in below for key in self._release(one))]
 
     def receive(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         """Handle a message of a browser; one to an element that is not shown any more is ignored."""
@@ -310,6 +308,11 @@ class ElementPage:
             element.receive_values(values)
         finally:
             self._taking.now = None
+
+
+def _defaults(elements: Iterable[Element]) -> dict[str, dict[str, Any]]:
+    """Return the defaults of the kinds of elements."""
+    return {element.component: element.defaults() for element in elements}
 
 
 def _state(element: Element) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Messages between a kernel and its pages: none is lost, and those of a page are handled in its order.
 
 A kernel publishes through a ZeroMQ socket that keeps 1000 messages for each reader, and drops further ones without an
-error. A workbench is 2600 messages within a second: of a server that was held up meanwhile, as on a machine with much
-else to do, 150 never arrived. A widget whose model is lost is missing for good, with all in the same box.
+error. Of 2600 messages within a second, 150 never arrived at a server that was held up meanwhile, as on a machine with
+much else to do. A page asks again for messages that it has missed, but without its models it is missing for good.
 
 JupyterLab has one thread of the kernel (a subshell) handle what widgets send. ipykernel 7.4 hands the messages of a
 widget to the thread that changed this widget last instead: a typed value went to one thread, the click on the button
@@ -15,7 +15,7 @@ import importlib
 import sys
 
 MOST_WAITING = 20_000
-"""Messages that a kernel keeps for a reader: several workbenches. Pictures are few, since pages confirm them."""
+"""Messages that a kernel keeps for a reader. Pictures are few, since pages confirm them."""
 
 
 def keep_messages() -> None:

@@ -64,6 +64,7 @@ class PageWidget(anywidget.AnyWidget):
         self._channel.close()
 
 
+@functools.cache
 def script_text() -> str:
     """Return the bundle of scripts and styles of all pages, a module of JavaScript."""
     return (STATIC / "ptynb.js").read_text(encoding="utf-8")

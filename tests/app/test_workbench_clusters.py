@@ -98,7 +98,9 @@ def test_a_cluster_of_another_cell_is_chosen_by_its_name_and_not_stopped(bench: 
 
 
 def test_only_the_options_of_the_launcher_are_shown_and_the_line_follows(bench: Workbench) -> None:
-    shown = lambda: {one.description for one in below(fields(bench)) if getattr(one, "description", "")}  # noqa: E731
+    def shown() -> set[str]:
+        return {one.description for one in below(fields(bench)) if getattr(one, "description", "")}
+
     assert shown() == {"Launcher", "Threads", "Detached timeout [s]", "Longest start [s]"}
     choose(bench, SLURM, nodes="2", gpus_per_node="4", partition="gpu")
     assert {"Nodes", "GPUs per node", "Partition", "Account", "Time limit", "Options of sbatch"} < shown()

@@ -39,19 +39,25 @@ function styleOf(layout) {
 }
 
 /** Attributes of the outermost node of an element.
- * @type {(values: ElementValues, names: string, title?: string | null) => { class: string, style: Record<string, string>, title?: string }} */
-function outer(values, names, title = values.tooltip) {
+ * @type {(values: ElementValues, names: string) => { class: string, style: Record<string, string>, title?: string }} */
+function outer(values, names) {
   return {
     class: ["ptynb-element", names, ...values.classes].filter(Boolean).join(" "),
     style: styleOf(values.layout),
-    title: title || undefined,
+    title: values.tooltip || undefined,
   };
 }
 
-/** @type {(given: { name: string }) => VNode | null} */
-function Icon({ name }) {
-  if (!name) return null;
-  return <span class="ptynb-button-icon" aria-hidden="true" dangerouslySetInnerHTML={{ __html: icons[name] }} />;
+/** The icon and the text of a button.
+ * @type {(given: { values: ButtonValues | ToggleValues }) => VNode} */
+function Caption({ values: { icon, description } }) {
+  return (
+    <>
+      {icon && <span class="ptynb-button-icon" aria-hidden="true" dangerouslySetInnerHTML={{ __html: icons[icon] }} />}
+      {icon && " "}
+      {description}
+    </>
+  );
 }
 
 /** The label before a field.
@@ -116,12 +122,19 @@ function Html({ element }) {
  * @type {(act: () => void) => { onKeyDown: (event: KeyboardEvent) => void }} */
 const atEnter = (act) => ({ onKeyDown: ({ key }) => void (key === "Enter" && act()) });
 
+/** A field whose text is the value of an element: its reference, what sends the text, and the event that does it.
+ * @template {"input" | "textarea"} N
+ * @param {N} tag @param {{ put: (name: "value", value: string) => void }} element @param {TextValues} values */
+function useValue(tag, element, values) {
+  const field = useText(tag, values.value);
+  const send = () => element.put("value", field.current.value);
+  return { field, send, typed: values.continuous_update ? { onInput: send } : { onChange: send } };
+}
+
 /** @type {Drawing<TextValues>} */
 function Text({ element }) {
   const values = element.use();
-  const field = useText("input", values.value);
-  const send = () => element.put("value", field.current.value);
-  const typed = values.continuous_update ? { onInput: send } : { onChange: send };
+  const { field, send, typed } = useValue("input", element, values);
   return (
     <Field element={element} values={values} kind="ptynb-text">
       {(given) => <input {...given} {...typed} {...atEnter(send)} ref={field} type="text" placeholder={values.placeholder} />}
@@ -132,9 +145,7 @@ function Text({ element }) {
 /** @type {Drawing<TextareaValues>} */
 function Textarea({ element }) {
   const values = element.use();
-  const field = useText("textarea", values.value);
-  const send = () => element.put("value", field.current.value);
-  const typed = values.continuous_update ? { onInput: send } : { onChange: send };
+  const { field, typed } = useValue("textarea", element, values);
   return (
     <Field element={element} values={values} kind="ptynb-textarea">
       {(given) => <textarea {...given} {...typed} ref={field} placeholder={values.placeholder} rows={values.rows ?? undefined} />}
@@ -200,9 +211,7 @@ function Button({ element }) {
       disabled={values.disabled}
       onClick={() => element.send({ click: true })}
     >
-      <Icon name={values.icon} />
-      {values.icon && " "}
-      {values.description}
+      <Caption values={values} />
     </button>
   );
 }
@@ -218,9 +227,7 @@ function Toggle({ element }) {
       disabled={values.disabled}
       onClick={() => element.put("value", !element.get("value"))}
     >
-      <Icon name={values.icon} />
-      {values.icon && " "}
-      {values.description}
+      <Caption values={values} />
     </button>
   );
 }

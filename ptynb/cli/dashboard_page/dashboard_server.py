@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tornado.template
 import tornado.web
 import tornado.websocket
 
@@ -25,7 +26,7 @@ from ptynb.supervised_thread import report
 from ptynb.widgets.element_tree import Element, ElementPage, without_bytes
 from ptynb.widgets.page_widget import script_text
 
-HTML = (Path(__file__).parent / "dashboard.html").read_text(encoding="utf-8")
+HTML = tornado.template.Template((Path(__file__).parent / "dashboard.html").read_text(encoding="utf-8"))
 COOKIE = "ptynb-dashboard-{port}"
 """Cookies are those of a host, whatever its port."""
 POLICY = (
@@ -80,16 +81,16 @@ class Dashboard:
         self._loop.call_later(BEAT, self._beat)
 
     def _send(self, message: dict[str, Any], buffers: list[Any]) -> None:
-        frames = _framed(message, buffers)
-        self._loop.call_soon_threadsafe(self._write, *frames)
+        if self.browsers:  # one that connects later gets all elements as they are then
+            self._loop.call_soon_threadsafe(self._write, *_framed(message, buffers))
 
     def _write(self, text: str, buffers: list[bytes]) -> None:
         for browser in [*self.browsers]:
             browser.tell(text, buffers)
 
 
-class Known:
-    """Handlers for browsers that know the token."""
+class TokenHandler:
+    """A handler for browsers that know the token."""
 
     def initialize(self, dashboard: Dashboard) -> None:
         """dashboard: the one that is served."""
@@ -100,7 +101,7 @@ class Known:
         return self.dashboard.is_token(self.get_cookie(self.dashboard.cookie, ""))
 
 
-class HtmlHandler(Known, tornado.web.RequestHandler):
+class HtmlHandler(TokenHandler, tornado.web.RequestHandler):
     """The page."""
 
     def get(self) -> None:
@@ -117,10 +118,10 @@ class HtmlHandler(Known, tornado.web.RequestHandler):
             self.set_header("Content-Security-Policy", POLICY.format(nonce=nonce))
             self.set_header("Cache-Control", "no-store")
             texts = {"title": served.title, "theme": "dark" if served.dark else "light", "nonce": nonce}
-            self.finish(tornado.template.Template(HTML).generate(**texts))
+            self.finish(HTML.generate(**texts))
 
 
-class ScriptHandler(Known, tornado.web.RequestHandler):
+class ScriptHandler(TokenHandler, tornado.web.RequestHandler):
     """The bundle of scripts."""
 
     def get(self) -> None:
@@ -129,7 +130,7 @@ class ScriptHandler(Known, tornado.web.RequestHandler):
         self.finish(script_text())
 
 
-class MessagesHandler(Known, tornado.websocket.WebSocketHandler):
+class MessagesHandler(TokenHandler, tornado.websocket.WebSocketHandler):
     """The messages of one browser."""
 
     def prepare(self) -> None:
