@@ -4,12 +4,14 @@ import { render as viewer } from "./viewer/viewer.js";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
 import { render as divider } from "./widgets/divider.js";
-import { render as drawer } from "./widgets/drawer.js";
 import { render as fileList } from "./widgets/file_list.js";
 import { render as ownTab } from "./widgets/own_tab.js";
-import { render as segments } from "./widgets/segments.js";
 
-/** @import { Rendering } from "./page/types" */
+/** @import { Drawing, Rendering } from "./page/types" */
 
 /** @type {Record<string, Rendering>} */
-export const components = { viewer, choice, codeView, drawer, segments, divider, fileList, ownTab };
+export const components = { viewer, choice, codeView, divider, fileList, ownTab };
+
+/** Views, which are drawn from the values of their element.
+ * @type {Record<string, Drawing>} */
+export const views = {};

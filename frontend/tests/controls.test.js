@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { drawn, fire, marks, pageOf, settled, show } from "./channel.js";
+import { press } from "./page.js";
 
 test("what is being typed stays while another value changes, and goes when this one does", async () => {
   const { channel, el } = drawn({ a: ["text", { value: "old", continuous_update: false }] });
@@ -106,7 +107,8 @@ test("a label belongs to its field, and a field gets the focus when the kernel s
   const input = el.querySelector("input");
   assert.ok(document.getElementById(label.getAttribute("for")) === input);
   assert.equal(label.style.width, "44px");
-  channel.say({ to: "a", content: { focus: true } });
+  channel.say({ to: "a", content: { focus: "a" } });
+  await settled();
   assert.ok(document.activeElement === input);
 });
 
@@ -185,15 +187,14 @@ test("arrows, Home and End move along the tabs, and stop at the ends", () => {
   const { el } = drawn(TABS);
   const tabs = [...el.querySelectorAll("[role=tab]")];
   tabs[0].focus();
-  const press = (key) => {
-    const event = new window.KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
-    document.activeElement.dispatchEvent(event);
-    return [tabs.indexOf(document.activeElement), event.defaultPrevented];
+  const pressed = (key) => {
+    const done = press(key);
+    return [tabs.indexOf(document.activeElement), done];
   };
   const steps = { ArrowRight: 1, End: 2, ArrowLeft: 1, Home: 0 };
-  for (const [key, index] of Object.entries(steps)) assert.deepEqual(press(key), [index, true], key);
-  assert.deepEqual(press("ArrowLeft"), [0, true]);
-  assert.deepEqual(press("x"), [0, false]);
+  for (const [key, index] of Object.entries(steps)) assert.deepEqual(pressed(key), [index, true], key);
+  assert.deepEqual(pressed("ArrowLeft"), [0, true]);
+  assert.deepEqual(pressed("x"), [0, false]);
 });
 
 test("a text of the kernel is HTML, and follows it", async () => {
@@ -246,16 +247,15 @@ test("a number tells the browser its limits and steps, which follow the kernel",
   assert.deepEqual(channel.taken().map(({ set }) => set.value), [-15, 20]);
 });
 
-test("a tick has a text, or HTML where the kernel says so, and stands below fields if it is indented", async () => {
+test("a tick has a text, which is no HTML, and stands below fields if it is indented", async () => {
   const text = "<b>Bold</b>";
   const { channel, el } = drawn({ a: ["checkbox", { value: true, description: text, style: { description_width: "44px" } }] });
   const label = el.querySelector(".ptynb-checkbox-label");
   assert.deepEqual([label.textContent, el.querySelector("b")], [text, null]);
   assert.equal(el.querySelector("input").checked, true);
   assert.equal(el.querySelector(".ptynb-label").style.width, "44px");
-  channel.change("a", { description_allow_html: true, indent: false, disabled: true });
+  channel.change("a", { indent: false, disabled: true });
   await settled();
-  assert.equal(el.querySelector("b").textContent, "Bold");
   assert.equal(el.querySelector(".ptynb-label"), null);
   assert.ok(el.querySelector("input").disabled);
 });
@@ -286,22 +286,6 @@ test("a toggle is as the kernel says, and sends the other state", async () => {
   toggle.click();
   await settled();
   assert.deepEqual([channel.taken(), pressed()], [[{ to: "a", set: { value: false } }], "false"]);
-});
-
-test("a list of several shows what is chosen, sends that, and follows the kernel", async () => {
-  const { channel, el } = drawn({ a: ["multiple", { labels: ["x", "y", "z"], index: [0, 2], rows: 4 }] });
-  const select = el.querySelector("select");
-  const chosen = () => Array.from(select.options).filter((option) => option.selected).map((option) => option.textContent);
-  assert.deepEqual([chosen(), select.multiple, select.getAttribute("size")], [["x", "z"], true, "4"]);
-  select.options[0].selected = false;
-  select.options[1].selected = true;
-  fire(select, "change");
-  assert.deepEqual(channel.taken(), [{ to: "a", set: { index: [1, 2] } }]);
-  await settled();
-  channel.change("a", { labels: ["p", "q"], index: [0] });
-  await settled();
-  assert.deepEqual(chosen(), ["p"]);
-  assert.equal(select.options.length, 2);
 });
 
 test("a bar shows the part of its way from the least to the most", async () => {
@@ -347,17 +331,50 @@ test("an accordion shows the page of the open title, of which it tells the kerne
 });
 
 test("what a script of its own draws gets the element, and is told of its end", async () => {
-  const segments = { options: ["x", "y"], icons: ["", ""], chosen: "x" };
-  const { channel, el } = drawn({ a: ["box", { children: marks("b") }], b: ["segments", segments] });
+  const { channel, el } = drawn({ a: ["box", { children: marks("b") }], b: ["choice", { options: [["x", "X"], ["y", "Y"]] }] });
   const element = pageOf(channel).element("b");
   await settled();
-  const [, second] = el.querySelectorAll(".ptynb-drawn button");
-  second.click();
-  assert.deepEqual(channel.taken(), [{ to: "b", set: { chosen: "y" } }]);
+  fire(el.querySelector(".ptynb-drawn select"), "change", { value: "y" });
+  assert.deepEqual(channel.taken(), [{ to: "b", set: { chosen: ["y"] } }]);
   channel.change("a", { children: [] });
   await settled();
-  assert.equal(el.querySelector("button"), null);
+  assert.equal(el.querySelector("select"), null);
   assert.deepEqual([...element.listeners.values()].flat(), []);
+});
+
+test("arrows choose the next segment and the previous one, around the ends", async () => {
+  const values = { options: ["a", "b", "c"], icons: ["", "", ""], chosen: "b", description: "Which" };
+  const { channel, el } = drawn({ a: ["segments", values] });
+  const buttons = [...el.querySelectorAll("button")];
+  const checked = () => buttons.map((button) => button.getAttribute("aria-checked")).join(" ");
+  assert.equal(checked(), "false true false");
+  buttons[1].focus();
+  for (const [key, chosen] of [["ArrowRight", "c"], ["ArrowDown", "a"], ["ArrowLeft", "c"]]) {
+    assert.ok(press(key));
+    await settled();
+    assert.deepEqual(channel.taken(), [{ to: "a", set: { chosen } }]);
+    assert.equal(document.activeElement.textContent, chosen);
+  }
+  assert.equal(checked(), "false false true");
+  assert.deepEqual(buttons.map((button) => button.tabIndex), [-1, -1, 0]);
+});
+
+test("a drawer draws a page when it is opened, shows one at a time or none, and keeps it", async () => {
+  const values = { titles: ["Settings", "Log"], icons: ["list-checks", ""], pages: marks("b", "c"), description: "Pages" };
+  const { channel, el } = drawn({ a: ["drawer", values], b: ["html", { value: "first" }], c: ["html", { value: "second" }] });
+  const [settings, log] = el.querySelectorAll("button");
+  const shown = () => [...el.querySelectorAll("[role=region]")].map((page) => (page.hidden ? "" : page.textContent));
+  assert.deepEqual(shown(), ["", ""]);
+  assert.equal(el.querySelector("[role=region]").textContent, "");
+  for (const [button, title, texts] of [[settings, "Settings", ["first", ""]], [log, "Log", ["", "second"]], [log, null, ["", ""]]]) {
+    button.click();
+    await settled();
+    assert.deepEqual([channel.taken(), shown()], [[{ to: "a", set: { shown: title } }], texts]);
+    assert.equal(button.getAttribute("aria-expanded"), String(title !== null));
+  }
+  channel.change("a", { shown: "Settings" });
+  await settled();
+  assert.deepEqual(shown(), ["first", ""]);
 });
 
 test("a page is shown in several places, which follow the kernel, until it is removed from one", async () => {

@@ -123,7 +123,7 @@ test("what this browser has set itself is not set again by its echo, what others
 });
 
 test("values are sent once, together, and only if they are new", () => {
-  const { channel, page } = pageOf({ a: ["multiple", { index: [1] }] });
+  const { channel, page } = pageOf({ a: ["choice", { index: [1] }] });
   const a = page.element("a");
   a.set("index", [1]);
   a.save_changes();
@@ -134,6 +134,19 @@ test("values are sent once, together, and only if they are new", () => {
   a.save_changes();
   a.save_changes();
   assert.deepEqual(channel.taken(), [{ to: "a", set: { index: [1, 2], rows: 3 } }]);
+});
+
+test("of a dictionary the kernel sends what has changed, and the commands of a view go to it", () => {
+  const { channel, page } = pageOf({ a: ["html", { value: { kept: 1, changed: 2, removed: 3 } }] });
+  const a = page.element("a");
+  channel.change("a", { value: { $changed: { changed: 4, added: null }, $removed: ["removed"] } });
+  assert.deepEqual(a.get("value"), { kept: 1, changed: 4, added: null });
+  a.call("start", { epochs: 5 });
+  a.call("stop");
+  assert.deepEqual(channel.taken(), [
+    { to: "a", command: "start", arguments: { epochs: 5 } },
+    { to: "a", command: "stop", arguments: {} },
+  ]);
 });
 
 test("bytes are in the place of their marks, and those of a message follow them", () => {

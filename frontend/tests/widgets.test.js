@@ -3,30 +3,24 @@ import { beforeEach, test } from "node:test";
 
 import { render as choice } from "../src/widgets/choice.js";
 import { render as codeView } from "../src/widgets/code_view.js";
-import { render as drawer } from "../src/widgets/drawer.js";
 import { render as fileList } from "../src/widgets/file_list.js";
-import { render as segments } from "../src/widgets/segments.js";
 import { openPage, press, TestModel } from "./page.js";
 
 let el;
 beforeEach(() => (el = openPage()));
 
-const SEGMENTS = { options: ["a", "b", "c"], icons: ["", "", ""], chosen: "b", description: "Which" };
 const CHOICE = { options: [["k1", "one"], ["k2", "two"]], chosen: ["k2"], several: true, rows: 5, disabled: false, description: "Scans", head: "", tooltip: null };
 const FILES = {
   items: [["f", "folder", "data", "", ""], ["s", "scan", "scan.h5", "2 MB", "2026-01-02 10:00"], ["t", "other", "text.txt", "1 kB", "2026-01-03 11:00"]],
   current: "s",
   label: "Files",
 };
-const DRAWER = { titles: ["Settings", "Log"], icons: ["list", ""], description: "Pages", shown: 0 };
 
 test("nothing listens to a model after its view has gone", () => {
   for (const [render, values] of [
     [choice, CHOICE],
     [codeView, { lines: [] }],
-    [drawer, DRAWER],
     [fileList, FILES],
-    [segments, SEGMENTS],
   ]) {
     const model = new TestModel({ ...values });
     const end = render({ model, el });
@@ -34,22 +28,6 @@ test("nothing listens to a model after its view has gone", () => {
     end();
     assert.deepEqual(model.acts, [], render.toString().slice(0, 80));
   }
-});
-
-test("arrows choose the next option and the previous one, around the ends", () => {
-  const model = new TestModel({ ...SEGMENTS });
-  segments({ model, el });
-  const buttons = [...el.querySelectorAll("button")];
-  const checked = () => buttons.map((button) => button.getAttribute("aria-checked")).join(" ");
-  assert.equal(checked(), "false true false");
-  buttons[1].focus();
-  for (const [key, chosen] of [["ArrowRight", "c"], ["ArrowDown", "a"], ["ArrowLeft", "c"]]) {
-    assert.ok(press(key));
-    assert.equal(model.saved.at(-1).chosen, chosen);
-    assert.equal(document.activeElement.textContent, chosen);
-  }
-  assert.equal(checked(), "false false true");
-  assert.deepEqual(buttons.map((button) => button.tabIndex), [-1, -1, 0]);
 });
 
 test("a list keeps the elements of options that stay, and marks the chosen ones", () => {
@@ -62,20 +40,6 @@ test("a list keeps the elements of options that stay, and marks the chosen ones"
   assert.equal(select.options[0], two);
   assert.deepEqual([...select.options].map((option) => option.textContent), ["2", "three"]);
   assert.equal(select.selectedOptions[0], two);
-});
-
-test("a drawer shows one page at a time, or none", () => {
-  el.className = "ptynb-drawer";
-  const model = new TestModel({ ...DRAWER });
-  drawer({ model, el });
-  const [settings, log] = el.querySelectorAll("button");
-  const expanded = () => [settings, log].map((button) => button.getAttribute("aria-expanded"));
-  settings.click();
-  assert.deepEqual([model.get("shown"), el.dataset.shown, expanded()], [1, "1", ["true", "false"]]);
-  log.click();
-  assert.deepEqual([model.get("shown"), expanded()], [2, ["false", "true"]]);
-  log.click();
-  assert.equal(model.get("shown"), 0);
 });
 
 test("keys move along files, letters find them, and Backspace goes up", () => {

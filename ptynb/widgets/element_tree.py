@@ -10,8 +10,9 @@ Messages to the browser, each with a number that increases by one:
 - `{"number", "to": element, "content", ...}`: a message of an element to what draws it, such as a picture
 - `{"number", "tree"}`: everything, after `{"seen": number}` of a browser that has missed messages
 
-and from it `{"to": element, "set": {trait: value}, "from": browser}` and `{"to": element, "content"}`. In values an
-element is `{"$element": key}` and bytes are `{"$buffer": index}` of the message's buffers.
+and from it `{"to": element, "set": {trait: value}, "from": browser}`, `{"to": element, "command", "arguments"}` and
+`{"to": element, "content"}`. In values an element is `{"$element": key}` and bytes are `{"$buffer": index}` of the
+message's buffers; what has changed in a dictionary is `{"$changed": {key: value}, "$removed": [key, ...]}`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,25 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import traitlets
 
 logger = logging.getLogger(__name__)
 
-ELEMENT, BUFFER = "$element", "$buffer"
+ELEMENT, BUFFER, CHANGED, REMOVED = "$element", "$buffer", "$changed", "$removed"
 Received = Callable[["Element", dict[str, Any], Sequence[Any]], Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
 _keys = itertools.count(1)
+
+
+def command(method: Method) -> Method:
+    """Mark a method of an element that what draws it may call, with keyword arguments of plain data.
+
+    It returns at once: what takes time is done by `Actions`.
+    """
+    method.is_command = True  # type: ignore[attr-defined]
+    return method
 
 
 class Layout:
@@ -67,10 +78,11 @@ class Layout:
 
 
 class Element(traitlets.HasTraits):
-    """A part of a view. Traits with the tag `sync` are shown by pages, and may be set by them.
+    """A part of a view: its state, and commands on it; the browser draws it. Neither needs a browser.
 
-    Those with the tag `transient`, too, are no part of an element's state: pages get their changes, and the present
-    value where an element announces it.
+    Traits with the tag `sync` are shown by pages, and may be set by them unless their tag `settable` is False. Of a
+    dictionary pages get the keys that have changed. Traits with the tag `transient`, too, are no part of an element's
+    state: pages get their changes, and the present value where an element announces it.
 
     component: name of what draws it in the browser. It is displayed if it is the last expression of a notebook cell;
     `widget` is the widget that shows it alone, for boxes of ipywidgets.
@@ -160,9 +172,18 @@ class Element(traitlets.HasTraits):
         for receive in self._receivers:
             receive(self, content, buffers)
 
+    def receive_command(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Call the command of this name."""
+        method = getattr(type(self), name, None)
+        if not getattr(method, "is_command", False):
+            logger.warning("%s has no command %r, which a browser has sent.", type(self).__name__, name)
+            return
+        getattr(self, name)(**arguments)
+
     def receive_values(self, values: Mapping[str, Any]) -> None:
         """Set traits to values of a browser; the present ones are shown again if they are invalid."""
-        values = {name: value for name, value in values.items() if name in self.synced()}
+        settable = [name for name in self.synced() if self.trait_metadata(name, "settable", True)]
+        values = {name: value for name, value in values.items() if name in settable}
         try:
             with self.hold_trait_notifications():
                 for name, value in values.items():
@@ -204,6 +225,7 @@ class ElementPage:
         self._elements: dict[str, Element] = {}
         self._below: dict[str, dict[str, list[Element]]] = {}
         self._uses: Counter[str] = Counter()
+        self._shown: dict[tuple[str, str], dict[Any, Any]] = {}
         self._taking = threading.local()
         with self._lock:
             self._hold(root)
@@ -225,7 +247,11 @@ class ElementPage:
             for name in names:
                 self._follow(element, name, new, gone)
             values = {name: _marked(getattr(element, name)) for name in names}
-            message: dict[str, Any] = {"changes": [[element.key, values]], "new": {one.key: _state(one) for one in new}}
+            changes = {name: self._changes(element, name, value) for name, value in values.items()}
+            message: dict[str, Any] = {
+                "changes": [[element.key, changes]],
+                "new": {one.key: _state(one) for one in new},
+            }
             if gone := sorted(key for key in {*gone} if key not in self._elements):
                 message["gone"] = gone
             if new:
@@ -237,6 +263,17 @@ class ElementPage:
                     if not any(element.trait_metadata(name, "echo_update", True) for name in names):
                         return  # nor do others need it, such as the number of the frame that one has drawn
             self.post(message)
+
+    def _changes(self, element: Element, name: str, value: Any) -> Any:
+        """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one."""
+        if not isinstance(value, dict) or isinstance(getattr(element, name), Layout):
+            return value
+        last = self._shown.get((element.key, name))
+        self._shown[element.key, name] = value
+        if last is None:
+            return value
+        changed = {one: new for one, new in value.items() if one not in last or last[one] != new}
+        return {CHANGED: changed, REMOVED: [one for one in last if one not in value]}
 
     def post(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         """Send a message to browsers."""
@@ -285,6 +322,8 @@ class ElementPage:
         if self._uses[element.key] > 0:
             return []
         del self._uses[element.key], self._elements[element.key]
+        for name in element.synced():
+            self._shown.pop((element.key, name), None)
         element._page_list = tuple(page for page in element._page_list if page is not self)
         below = [one for ones in self._below.pop(element.key).values() for one in ones]
         return [element.key, *(key for one in below for key in self._release(one))]
@@ -298,6 +337,9 @@ class ElementPage:
             return
         element = self._elements.get(str(content.get("to")))
         if element is None:
+            return
+        if "command" in content:
+            element.receive_command(str(content["command"]), _with_bytes(content["arguments"], buffers))
             return
         if "set" not in content:
             element.receive(content["content"], buffers)

@@ -30,7 +30,7 @@ class Control(Element):
 
     def focus(self) -> None:
         """Move the focus of the keyboard to the field."""
-        self.send({"focus": True})
+        self.send({"focus": self.key})
 
 
 class HTML(Element):

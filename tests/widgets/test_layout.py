@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from ptynb.widgets import elements
 from ptynb.widgets.layout.divider import Divider
-from ptynb.widgets.layout.drawer import Drawer, DrawerButtons
+from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.layout.segments import Segments
 from tests.widgets.browser_model import BrowserModel
 
@@ -203,25 +203,9 @@ def test_divider_and_controls_can_be_used_by_everyone(shown):
 
 
 def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
-    buttons = DrawerButtons(titles=["Pattern", "Engines"], icons=["grid-3x3", ""], description="Below the pictures")
-    model = BrowserModel(page, buttons)
-    page.evaluate(
-        """() => {
-          const widget = document.getElementById("widget");
-  const here = widget.firstElementChild; // the divider
-          const drawer = document.createElement("div");
-          drawer.className = "ptynb-drawer";
-          here.replaceWith(drawer);
-          drawer.append(here);
-          for (const number of [1, 2]) {
-            const made = document.createElement("div");
-            made.className = `ptynb-drawer-page ptynb-drawer-page-${number}`;
-            made.textContent = `page ${number}`;
-            drawer.append(made);
-          }
-        }"""
-    )
-    page.wait_for_timeout(200)
+    contents = {"Pattern": elements.HTML("page 1"), "Engines": elements.HTML("page 2")}
+    drawer = Drawer(contents, "Below the pictures", icons={"Pattern": "grid-3x3"})
+    model = BrowserModel(page, drawer)
     pages = [page.get_by_text("page 1"), page.get_by_text("page 2")]
     pattern = page.get_by_role("button", name="Pattern")
     assert [one.is_visible() for one in pages] == [False, False]
@@ -232,21 +216,25 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
     page.get_by_role("button", name="Engines").click()
     assert [one.is_visible() for one in pages] == [False, True]
     model.collect()
-    assert buttons.shown == 2
+    assert drawer.shown == "Engines"
     assert [one["id"] for one in Axe().run(page, context=".ptynb-drawer").response["violations"]] == []
     page.get_by_role("button", name="Engines").click()
     assert [one.is_visible() for one in pages] == [False, False]
-    buttons.shown = 1  # as the kernel does when a pattern is chosen
+    drawer.shown = "Pattern"  # as the kernel does when a pattern is chosen
+    page.wait_for_timeout(50)
     assert pages[0].is_visible()
     model.close()
-    buttons.close()
+    drawer.close()
 
 
 def test_icons_of_buttons_are_seen_and_not_read(page):
     """Of segments and of a drawer; a button without an icon has its text alone."""
     for widget, role in (
         (Segments("Scan from", ["File", "Live source"], ["file"]), "radio"),
-        (DrawerButtons(titles=["File", "Live source"], icons=["file", ""], description="Scan from"), "button"),
+        (
+            Drawer({"File": elements.HTML(), "Live source": elements.HTML()}, "Scan from", icons={"File": "file"}),
+            "button",
+        ),
     ):
         model = BrowserModel(page, widget)
         first, second = (page.get_by_role(role, name=name, exact=True) for name in ("File", "Live source"))
@@ -254,7 +242,6 @@ def test_icons_of_buttons_are_seen_and_not_read(page):
         assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
         for button in (first, second):
             assert button.get_attribute("type") == "button"
-            assert button.get_attribute("data-lm-suppress-shortcuts") == "true"
         found = Axe().run(page, context="main", options={"rules": {"region": {"enabled": False}}})
         assert [one["id"] for one in found.response["violations"]] == []
         model.close()
@@ -263,35 +250,23 @@ def test_icons_of_buttons_are_seen_and_not_read(page):
 
 def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
     page.set_viewport_size({"width": 1280, "height": 720})
-    buttons = DrawerButtons(titles=["Pattern"], icons=[""], description="Below the pictures")
-    model = BrowserModel(page, buttons)
-    page.evaluate(
-        """() => {
-          const widget = document.getElementById("widget");
-  const here = widget.firstElementChild; // the divider
-          const drawer = document.createElement("div");
-          drawer.className = "ptynb-drawer";
-          drawer.style.paddingTop = "660px";
-          here.replaceWith(drawer);
-          drawer.append(here);
-          drawer.insertAdjacentHTML("beforeend", "<div class='ptynb-drawer-page ptynb-drawer-page-1'>page</div>");
-          drawer.lastChild.style.height = "200px";
-        }"""
-    )
-    page.wait_for_timeout(200)
+    space = elements.HTML(layout=elements.Layout(height="660px"))
+    content = elements.HTML("page", layout=elements.Layout(height="200px"))
+    view = elements.VBox([space, Drawer({"Pattern": content}, "Below")], layout=elements.Layout(overflow="visible"))
+    model = BrowserModel(page, view)
     page.get_by_role("button", name="Pattern").click()
     page.wait_for_timeout(200)
-    box = page.get_by_text("page", exact=True).bounding_box()
+    box = page.locator(".ptynb-drawer-page").bounding_box()
     assert box["y"] + box["height"] <= 720
     model.close()
-    buttons.close()
+    view.close()
 
 
 def test_a_drawer_is_closed_with_its_pages():
     page = elements.HTML("page")
     drawer = Drawer({"Page": page}, "Pages")
     drawer.shown = "Page"
-    assert drawer.buttons.shown == 1
+    assert (drawer.titles, drawer.pages) == (["Page"], [page])
     drawer.shown = None
     assert drawer.shown is None
     drawer.close()

@@ -16,7 +16,7 @@ import traitlets
 
 import ptynb as pt
 from ptynb.widgets import elements
-from ptynb.widgets.element_tree import Element, ElementPage, Layout, without_bytes
+from ptynb.widgets.element_tree import Element, ElementPage, Layout, command, without_bytes
 from ptynb.widgets.elements import below
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.page_widget import Channel
@@ -193,6 +193,45 @@ def test_held_changes_are_one_message() -> None:
     assert len(browser.messages) == 1
 
 
+class Counted(Element):
+    """With a dictionary, a trait that browsers do not set, and a command."""
+
+    component = "counted"
+    counts: traitlets.Dict[str, int] = traitlets.Dict().tag(sync=True)
+    total = traitlets.Int(0).tag(sync=True, settable=False)
+
+    @command
+    def add(self, name: str, number: int = 1) -> None:
+        self.counts = {**self.counts, name: self.counts.get(name, 0) + number}
+        self.total += number
+
+    def forget(self) -> None:
+        self.counts = {}
+
+
+def test_of_a_dictionary_pages_get_what_has_changed() -> None:
+    counted = Counted(counts={"a": 1, "b": 2})
+    browser = Browser(counted)
+    counted.counts = {"a": 1, "b": 3, "c": 4}  # the first change is the whole
+    counted.counts = {"b": 3, "c": 5}
+    sent = [values["counts"] for _, values in browser.changes]
+    assert sent == [{"a": 1, "b": 3, "c": 4}, {"$changed": {"c": 5}, "$removed": ["a"]}]
+    assert browser.page.tree()["elements"][counted.key]["values"]["counts"] == {"b": 3, "c": 5}
+
+
+def test_a_browser_calls_commands_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    counted = Counted()
+    browser = Browser(counted)
+    browser.says({"to": counted.key, "command": "add", "arguments": {"name": "a", "number": 2}})
+    for name in ("forget", "close", "missing", "counts"):
+        browser.says({"to": counted.key, "command": name, "arguments": {}})
+    browser.sets(counted, total=7)
+    assert (counted.counts, counted.total, counted.closed) == ({"a": 2}, 2, False)
+    assert [record.args for record in caplog.records] == [
+        ("Counted", name) for name in ("forget", "close", "missing", "counts")
+    ]
+
+
 def test_bytes_travel_as_buffers() -> None:
     raw = Raw(points={"a": b"first"})
     browser = Browser(raw)
@@ -326,7 +365,7 @@ def test_a_field_can_have_the_focus() -> None:
     text = elements.Text()
     browser = Browser(text)
     text.focus()
-    assert [(message["to"], message["content"]) for message in browser.messages] == [(text.key, {"focus": True})]
+    assert [(message["to"], message["content"]) for message in browser.messages] == [(text.key, {"focus": text.key})]
 
 
 def test_numbers_stay_within_limits_that_may_change() -> None:
@@ -366,15 +405,6 @@ def test_a_dropdown_has_value_and_index_of_one_option() -> None:
     assert (chosen.value, chosen.index) == (None, None)
     assert elements.Dropdown(options=[("none", None), ("one", 1)]).index == 0
     assert elements.Dropdown(options=["a", "b"], value=None).index is None
-
-
-def test_of_a_list_several_options_are_chosen() -> None:
-    chosen = elements.SelectMultiple(options=[("one", 1), ("two", 2), ("three", 3)])
-    chosen.index = (0, 2)
-    assert chosen.value == (1, 3)
-    chosen.value = (2,)
-    assert chosen.index == (1,)
-    assert chosen.labels == ["one", "two", "three"]
 
 
 def test_what_is_below_a_box_and_its_closing() -> None:

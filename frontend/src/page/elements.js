@@ -61,6 +61,12 @@ export class Element {
     this.save_changes();
   }
 
+  /** Calls a command of the kernel's element.
+   * @type {(command: string, given?: Values) => void} */
+  call(command, given = {}) {
+    this.page.channel.send({ to: this.key, command, arguments: given });
+  }
+
   /** @type {(content: object, callbacks?: unknown, buffers?: ArrayBuffer[]) => void} */
   send(content, _callbacks, buffers) {
     this.page.channel.send({ to: this.key, content }, undefined, buffers);
@@ -87,7 +93,8 @@ export class Element {
 
   /** @type {(values: Values) => void} */
   update(values) {
-    this.values = { ...this.values, ...values };
+    const whole = Object.entries(values).map(([name, value]) => [name, changedBy(value, this.values[/** @type {keyof V} */ (name)])]);
+    this.values = { ...this.values, ...Object.fromEntries(whole) };
     this.version.value += 1;
     for (const name of Object.keys(values)) this.fire(`change:${name}`);
   }
@@ -171,6 +178,15 @@ export class Page {
     }
     for (const key of plain.gone ?? []) this.elements.delete(key);
   }
+}
+
+/** A value of the kernel; of a dictionary it may be what has changed in the one before.
+ * @type {(value: any, before: any) => unknown} */
+function changedBy(value, before) {
+  if (value === null || typeof value !== "object" || !("$changed" in value)) return value;
+  const whole = { ...before, ...value.$changed };
+  for (const key of value.$removed) delete whole[key];
+  return whole;
 }
 
 /** All values of an element, of which a message has those that are not the defaults.

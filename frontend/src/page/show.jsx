@@ -2,8 +2,8 @@
 
 import { render } from "preact";
 
-import { Part } from "./controls.jsx";
 import { Page } from "./elements.js";
+import { Part } from "./part.jsx";
 
 /** @import { Channel, Shown } from "./types" */
 

@@ -49,6 +49,7 @@ export type KernelMessage = TreeMessage | ContentMessage | ChangeMessage;
 export type BrowserMessage =
   | { seen: number }
   | { to: string; set: Values; from: string }
+  | { to: string; command: string; arguments: Values }
   | { to: string; content: object };
 export type Receive = (message: KernelMessage, buffers?: DataView[]) => void;
 
@@ -115,7 +116,6 @@ export interface NumberValues extends ControlValues, Limits {
 export interface CheckboxValues extends ControlValues {
   value: boolean;
   indent: boolean;
-  description_allow_html: boolean;
 }
 export interface ButtonValues extends ControlValues {
   icon: string;
@@ -128,10 +128,19 @@ export interface DropdownValues extends ControlValues {
   labels: string[];
   index: number | null;
 }
-export interface MultipleValues extends ControlValues {
-  labels: string[];
-  index: number[];
-  rows: number;
+export interface SegmentsValues extends ElementValues {
+  description: string;
+  options: string[];
+  icons: string[];
+  chosen: string;
+}
+export interface DrawerValues extends ElementValues {
+  description: string;
+  titles: string[];
+  icons: string[];
+  pages: Mark[];
+  beside: Mark[];
+  shown: string | null;
 }
 export interface ProgressValues extends ControlValues {
   value: number;
@@ -156,18 +165,39 @@ export interface AccordionValues extends BoxValues {
 export type Drawing<V extends ElementValues = any> = (given: { element: Element<V> }) => VNode;
 /** Shows an element in a node by a script of its own, and returns what ends that. */
 export type Rendering = (given: { model: Element; el: HTMLElement }) => (() => void) | undefined;
+/** Class and style of the outermost node of a part. */
+export interface Line {
+  class?: string;
+  style?: Record<string, string>;
+}
+/** The line of a field. labelWidth: a CSS length; name: by which the kernel moves the focus to the field. */
+export interface LineGiven extends Line {
+  label?: string;
+  labelWidth?: string;
+  title?: string;
+  disabled?: boolean;
+  name?: string;
+}
 /** What a field gets from the line around it. */
 export interface Given {
   id: string;
+  name: string | undefined;
   title: string | undefined;
+  "aria-label": string | undefined;
   disabled: boolean;
 }
-export interface FieldGiven<V extends ControlValues> {
-  element: Element<V>;
-  values: V;
-  kind: string;
-  children: (given: Given) => VNode;
+/** each: whether `onCommit` is called at each key, or else once the user has finished. */
+export interface TextGiven {
+  value: string;
+  each?: boolean;
+  onCommit: (text: string) => void;
 }
+export interface TextLike extends LineGiven, TextGiven {
+  placeholder?: string;
+}
+/** Key and text. */
+export type Option = [string, string];
+export type OptionsOf = (string | Option)[];
 export interface PartGiven {
   page: Page;
   name: string;
