@@ -1,5 +1,6 @@
 // What a page can show, by name: functions that show a model in an element, and return what ends that.
 
+import { OptionFields } from "./views/option_fields.jsx";
 import { render as viewer } from "./viewer/viewer.js";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
@@ -14,4 +15,4 @@ export const components = { viewer, choice, codeView, divider, fileList, ownTab 
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
-export const views = {};
+export const views = { optionFields: OptionFields };

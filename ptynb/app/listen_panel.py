@@ -48,7 +48,7 @@ class ListenPanel(elements.VBox):
         super().__init__(
             [
                 elements.HBox(
-                    [self.fields.source, self.listen, self.cancel, self.status],
+                    [self.listen, self.cancel, self.status],
                     layout=elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center"),
                 )
             ],
@@ -90,7 +90,7 @@ class ListenPanel(elements.VBox):
             line = self.fields.arguments().line
         except PtynbError:  # what is not yet entered is no error before the button is pressed
             line = ""
-        self.fields.show_line(line)
+        self.fields.line = line
 
     def _receive(self) -> None:
         try:
@@ -104,7 +104,7 @@ class ListenPanel(elements.VBox):
         self.fields.mark(None)
         with marking(self.fields):
             given = self.fields.arguments()
-            self.fields.show_line(given.line)
+            self.fields.line = given.line
             scan = self._receive_scan(given)
         if scan is None:
             put(self.status, '<span role="status">Cancelled; nothing was received.</span>')

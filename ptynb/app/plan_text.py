@@ -7,7 +7,8 @@ import math
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.settings.load_options import LoadOptions
-from ptynb.widgets.load.load_panel import SEPARATORS, title_of
+from ptynb.widgets.load.load_fields import title_of
+from ptynb.widgets.option_fields import SEPARATORS
 
 
 def whole_numbers(text: str, count: int, title: str) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ from ptynb.widgets.actions import Actions
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import FileChooser
-from ptynb.widgets.load.file_facts import facts_of, remarks_of
-from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.file_facts import facts_of, remarks_html
+from ptynb.widgets.load.load_fields import LoadFields
 from ptynb.widgets.load.quantities import quantity
 from ptynb.widgets.load.recent_files import remember
 from ptynb.widgets.shared_widgets import free, marking, note, put
@@ -64,7 +64,7 @@ class ScanTab(elements.VBox):
         )
         self._browse.observe(lambda _: self._fold(), "value")
         self._chooser = FileChooser(self._choose)
-        self._options = LoadPanel(self._put_describe)
+        self._options = LoadFields(self._put_describe)
         self._remarks = elements.HTML(note("Click a file: what it contains is shown before it is loaded."))
         self._facts = elements.HTML(layout=elements.Layout(width="auto"))
         self._suggestion = elements.Button(
@@ -183,7 +183,7 @@ class ScanTab(elements.VBox):
         self._described = path, options
         self._show_facts(found)
         if other:  # not while fields are filled in
-            self._options.point_to(self._options.lacking)
+            self._options.focus(self._options.lacking)
 
     def _show_facts(self, found: FileInfo | None) -> None:
         self._suggested = {} if found is None else found.suggested
@@ -193,7 +193,7 @@ class ScanTab(elements.VBox):
         self._suggestion.description = f"Use near field{about}"
         self._options.show(found)
         self._follow.layout.display = "none"
-        put(self._remarks, "" if found is None else remarks_of(found))
+        put(self._remarks, "" if found is None else remarks_html(found))
         put(self._facts, "" if found is None else facts_of(found))
 
     def _open(self) -> None:
@@ -215,7 +215,7 @@ class ScanTab(elements.VBox):
 
     def _listen_to_file(self) -> None:
         """Take the file, which is still being written, as a live source."""
-        self._listening.fields.source.value = self._path.value.strip()
+        self._listening.fields.enter("source", self._path.value.strip())
         self._kind.chosen = LIVE
 
     def _heard(self, scan: Scan) -> None:

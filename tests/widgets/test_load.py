@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from collections.abc import Iterator
@@ -21,9 +20,8 @@ from ptynb.io.file_info import Fact
 from ptynb.io.load import FORMATS, SUFFIXES
 from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
-from ptynb.widgets.load.file_facts import remarks_of
 from ptynb.widgets.load.file_list import FileList
-from ptynb.widgets.load.load_panel import LoadPanel
+from ptynb.widgets.load.load_fields import LoadFields, remarks_of
 from ptynb.widgets.load.quantities import UNITS, fact_text, number_and_unit, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
 from tests.raising import raises
@@ -185,85 +183,90 @@ def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
     ]
 
 
-@pytest.fixture
-def panel() -> Iterator[LoadPanel]:
-    made = LoadPanel()
-    yield made
-    made.close()
+# Fields of the options of `load`
 
 
-def test_options_are_entered_with_units(panel: LoadPanel) -> None:
-    entered: dict[str, Any] = {
-        "geometry": "near field", "energy": "12.4", "distance": "990 mm", "detector_pixel": "55",
-        "focus_to_sample": "10", "raster": "5, 6", "step": "1.5 2", "rotation": "90", "positions": "places.npy",
-        "clip_negative": True,
-    }  # fmt: skip
-    for name, value in entered.items():
-        panel.fields[name].input.value = value
-    found = panel.arguments
+def test_options_are_entered_with_units() -> None:
+    fields = LoadFields()
+    for name, text in {
+        "energy": "12.4", "distance": "990 mm", "detector_pixel": "55", "focus_to_sample": "10", "raster": "5, 6",
+        "step": "1.5 2", "rotation": "90", "positions": "places.npy", "geometry": "near field",
+    }.items():  # fmt: skip
+        fields.enter(name, text)
+    fields.enter("clip_negative", True)
+    fields.enter("energy", unit="eV")
+    assert fields.arguments["energy"] == 12.4
+    fields.enter("energy", "12.4", "keV")
+    found = fields.arguments
     assert found.pop("rotation") == pytest.approx(np.pi / 2)
     assert found == {
         "geometry": "near field", "energy": 12.4e3, "distance": 0.99, "detector_pixel": (55e-6, 55e-6),
         "focus_to_sample": 0.01, "raster": (5, 6), "step": (1.5e-6, 2e-6), "positions": "places.npy",
         "clip_negative": True,
     }  # fmt: skip
-    panel.fields["energy"].input.value = "bright"
-    with raises("argument.invalid-value", "energy", "bright"):
-        panel.arguments  # noqa: B018 - raises
-    fields = ("energy", "rotation", "none of these")
-    panel.mark(InvalidValueError("", code="argument.conflict", fields=fields, proposals={"energy": 8300.0}))
-    assert "it proposes 8.3 keV" in panel.fields["energy"]._about.value
-    assert [name for name, one in panel.fields.items() if "see the message" in one._about.value] == [
-        "rotation",
-        "energy",
-    ]
-    panel.clear()
-    assert "see the message" not in panel.fields["energy"]._about.value
-    assert panel.arguments == {}
+    for name, text in (("energy", "bright"), ("raster", "5"), ("detector_pixel", "1 2 3"), ("detector_pixel", "wide")):
+        before = fields.text(name)
+        fields.enter(name, text)
+        with raises("argument.invalid-value", name, text.split()[0]):
+            fields.arguments  # noqa: B018 - raises
+        fields.enter(name, before)
     lens = {"convergence_angle": 0.0214, "defocus": -1.5e-8, "aberrations": {"C12": (2e-9, 0.5), "C30": 1e-3}}
-    panel.fill(lens)
-    shown = {"convergence_angle": "21.4", "defocus": "-15", "aberrations": "C12=2e-09@0.5,C30=0.001"}
-    assert {name: panel.fields[name].input.value for name in lens} == shown
-    assert panel.arguments == lens
-    panel.clear()
-    panel.fill(found)
-    assert panel.arguments == found
-    assert panel.fields["focus_to_sample"].input.value == "10"
+    fields.clear()
+    assert fields.arguments == {}
+    fields.fill(lens)
+    assert [fields.values[name] for name in lens] == ["21.4", "-15", "C12=2e-09@0.5,C30=0.001"]
+    assert fields.arguments == lens
+    fields.clear()
+    fields.fill(found)
+    assert fields.arguments == found
+    assert fields.values["focus_to_sample"] == "10"
 
 
-def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: LoadPanel, tmp_path: Path) -> None:
-    calls: list[int] = []
-    panel._edited = lambda: calls.append(1)
+def test_fields_that_an_error_is_about_are_marked_and_the_first_one_gets_the_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields, said = LoadFields(), list[Any]()
+    monkeypatch.setattr(fields, "send", said.append)
+    about = ("rotation", "energy", "none of these")
+    fields.mark(InvalidValueError("", code="argument.conflict", fields=about, proposals={"energy": 8300.0}))
+    assert {name: one["text"] for name, one in fields.notes.items()} == {
+        "energy": "see the message; it proposes 8.3 keV", "rotation": "see the message",
+    }  # fmt: skip
+    assert said == [{"focus": "energy"}], "which is not folded"
+    fields.focus(["raster", "probe"])
+    assert said[1:] == [{"focus": "probe"}], "the first on the page"
+    fields.clear()
+    assert fields.notes == {}
+
+
+def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(tmp_path: Path) -> None:
+    edits: list[int] = []
+    fields = LoadFields(lambda: edits.append(1))
 
     def shown() -> list[str]:
-        names = [name for name, row in panel._shown.items() if row.layout.display is None]
-        assert [name for name, row in panel._others.items() if row.layout.display is None] == [
-            name for name in panel._others if name not in names
-        ]
-        return names
+        return [name for name in fields.options if name not in fields.folded]
 
-    boxes = panel, *panel._folded.children
-    children = [box.children for box in boxes]
     usual = ["geometry", "energy", "distance", "detector_pixel"]
     assert shown() == usual
     np.savez(tmp_path / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
-    panel.show(pt.info(tmp_path / "bare.npz"))
+    fields.show(pt.info(tmp_path / "bare.npz"))
     assert {*shown()} == {*usual, "positions", "raster", "step", "wavelength", "voltage", "angular_pixel"}
-    assert "● missing in the file" in panel.fields["distance"]._about.value
-    assert "● or this instead" in panel.fields["energy"]._about.value
+    assert fields.notes["distance"] == {"text": "missing in the file", "needed": True}
+    assert fields.notes["energy"] == {"text": "or this instead", "needed": True}
+    fields.clear()
+    assert shown() == usual
     with h5py.File(tmp_path / "scan.h5", "w") as file:
         file["patterns"] = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
         for name, value, unit in (("wavelength", 1e-10, "m"), ("distance", 2.0, "m")):
             file[name] = value
             file[name].attrs["units"] = unit
-    panel.show(pt.info(tmp_path / "scan.h5"))
-    assert ">file: 12.398 keV" in panel.fields["energy"]._about.value
-    assert ">file: 2 m" in panel.fields["distance"]._about.value
-    panel.fields["geometry"].input.value = "near field"
-    assert calls == [1]
-    panel.show(pt.info(tmp_path / "scan.h5"))
+    fields.show(pt.info(tmp_path / "scan.h5"))
+    assert fields.notes["energy"] == {"text": "file: 12.398 keV", "needed": False}
+    assert fields.notes["distance"]["text"] == "file: 2 m"
+    fields.enter("geometry", "near field")
+    assert edits == [1]
+    fields.show(pt.info(tmp_path / "scan.h5"))
     assert shown()[:2] == ["geometry", "focus_to_sample"]
-    assert [box.children for box in boxes] == children, "a page would make fields anew in which somebody is typing"
 
 
 # In a browser
@@ -370,4 +373,4 @@ def test_a_message_is_shown_as_it_is_whatever_is_in_the_path(tmp_path: Path) -> 
     assert found.problem is not None
     assert f"{folder}/scan.h5 has a distance to the detector of 2e+09 m" in found.problem
     assert "give distance= [m]" in found.problem
-    assert html.escape(found.problem) in remarks_of(found)
+    assert {"text": found.problem, "role": "alert"} in remarks_of(found)
