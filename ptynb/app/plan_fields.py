@@ -67,7 +67,7 @@ FIELDS = (
     Option("count", "Patterns", "Number of patterns of the scan", "number: what the plan or the detector says"),
     *(option_of(name, field, "µm", "from, to") for name, field in ScanExtent.model_fields.items()),
     Option("window", "Crop to", "Size (y, x) of the patterns that are kept [pixels]", "y, x; all"),
-    Option("centre", "around", "Pixel (y, x) of the direct beam, the middle of the window", "y, x; the middle"),
+    Option("centre", "Crop around", "Pixel (y, x) of the direct beam, the middle of the window", "y, x; the middle"),
     Option("folder", "Folder", "Folder for the scan, which is created", "one with the time in its name"),
 )  # fmt: skip
 

@@ -200,8 +200,9 @@ def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: W
 def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench) -> None:
     click(bench, "Run", "Save result")
     assert "There is no reconstruction; press New run first" in bench._message.value
-    field(bench, "Scan", "File").value = "nowhere.h5"
-    click(bench, "Scan", "Load")
+    bench._scan_tab.name_file("nowhere.h5")
+    bench._scan_tab.open()
+    bench._actions.settle()
     assert "nowhere.h5" in bench._message.value
     click(bench, "Compare", "Compare")
     assert "select 2 or more" in bench._message.value
@@ -219,18 +220,23 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
         assert bench.scan is None
         click(bench, "Run", "New run")
         assert "There is no scan" in bench._message.value
-        field(bench, "Scan", "File").value = "some.h5"
-        click(bench, "Scan", "Load")
+        bench._scan_tab.name_file("some.h5")
+        bench._scan_tab.open()
+        bench._actions.settle()
         assert bench.scan is not None
         assert len(bench.scan) == 25
         assert "scan = pt.load('some.h5')" in bench.code
         assert "25 patterns" in bench._facts.value
         assert bench._form.scan is bench._tuning.scan is bench.scan
-        look = bench._scan_tab._inspect
+        look = bench._scan_tab.inspection
         assert look is not None
         look.settle()
-        field(bench, "Scan", "Exclude").value = "3, 7-9"
-        button(bench, "Scan", "Remove from scan").click()
+        exclude, remove = (
+            next(one for one in below(look) if getattr(one, "description", "") == text)
+            for text in ("Exclude", "Remove from scan")
+        )
+        exclude.value = "3, 7-9"
+        remove.click()
         look.settle()
         assert len(bench.scan) == 21
     finally:
@@ -276,10 +282,10 @@ def test_while_engines_start_files_are_described_and_loaded_and_results_compared
     button(bench, "Run", "New run").click()
     assert SlowEngines.asked.wait(10)
     tab, started = bench._scan_tab, time.monotonic()
-    field(bench, "Scan", "File").value = "some.h5"
-    until(lambda: "a scan of ptynb" in tab._facts.value)
+    bench._scan_tab.name_file("some.h5")
+    until(lambda: "a scan of ptynb" in tab.title)
     assert time.monotonic() - started < 1
-    button(bench, "Scan", "Load").click()
+    bench._scan_tab.open()
     until(lambda: bench.scan is not before)
     button(bench, "Compare", "Add").click()
     until(lambda: "No file is named" in bench._message.value)
@@ -317,8 +323,8 @@ def test_a_run_that_is_asked_for_while_a_file_is_loaded_is_of_that_scan(
     monkeypatch.setattr("ptynb.app.scan_tab.load", lambda path, **options: (held.wait(30), scan)[1])
     monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", lambda scan, *_, **more: begun.append(scan))
     field(bench, "Run", "Engines").value = 0
-    field(bench, "Scan", "File").value = "some.h5"
-    button(bench, "Scan", "Load").click()
+    bench._scan_tab.name_file("some.h5")
+    bench._scan_tab.open()
     button(bench, "Run", "New run").click()
     held.set()
     bench._actions.settle()
