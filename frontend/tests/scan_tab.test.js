@@ -13,7 +13,7 @@ Object.assign(DEFAULTS, {
     items: [["data", "folder", "", ""], ["scan.h5", "scan", "2 MB", "2026-01-02 10:00"], ["<img src=x>.txt", "other", "1 kB", "2026-01-03 11:00"]],
   },
   optionFields: { ...ELEMENT, fields: [{ name: "source", ...OPTION }], values: { source: "" }, units: {}, notes: {}, problems: {}, folded: [], hidden: [], disabled: [], more: "", line: "" },
-  listenPanel: { ...ELEMENT, fields, busy: false, waiting: "", notice: "", status: "", message: "" },
+  listenPanel: { ...ELEMENT, fields, busy: false, waiting: "", notice: "", status: "" },
   scanTab: {
     ...ELEMENT, live: false, unfolded: true, path: "", remarks: [], title: [], facts: [], suggestion: "", being_written: false,
     receiving: "", question: "", chooser, options, listening, inspection: null,

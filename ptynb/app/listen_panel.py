@@ -10,15 +10,13 @@ import traitlets
 
 from ptynb.acquisition.listen import receive_scan
 from ptynb.app.plan_fields import ListenArguments, PlanFields
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import LISTENING, Desk
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError
+from ptynb.polling import wait_until
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.element_tree import Element, command
-from ptynb.widgets.shared_widgets import marking
 
-LINE = "line"
-"""Key of the actions that show the line of Python: only the newest is needed."""
 CANCEL_SECONDS = 10.0
 """Time in which a receiver ends whose scan has not begun, when the panel is closed [s]."""
 
@@ -26,9 +24,8 @@ CANCEL_SECONDS = 10.0
 class ListenPanel(Element):
     """A source and its plan, and the wait for its scan.
 
-    heard: called with the scan once it has begun, in the panel's thread, which waits for it for as long as it takes.
-    busy: whether a scan is waited for that has not begun; waiting: for how long; notice: what the receiver says.
-    status: how the wait ended; message: an error that no field shows.
+    heard: called with the scan once it has begun. busy: whether a scan is waited for that has not begun; waiting: for
+    how long; notice: what the receiver says; status: how the wait ended.
     """
 
     component = "listenPanel"
@@ -38,14 +35,12 @@ class ListenPanel(Element):
     waiting = traitlets.Unicode("").tag(sync=True, settable=False)
     notice = traitlets.Unicode("").tag(sync=True, settable=False)
     status = traitlets.Unicode("").tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
 
-    def __init__(self, desk: Desk, heard: Callable[[Scan], None]) -> None:
-        self._desk, self._heard = desk, heard
+    def __init__(self, desk: Desk, actions: Actions, heard: Callable[[Scan], None]) -> None:
+        self._desk, self._actions, self._heard = desk, actions, heard
         self._cancelled = threading.Event()
         self._began = 0.0
         super().__init__(fields=PlanFields(self._edited))
-        self._actions = Actions("ptynb listen", self._complain)
 
     @command
     def listen(self) -> None:
@@ -53,28 +48,22 @@ class ListenPanel(Element):
         if not self.busy:
             self._cancelled.clear()
             self.busy = True
-            self._actions.put(self._receive)
+            self._actions.put(self._receive, lane=LISTENING)
 
     @command
     def cancel(self) -> None:
         """End the wait; nothing is kept."""
         self._cancelled.set()
 
-    def settle(self, seconds: float = 30.0) -> None:
-        """Wait until the scan has begun, or an error is shown. Raises TimeoutError."""
-        self._actions.settle(seconds)
-
     def close(self) -> None:
-        """End a wait for a scan, with its receiver, and the thread; a scan that has begun is received on."""
+        """End a wait for a scan, with its receiver; a scan that has begun is received on."""
         self._cancelled.set()
-        if self.busy:
-            self._actions.settle(CANCEL_SECONDS)
-        self._actions.close()
+        wait_until(lambda: not self.busy, CANCEL_SECONDS)
         super().close()
 
     def _edited(self) -> None:
         if not self.busy:
-            self._actions.put(self._show_line, instead_of=LINE)
+            self._actions.put(self._show_line, instead_of="plan", lane=LISTENING)
 
     def _show_line(self) -> None:
         self.fields.mark(None)
@@ -87,30 +76,29 @@ class ListenPanel(Element):
         self.status = ""
         self.fields.mark(None)
         try:
-            with marking(self.fields):
+            try:
                 given = self.fields.arguments()
                 self.fields.line = given.line
                 scan = self._receive_scan(given)
-            if scan is None:
-                self.status = "Cancelled; nothing was received."
+            except PtynbError as error:
+                if error.code == "acquisition.cancelled":
+                    self.status = "Cancelled; nothing was received."
+                else:
+                    self.fields.mark(error)
                 return
             self._desk.tell(given.line)
             self._heard(scan)
         finally:
             self.busy = False
 
-    def _receive_scan(self, given: ListenArguments) -> Scan | None:
-        """Return the scan once it has begun; None if the wait was cancelled."""
+    def _receive_scan(self, given: ListenArguments) -> Scan:
+        """Return the scan once it has begun, after as long as it takes."""
         self._began, self.notice = time.monotonic(), ""
         try:
             return receive_scan(
                 given.source, plan=given.plan, positions=given.positions, folder=given.folder, cancelled=self._waited,
                 tell=self._take_notice,
             )  # fmt: skip
-        except PtynbError as error:
-            if error.code == "acquisition.cancelled":
-                return None
-            raise
         finally:
             self.waiting = ""
 
@@ -122,7 +110,3 @@ class ListenPanel(Element):
 
     def _take_notice(self, notice: str) -> None:
         self.notice = notice
-
-    def _complain(self, error: Exception | None) -> None:
-        """Show an error, unless a field shows it."""
-        self.message = "" if error is None or error is self.fields.told else str(error)

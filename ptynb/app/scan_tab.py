@@ -63,7 +63,7 @@ class ScanTab(Element):
             unfolded=desk.scan is None,
             chooser=FileChooser(self._choose),
             options=LoadFields(self._put_describe),
-            listening=ListenPanel(desk, self._take),
+            listening=ListenPanel(desk, actions, self._take),
         )
         if desk.scan is not None:
             self.show(desk.scan)

@@ -134,8 +134,7 @@ def test_paths_in_messages_stay_as_they_are_and_fields_are_marked(
         assert any(str(path) in remark["text"] for remark in tab.remarks)
         assert tab.title[0] == str(path)
         plan.fill({"source": "never.h5", "planned": str(path.with_name("none.npy"))})
-        tab.listening.listen()
-        tab.listening.settle()
+        after(bench, tab.listening.listen)
         assert {*plan.problems} == {"planned"}
         assert str(path.with_name("none.npy")) in plan.problems["planned"]
 
@@ -271,18 +270,15 @@ def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
         (source | {"kind": FROM_ADDRESS, "positions": "panda://127.0.0.1:1?y=A.B&x=C.D"}, "positions"),  # nobody there
     ):
         fields.fill(values)
-        panel.listen()
-        panel.settle()
-        assert (list(fields.problems), panel.message, panel.busy) == ([at], "", False)
-    fields.fill(source)
-    panel.settle()
+        assert after(bench, panel.listen) == ""
+        assert (list(fields.problems), panel.busy) == ([at], False)
+    after(bench, fields.fill, source)
     line = "scan = pt.listen('never.h5', plan=pt.Plan(positions=np.load('planned.npy')), folder='night')"
     assert (fields.line, fields.problems) == (line, {})
     panel.listen()
     until(lambda: panel.waiting == "waiting for the scan to begin, 0:01")
     assert panel.busy
-    panel.cancel()
-    panel.settle()
+    after(bench, panel.cancel)
     assert (panel.status, panel.waiting, panel.busy) == ("Cancelled; nothing was received.", "", False)
     assert line not in bench.code
     panel.listen()
@@ -340,7 +336,7 @@ def test_an_emulated_detector_is_listened_to_and_stopped(bench: Workbench, tab: 
     with emulator(path, "--as", "stream2", "--rate", 10) as emulated:
         tab.listening.fields.fill({"source": emulated.source, "planned": "planned.npy", "folder": "night"})
         tab.listening.listen()
-        tab.listening.settle(60)
+        bench._actions.settle(60)
         scan: Any = bench.scan
         assert len(scan) == 100
         assert not tab.unfolded

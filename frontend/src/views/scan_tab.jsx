@@ -14,7 +14,7 @@ import { OptionFields, PythonLine } from "./option_fields.jsx";
 /** @typedef {ElementValues & { live: boolean, unfolded: boolean, path: string, remarks: { text: string, role: "alert" | "status" }[],
  *   title: string[], facts: string[][], suggestion: string, being_written: boolean, receiving: "" | "on" | "ended",
  *   question: string, chooser: Mark, options: Mark, listening: Mark, inspection: Mark | null }} ScanValues */
-/** @typedef {ElementValues & { fields: Mark, busy: boolean, waiting: string, notice: string, status: string, message: string }} ListenValues */
+/** @typedef {ElementValues & { fields: Mark, busy: boolean, waiting: string, notice: string, status: string }} ListenValues */
 
 const FILE = "File";
 const LIVE = "Live source";
@@ -110,7 +110,7 @@ function FilePage({ element }) {
 /** The source, and the wait for its scan.
  * @type {(given: { element: Element<ListenValues> }) => VNode} */
 function SourceRow({ element }) {
-  const { fields, busy, waiting, notice, status, message } = element.use();
+  const { fields, busy, waiting, notice, status } = element.use();
   return (
     <div class="ptynb-scan-row ptynb-grow">
       <OptionFields class="ptynb-scan-path" element={partOf(element, fields)} names={["source"]} />
@@ -130,7 +130,6 @@ function SourceRow({ element }) {
       )}
       <span role="status">{status}</span>
       <Message text={notice && waiting ? notice : ""} role="status" />
-      <Message text={message} />
     </div>
   );
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import traitlets
 
 from ptynb.io.load import SUFFIXES
+from ptynb.table import gigabytes
 from ptynb.text import Order, natural_order
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.load.recent_files import recent_files
@@ -125,14 +126,4 @@ def _size_and_date(entry: os.DirEntry[str]) -> tuple[str, str]:
     except OSError:
         return "", ""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.st_mtime))
-    return ("" if entry.is_dir() else size_text(found.st_size)), date
-
-
-def size_text(size: int) -> str:
-    """Return a number of bytes in the unit that reads easily: "1.5 kB"."""
-    amount, unit = float(size), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 999.5 or unit == "TB":
-            break
-        amount /= 1000
-    return f"{amount:.3g} {unit}"
+    return ("" if entry.is_dir() else gigabytes(found.st_size)), date
