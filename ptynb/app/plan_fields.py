@@ -36,8 +36,9 @@ OPTIONS = (
 )  # fmt: skip
 """Options of `load` that a plan has, too."""
 
-
 EXTENTS = "extent_y", "extent_x"
+FIELD_OF = {"positions": "planned", "extent": "extent_y"}
+"""Fields of arguments of `Plan` that have another name."""
 FIELDS = (
     Option(
         "source", "Source", "Address of the detector's stream, or an HDF5 file that is being written",
@@ -102,18 +103,9 @@ class PlanFields(OptionFields):
         given += [] if folder is None else [f"folder={folder!r}"]
         return ListenArguments(source, plan, positions, folder, f"scan = pt.listen({', '.join(given)})")
 
-    def mark(self, error: PtynbError | None) -> bool:
+    def mark(self, error: PtynbError | None, otherwise: str = "source") -> bool:
         """Tell below the field that an error is about what is wrong, or else below the source; None: nothing is."""
-        self.notes = {}
-        if error is None:
-            return super().mark(None)
-        names = ["extent_y" if name == "extent" else name for name in error.fields]
-        at = next((name for name in names if name in self.options), "source")
-        self.problems = {at: str(error)}
-        self.refer(error)
-        self.notes = {name: note for name, note in self.notes.items() if name != at}
-        self.unfold(error.fields)
-        return True
+        return super().mark(error, otherwise)
 
     def _position_source(self, is_file: bool) -> str:
         kind, text = self.values["kind"], self.text("positions")
@@ -166,7 +158,7 @@ class PlanFields(OptionFields):
                 "Nothing says where positions will be; name a file with the planned ones"
                 f"{', or choose where measured ones come from' if is_planned else ', or enter both extents'}.",
                 code="argument.missing",
-                fields=("planned" if is_planned else "extent",),
+                fields=("planned" if is_planned else "extent_y",),
             )
         if is_planned and "positions" not in values:
             raise InvalidValueError(
@@ -181,7 +173,7 @@ class PlanFields(OptionFields):
         try:
             plan = Plan(**values)
         except PtynbError as error:
-            error.fields = tuple("planned" if name == "positions" else name for name in error.fields)
+            error.fields = tuple(FIELD_OF.get(name, name) for name in error.fields)
             raise
         return plan, ", ".join(f"{name}={text}" for name, text in texts.items())
 
@@ -195,7 +187,7 @@ class PlanFields(OptionFields):
             raise InvalidValueError(
                 f"The extents are {texts[0]!r:.50} and {texts[1]!r:.50}; expected two numbers in each: from, to.",
                 code="argument.invalid-value",
-                fields=("extent",),
+                fields=EXTENTS,
             ) from None
         return sides[0], sides[1]
 
