@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
 import { render as choice } from "../src/widgets/choice.js";
-import { render as codeView } from "../src/widgets/code_view.js";
 import { render as fileList } from "../src/widgets/file_list.js";
 import { openPage, press, TestModel } from "./page.js";
 
@@ -19,7 +18,6 @@ const FILES = {
 test("nothing listens to a model after its view has gone", () => {
   for (const [render, values] of [
     [choice, CHOICE],
-    [codeView, { lines: [] }],
     [fileList, FILES],
   ]) {
     const model = new TestModel({ ...values });

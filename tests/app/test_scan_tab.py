@@ -19,7 +19,7 @@ import ptynb as pt
 from ptynb.acquisition.emulators.playback import Recording
 from ptynb.app.plan_fields import FROM_ADDRESS, SAME_FILE, PlanFields
 from ptynb.app.scan_tab import LIVE
-from ptynb.app.workbench_app import TABS, Workbench
+from ptynb.app.workbench_app import Workbench
 from ptynb.data.scan import Scan
 from ptynb.settings.load_options import LoadOptions
 from ptynb.widgets import elements
@@ -53,18 +53,18 @@ def empty_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Wor
 
 
 def button(bench: Workbench, tab: str, text: str) -> elements.Button:
-    place = bench._tabs.children[TABS.index(tab)]
+    place = {"Scan": bench.scan_tab, "Settings": bench.form, "Compare": bench.compare_tab}[tab]
     return next(one for one in below(place) if isinstance(one, elements.Button) and one.description == text)
 
 
 def field(bench: Workbench, tab: str, text: str) -> Any:
-    place = bench._tabs.children[TABS.index(tab)]
+    place = {"Scan": bench.scan_tab, "Settings": bench.form, "Compare": bench.compare_tab}[tab]
     return next(one for one in below(place) if getattr(one, "description", "") == text and hasattr(one, "value"))
 
 
 def click(bench: Workbench, tab: str, text: str) -> None:
     button(bench, tab, text).click()
-    bench._actions.settle()
+    bench.actions.settle()
 
 
 def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +73,9 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
     np.savez("some.npz", patterns=counts)
     bench = pt.workbench()
     try:
-        tab = bench._scan_tab
+        tab = bench.scan_tab
         field(bench, "Scan", "File").value = "some.npz"
-        bench._actions.settle()
+        bench.actions.settle()
         pointed: list[str] = []
         monkeypatch.setattr(tab._options, "send", lambda content: pointed.append(content["focus"]))
         lacks = "The file lacks the positions, the wavelength, the distance to the detector and the detector"
@@ -86,7 +86,7 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert ways in tab._remarks.value
         assert "25 of 32 × 32" in tab._facts.value, "what it has is shown before it is loaded"
         click(bench, "Scan", "Load")
-        assert "does not contain the positions, the wavelength" in bench._message.value
+        assert "does not contain the positions, the wavelength" in bench.message
         assert pointed == ["energy"], "the first one on the page"
         assert tab._open_file.layout.display is None, "the fields are shown"
         for name, value in {
@@ -99,12 +99,12 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
             "focus_to_sample": "10",
         }.items():
             tab._options.enter(name, value)
-        bench._actions.settle()
-        assert "distance is &#x27;99 cm&#x27;" in bench._message.value
+        bench.actions.settle()
+        assert "distance is '99 cm'" in bench.message
         assert pointed[-1] == "distance"
         tab._options.enter("distance", "990 mm")
-        bench._actions.settle()
-        assert bench._message.value == ""
+        bench.actions.settle()
+        assert bench.message == ""
         assert "effective distance" in tab._facts.value
         assert [line for line in bench.code.splitlines() if "pt.info" in line] == ["pt.info('some.npz')"]
         click(bench, "Scan", "Load")
@@ -119,13 +119,13 @@ def test_what_a_file_lacks_is_entered_in_fields(tmp_path: Path, monkeypatch: pyt
         assert tab._open_file.layout.display == "none", "folded once it is open"
         tab._options.enter("energy", "12 kilos")
         click(bench, "Scan", "Load")
-        assert "energy is &#x27;12 kilos&#x27;" in bench._message.value
+        assert "energy is '12 kilos'" in bench.message
         assert "see the message" in tab._options.notes["energy"]["text"]
         assert tab._open_file.layout.display is None
         tab._options.enter("energy", "12 keV")
         tab._options.enter("geometry", "far field")
         click(bench, "Scan", "Load")
-        assert "focus_to_sample=0.01 was given and geometry is &#x27;far field&#x27;" in bench._message.value
+        assert "focus_to_sample=0.01 was given and geometry is 'far field'" in bench.message
         assert "see the message" in tab._options.notes["focus_to_sample"]["text"]
         assert "it proposes near field" in tab._options.notes["geometry"]["text"]
     finally:
@@ -137,7 +137,7 @@ TRAPS = [*(f"give {name}=8.0" for name in LoadOptions.model_fields), "3 x 4 over
 
 
 def test_paths_in_messages_stay_as_they_are_and_fields_are_marked(empty_bench: Workbench, tmp_path: Path) -> None:
-    bench, tab, scan = empty_bench, empty_bench._scan_tab, pt.simulate(patterns=9, window=16, seed=7)
+    bench, tab, scan = empty_bench, empty_bench.scan_tab, pt.simulate(patterns=9, window=16, seed=7)
     plan = tab._listening.fields
     known = {"distance": scan.geometry.distance, "detector_pixel": scan.geometry.detector_pixel}
     values = {"patterns": scan.counts(0, 9), "positions": scan.positions * scan.pixel_size, "energy": 8.3}
@@ -151,7 +151,7 @@ def test_paths_in_messages_stay_as_they_are_and_fields_are_marked(empty_bench: W
         np.savez(folder / "scan.npz", **values, **known)
         field(bench, "Scan", "File").value = str(folder / "scan.npz")
         click(bench, "Scan", "Load")
-        message = html.unescape(bench._message.value)
+        message = bench.message
         assert f"{folder / 'scan.npz'} has a photon energy of 8.3 eV" in message
         assert "give energy=8300 [eV]" in message
         assert "it proposes 8.3 keV" in tab._options.notes["energy"]["text"]
@@ -169,15 +169,15 @@ def test_a_near_field_file_is_opened_by_three_clicks(tmp_path: Path, monkeypatch
     (tmp_path / "night").mkdir()
     layouts.cxidb(tmp_path / "night" / "shadows.cxi", shadows(FOCUS))
     bench = pt.workbench()
-    tab = bench._scan_tab
+    tab = bench.scan_tab
     try:
         for name in ("night", "shadows.cxi"):
             tab._chooser.list._said(None, {"open": name}, [])
-        bench._actions.settle()
+        bench.actions.settle()
         assert "look like shadows of the near field" in tab._remarks.value
         assert tab._suggestion.description.startswith("Use near field, focus to sample about 10")
         tab._suggestion.click()
-        bench._actions.settle()
+        bench.actions.settle()
         assert "magnification" in tab._facts.value
         assert tab._suggestion.layout.display == "none"
         click(bench, "Scan", "Load")
@@ -199,16 +199,16 @@ def test_a_file_that_says_that_it_is_of_the_near_field_needs_no_click_for_it(
         layouts.put(file, "info/propagation", "nearfield").attrs["type"] = "string"
     pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "far.h5")
     bench = pt.workbench()
-    tab = bench._scan_tab
+    tab = bench.scan_tab
     try:
         tab._chooser.list._said(None, {"open": "shadows.ptyd"}, [])
         tab._chooser.list._said(None, {"open": "shadows.ptyd", "twice": True}, [])
-        bench._actions.settle()
-        assert bench._message.value == ""
+        bench.actions.settle()
+        assert bench.message == ""
         assert bench.scan is not None
         assert isinstance(bench.scan.geometry, pt.NearField)
         tab._chooser.list._said(None, {"open": "far.h5"}, [])
-        bench._actions.settle()
+        bench.actions.settle()
         assert tab._options.arguments == {}, "of the file before"
     finally:
         bench.close()
@@ -314,7 +314,7 @@ def test_a_plan_is_entered_and_told_as_python(tmp_path: Path, monkeypatch: pytes
 def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
     empty_bench: Workbench, tmp_path: Path
 ) -> None:
-    tab = empty_bench._scan_tab
+    tab = empty_bench.scan_tab
     panel = tab._listening
     np.save("planned.npy", np.arange(8.0).reshape(4, 2) * 1e-6)
     assert shown(tab._file_row)
@@ -363,24 +363,24 @@ def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
 
 
 def test_a_file_in_writing_is_offered_as_a_source(empty_bench: Workbench, tmp_path: Path) -> None:
-    tab = empty_bench._scan_tab
+    tab = empty_bench.scan_tab
     subprocess.run([sys.executable, "-c", WRITER], check=True)
     field(empty_bench, "Scan", "File").value = "written.h5"
     click(empty_bench, "Scan", "Load")
-    assert "still being written" in empty_bench._message.value
+    assert "still being written" in empty_bench.message
     assert shown(tab._follow)
     tab._follow.click()
     assert (tab._kind.chosen, tab._listening.fields.text("source")) == (LIVE, "written.h5")
     pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
     field(empty_bench, "Scan", "File").value = "some.h5"
-    empty_bench._actions.settle()
+    empty_bench.actions.settle()
     assert not shown(tab._follow)
 
 
 def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Path, scan: Scan) -> None:
     source = Source(scan, tmp_path / "spool")
     bench = pt.workbench(source.live)
-    tab = bench._scan_tab
+    tab = bench.scan_tab
     try:
         look = tab._inspect
         assert look is not None
@@ -406,8 +406,8 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
         assert look.state.index == 5, "the one that was chosen stays"
         assert look._problems[0].value == ""
         click(bench, "Settings", "Preview")
-        bench._form.settle()
-        assert "being measured" in bench._form._message.value
+        bench.form.settle()
+        assert "being measured" in bench.form._message.value
         click(bench, "Scan", "Stop listening")
         assert shown(tab._receiving.question)
         about = tab._receiving._about.value
@@ -426,7 +426,7 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
         assert not shown(tab._receiving.question), "it ended by itself"
         assert "The scan has ended" in look._problems[2].value
         tab._receiving.received.click()
-        bench._actions.settle()
+        bench.actions.settle()
         assert bench.scan is not None
         assert (len(bench.scan), bench.scan.acquisition) == (35, None)
         assert not shown(tab._receiving)
@@ -439,17 +439,17 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
 
 
 def test_an_emulated_detector_is_listened_to_and_stopped(empty_bench: Workbench, tmp_path: Path) -> None:
-    bench, panel = empty_bench, empty_bench._scan_tab._listening
+    bench, panel = empty_bench, empty_bench.scan_tab._listening
     path = recorded(tmp_path, patterns=100)
     np.save("planned.npy", Recording(pt.load(path)).positions)
-    bench._scan_tab._kind.chosen = LIVE
+    bench.scan_tab._kind.chosen = LIVE
     with emulator(path, "--as", "stream2", "--rate", 10) as emulated:
         fields = panel.fields
         fields.fill({"source": emulated.source, "planned": "planned.npy", "folder": "night"})
         panel.listen.click()
         panel.settle(60)
         assert fields.problems == {}
-        assert bench._message.value == ""
+        assert bench.message == ""
         scan = bench.scan
         assert scan is not None
         assert len(scan) == 100
@@ -464,7 +464,7 @@ def test_an_emulated_detector_is_listened_to_and_stopped(empty_bench: Workbench,
         click(bench, "Scan", "End the scan")
         assert "stopped on request" in (scan.acquisition.index().ended or "")
     click(bench, "Scan", "Open received scan")
-    assert bench._message.value == ""
+    assert bench.message == ""
     assert bench.scan is not None
     assert 32 <= len(bench.scan) < 100
     assert bench.code.splitlines()[-2:] == ["scan.stop_listening()", "scan = pt.load('night/scan.h5')"]
