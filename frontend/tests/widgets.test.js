@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
 import { render as choice } from "../src/widgets/choice.js";
-import { render as codeView } from "../src/widgets/code_view.js";
 import { openPage, TestModel } from "./page.js";
 
 let el;
@@ -13,7 +12,6 @@ const CHOICE = { options: [["k1", "one"], ["k2", "two"]], chosen: ["k2"], severa
 test("nothing listens to a model after its view has gone", () => {
   for (const [render, values] of [
     [choice, CHOICE],
-    [codeView, { lines: [] }],
   ]) {
     const model = new TestModel({ ...values });
     const end = render({ model, el });

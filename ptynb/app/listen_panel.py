@@ -10,7 +10,7 @@ import traitlets
 
 from ptynb.acquisition.listen import receive_scan
 from ptynb.app.plan_fields import ListenArguments, PlanFields
-from ptynb.app.session_state import LISTENING, Desk
+from ptynb.app.session_state import LISTENING, Session
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError
 from ptynb.polling import wait_until
@@ -36,8 +36,8 @@ class ListenPanel(Element):
     notice = traitlets.Unicode("").tag(sync=True, settable=False)
     status = traitlets.Unicode("").tag(sync=True, settable=False)
 
-    def __init__(self, desk: Desk, actions: Actions, heard: Callable[[Scan], None]) -> None:
-        self._desk, self._actions, self._heard = desk, actions, heard
+    def __init__(self, session: Session, actions: Actions, heard: Callable[[Scan], None]) -> None:
+        self._session, self._actions, self._heard = session, actions, heard
         self._cancelled = threading.Event()
         self._began = 0.0
         super().__init__(fields=PlanFields(self._edited))
@@ -86,7 +86,7 @@ class ListenPanel(Element):
                 else:
                     self.fields.mark(error)
                 return
-            self._desk.tell(given.line)
+            self._session.tell(given.line)
             self._heard(scan)
         finally:
             self.busy = False

@@ -18,10 +18,8 @@ from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
 from ptynb.settings.load_options import LoadOptions
-from ptynb.widgets import elements
 from ptynb.widgets.load.load_fields import FIRST, given_in, load_options, title_of, unfold_near_field
 from ptynb.widgets.option_fields import SEPARATORS, OptionField, OptionFields
-from ptynb.widgets.shared_widgets import complaint, free, put
 
 PLANNED, FROM_ADDRESS, SAME_FILE = "planned", "from an address", "in the same file"
 POSITIONS = {
@@ -241,28 +239,3 @@ def _geometry_of(given: LoadOptions) -> Geometry | NearField | None:
         focus = math.inf if given.focus_to_sample is None else given.focus_to_sample
         return NearField(wavelength=beam, focus_to_sample=focus, sample_to_detector=distance, detector_pixel=pixel)
     return Geometry(wavelength=beam, distance=distance, detector_pixel=pixel)
-
-
-class Asked(elements.VBox):
-    """Fields of one subject, and below them what is wrong with them."""
-
-    def __init__(self, *fields: elements.Element) -> None:
-        self._problem = elements.HTML()
-        super().__init__(
-            [
-                elements.HBox(fields, layout=elements.Layout(flex_flow="row wrap", overflow="visible")),
-                self._problem,
-            ],
-            layout=free(),
-        )
-        self.complain(None)
-
-    @property
-    def problem(self) -> str:
-        """What is shown as wrong (HTML)."""
-        return str(self._problem.value)
-
-    def complain(self, error: Exception | str | None) -> None:
-        """Show what is wrong; None: nothing."""
-        put(self._problem, complaint(error))
-        self._problem.layout.display = "none" if error is None else None

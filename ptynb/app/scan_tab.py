@@ -9,12 +9,11 @@ from typing import Any
 import traitlets
 
 from ptynb.app.listen_panel import ListenPanel
-from ptynb.app.session_state import SCAN, Desk
+from ptynb.app.session_state import SCAN, Session
 from ptynb.data.arrivals import SCAN_NAME, Acquisition
 from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.file_info import FileInfo, info
-from ptynb.io.load import load
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
@@ -55,18 +54,18 @@ class ScanTab(Element):
     listening = traitlets.Instance(ListenPanel).tag(sync=True, settable=False)
     inspection = traitlets.Instance(Inspect, allow_none=True).tag(sync=True, settable=False)
 
-    def __init__(self, desk: Desk, actions: Actions) -> None:
-        self._desk, self._actions = desk, actions
+    def __init__(self, session: Session, actions: Actions) -> None:
+        self._session, self._actions = session, actions
         self._described: tuple[str, dict[str, Any]] | None = None
         self._suggested: dict[str, Any] = {}
         super().__init__(
-            unfolded=desk.scan is None,
+            unfolded=session.scan is None,
             chooser=FileChooser(self._choose),
             options=LoadFields(self._put_describe),
-            listening=ListenPanel(desk, actions, self._take),
+            listening=ListenPanel(session, actions, self._take),
         )
-        if desk.scan is not None:
-            self.show(desk.scan)
+        if session.scan is not None:
+            self.show(session.scan)
 
     @command
     def name_file(self, path: str) -> None:
@@ -114,7 +113,7 @@ class ScanTab(Element):
     def show(self, scan: Scan) -> None:
         """Show the inspection of a scan."""
         before, shown = self.inspection, inspect(scan)
-        shown.tell, shown.on_scan = self._desk.tell, self._take_over
+        shown.tell, shown.on_scan = self._session.tell, self._take_over
         live = scan.acquisition if isinstance(scan.acquisition, Acquisition) else None
         self.receiving, self.question = "" if live is None else "on", ""
         if live is not None:
@@ -189,7 +188,8 @@ class ScanTab(Element):
         self._described = path, options
         self._show_facts(found)
         if other:  # not while fields are filled in
-            self._desk.tell(f"pt.info({_arguments(path, options)})")
+            given = [repr(path), *(f"{name}={value!r}" for name, value in options.items())]
+            self._session.tell(f"pt.info({', '.join(given)})")
             self.options.focus(self.options.lacking)
 
     def _show_facts(self, found: FileInfo | None) -> None:
@@ -207,7 +207,7 @@ class ScanTab(Element):
     def _open(self) -> None:
         try:
             path, options = self._entered()
-            scan = load(path, **options)
+            self._session.load(path, **options)
         except Exception as error:
             self.unfolded = True  # most errors are of values that the fields replace
             with contextlib.suppress(PtynbError):  # of the same cause
@@ -215,23 +215,22 @@ class ScanTab(Element):
             if isinstance(error, PtynbError):
                 self.options.mark(error)
             raise
-        self._desk.tell(f"scan = pt.load({_arguments(path, options)})")
         remember(Path(path).expanduser())
-        self._take(scan)
+        self.unfolded = False
 
     def _take(self, scan: Scan) -> None:
-        """Take over a scan that was loaded, or has begun to come."""
-        self.show(scan)
+        """Take a scan that has begun to come."""
+        self._session.use_scan(scan)
         self.unfolded = False
-        self._take_over(scan)
 
     def _take_over(self, scan: Scan) -> None:
-        self._desk.scan = scan
+        """Take the scan as it was prepared in its inspection."""
+        self._session.scan = scan
 
     @property
     def _acquisition(self) -> Acquisition | None:
         """The acquisition of the scan that is being received."""
-        found = None if self._desk.scan is None else self._desk.scan.acquisition
+        found = None if self._session.scan is None else self._session.scan.acquisition
         return found if isinstance(found, Acquisition) else None
 
     def _ask(self) -> None:
@@ -251,25 +250,18 @@ class ScanTab(Element):
 
     def _stop_listening(self) -> None:
         self.question = ""
-        if self._desk.scan is not None and self._acquisition is not None:
-            self._desk.scan.stop_listening()
-            self._desk.tell("scan.stop_listening()")
+        if self._session.scan is not None and self._acquisition is not None:
+            self._session.scan.stop_listening()
+            self._session.tell("scan.stop_listening()")
 
     def _open_received(self) -> None:
         if self._acquisition is not None:
             path = _shortest(self._acquisition.folder / SCAN_NAME)
-            received = load(path)
-            self._desk.tell(f"scan = pt.load({path!r})")
+            self._session.load(path)
             remember(Path(path))
-            self.show(received)
-            self._take_over(received)
 
 
 def _shortest(path: Path) -> str:
     """Return a path relative to the folder of the notebook if it is below."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _arguments(path: str, options: dict[str, Any]) -> str:
-    return ", ".join([repr(path), *(f"{name}={value!r}" for name, value in options.items())])

@@ -40,14 +40,14 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench
 
 @pytest.fixture
 def tab(bench: Workbench) -> ScanTab:
-    return bench._scan_tab
+    return bench.scan_tab
 
 
 def after(bench: Workbench, command: Callable[..., Any], *arguments: Any, **named: Any) -> str:
     """The message of the workbench after a command."""
     command(*arguments, **named)
-    bench._actions.settle()
-    return str(bench._message.value).replace("&#x27;", "'")
+    bench.actions.settle()
+    return str(bench.message)
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
@@ -303,7 +303,7 @@ def test_a_file_in_writing_is_offered_as_a_source(bench: Workbench, tab: ScanTab
 def test_the_end_of_a_live_scan_is_asked_for_and_what_came_is_opened_after_it(tmp_path: Path) -> None:
     source = Source(pt.simulate(patterns=36, window=32, seed=2), tmp_path / "spool")
     bench = pt.workbench(source.live)
-    tab = bench._scan_tab
+    tab = bench.scan_tab
     try:
         assert (tab.receiving, tab.question) == ("on", "")
         source.give([5, 9, 20, 7])
@@ -336,7 +336,7 @@ def test_an_emulated_detector_is_listened_to_and_stopped(bench: Workbench, tab: 
     with emulator(path, "--as", "stream2", "--rate", 10) as emulated:
         tab.listening.fields.fill({"source": emulated.source, "planned": "planned.npy", "folder": "night"})
         tab.listening.listen()
-        bench._actions.settle(60)
+        bench.actions.settle(60)
         scan: Any = bench.scan
         assert len(scan) == 100
         assert not tab.unfolded

@@ -1,15 +1,14 @@
-"""The workbench without a browser: what each tab does, and the lines of Python that do the same."""
+"""The workbench without a browser: its tabs, the tab Run with its fields and commands, film and diagnosis."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
-import html
 import re
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,13 @@ import numpy as np
 import pytest
 
 import ptynb as pt
-from ptynb.app.diagnosis_panel import DiagnosisPanel
-from ptynb.app.session_state import Desk
+from ptynb.app.session_state import SCAN
 from ptynb.app.workbench_app import TABS, Workbench
 from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.settings.load_options import LoadOptions
-from ptynb.settings.schema import as_python
-from ptynb.widgets import elements
-from ptynb.widgets.elements import below
-from ptynb.widgets.history import History
-from tests.raising import raises
 
 
 @pytest.fixture(scope="module")
@@ -46,208 +39,123 @@ def _own_recent_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def bench(scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
     monkeypatch.chdir(tmp_path)
     bench = pt.workbench(scan)
+    bench.run_tab.clusters.fields.enter("engines", "0")
     yield bench
     if bench.recon is not None:
         bench.recon.close()
     bench.close()
 
 
-def button(bench: Workbench, tab: str, text: str) -> elements.Button:
-    place = bench._tabs.children[TABS.index(tab)]
-    return next(one for one in below(place) if isinstance(one, elements.Button) and one.description == text)
+def done(bench: Workbench, command: Callable[[], None]) -> str:
+    """Carry out a command, and return the message."""
+    command()
+    bench.actions.settle(60)
+    return str(bench.message)
 
 
-def field(bench: Workbench, tab: str, text: str) -> Any:
-    place = bench._tabs.children[TABS.index(tab)]
-    return next(one for one in below(place) if getattr(one, "description", "") == text and hasattr(one, "value"))
-
-
-def click(bench: Workbench, tab: str, text: str) -> None:
-    button(bench, tab, text).click()
-    bench._actions.settle()
-
-
-def reconstruct(bench: Workbench, epochs: int) -> None:
-    field(bench, "Run", "Engines").value = 0
-    field(bench, "Run", "Epochs").value = epochs
-    click(bench, "Run", "New run")
+def reconstruct(bench: Workbench, epochs: int) -> pt.Reconstruction:
+    bench.run_tab.epochs = epochs
+    assert done(bench, bench.run_tab.new_run) == ""
     assert bench.recon is not None
     bench.recon.wait()
+    return bench.recon
 
 
-def test_what_was_clicked_is_told_as_python_that_does_the_same(bench: Workbench, scan: Scan, tmp_path: Path) -> None:
-    bench._form.settings = pt.Settings(batch=12, probe=pt.Probe(modes=2))
-    bench._form.settle()
-    reconstruct(bench, 3)
-    click(bench, "Run", "Save result")
-    click(bench, "Run", "Add to comparison")
-    saved = pt.load_result(tmp_path / "simulated.result.h5")
-    (tmp_path / "simulated.result.h5").unlink()
-    lines = bench.code
-    names: dict[str, Any] = {"scan": scan}
-    exec(lines, names)
-    names["recon"].close()
-    again = pt.load_result(tmp_path / "simulated.result.h5")
-    np.testing.assert_allclose(again.losses, saved.losses, rtol=1e-5)
-    assert list(names["kept"]) == ["epoch 3"]
+def test_pages_get_the_tab_in_front_first_and_the_others_when_they_ask(bench: Workbench) -> None:
+    assert [title for title, view in bench.views.items() if view is not None] == ["Scan"]
+    bench.receive_values({"tab": "Run"})
+    assert [title for title, view in bench.views.items() if view is not None] == ["Scan", "Run"]
+    bench.receive_command("show_all", {})
+    assert (bench.views["Tune"], [*bench.views]) == (bench.tuning, [*TABS[:-1]])
+    assert bench.lines == [*bench.code.splitlines()]
 
 
-def test_stages_of_a_recommendation_are_entered_and_leave_those_of_the_user(bench: Workbench) -> None:
-    stages = (pt.Stage(epochs=14), pt.Stage(epochs=6, settings={"loss": "poisson"}))
-    tab = bench._run_tab
-    tab.propose(stages)
-    assert pt.Recipe.from_yaml(f"stages:\n{tab._stages.value}").stages == stages
-    tab.propose(())
-    assert tab._stages.value == ""
-    tab._stages.value = "- epochs: 3"
-    tab.propose(())
-    assert tab._stages.value == "- epochs: 3"
-
-
-def test_stages_are_entered_and_told_as_python(bench: Workbench, scan: Scan) -> None:
-    field(bench, "Run", "Stages").value = "- epochs: 2\n  pattern_size: 16\n- epochs: 1\n  settings: {batch: 9}"
-    reconstruct(bench, 50)
-    assert bench.recon is not None
-    assert (bench.recon.epoch, bench.recon.stage, bench.recon.settings.batch) == (3, 2, 9)
-    names: dict[str, Any] = {"scan": scan}
-    exec(bench.code, names)
-    names["recon"].wait()
-    assert names["recon"].stages == bench.recon.stages
-    np.testing.assert_allclose(names["recon"].result.losses, bench.recon.result.losses, rtol=1e-5)
-    names["recon"].close()
-    field(bench, "Run", "Stages").value = "- epoch: 2"
-    click(bench, "Run", "New run")
-    assert "did you mean" in bench._message.value
-    assert bench.recon.stage == 2  # the present one is kept
-    assert not bench.recon.closed
-
-
-def test_a_run_is_told_to_start_until_its_view_is_there(bench: Workbench) -> None:
-    tab, seen = bench._run_tab, list[tuple[str, int]]()
-    tab._starting.text.observe(lambda change: seen.append((change["new"], len(tab._run.children))), "value")
-    reconstruct(bench, 1)
-    assert seen == [('<span role="status">starting the run …</span>', 0), ("", 1)]
-
-
-def test_where_checkpoints_are_kept_is_entered_refused_at_its_field_and_told_as_python(
-    bench: Workbench, tmp_path: Path
-) -> None:
-    """Default, own folder and interval, none at all; a second run does not write among the files of the first."""
-    place = bench._run_tab._checkpoints
-    line = r"recon = pt\.Reconstruction\(scan, settings.*\)"
-
-    def told() -> str:
-        return next(one for one in reversed(bench.code.splitlines()) if re.fullmatch(line, one))
-
-    def enter(**texts: str) -> None:
-        for name, text in texts.items():
-            place.fields[name].value = text
-        bench._actions.settle()
-
-    assert "default" in place.children[-1].value
-    enter(epochs="0", seconds="soon", max_to_keep="")
-    assert {name: "expected" in problem for name, problem in place.problems.items()} == {
-        "epochs": True, "seconds": True, "max_to_keep": True,
-    }  # fmt: skip
-    assert "One every [s]" in place.problems["seconds"]
-    click(bench, "Run", "New run")
-    assert bench.recon is None
-    assert bench._run_tab._bar.shown == "Checkpointing"
-    enter(folder="night", epochs="2", seconds="", max_to_keep="5")
-    assert place.problems == {}
-    given = "checkpointing=pt.Checkpointing(folder='night', epochs=2, seconds=None, max_to_keep=5)"
-    assert given.replace("'", "&#x27;") in place.children[-2].value
-    reconstruct(bench, 4)
-    assert told() == f"recon = pt.Reconstruction(scan, settings, {given})"
-    assert bench.recon is not None
-    before = bench.recon
-    assert wait_until(lambda: [*(tmp_path / "night").glob("state-*.h5")], 10)  # written beside the run
-    click(bench, "Run", "New run")
-    assert "already contains checkpoints" in place.problems["folder"]
-    assert bench.recon is before
-    assert before.state == "ready"  # refused before the first run was closed
-    (tmp_path / "file").write_text("")
-    enter(folder="file")
-    assert "is a file" in place.problems["folder"]
-    place.wanted.value = False
-    bench._actions.settle()
-    assert place.fields["folder"].disabled
-    reconstruct(bench, 1)
-    assert told() == "recon = pt.Reconstruction(scan, settings, checkpointing=None)"
-    with raises("checkpoint.disabled"):
-        bench.recon.save_checkpoint()
-    place.wanted.value = True
-    enter(folder="", epochs="", seconds="60", max_to_keep="3")
-    reconstruct(bench, 1)
-    assert told() == "recon = pt.Reconstruction(scan, settings)"
-
-
-def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: Workbench, tmp_path: Path) -> None:
-    reconstruct(bench, 2)
-    click(bench, "Run", "Report")
-    click(bench, "Run", "Add to comparison")
-    click(bench, "Compare", "Report")
-    names = ["simulated.html", "report.html"]
-    lines = bench.code.splitlines()
-    told = [
-        "pt.report(recon, 'simulated.html')",
-        "pt.report({name: kept[name] for name in ['epoch 2']}, 'report.html')",
-    ]
-    assert [line for line in lines if "pt.report(" in line] == told
-    assert all("<h1>" in (tmp_path / name).read_text(encoding="utf-8") for name in names)
-
-
-def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench) -> None:
-    click(bench, "Run", "Save result")
-    assert "There is no reconstruction; press New run first" in bench._message.value
-    bench._scan_tab.name_file("nowhere.h5")
-    bench._scan_tab.open()
-    bench._actions.settle()
-    assert "nowhere.h5" in bench._message.value
-    click(bench, "Compare", "Compare")
-    assert "select 2 or more" in bench._message.value
-    reconstruct(bench, 1)
-    assert bench._message.value == ""
-    click(bench, "Run", "Save result")
-    assert "saved: " in bench._run_tab._saved.value
-
-
-def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_is_loaded_is_that_of_all_tabs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
     bench = pt.workbench()
     try:
-        assert bench.scan is None
-        click(bench, "Run", "New run")
-        assert "There is no scan" in bench._message.value
-        bench._scan_tab.name_file("some.h5")
-        bench._scan_tab.open()
-        bench._actions.settle()
-        assert bench.scan is not None
-        assert len(bench.scan) == 25
-        assert "scan = pt.load('some.h5')" in bench.code
-        assert "25 patterns" in bench._facts.value
-        assert bench._form.scan is bench._tuning.scan is bench.scan
-        look = bench._scan_tab.inspection
-        assert look is not None
-        look.settle()
-        exclude, remove = (
-            next(one for one in below(look) if getattr(one, "description", "") == text)
-            for text in ("Exclude", "Remove from scan")
-        )
-        exclude.value = "3, 7-9"
-        remove.click()
-        look.settle()
-        assert len(bench.scan) == 21
+        assert bench.facts == {"scan": "", "about": []}
+        assert "There is no scan" in done(bench, bench.run_tab.new_run)
+        bench.session.load("some.h5")
+        assert bench.facts == {"scan": "simulated", "about": ["25 patterns of 32 × 32"]}
+        assert bench.form.scan is bench.tuning.scan is bench.scan
+        assert "scan = pt.load('some.h5')" in bench.lines
+        assert done(bench, bench.run_tab.save) != "", "the error of before is replaced"
     finally:
         bench.close()
 
 
-def until(condition: Any, seconds: float = 30.0) -> None:
-    last = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < last
-        time.sleep(0.01)
+def test_what_the_buttons_do_is_said_or_its_error_until_the_next_one(bench: Workbench) -> None:
+    tab = bench.run_tab
+    assert "There is no reconstruction; press New run first" in done(bench, tab.save)
+    seen: list[tuple[str, bool]] = []
+    tab.observe(lambda change: seen.append((change["new"], tab.view is not None)), "starting")
+    recon = reconstruct(bench, 1)
+    assert seen == [("starting the run …", False), ("", True)]
+    assert tab.result_path == "simulated.result.h5"
+    for command, said in (
+        (tab.save, "saved: simulated.result.h5"),
+        (tab.report, "written: simulated.html"),
+        (tab.add_to_comparison, "added to comparison: epoch 1"),
+    ):
+        assert (done(bench, command), tab.said) == ("", said)
+    recon.start(1_000_000)
+    assert wait_until(lambda: recon.state == "running", 30)
+    assert "A run uses the engines" in done(bench, tab.new_run)
+    assert "has not started engines" in done(bench, tab.stop_engines)
+    recon.stop()
+
+
+def test_stages_of_a_recommendation_are_entered_and_leave_those_of_the_user(bench: Workbench) -> None:
+    stages, tab = (pt.Stage(epochs=2), pt.Stage(epochs=1, settings={"loss": "poisson"})), bench.run_tab
+    tab.propose(stages)
+    assert reconstruct(bench, 50).stages == stages
+    tab.propose(())
+    assert tab.stages == ""
+    tab.stages = "- epoch: 3"
+    tab.propose(())
+    assert tab.stages == "- epoch: 3"
+    assert "did you mean" in done(bench, tab.new_run)
+    assert bench.recon is not None
+    assert not bench.recon.closed
+
+
+TRAPS = [*(f"give {name}=8.0" for name in LoadOptions.model_fields), "3 x 4 over 2e-06", "Value error, Input should be"]
+"""Folders with names like what messages are made of."""
+
+
+def test_where_checkpoints_are_kept_is_entered_and_refused_at_its_field(bench: Workbench, tmp_path: Path) -> None:
+    tab = bench.run_tab
+    fields = tab.checkpoints
+    assert "newest 3 checkpoints, one every 60 s" in fields.usual
+    for name, text in {"epochs": "0", "seconds": "soon", "max_to_keep": ""}.items():
+        fields.enter(name, text)
+    assert done(bench, tab.new_run) == ""
+    assert (bench.recon, tab.page, fields.line) == (None, "Checkpointing", "")
+    assert {name: "expected" in problem for name, problem in fields.problems.items()} == {
+        "epochs": True, "seconds": True, "max_to_keep": True,
+    }  # fmt: skip
+    assert "One every [s]" in fields.problems["seconds"]
+    for name, text in {"folder": "night", "epochs": "2", "seconds": "", "max_to_keep": "5"}.items():
+        fields.enter(name, text)
+    bench.actions.settle()
+    given = "checkpointing=pt.Checkpointing(folder='night', epochs=2, seconds=None, max_to_keep=5)"
+    assert (fields.problems, fields.line) == ({}, given)
+    before = reconstruct(bench, 4)
+    assert f"recon = pt.Reconstruction(scan, settings, {given})" in bench.lines
+    assert wait_until(lambda: [*(tmp_path / "night").glob("state-*.h5")], 10)  # written beside the run
+    assert done(bench, tab.new_run) == ""
+    assert "already contains checkpoints" in fields.problems["folder"]
+    assert (bench.recon, before.state) == (before, "ready")
+    for trap in TRAPS:
+        (tmp_path / trap).touch()
+        fields.enter("folder", str(tmp_path / trap))
+        bench.actions.settle()
+        assert fields.problems == {"folder": f"{tmp_path / trap} is a file; enter a folder, which need not exist."}
+    fields.enter("wanted", False)
+    bench.actions.settle()
+    assert ("folder" in fields.disabled, fields.problems, fields.line) == (True, {}, "checkpointing=None")
 
 
 class SlowEngines:
@@ -265,9 +173,7 @@ class SlowEngines:
         return 1
 
 
-def test_while_engines_start_files_are_described_and_loaded_and_results_compared(
-    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_engines_start_another_scan_is_loaded(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Any] = []
 
     def refuse(scan: pt.Scan, *_: Any, **more: Any) -> None:
@@ -275,151 +181,80 @@ def test_while_engines_start_files_are_described_and_loaded_and_results_compared
         raise pt.ReconstructionError("No engine is left.", code="reconstruction.failed")
 
     monkeypatch.setattr("ptynb.cluster.cluster_start.Cluster", SlowEngines)
-    monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", refuse)
+    monkeypatch.setattr("ptynb.app.session_state.Reconstruction", refuse)
     before = bench.scan
-    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
-    field(bench, "Run", "Engines").value = 1
-    button(bench, "Run", "New run").click()
+    bench.run_tab.clusters.fields.enter("engines", "1")
+    bench.run_tab.new_run()
     assert SlowEngines.asked.wait(10)
-    tab, started = bench._scan_tab, time.monotonic()
-    bench._scan_tab.name_file("some.h5")
-    until(lambda: "a scan of ptynb" in tab.title)
-    assert time.monotonic() - started < 1
-    bench._scan_tab.open()
-    until(lambda: bench.scan is not before)
-    button(bench, "Compare", "Add").click()
-    until(lambda: "No file is named" in bench._message.value)
+    pt.save_scan(pt.simulate(patterns=25, window=32, seed=7), "some.h5")
+    bench.actions.put(lambda: bench.session.load("some.h5"), lane=SCAN)
+    assert wait_until(lambda: bench.scan is not before, 30)
     assert not begun, "engines are still starting"
     SlowEngines.released.set()
-    bench._actions.settle()
+    bench.actions.settle()
     assert begun == [before], "the scan that was open when the run was asked for"
-    assert "No engine is left" in bench._message.value
-
-
-TRAPS = [*(f"give {name}=8.0" for name in LoadOptions.model_fields), "3 x 4 over 2e-06", "Value error, Input should be"]
-"""Folders with names like what messages are made of."""
-
-
-def test_paths_in_messages_stay_as_they_are_and_fields_are_marked(bench: Workbench, tmp_path: Path) -> None:
-    checkpoints = bench._run_tab._checkpoints
-    for trap in TRAPS:
-        folder = tmp_path / "data" / trap
-        folder.mkdir(parents=True)
-        (folder / "scan.npz").touch()
-        checkpoints.fields["folder"].value = str(folder / "scan.npz")
-        bench._actions.settle()
-        assert {*checkpoints.problems} == {"folder"}
-        assert str(folder / "scan.npz") in html.unescape(checkpoints.problems["folder"])
-        field(bench, "Compare", "File").value = str(folder / "none.result.h5")
-        click(bench, "Compare", "Add")
-        assert str(folder / "none.result.h5") in html.unescape(bench._message.value)
-
-
-def test_a_run_that_is_asked_for_while_a_file_is_loaded_is_of_that_scan(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, held = list[Any](), threading.Event()
-    scan = pt.simulate(patterns=25, window=32, seed=7)
-    monkeypatch.setattr("ptynb.app.scan_tab.load", lambda path, **options: (held.wait(30), scan)[1])
-    monkeypatch.setattr("ptynb.app.run_tab.Reconstruction", lambda scan, *_, **more: begun.append(scan))
-    field(bench, "Run", "Engines").value = 0
-    bench._scan_tab.name_file("some.h5")
-    bench._scan_tab.open()
-    button(bench, "Run", "New run").click()
+    assert "No engine is left" in bench.message
+    held = threading.Event()
+    bench.actions.put(lambda: (held.wait(30), bench.session.use_scan(before)), lane=SCAN)  # type: ignore[arg-type]
+    bench.run_tab.new_run()
     held.set()
-    bench._actions.settle()
-    assert begun == [scan]
+    bench.actions.settle()
+    assert begun == [before, before], "the scan that was being loaded when the run was asked for"
 
 
-def test_checkpoints_are_followed_while_their_page_is_shown(bench: Workbench) -> None:
-    reconstruct(bench, 1)
-    view = bench._run_tab._run.children[0]
-    history = next(one for one in below(view) if isinstance(one, History))
+def test_checkpoints_are_followed_while_their_page_is_shown_and_compared_in_their_tab(bench: Workbench) -> None:
+    recon = reconstruct(bench, 2)
+    history = bench.run_tab.history
     assert history.resting
-    view._drawer.shown = "Checkpoints"
+    bench.run_tab.view._drawer.shown = "Checkpoints"
     assert not history.resting
-    view._drawer.shown = None
+    bench.run_tab.view._drawer.shown = None
     assert history.resting
-
-
-def test_two_results_are_compared(bench: Workbench) -> None:
-    reconstruct(bench, 2)
-    click(bench, "Run", "Add to comparison")
-    assert bench.recon is not None
-    bench.recon.start(2)
-    bench.recon.wait()
-    click(bench, "Run", "Add to comparison")
-    assert list(bench._desk.results) == ["epoch 2", "epoch 4"]
-    assert field(bench, "Compare", "Results").chosen == ["epoch 2", "epoch 4"]
-    bench.recon.save_checkpoint()
-    click(bench, "Compare", "Add branches")
-    assert list(bench._desk.results)[2:] == ["branch main"]
-    click(bench, "Compare", "Compare")
-    shown = bench._compare_tab._comparison
-    assert shown is not None
-    shown.settle()
-    assert list(shown.results) == ["epoch 2", "epoch 4", "branch main"]
-
-
-def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Workbench) -> None:
-    reconstruct(bench, 2)
-    recon = bench.recon
-    assert recon is not None
     recon.save_checkpoint()
-    recon.start(2)
-    recon.wait()
-    history = next(one for one in below(bench._run_tab._run.children[0]) if isinstance(one, History))
-    history.refresh()
     for _ in range(2):  # a second time each checkpoint is not added again
-        history.list.chosen = ["now", str(recon.checkpoints[0].path)]
-        history.compare.click()
-        history._actions.settle()
-        bench._actions.settle()
-    assert bench._tabs.selected_index == TABS.index("Compare")
-    shown = bench._compare_tab._comparison
-    assert shown is not None
-    shown.settle()
-    assert [*shown.results] == ["epoch 2 (main)", "now, epoch 4 (2)"]
-    assert [*bench._desk.results] == ["epoch 2 (main)", "now, epoch 4", "now, epoch 4 (2)"]
-    assert field(bench, "Compare", "Results").chosen == [*shown.results]
+        history.open_comparison(recon.checkpoints[:1], True)
+        bench.actions.settle()
+    assert bench.tab == "Compare"
+    assert [*bench.session.results] == ["epoch 2 (main)", "now, epoch 2", "now, epoch 2 (2)"]
     names: dict[str, Any] = {"recon": recon}
-    told = [line for line in bench.code.splitlines() if line.startswith(("import", "kept"))]
-    told.append([line for line in bench.code.splitlines() if line.startswith("view = ")][-1])
-    exec("\n".join(told), names)
-    assert [*names["view"].results] == [*shown.results]
-    np.testing.assert_array_equal(names["kept"]["epoch 2 (main)"].object, shown.results["epoch 2 (main)"].object)
+    told = [line for line in bench.lines if line.startswith(("import", "kept"))]
+    exec("\n".join([*told, bench.lines[-1]]), names)
+    assert [*names["view"].results] == ["epoch 2 (main)", "now, epoch 2 (2)"]
     names["view"].close()
 
 
-def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    panel = bench._run_tab._film
-    make, cancel, shown = button(bench, "Run", "Film"), button(bench, "Run", "Cancel film"), panel._progress
-    make.click()
-    panel._actions.settle()
-    assert "There is no reconstruction" in panel._status.value
+def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench) -> None:
+    tab = bench.run_tab
+
+    def make(act: Callable[[], None] = lambda: None) -> list[list[int]]:
+        seen: list[list[int]] = []
+
+        def follow(change: Any) -> None:
+            seen.append(change["new"]["progress"])
+            act()
+
+        tab.observe(follow, "film")
+        tab.make_film()
+        tab.settle()
+        wait_until(lambda: tab.film["progress"] == [], 5)
+        tab.unobserve(follow, "film")
+        return seen
+
+    make()
+    assert "There is no reconstruction" in tab.film["problem"]
     reconstruct(bench, 2)
-    make.click()
-    panel._actions.settle()
-    assert "1 epoch; a film needs 2" in panel._status.value or "no checkpoints" in panel._status.value
-    field(bench, "Run", "of").value = "thumbnails"
-    seen: list[tuple[str | None, float]] = []
-    shown.bar.observe(lambda change: seen.append((shown.layout.display, change["new"])), "value")
-    make.click()
-    panel._actions.settle()
-    name = field(bench, "Run", "Result file").value.replace(".result.h5", ".gif")
-    assert f"written: {name}" in panel._status.value
-    assert seen[-1] == (None, 4)
-    assert (shown.layout.display, make.disabled) == ("none", False)
-    assert bench.code.splitlines()[-1] == f"pt.film(recon.result, {name!r})"
-    Path(name).unlink()
-    exec(bench.code.splitlines()[-1], {"pt": pt, "recon": bench.recon})
-    assert Path(name).exists()
-    field(bench, "Run", "Film file").value = "other.gif"
-    shown.bar.unobserve_all()
-    shown.bar.observe(lambda _: cancel.click(), "value")
-    make.click()
-    panel._actions.settle()
-    assert "cancelled" in panel._status.value
+    make()
+    assert "1 epoch; a film needs 2" in tab.film["problem"] or "no checkpoints" in tab.film["problem"]
+    tab.film_of = "thumbnails"
+    seen = make()
+    assert (tab.film, seen[-3:]) == (
+        {"progress": [], "said": "written: simulated.gif", "problem": ""},
+        [[4, 4], [4, 4], []],
+    )
+    assert bench.lines[-1] == "pt.film(recon.result, 'simulated.gif')"
+    tab.film_path = "other.gif"
+    make(tab.cancel_film)
+    assert "cancelled" in tab.film["said"]
     assert not [*Path().glob("*other*")]
 
 
@@ -431,164 +266,75 @@ def faulty(scan: Scan) -> Scan:
     return dataclasses.replace(scan, frames=ArrayFrames.of(patterns), positions=scan.positions + wrong)
 
 
-def diagnosed(bench: Workbench, text: str = "Diagnose") -> list[str]:
-    """Press a button of the page Diagnosis and return the texts of its findings."""
-    panel = panel_of(bench)
-    button(bench, "Run", text).click()
-    panel._actions.settle(120)
-    return [next(one.value for one in row.children if hasattr(one, "value")) for row in panel._findings.children]
-
-
-def panel_of(bench: Workbench) -> DiagnosisPanel:
-    return next(one for one in below(bench._tabs.children[TABS.index("Run")]) if isinstance(one, DiagnosisPanel))
+def diagnosed(bench: Workbench, trial: bool = False) -> list[dict[str, Any]]:
+    """What is found by the page Diagnosis."""
+    panel = bench.run_tab.diagnosis
+    panel.diagnose(trial=trial)
+    panel.settle(120)
+    wait_until(lambda: not panel.busy, 5)
+    return list(panel.findings)
 
 
 def test_faults_of_a_run_are_shown_and_what_helps_is_applied_by_a_click(bench: Workbench) -> None:
-    bench._take_scan(faulty(pt.simulate(patterns=49, window=32, seed=2)))
-    bench._form.settings = pt.Settings(optimiser="lsqml", momentum=0.5)
-    bench._form.settle()
-    reconstruct(bench, 40)
-    panel, recon = panel_of(bench), bench.recon
-    assert recon is not None
-    positions, pixels = diagnosed(bench)
-    assert "Epoch 40: 2 of" in panel._status.value
+    bench.session.use_scan(faulty(pt.simulate(patterns=49, window=32, seed=2)))
+    bench.use_settings(pt.Settings(optimiser="lsqml", momentum=0.5))
+    bench.form.settle()
+    recon = reconstruct(bench, 40)
+    panel = bench.run_tab.diagnosis
+    positions, pixels = plain = diagnosed(bench)
+    assert "Epoch 40: 2 of" in panel.status
     found = pt.diagnose(recon)
-    for text, finding in zip((positions, pixels), found, strict=True):
-        for part in (finding.name, f"{finding.value:.3g}, threshold {finding.threshold:.3g}", finding.remedy):
-            assert html.escape(part) in text
-    assert bench.code.splitlines()[-1] == "found = pt.diagnose(recon)"
-    assert [one["name"] for one in panel._viewer.frame["pictures"]] == [
-        one.name for one in found if marked_place(recon.result, found, one) is not None
-    ]
-    assert "bad pixels" in {one["name"] for one in panel._viewer.frame["pictures"]}
+    for one, finding in zip(plain, found, strict=True):
+        assert (one["name"], one["explanation"], one["remedy"]) == (finding.name, finding.explanation, finding.remedy)
+        assert f"{finding.value:.3g}, threshold {finding.threshold:.3g}" in one["strength"]
+        assert one["can_apply"]
+    assert bench.lines[-1] == "found = pt.diagnose(recon)"
+    shown = [one["name"] for one in panel.viewer.frame["pictures"]]
+    assert shown == [one.name for one in found if marked_place(recon.result, found, one) is not None]
+    assert (panel.has_places, "bad pixels" in shown) == (True, True)
     # Trials are cancelled, and carried out.
-    shown, lines = panel._progress, bench.code
-    cancel = button(bench, "Run", "Cancel trials")
-    shown.bar.observe(lambda _: cancel.click(), "value")
-    assert diagnosed(bench, "Try remedies") == [positions, pixels]
-    assert "cancelled" in panel._status.value
-    assert (shown.layout.display, bench.code) == ("none", lines)
-    shown.bar.unobserve_all()
-    assert ". It helps: after 30 epochs" in diagnosed(bench, "Try remedies")[0]
-    assert bench.code.splitlines()[-1] == "found = pt.diagnose(recon, trial=True)"
-    assert recon.epoch == 40
+    lines = bench.code
+    panel.observe(lambda _: panel.cancel(), "progress")
+    assert diagnosed(bench, trial=True) == plain
+    assert ("cancelled" in panel.status, panel.progress, bench.code) == (True, [], lines)
+    panel.unobserve_all("progress")
+    assert ". It helps: after 30 epochs" in diagnosed(bench, trial=True)[0]["remedy"]
+    assert (bench.lines[-1], recon.epoch) == ("found = pt.diagnose(recon, trial=True)", 40)
     # Remedies: of the run, and of the scan of the next one.
-    first, second = (row.children[0] for row in panel._findings.children)
-    before = len(bench.code.splitlines())
-    for apply in (first, second):
-        apply.click()
-        bench._actions.settle()
+    for one in (positions, pixels):
+        assert done(bench, lambda name=one["name"]: panel.apply(name)) == ""  # type: ignore[misc]
     assert recon.settings.positions.learning_rate == 0.5
-    assert "press New run" in panel._applied.value
+    assert "press New run" in panel.applied
     assert bench.scan is not None
     assert bench.scan.mask is not None
     assert not bench.scan.mask[15, 18]
-    names: dict[str, Any] = {"pt": pt, "recon": recon, "found": found}
-    exec("\n".join(bench.code.splitlines()[before:]), names)
-    np.testing.assert_array_equal(names["scan"].mask, bench.scan.mask)
-    click(bench, "Run", "New run")
+    assert done(bench, bench.run_tab.new_run) == ""
     assert bench.recon is not recon
-    assert not bench.recon.scan.mask[15, 18]
+    assert not bench.recon.scan.mask[15, 18]  # type: ignore[union-attr]
 
 
-def test_a_run_is_diagnosed_while_it_goes_on_and_without_faults_in_one_sentence(bench: Workbench) -> None:
-    reconstruct(bench, 5)
-    assert bench.recon is not None
+def test_a_run_is_diagnosed_while_it_goes_on_and_the_form_shows_the_remedy_of_the_next(bench: Workbench) -> None:
+    recon = reconstruct(bench, 5)
     assert diagnosed(bench) == []
-    assert re.search(
-        r"None of \d+ known faults was found\. The run has 5 epochs\. Judged", panel_of(bench)._status.value
-    )
-    bench.recon.start(1_000_000)
+    panel = bench.run_tab.diagnosis
+    assert re.search(r"None of \d+ known faults was found\. The run has 5 epochs\. Judged", panel.status)
+    recon.start(1_000_000)
     diagnosed(bench)
-    assert bench.recon.state == "running"
-    bench.recon.stop()
-    bench.recon.wait()
-    bench._form.settings = pt.Settings(optimiser="lsqml", momentum=0.5)
-    bench._form.settle()
-    reconstruct(bench, 80)
-    assert diagnosed(bench) == []
-    assert re.search(r">Epoch 80: None of \d+ known faults was found\.<", panel_of(bench)._status.value)
-
-
-def test_more_epochs_and_settings_of_the_next_run_are_remedies(bench: Workbench) -> None:
-    bench._form.settings = pt.Settings(optimiser="rpie")
-    bench._form.settle()
-    reconstruct(bench, 8)
-    recon = bench.recon
-    assert recon is not None
-    [text] = diagnosed(bench)
-    assert "not converged" in text
-    panel_of(bench)._findings.children[0].children[0].click()
-    bench._actions.settle()
-    recon.wait()
-    assert recon.epoch == 18
-    assert bench.code.splitlines()[-1] == "recon.start(found['not converged'].epochs)"
-    slices = {"slices.count": 2, "slices.thickness": 1e-6}
-    found = pt.diagnose(recon)
-    finding = dataclasses.replace(found.findings[0], name="too few slices", changes=slices, epochs=0, restart=True)
-    panel_of(bench)._apply(finding)
-    bench._form.settle()
-    assert (bench.settings.slices.count, recon.settings.slices.count) == (2, 1)
-    assert bench.code.splitlines()[-1] == "settings = settings.with_values(found['too few slices'].changes)"
-
-
-def test_a_second_start_takes_the_new_settings_and_ends_the_first_run(bench: Workbench) -> None:
-    reconstruct(bench, 1)
-    first = bench.recon
-    bench._form.settings = pt.Settings(batch=9)
-    bench._form.settle()
-    reconstruct(bench, 1)
-    assert first is not None
-    assert first.closed
-    assert bench.recon is not None
-    assert bench.recon.settings.batch == 9
-
-
-def test_a_run_that_is_under_way_is_not_ended_by_another(bench: Workbench) -> None:
-    reconstruct(bench, 1)
-    recon = bench.recon
-    assert recon is not None
-    recon.start(100_000)
-    click(bench, "Run", "New run")
-    assert "A run uses the engines" in bench._message.value
-    assert "press Stop before" in bench._message.value
-    assert bench.recon is recon
     assert recon.state == "running"
-    click(bench, "Run", "Stop engines")
-    assert "has not started engines" in bench._message.value
-    button(bench, "Run", "Stop").click()
-    until = time.monotonic() + 60
-    while recon.state == "running":
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    click(bench, "Run", "New run")
-    assert bench._message.value == ""
-    assert recon.closed
-    assert bench.recon is not recon
-
-
-def test_a_cluster_that_was_stopped_meanwhile_is_started_again_and_used(
-    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pt.Cluster(1, device="cpu") as cluster:
-        bench = pt.workbench(scan, cluster=cluster)
-        try:
-            cluster.stop()
-            field(bench, "Run", "Epochs").value = 1
-            click(bench, "Run", "New run")
-            told = "The cluster of this workbench was stopped; call its start() again."
-            assert told in bench._message.value
-            assert bench.recon is None
-            cluster.start()
-            click(bench, "Run", "New run")
-            assert bench._message.value == ""
-            assert bench.recon is not None
-            bench.recon.wait()
-            assert (bench.recon.epoch, bench.recon.cluster) == (1, cluster)
-            bench.recon.close()
-        finally:
-            bench.close()
+    recon.stop()
+    bench.use_settings(pt.Settings(optimiser="rpie"))
+    bench.form.settle()
+    recon.wait()
+    reconstruct(bench, 8)
+    slices = {"slices.count": 2, "slices.thickness": 1e-6}
+    panel = bench.run_tab.diagnosis
+    diagnosed(bench)
+    finding = dataclasses.replace(panel.found.findings[0], name="slices", changes=slices, epochs=0, restart=True)
+    panel.found = dataclasses.replace(panel.found, findings=(finding,))
+    assert done(bench, lambda: panel.apply("slices")) == ""
+    bench.form.settle()
+    assert bench.settings.slices.count == bench.form.settings.slices.count == 2
+    assert bench.lines[-1] == "settings = settings.with_values(found['slices'].changes)"
 
 
 def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) -> None:
@@ -598,40 +344,37 @@ def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) 
         bench = pt.workbench(recon=recon)
         try:
             assert (bench.scan, bench.settings, bench.recon) == (scan, settings, recon)
-            assert bench._tabs.selected_index == TABS.index("Run")
-            click(bench, "Run", "Add to comparison")
-            assert list(bench._desk.results) == ["epoch 1"]
+            assert (bench.tab, bench.views["Run"]) == ("Run", bench.run_tab)
+            assert done(bench, bench.run_tab.add_to_comparison) == ""
+            assert [*bench.session.results] == ["epoch 1"]
+            assert "recon.wait()" not in bench.lines
         finally:
             bench.close()
 
 
-def test_what_is_edited_in_quick_turns_comes_to_rest(bench: Workbench) -> None:
-    for batch in (10, 11, 12, 13):
-        bench._form.form.row("batch").input.value = str(batch)
-    for form in (bench._form, bench._tuning.form, bench._form, bench._tuning.form):
-        form.settle()
-    told = len(bench._desk.lines)
-    time.sleep(1.0)
-    assert len(bench._desk.lines) == told
-    assert bench.settings.batch == bench._form.settings.batch == bench._tuning.form.settings.batch == 13
-
-
-def test_the_best_of_a_study_becomes_the_settings(bench: Workbench) -> None:
+def test_settings_are_those_of_both_forms_and_quick_edits_come_to_rest(bench: Workbench) -> None:
     best = pt.Settings(probe=pt.Probe(learning_rate=0.003))
-    bench._take_settings(best)
-    bench._form.settle()
-    assert bench.settings == best
-    assert bench._form.settings == best
-    assert bench._tuning.form.settings == best
+    bench.use_settings(best)
+    forms = (bench.form, bench.tuning.form)
+    for form in (*forms, *forms):
+        form.settle()
+    assert bench.settings == bench.form.settings == bench.tuning.form.settings == best
     assert bench.code.count("0.003") == 1
+    for batch in (10, 11, 12, 13):
+        bench.form.form.row("batch").input.value = str(batch)
+    for form in (*forms, *forms):
+        form.settle()
+    told = len(bench.lines)
+    time.sleep(1.0)
+    assert len(bench.lines) == told
+    assert bench.settings.batch == bench.form.settings.batch == bench.tuning.form.settings.batch == 13
 
 
 def test_a_closed_workbench_leaves_no_thread_and_the_run_goes_on(scan: Scan) -> None:
     before = set(threading.enumerate())
     bench = pt.workbench(scan)
-    reconstruct(bench, 1)
-    recon = bench.recon
-    assert recon is not None
+    bench.run_tab.clusters.fields.enter("engines", "0")
+    recon = reconstruct(bench, 1)
     recon.start(1)
     bench.close()
     recon.wait()
@@ -643,28 +386,3 @@ def test_a_closed_workbench_leaves_no_thread_and_the_run_goes_on(scan: Scan) -> 
     for thread in ours:
         thread.join(5)
     assert not [thread.name for thread in ours if thread.is_alive()]
-
-
-def test_results_of_one_name_are_told_apart(scan: Scan) -> None:
-    desk = Desk(scan, None, None)
-    with pt.Reconstruction(scan, checkpointing=None) as recon:
-        recon.step()
-        desk.add_result("night", recon.result, "recon.result")
-        desk.add_result("night", recon.result, "recon.result")
-    assert list(desk.results) == ["night", "night (2)"]
-    assert desk.lines[-3:] == ["kept = {}", "kept['night'] = recon.result", "kept['night (2)'] = recon.result"]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pt.Settings(),
-        pt.Settings(batch=32, probe=pt.Probe(modes=3, learning_rate=0.02)),
-        pt.Settings(optimiser="lsqml"),
-        pt.Settings(regularizers=(pt.regularizers.TotalVariation(weight=0.1),)),
-        pt.Settings(constraints=(pt.constraints.OrthogonalModes(), pt.constraints.RemovePhaseRamp())),
-    ],
-    ids=["defaults", "parts", "full steps", "one term", "constraints"],
-)
-def test_settings_as_python_make_the_same_settings(settings: pt.Settings) -> None:
-    assert eval(as_python(settings), {"pt": pt}) == settings

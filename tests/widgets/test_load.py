@@ -263,14 +263,14 @@ def test_the_tab_is_usable_by_all(
     np.savez(folder / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
     source = LiveSource(pt.simulate(patterns=36, window=32, seed=2), folder / "spool")
     bench = pt.workbench(source.live)
-    tab = bench._scan_tab
+    tab = bench.scan_tab
     assert tab.inspection is not None
     tab.inspection.close()
     tab.inspection = None  # its own tests look at it
     model = BrowserModel(page, tab, theme=theme)
 
     def look(what: str) -> None:
-        bench._actions.settle()
+        bench.actions.settle()
         model.collect()
         screenshot(page, f"load-{what}-{name}")
         rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
