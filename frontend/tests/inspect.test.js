@@ -6,7 +6,7 @@ import { drawn, fire, marks, settled } from "./channel.js";
 const BASE = { layout: {}, classes: [], tooltip: null };
 const [view] = marks("not shown");
 const PANELS = {
-  Statistics: ["inspectStatistics", { view, histogram: {}, scale: "log", exponent: 0.5 }],
+  Statistics: ["inspectStatistics", { view, patterns: 0, octaves: [], scale: "log", exponent: 0.5 }],
   Mask: ["inspectMask", { view, shape: [8, 6], text: "0 pixels", new: 0, changed: false, painting: false, disc: { y: 4, x: 3, radius: 5 } }],
   Positions: ["inspectPositions", { rotation: {}, text: "", rows: [[7, "dark"], [20, "brighter"]], exclude: "3" }],
   Prepare: ["inspectPreparation", { view, facts: ["scan"], kinds: [["centre", "", ""], ["bin", "factor", "2"]], lines: [], recipe: "" }],
@@ -14,7 +14,7 @@ const PANELS = {
 };
 const INSPECT = {
   ...BASE, facts: ["<b>name</b>", "36 patterns"], length: 36, map_view: view, view, maps: ["counts", "dark field"], live: false, can_undo: false,
-  survey: { patterns: 30, state: "paused" }, arrivals: "", pattern_message: "", message: "", survey_message: "", note: "", chosen: 5,
+  surveyed: 30, arrivals: "", pattern_message: "", message: "", survey_message: "", note: "", chosen: 5,
   pattern_note: "9 counts", paused: true, tab: "Statistics", scale: "log", exponent: 0.5, map_kind: "counts", radius: 0, dots: true,
 };
 
@@ -51,7 +51,7 @@ test("patterns are chosen and stepped through, and fields follow what they are a
   assert.deepEqual(press("Pause survey"), [{ to: "i", set: { paused: false } }]);
   assert.equal(button("Undo last change").disabled, true);
   for (const name of ["Exponent", "Radius [pixels]"]) assert.equal(field(name), undefined);
-  channel.change("i", { map_kind: "dark field", scale: "gamma", can_undo: true, survey: { patterns: 36, state: "complete" } });
+  channel.change("i", { map_kind: "dark field", scale: "gamma", can_undo: true, surveyed: 36 });
   await settled();
   assert.deepEqual(enter("Radius [pixels]", "4"), [{ to: "i", set: { radius: 4 } }]);
   assert.deepEqual(enter("Exponent", "9"), [{ to: "i", set: { exponent: 5 } }]);
@@ -68,10 +68,13 @@ test("errors and notes are shown, and a scan that is being measured has no surve
 });
 
 test("statistics have a bar for each octave", () => {
-  const { el, enter } = opened("Statistics", {}, { histogram: { patterns: 1000, bars: [["0", 60], ["1", 1200]], most: "1200" } });
+  const octaves = Array(40).fill(0);
+  [octaves[0], octaves[21], octaves[22], octaves[35]] = [60, 1200, 2, 1];
+  const { el, enter } = opened("Statistics", {}, { patterns: 1000, octaves });
   assert.ok(el.textContent.includes("Counts of the pixels of 1,000 patterns"));
   const bars = [...el.querySelectorAll(".ptynb-inspect-histogram rect")];
-  assert.deepEqual(bars.map((bar) => bar.textContent), ["from 0 counts: 60 pixels", "from 1 counts: 1,200 pixels"]);
+  assert.deepEqual(bars.slice(0, 4).map((bar) => bar.textContent), ["0: 60", "1: 1,200", "2: 2", "4: 0"].map((text) => `from ${text.replace(":", " counts:")} pixels`));
+  assert.deepEqual([bars.length, bars[15].textContent], [16, "from 16K counts: 1 pixels"]);
   assert.ok(Number(bars[1].getAttribute("height")) > Number(bars[0].getAttribute("height")));
   assert.deepEqual(enter("Map", "dark field"), [{ to: "i", set: { map_kind: "dark field" } }]);
 });

@@ -6,12 +6,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import traitlets
+
 from ptynb.analysis import Survey
 from ptynb.data.arrivals import Acquisition
 from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.element_tree import Element, Method, command
+from ptynb.widgets.viewer.viewer import Viewer
+
+
+def shown(trait: Any) -> Any:
+    """Return a trait that pages show, and do not set."""
+    return trait.tag(sync=True, settable=False)
 
 
 class InspectorState:
@@ -94,10 +102,18 @@ class InspectorState:
 class InspectorPanel(Element):
     """A tab of the inspector: its state and commands. Methods that draw are called in a thread of the inspector."""
 
-    def __init__(self, state: InspectorState, **traits: Any) -> None:
+    view = shown(traitlets.Instance(Viewer, allow_none=True))
+
+    def __init__(self, state: InspectorState, view: Viewer | None = None) -> None:
         self.state = state
-        super().__init__(**traits)
+        super().__init__(view=view)
         self.renew()
+
+    def close(self) -> None:
+        """Close the panel and its view."""
+        super().close()
+        if self.view is not None:
+            self.view.close()
 
     def draw(self) -> None:
         """Show the current state; called when the tab is selected, and after each action and progress of the survey."""
@@ -118,8 +134,3 @@ def action(method: Method) -> Method:
         self.state.run(act)
 
     return command(put)  # type: ignore[return-value]
-
-
-def shown(trait: Any) -> Any:
-    """Return a trait that pages show, and do not set."""
-    return trait.tag(sync=True, settable=False)

@@ -52,7 +52,7 @@ class Inspect(Element):
     are called in a thread of the inspector.
 
     chosen: the pattern chosen last; `state.index` is the one that is shown. panels: by their titles, in the order of
-    the tabs; tab: the visible one. survey: {"patterns", "state"}. messages: errors of reading a pattern, of the last
+    the tabs; tab: the visible one. surveyed: how many patterns. messages: errors of reading a pattern, of the last
     action, and of the survey.
     """
 
@@ -62,7 +62,7 @@ class Inspect(Element):
     map_view, view, panels = shown(traitlets.Any()), shown(traitlets.Any()), shown(traitlets.Dict())
     maps, scales = shown(traitlets.List([*KINDS])), shown(traitlets.List([*SCALES]))
     live, can_undo = shown(traitlets.Bool(False)), shown(traitlets.Bool(False))
-    survey, arrivals = shown(traitlets.Dict()), shown(traitlets.Unicode(""))
+    surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Unicode(""))
     pattern_message, message, survey_message, note = (shown(traitlets.Unicode("")) for _ in range(4))
     chosen, pattern_note = shown(traitlets.Int(0)), shown(traitlets.Unicode(""))
 
@@ -107,7 +107,7 @@ class Inspect(Element):
         self.observe(lambda _: self.choose(self.chosen), ["scale", "exponent"])
         self.observe(lambda _: self.state.run(self._draw_map, instead_of="map"), ["map_kind", "radius", "dots"])
         self.observe(lambda _: self._work.put(self._draw_selected, instead_of="tab"), "tab")
-        self.observe(self._pause, "paused")
+        self.observe(lambda _: self._surveying.pause(self.paused), "paused")
         self._surveying = self._new_survey()
         self._begin()
 
@@ -282,14 +282,8 @@ class Inspect(Element):
     def _busy(self) -> bool:
         return self._reading.busy or self._work.busy
 
-    def _pause(self, _: object) -> None:
-        self._surveying.pause(self.paused)
-        self._work.put(self._show_progress)
-
     def _show_progress(self) -> None:
-        done = 0 if self.state.survey is None else self.state.survey.patterns
-        state = "complete" if done == len(self.scan) else "paused" if self.paused else "running in the background"
-        self.survey = {"patterns": done, "state": state}
+        self.surveyed = 0 if self.state.survey is None else self.state.survey.patterns
 
     # Errors
 

@@ -25,13 +25,13 @@ class MaskPanel(InspectorPanel):
 
     component = "inspectMask"
 
-    view, shape = shown(traitlets.Any()), shown(traitlets.List())
+    shape = shown(traitlets.List())
     text, new, changed = shown(traitlets.Unicode("")), shown(traitlets.Int(0)), shown(traitlets.Bool(False))
     painting = traitlets.Bool(False).tag(sync=True)
     disc = traitlets.Dict(value_trait=traitlets.Float()).tag(sync=True)
 
     def __init__(self, state: InspectorState) -> None:
-        super().__init__(state, view=Viewer(columns=1, height=420, share=0.65))
+        super().__init__(state, Viewer(columns=1, height=420, share=0.65))
         self.view.on_stroke(self._stroked)
         self.view.on_click(self._clicked)
 

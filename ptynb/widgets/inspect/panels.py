@@ -14,7 +14,7 @@ from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation import ScanRotation, estimate_rotation
 from ptynb.widgets.element_tree import command
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action, shown
-from ptynb.widgets.inspect.scan_display import SCALES, histogram, show, statistics_pictures
+from ptynb.widgets.inspect.scan_display import SCALES, show, statistics_pictures
 from ptynb.widgets.shared_widgets import CancelledError
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -25,23 +25,23 @@ PORTION = 2000
 
 
 class StatisticsPanel(InspectorPanel):
-    """Mean, maximum, variance and histogram of the surveyed patterns."""
+    """Mean, maximum, variance and histogram of the surveyed patterns; octaves: see `ptynb.analysis.Survey`."""
 
     component = "inspectStatistics"
 
-    view, histogram = shown(traitlets.Any()), shown(traitlets.Dict())
+    patterns, octaves = shown(traitlets.Int(0)), shown(traitlets.List())
     scale = traitlets.Enum(SCALES, SCALES[0]).tag(sync=True)
     exponent = traitlets.Float(0.5, min=0.05, max=5.0).tag(sync=True)
 
     def __init__(self, state: InspectorState) -> None:
-        super().__init__(state, view=Viewer(columns=3, height=320, share=0.45))
+        super().__init__(state, Viewer(columns=3, height=320, share=0.45))
         self.observe(lambda _: self.state.run(self.draw, instead_of="statistics"), ["scale", "exponent"])
 
     def draw(self) -> None:
         """Draw the three pictures and the histogram."""
         if (survey := self.state.survey) is not None:
             show(self.view, statistics_pictures(self.state.scan, survey, self.scale, self.exponent))
-            self.histogram = histogram(survey)
+            self.patterns, self.octaves = survey.patterns, survey.octaves.tolist()
 
 
 class PositionsPanel(InspectorPanel):
@@ -128,15 +128,15 @@ class DirectPanel(InspectorPanel):
 
     component = "inspectDirect"
 
-    view, live = shown(traitlets.Any()), shown(traitlets.Bool(False))
+    live = shown(traitlets.Bool(False))
     text, rows = shown(traitlets.Unicode("")), shown(traitlets.List())
     note, guess = shown(traitlets.Unicode("")), shown(traitlets.Bool(False))
     reading = shown(traitlets.Dict())
 
     def __init__(self, state: InspectorState) -> None:
         self._cancelled = threading.Event()
-        view = Viewer(columns=4, height=520, share=0.6)
-        super().__init__(state, view=view, live=state.acquisition is not None)
+        super().__init__(state, Viewer(columns=4, height=520, share=0.6))
+        self.live = state.acquisition is not None
 
     def close(self) -> None:
         """End the reading and close the panel."""

@@ -66,12 +66,12 @@ class PreparationPanel(InspectorPanel):
 
     component = "inspectPreparation"
 
-    view, facts = shown(traitlets.Any()), shown(traitlets.List())
+    facts = shown(traitlets.List())
     kinds = shown(traitlets.List([[name, meaning, default] for name, _, _, meaning, default in KINDS]))
     lines, recipe = shown(traitlets.List()), shown(traitlets.Unicode(""))
 
     def __init__(self, state: InspectorState) -> None:
-        super().__init__(state, view=Viewer(columns=2, height=340, share=0.5, linked=False))
+        super().__init__(state, Viewer(columns=2, height=340, share=0.5, linked=False))
 
     def draw(self) -> None:
         """Draw the chosen pattern before and after the steps."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -46,24 +45,6 @@ def pattern_note(scan: Scan, index: int, counts: Array) -> str:
     """Return counts and position of a pattern (y, x)."""
     y, x = scan.positions[index]
     return f"{counts.sum():,.0f} counts, maximum {counts.max():,.0f}; position y {y:.2f}, x {x:.2f} object pixels"
-
-
-def histogram(seen: Survey) -> dict[str, Any]:
-    """Return the histogram of the counts of pixels by octaves: the lowest counts of each bar, and how many pixels."""
-    filled = np.flatnonzero(seen.octaves[1:])
-    first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (20, 20)
-    numbers = [int(seen.octaves[0]), *seen.octaves[1 + first : last + 2].tolist()]
-    names = ["0", *(_short(2.0 ** (octave - 20)) for octave in range(first, last + 1))]
-    bars = [[name, number] for name, number in zip(names, numbers, strict=True)]
-    return {"patterns": seen.patterns, "bars": bars, "most": _short(max(numbers))}
-
-
-def _short(number: float) -> str:
-    """Return a number with few characters: 512, 32k, 1M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if number >= size:
-            return f"{number / (1e3 if letter == 'k' else size):.0f}{letter}"
-    return f"{number:.4g}"
 
 
 def is_shifted(scan: Scan) -> bool:

@@ -2,13 +2,14 @@
 
 import { lineOf, Parts } from "../../page/part.jsx";
 import { Button, Check, Html, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
-import { Facts, PANELS, Row, ScaleFields } from "./panels.jsx";
+import { Act, Facts, PANELS, Row, ScaleFields, Text } from "./panels.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
 /** @import { InspectValues } from "./types" */
 
 const WITH_RADIUS = ["bright field", "dark field"];
+const USUAL = { width: "220px" };
 
 /** @type {(given: { element: Element<InspectValues> }) => VNode} */
 export function Inspect({ element }) {
@@ -39,13 +40,8 @@ export function Inspect({ element }) {
           <Parts page={page} of={values.view} />
         </div>
       </div>
-      <p class="ptynb-inspect-text">{values.pattern_note}</p>
-      <Tabs
-        titles={titles}
-        selected={titles.indexOf(values.tab)}
-        onSelect={(index) => element.put("tab", titles[index])}
-        page={panel}
-      />
+      <Text>{values.pattern_note}</Text>
+      <Tabs titles={titles} selected={titles.indexOf(values.tab)} onSelect={(index) => element.put("tab", titles[index])} page={panel} />
     </div>
   );
 }
@@ -53,65 +49,50 @@ export function Inspect({ element }) {
 /** How much of the scan was surveyed, and what pauses that, until it is complete.
  * @type {(given: { element: Element<InspectValues> }) => VNode} */
 function Survey({ element }) {
-  const { survey, length, paused, can_undo: canUndo } = element.use();
-  const count = survey.patterns.toLocaleString("en");
+  const { surveyed, length, paused, can_undo: canUndo } = element.use();
+  const [done, all] = [surveyed.toLocaleString("en"), length.toLocaleString("en")];
+  const state = surveyed === length ? "complete" : paused ? "paused" : "running in the background";
   return (
     <Row>
-      <progress value={survey.patterns} max={length} aria-label="patterns surveyed" />
-      <span>{`${count} of ${length.toLocaleString("en")} patterns surveyed, ${survey.state}`}</span>
-      {survey.patterns < length && (
-        <Button text="Pause survey" icon="pause" pressed={paused} onClick={() => element.put("paused", !paused)} />
-      )}
-      <Button
-        text="Undo last change"
-        icon="undo"
-        title="Restores the scan before the last change"
-        disabled={!canUndo}
-        onClick={() => element.call("undo")}
-      />
+      <progress value={surveyed} max={length} aria-label="patterns surveyed" />
+      <span>{`${done} of ${all} patterns surveyed, ${state}`}</span>
+      {surveyed < length && <Button text="Pause survey" icon="pause" pressed={paused} onClick={() => element.put("paused", !paused)} />}
+      <Act of={element} call="undo" text="Undo last change" icon="undo" title="Restores the scan before the last change" disabled={!canUndo} />
     </Row>
   );
 }
 
 /** @type {(given: { element: Element<InspectValues> }) => VNode} */
 function PatternFields({ element }) {
-  const values = element.use();
+  const { chosen, length, live, maps, map_kind: kind, radius, dots } = element.use();
   return (
     <Row>
       <NumberField
         label="Pattern"
         style={{ width: "180px" }}
-        value={values.chosen}
+        value={chosen}
         min={0}
-        max={values.length - 1}
+        max={length - 1}
         step={1}
         onCommit={(index) => element.call("choose", { index: Math.round(index) })}
       />
-      <Button text="Previous" icon="arrow-left" title="Previous pattern" onClick={() => element.call("step", { by: -1 })} />
-      <Button text="Next" icon="arrow-right" title="Next pattern" onClick={() => element.call("step", { by: 1 })} />
+      <Act of={element} call="step" given={{ by: -1 }} text="Previous" icon="arrow-left" title="Previous pattern" />
+      <Act of={element} call="step" given={{ by: 1 }} text="Next" icon="arrow-right" title="Next pattern" />
       <ScaleFields element={element} />
-      {!values.live && (
-        <Select
-          label="Map"
-          style={{ width: "220px" }}
-          options={values.maps}
-          value={values.map_kind}
-          onCommit={(kind) => element.put("map_kind", kind)}
-        />
-      )}
-      {WITH_RADIUS.includes(values.map_kind) && (
+      {!live && <Select label="Map" style={USUAL} options={maps} value={kind} onCommit={(other) => element.put("map_kind", other)} />}
+      {WITH_RADIUS.includes(kind) && (
         <NumberField
           label="Radius [pixels]"
           labelWidth="auto"
           title="Radius of the bright field [detector pixels]; 0: from the mean pattern"
-          style={{ width: "220px" }}
-          value={values.radius}
+          style={USUAL}
+          value={radius}
           min={0}
           max={1e5}
-          onCommit={(radius) => element.put("radius", radius)}
+          onCommit={(pixels) => element.put("radius", pixels)}
         />
       )}
-      <Check label="Positions" style={{ width: "auto" }} checked={values.dots} onCommit={(dots) => element.put("dots", dots)} />
+      <Check label="Positions" style={{ width: "auto" }} checked={dots} onCommit={(shown) => element.put("dots", shown)} />
     </Row>
   );
 }

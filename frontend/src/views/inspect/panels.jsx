@@ -7,74 +7,77 @@ import { Button, Field, Message, NumberField, Progress, Select, TextField } from
 
 /** @import { ComponentChildren, VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
-/** @import { DirectValues, Histogram, InspectValues, MaskValues, PositionsValues, PreparationValues, ScaledValues, StatisticsValues } from "./types" */
+/** @import { DirectValues, InspectValues, MaskValues, PanelValues, PositionsValues, PreparationValues, ScaledValues, StatisticsValues } from "./types" */
 
 const [LEFT, BOTTOM, WIDTH, HEIGHT] = [56, 34, 420, 150];
+const NARROW = { width: "110px" };
+const USUAL = { width: "220px" };
 
 /** @type {(given: { children: ComponentChildren }) => VNode} */
 export const Row = ({ children }) => <div class="ptynb-inspect-row">{children}</div>;
 
+/** @type {(given: { children: ComponentChildren }) => VNode} */
+export const Text = ({ children }) => <div class="ptynb-inspect-text">{children}</div>;
+
+/** A button that calls a command.
+ * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown>, text: string, icon?: string,
+ *   title?: string, disabled?: boolean }) => VNode} */
+export const Act = ({ of, call, given, ...button }) => <Button {...button} onClick={() => of.call(call, given)} />;
+
+/** @type {(given: { of: Element<any> }) => VNode} */
+const View = ({ of }) => <Parts page={of.page} of={/** @type {PanelValues} */ (of.use()).view} />;
+
 /** The facts of a scan, its name first.
  * @type {(given: { of: string[] }) => VNode} */
 export const Facts = ({ of: [name, ...more] }) => (
-  <p class="ptynb-inspect-text">
+  <Text>
     <b>{name}</b>
     {more.map((fact) => ` \u00a0·\u00a0 ${fact}`)}
-  </p>
+  </Text>
 );
 
 /** The scale of counts, and the exponent of a power.
  * @type {(given: { element: Element<any> }) => VNode} */
 export function ScaleFields({ element }) {
-  /** @type {ScaledValues} */
-  const { scale, exponent } = element.use();
+  const { scale, exponent } = /** @type {ScaledValues} */ (element.use());
+  const put = (/** @type {string} */ name) => (/** @type {unknown} */ value) => element.put(name, value);
   return (
     <>
-      <Select
-        label="Scale"
-        style={{ width: "220px" }}
-        options={["log", "linear", "gamma"]}
-        value={scale}
-        onCommit={(chosen) => element.put("scale", chosen)}
-      />
+      <Select label="Scale" style={USUAL} options={["log", "linear", "gamma"]} value={scale} onCommit={put("scale")} />
       {scale === "gamma" && (
-        <NumberField
-          label="Exponent"
-          labelWidth="auto"
-          style={{ width: "220px" }}
-          value={exponent}
-          min={0.05}
-          max={5}
-          step={0.05}
-          onCommit={(number) => element.put("exponent", number)}
-        />
+        <NumberField label="Exponent" labelWidth="auto" style={USUAL} value={exponent} min={0.05} max={5} step={0.05} onCommit={put("exponent")} />
       )}
     </>
   );
 }
 
 /** The counts of pixels by octaves, on a logarithmic axis.
- * @type {(given: Histogram) => VNode} */
-function HistogramChart({ patterns, bars, most }) {
-  const highest = Math.max(...bars.map(([, number]) => Math.log10(number + 1)), 1e-9);
+ * @type {(given: { patterns: number, octaves: number[] }) => VNode} */
+function Histogram({ patterns, octaves: [none, ...octaves] }) {
+  const filled = octaves.flatMap((number, octave) => (number > 0 ? [octave] : []));
+  const [first, last] = filled.length > 0 ? [filled[0], filled[filled.length - 1]] : [20, 20];
+  const above = octaves.slice(first, last + 1).map((number, index) => [2 ** (first + index - 20), number]);
+  const bars = [[0, none], ...above];
+  const most = Math.max(...bars.map(([, number]) => number));
   const step = (WIDTH - LEFT - 4) / bars.length;
   const labelled = Math.max(1, Math.round(bars.length / 9));
+  const short = (/** @type {number} */ number) => number.toLocaleString("en", { notation: number < 1e4 ? "standard" : "compact", useGrouping: false });
   return (
     <figure class="ptynb-inspect-histogram">
       <figcaption>{`Counts of the pixels of ${patterns.toLocaleString("en")} patterns`}</figcaption>
       <svg width={WIDTH} height={HEIGHT} role="img" aria-label="histogram of counts">
-        {bars.map(([name, number], index) => {
-          const tall = (Math.log10(number + 1) / highest) * (HEIGHT - BOTTOM - 6);
+        {bars.map(([low, number], index) => {
+          const tall = (Math.log(number + 1) / Math.log(most + 1)) * (HEIGHT - BOTTOM - 6) || 0;
           return (
-            <rect x={LEFT + index * step} y={HEIGHT - BOTTOM - tall} width={Math.max(step - 1, 0.5)} height={tall}>
-              <title>{`from ${name} counts: ${number.toLocaleString("en")} pixels`}</title>
+            <rect key={low} x={LEFT + index * step} y={HEIGHT - BOTTOM - tall} width={Math.max(step - 1, 0.5)} height={tall}>
+              <title>{`from ${short(low)} counts: ${number.toLocaleString("en")} pixels`}</title>
             </rect>
           );
         })}
-        {bars.map(([name], index) => index % labelled === 0 && (
-          <text x={LEFT + (index + 0.5) * step} y={HEIGHT - 20} text-anchor="middle">{name}</text>
+        {bars.map(([low], index) => index % labelled === 0 && (
+          <text key={low} x={LEFT + (index + 0.5) * step} y={HEIGHT - 20} text-anchor="middle">{short(low)}</text>
         ))}
-        <text x={LEFT - 4} y={14} text-anchor="end">{most}</text>
+        <text x={LEFT - 4} y={14} text-anchor="end">{short(most)}</text>
         <text x={LEFT - 4} y={HEIGHT - BOTTOM} text-anchor="end">0</text>
         <text x={(WIDTH + LEFT) / 2} y={HEIGHT - 5} text-anchor="middle">counts of a pixel, from</text>
       </svg>
@@ -84,34 +87,27 @@ function HistogramChart({ patterns, bars, most }) {
 
 /** @type {(given: { element: Element<StatisticsValues> }) => VNode} */
 function Statistics({ element }) {
-  const { view, histogram } = element.use();
+  const { patterns, octaves } = element.use();
   return (
     <>
       <Row>
         <ScaleFields element={element} />
       </Row>
-      <Parts page={element.page} of={view} />
-      {"bars" in histogram && <HistogramChart {.../** @type {Histogram} */ (histogram)} />}
+      <View of={element} />
+      {octaves.length > 0 && <Histogram patterns={patterns} octaves={octaves} />}
     </>
   );
 }
 
 /** @type {(given: { element: Element<MaskValues> }) => VNode} */
 function Mask({ element }) {
-  const { view, shape, text, new: found, changed, painting, disc } = element.use();
+  const { shape, text, new: found, changed, painting, disc } = element.use();
   const [path, setPath] = useState("mask.npy");
-  /** @type {(name: "y" | "x" | "radius", label: string, min: number, max: number) => VNode} */
-  const number = (name, label, min, max) => (
-    <NumberField
-      label={label}
-      labelWidth="auto"
-      style={{ width: name === "radius" ? "220px" : "110px" }}
-      value={disc[name]}
-      min={min}
-      max={max}
-      onCommit={(value) => element.put("disc", { ...disc, [name]: value })}
-    />
-  );
+  const of = (/** @type {"y" | "x" | "radius"} */ name) => ({
+    labelWidth: "auto",
+    value: disc[name],
+    onCommit: (/** @type {number} */ value) => element.put("disc", { ...disc, [name]: value }),
+  });
   return (
     <>
       <Row>
@@ -122,31 +118,25 @@ function Mask({ element }) {
           pressed={painting}
           onClick={() => element.put("painting", !painting)}
         />
-        <Button text="Undo" icon="undo" title="Restores the mask before the last change" disabled={!changed} onClick={() => element.call("undo")} />
-        <Button text="Find bad pixels" icon="search" title="Hot, dead, stuck and not finite pixels" onClick={() => element.call("find")} />
-        <Button
-          text="Mask found"
-          icon="arrow-down"
-          title="Masks the bad pixels that were found"
-          disabled={found === 0}
-          onClick={() => element.call("mask_found")}
-        />
-        <Button text="Use mask" icon="check" title="Sets the mask of the scan" onClick={() => element.call("use")} />
+        <Act of={element} call="undo" text="Undo" icon="undo" title="Restores the mask before the last change" disabled={!changed} />
+        <Act of={element} call="find" text="Find bad pixels" icon="search" title="Hot, dead, stuck and not finite pixels" />
+        <Act of={element} call="mask_found" text="Mask found" icon="arrow-down" title="Masks the bad pixels that were found" disabled={found === 0} />
+        <Act of={element} call="use" text="Use mask" icon="check" title="Sets the mask of the scan" />
       </Row>
       <Row>
-        {number("y", "y", 0, shape[0] - 1)}
-        {number("x", "x", 0, shape[1] - 1)}
-        {number("radius", "Disc radius [pixels]", 0.5, 1e4)}
-        <Button text="Mask disc" title="Masks the pixels in the disc" onClick={() => element.call("set_disc", { good: false })} />
-        <Button text="Unmask disc" title="Unmasks the pixels in the disc" onClick={() => element.call("set_disc", { good: true })} />
+        <NumberField label="y" style={NARROW} min={0} max={shape[0] - 1} {...of("y")} />
+        <NumberField label="x" style={NARROW} min={0} max={shape[1] - 1} {...of("x")} />
+        <NumberField label="Disc radius [pixels]" style={USUAL} min={0.5} max={1e4} {...of("radius")} />
+        <Act of={element} call="set_disc" given={{ good: false }} text="Mask disc" title="Masks the pixels in the disc" />
+        <Act of={element} call="set_disc" given={{ good: true }} text="Unmask disc" title="Unmasks the pixels in the disc" />
       </Row>
       <Row>
         <TextField label="File" placeholder="mask.npy or mask.h5" value={path} onCommit={setPath} />
-        <Button text="Save" icon="save" onClick={() => element.call("save", { path })} />
-        <Button text="Load" onClick={() => element.call("load", { path })} />
+        <Act of={element} call="save" given={{ path }} text="Save" icon="save" />
+        <Act of={element} call="load" given={{ path }} text="Load" />
       </Row>
-      <p class="ptynb-inspect-text">{text}</p>
-      <Parts page={element.page} of={view} />
+      <Text>{text}</Text>
+      <View of={element} />
     </>
   );
 }
@@ -157,44 +147,32 @@ function Positions({ element, inspect }) {
   return (
     <>
       <Row>
-        <Button
-          text="Find rotation"
-          icon="compass"
-          title="Finds the rotation of the scan from centres of mass"
-          onClick={() => element.call("find_rotation")}
-        />
-        <Button
-          text="Rotate positions"
-          icon="rotate-cw"
-          title="Rotates the positions by this angle"
-          disabled={!rotation.angle}
-          onClick={() => element.call("rotate")}
-        />
+        <Act of={element} call="find_rotation" text="Find rotation" icon="compass" title="Finds the rotation of the scan from centres of mass" />
+        <Act of={element} call="rotate" text="Rotate positions" icon="rotate-cw" title="Rotates the positions by this angle" disabled={!rotation.angle} />
       </Row>
       {rotation.angle && (
-        <p class="ptynb-inspect-text">
+        <Text>
           <b>{rotation.angle}</b>
-          {`: ${rotation.text}`}
-          <br />
+          {`: ${rotation.text}\n`}
           <code>{rotation.lines}</code>
-        </p>
+        </Text>
       )}
       <Row>
-        <Button text="Find suspicious" icon="search" title="Searches the surveyed patterns" onClick={() => element.call("find_suspicious")} />
+        <Act of={element} call="find_suspicious" text="Find suspicious" icon="search" title="Searches the surveyed patterns" />
       </Row>
-      <p class="ptynb-inspect-text">{text}</p>
+      <Text>{text}</Text>
       <Field label="Suspicious" kind="ptynb-inspect-list">
         {({ id }) => (
           <select id={id} size={8} onChange={(event) => inspect.call("choose", { index: Number(event.currentTarget.value) })}>
-            {rows.map(([index, reason], row) => (
-              <option key={row} value={index}>{`${index}: ${reason}`}</option>
+            {rows.map(([index, reason]) => (
+              <option key={`${index} ${reason}`} value={index}>{`${index}: ${reason}`}</option>
             ))}
           </select>
         )}
       </Field>
       <Row>
-        <Button text="Exclude chosen" title="Adds the pattern shown to the list" onClick={() => element.call("exclude_shown")} />
-        <Button text="Exclude all suspicious" title="Adds them to the list" onClick={() => element.call("exclude_suspicious")} />
+        <Act of={element} call="exclude_shown" text="Exclude chosen" title="Adds the pattern shown to the list" />
+        <Act of={element} call="exclude_suspicious" text="Exclude all suspicious" title="Adds them to the list" />
       </Row>
       <Row>
         <TextField
@@ -204,7 +182,7 @@ function Positions({ element, inspect }) {
           value={exclude}
           onCommit={(list) => element.put("exclude", list)}
         />
-        <Button text="Remove from scan" icon="check" title="Removes these patterns" onClick={() => element.call("remove_excluded")} />
+        <Act of={element} call="remove_excluded" text="Remove from scan" icon="check" title="Removes these patterns" />
       </Row>
     </>
   );
@@ -212,104 +190,79 @@ function Positions({ element, inspect }) {
 
 /** @type {(given: { element: Element<PreparationValues> }) => VNode} */
 function Preparation({ element }) {
-  const { view, facts, kinds, lines, recipe } = element.use();
-  const [index, choose] = useState(0);
-  const [kind, meaning, usual] = kinds[index];
+  const { facts, kinds, lines, recipe } = element.use();
+  const [[kind, meaning, usual], choose] = useState(kinds[0]);
   const [number, setNumber] = useState(usual);
+  const take = (/** @type {string} */ name) => {
+    const chosen = kinds.find(([other]) => other === name) ?? kinds[0];
+    choose(chosen);
+    setNumber(chosen[2]);
+  };
   return (
     <>
       <Row>
-        <Select
-          label="Step"
-          style={{ width: "auto" }}
-          options={kinds.map(([name]) => name)}
-          value={kind}
-          onCommit={(name) => {
-            const next = kinds.findIndex(([other]) => other === name);
-            choose(next);
-            setNumber(kinds[next][2]);
-          }}
-        />
-        <TextField
-          label="Number"
-          style={{ width: "190px" }}
-          placeholder={meaning}
-          disabled={!meaning}
-          value={number}
-          onCommit={setNumber}
-        />
+        <Select label="Step" style={{ width: "auto" }} options={kinds.map(([name]) => name)} value={kind} onCommit={take} />
+        <TextField label="Number" style={{ width: "190px" }} placeholder={meaning} disabled={!meaning} value={number} onCommit={setNumber} />
         <span>{meaning}</span>
       </Row>
       <Row>
-        <Button text="Add step" icon="plus" onClick={() => element.call("add", { kind, number })} />
-        <Button text="Remove last" icon="undo" disabled={!recipe} onClick={() => element.call("remove")} />
-        <Button text="Apply" icon="check" title="Replaces the scan by the prepared one" disabled={!recipe} onClick={() => element.call("apply")} />
+        <Act of={element} call="add" given={{ kind, number }} text="Add step" icon="plus" />
+        <Act of={element} call="remove" text="Remove last" icon="undo" disabled={!recipe} />
+        <Act of={element} call="apply" text="Apply" icon="check" title="Replaces the scan by the prepared one" disabled={!recipe} />
       </Row>
       {recipe ? (
-        <div class="ptynb-inspect-text">
+        <Text>
           <code>{lines.join("\n")}</code>
           <details>
             <summary>in a run file</summary>
             <pre>{recipe}</pre>
           </details>
           <Facts of={facts} />
-        </div>
+        </Text>
       ) : (
-        <p class="ptynb-inspect-text">No steps chosen yet.</p>
+        <Text>No steps chosen yet.</Text>
       )}
-      <Parts page={element.page} of={view} />
+      <View of={element} />
     </>
   );
 }
 
 /** @type {(given: { element: Element<DirectValues> }) => VNode} */
 function FirstPictures({ element }) {
-  const { view, live, text, rows, note, guess, reading } = element.use();
+  const { live, text, rows, note, guess, reading } = element.use();
   const [heads = [], ...cells] = rows;
   return (
     <>
       {!live && (
         <Row>
-          <Button text="Compute" icon="image" title="Reads all patterns once" onClick={() => element.call("compute")} />
-          <Button
+          <Act of={element} call="compute" text="Compute" icon="image" title="Reads all patterns once" />
+          <Act
+            of={element}
+            call="use_guess"
             text="Use as first guess"
             icon="check"
             title="Corrects the positions, and sets the probe of the fitted lens"
             disabled={!guess}
-            onClick={() => element.call("use_guess")}
           />
           {reading.done !== undefined && (
             <>
               <Progress label="Pictures" labelWidth="auto" style={{ width: "240px" }} value={reading.done} max={reading.total} />
-              <Button
-                text="Cancel pictures"
-                icon="x"
-                title="Ends the reading; the scan stays as it is"
-                onClick={() => element.call("cancel")}
-              />
+              <Act of={element} call="cancel" text="Cancel pictures" icon="x" title="Ends the reading; the scan stays as it is" />
             </>
           )}
         </Row>
       )}
       <Message text={note} role="status" />
-      <Parts page={element.page} of={view} />
-      {text && <p class="ptynb-inspect-text">{text}</p>}
+      <View of={element} />
+      <Text>{text}</Text>
       {heads.length > 0 && (
         <table class="ptynb-inspect-table">
           <thead>
-            <tr>
-              {heads.map((head) => (
-                <th key={head}>{head}</th>
-              ))}
-            </tr>
+            <tr>{heads.map((head) => <th key={head}>{head}</th>)}</tr>
           </thead>
           <tbody>
             {cells.map((row) => (
-              <tr key={row[0]}>
-                {row.map((cell, column) => (
-                  <td key={column}>{cell}</td>
-                ))}
-              </tr>
+              <tr key={row[0]}>{row.map((cell, column) => <td key={column}>{cell}</td>)}</tr>
             ))}
           </tbody>
         </table>

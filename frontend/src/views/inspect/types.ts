@@ -2,46 +2,41 @@
 
 import type { ElementValues, Mark } from "../../page/types";
 
-export type Scale = "log" | "linear" | "gamma";
-export interface ScaledValues extends ElementValues {
-  scale: Scale;
+export interface PanelValues extends ElementValues {
+  view: Mark;
+}
+export interface ScaledValues extends PanelValues {
+  scale: "log" | "linear" | "gamma";
   exponent: number;
 }
 export interface InspectValues extends ScaledValues {
-  facts: string[];
-  length: number;
   map_view: Mark;
-  view: Mark;
   panels: Record<string, Mark>;
+  facts: string[];
   maps: string[];
+  length: number;
+  surveyed: number;
+  paused: boolean;
   live: boolean;
-  can_undo: boolean;
-  survey: { patterns: number; state: string };
   arrivals: string;
+  can_undo: boolean;
   pattern_message: string;
   message: string;
   survey_message: string;
   note: string;
   chosen: number;
   pattern_note: string;
-  paused: boolean;
   tab: string;
   map_kind: string;
   radius: number;
   dots: boolean;
 }
-/** bars: the lowest counts of each, and how many pixels. */
-export interface Histogram {
-  patterns: number;
-  bars: [string, number][];
-  most: string;
-}
+/** octaves: how many pixels have no counts, and 2 to the power of -20 and more, -19 and more, ... */
 export interface StatisticsValues extends ScaledValues {
-  view: Mark;
-  histogram: Histogram | Record<string, never>;
+  patterns: number;
+  octaves: number[];
 }
-export interface MaskValues extends ElementValues {
-  view: Mark;
+export interface MaskValues extends PanelValues {
   shape: [number, number];
   text: string;
   new: number;
@@ -55,15 +50,13 @@ export interface PositionsValues extends ElementValues {
   rows: [number, string][];
   exclude: string;
 }
-export interface PreparationValues extends ElementValues {
-  view: Mark;
+export interface PreparationValues extends PanelValues {
   facts: string[];
   kinds: [string, string, string][];
   lines: string[];
   recipe: string;
 }
-export interface DirectValues extends ElementValues {
-  view: Mark;
+export interface DirectValues extends PanelValues {
   live: boolean;
   text: string;
   rows: string[][];
