@@ -12,7 +12,7 @@ from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.settings.schema import as_python
 
-LANES = SCAN, RUN, COMPARISON, FIELDS = "scan", "run", "comparison", "fields"
+LANES = SCAN, LISTENING, RUN, COMPARISON, FIELDS = "scan", "listening", "run", "comparison", "fields"
 """Lanes of the actions of the workbench, one for each of the objects that they change, and the check of fields."""
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}

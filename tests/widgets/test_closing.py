@@ -13,7 +13,6 @@ import ipywidgets
 import pytest
 
 import ptynb as pt
-from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.settings.schema import structure
@@ -69,7 +68,7 @@ def workbench_of_live_scan(recon: pt.Reconstruction, folder: Path) -> Any:
     source = Source(recon.scan, Path(tempfile.mkdtemp(dir=folder)))
     source.give([3, 4])
     bench = pt.workbench(source.live)
-    bench._scan_tab._kind.chosen = LIVE
+    bench._scan_tab.live = True
     source.close()
     return bench
 
