@@ -2,6 +2,7 @@
 
 import { Diagnosis } from "./views/diagnosis.jsx";
 import { FileChooser } from "./views/file_chooser.jsx";
+import { Inspect } from "./views/inspect/inspect.jsx";
 import { OptionFields } from "./views/option_fields.jsx";
 import { OwnTabElement } from "./views/own_tab.jsx";
 import { RunTab } from "./views/run_tab.jsx";
@@ -19,6 +20,6 @@ export const components = { viewer, choice, divider };
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
 export const views = {
-  diagnosis: Diagnosis, fileChooser: FileChooser, optionFields: OptionFields, ownTab: OwnTabElement, runTab: RunTab,
-  scanTab: ScanTab, workbench: Workbench,
+  diagnosis: Diagnosis, fileChooser: FileChooser, inspect: Inspect, optionFields: OptionFields, ownTab: OwnTabElement,
+  runTab: RunTab, scanTab: ScanTab, workbench: Workbench,
 };
