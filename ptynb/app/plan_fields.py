@@ -5,26 +5,24 @@ An error is told below the field that it is about.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from ptynb.acquisition.plan import Plan
-from ptynb.app.plan_text import geometry_of, reading_line, whole_numbers
+from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.source_address import pattern_address, position_address
-from ptynb.exceptions import InvalidValueError, PtynbError, about
+from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
-from ptynb.settings.base_models import SettingsModel
+from ptynb.settings.load_options import LoadOptions
 from ptynb.widgets import elements
-from ptynb.widgets.load.load_fields import FIRST, given_in, load_options, unfold_near_field
-from ptynb.widgets.option_fields import Option, OptionFields, option_of
+from ptynb.widgets.load.load_fields import FIRST, given_in, load_options, title_of, unfold_near_field
+from ptynb.widgets.option_fields import SEPARATORS, Option, OptionFields
 from ptynb.widgets.shared_widgets import complaint, free, put
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 PLANNED, FROM_ADDRESS, SAME_FILE = "planned", "from an address", "in the same file"
 POSITIONS = {
     PLANNED: ("Address", ""),
@@ -38,19 +36,9 @@ OPTIONS = (
 )  # fmt: skip
 """Options of `load` that a plan has, too."""
 
-
-class ScanExtent(SettingsModel):
-    """Where positions will lie that are not known before."""
-
-    extent_y: tuple[Finite, Finite] | None = Field(
-        title="Extent in y", default=None, description="Smallest and largest y of the positions [m]"
-    )
-    extent_x: tuple[Finite, Finite] | None = Field(
-        title="Extent in x", default=None, description="Smallest and largest x of the positions [m]"
-    )
-
-
-EXTENTS = tuple(ScanExtent.model_fields)
+EXTENTS = "extent_y", "extent_x"
+FIELD_OF = {"positions": "planned", "extent": "extent_y"}
+"""Fields of arguments of `Plan` that have another name."""
 FIELDS = (
     Option(
         "source", "Source", "Address of the detector's stream, or an HDF5 file that is being written",
@@ -65,9 +53,15 @@ FIELDS = (
         "planned", "Planned positions", "File with one line a pattern", "positions.npy, .txt or .csv: columns y, x"
     ),
     Option("count", "Patterns", "Number of patterns of the scan", "number: what the plan or the detector says"),
-    *(option_of(name, field, "µm", "from, to") for name, field in ScanExtent.model_fields.items()),
+    *(
+        Option(
+            f"extent_{axis}", f"Extent in {axis}", f"Smallest and largest {axis} of the positions", "from, to",
+            unit="m", shown_in="µm", pair=True,
+        )
+        for axis in "yx"
+    ),
     Option("window", "Crop to", "Size (y, x) of the patterns that are kept [pixels]", "y, x; all"),
-    Option("centre", "around", "Pixel (y, x) of the direct beam, the middle of the window", "y, x; the middle"),
+    Option("centre", "Crop around", "Pixel (y, x) of the direct beam, the middle of the window", "y, x; the middle"),
     Option("folder", "Folder", "Folder for the scan, which is created", "one with the time in its name"),
 )  # fmt: skip
 
@@ -84,14 +78,10 @@ class ListenArguments:
 
 
 class PlanFields(OptionFields):
-    """Where the patterns of a live source come to, and what is planned. edited: as for `OptionFields`.
-
-    told: the last error that a field shows.
-    """
+    """Where the patterns of a live source come to, and what is planned. edited: as for `OptionFields`."""
 
     def __init__(self, edited: Callable[[], None] = lambda: None) -> None:
         options = (*FIELDS, *load_options(OPTIONS))
-        self.told: Exception | None = None
         self._followed = edited
         folded = [name for name in OPTIONS if name not in FIRST]
         super().__init__(options, self._follow, folded, "More about the measurement")
@@ -113,18 +103,9 @@ class PlanFields(OptionFields):
         given += [] if folder is None else [f"folder={folder!r}"]
         return ListenArguments(source, plan, positions, folder, f"scan = pt.listen({', '.join(given)})")
 
-    def mark(self, error: PtynbError | None) -> bool:
+    def mark(self, error: PtynbError | None, otherwise: str = "source") -> bool:
         """Tell below the field that an error is about what is wrong, or else below the source; None: nothing is."""
-        self.told, self.notes = error, {}
-        if error is None:
-            return super().mark(None)
-        names = ["extent_y" if name == "extent" else name for name in error.fields]
-        at = next((name for name in names if name in self.options), "source")
-        self.problems = {at: str(error)}
-        self.refer(error)
-        self.notes = {name: note for name, note in self.notes.items() if name != at}
-        self.unfold(error.fields)
-        return True
+        return super().mark(error, otherwise)
 
     def _position_source(self, is_file: bool) -> str:
         kind, text = self.values["kind"], self.text("positions")
@@ -156,7 +137,7 @@ class PlanFields(OptionFields):
         given = given_in(self)
         if given.units != "metres":
             put_in("units", given.units)
-        if (geometry := geometry_of(given)) is not None:
+        if (geometry := _geometry_of(given)) is not None:
             put_in("geometry", geometry, f"pt.{geometry!r}".replace("=inf,", "=float('inf'),"))
         if given.mask is not None:
             with about("mask"):
@@ -165,10 +146,10 @@ class PlanFields(OptionFields):
             put_in("clip_negative", True)
         if path := self.text("planned"):
             with about("planned"):
-                put_in("positions", read_array(Path(path).expanduser(), "planned positions"), reading_line(path))
+                put_in("positions", read_array(Path(path).expanduser(), "planned positions"), _reading_line(path))
         if text := self.text("count"):
             with about("count"):
-                put_in("count", whole_numbers(text, 1, "Patterns")[0])
+                put_in("count", _whole_numbers(text, 1, "Patterns")[0])
         if (extent := self._extent()) is not None:
             put_in("extent", extent)
         is_planned = positions == "planned"
@@ -177,7 +158,7 @@ class PlanFields(OptionFields):
                 "Nothing says where positions will be; name a file with the planned ones"
                 f"{', or choose where measured ones come from' if is_planned else ', or enter both extents'}.",
                 code="argument.missing",
-                fields=("planned" if is_planned else "extent",),
+                fields=("planned" if is_planned else "extent_y",),
             )
         if is_planned and "positions" not in values:
             raise InvalidValueError(
@@ -188,11 +169,11 @@ class PlanFields(OptionFields):
         for name in ("window", "centre"):
             if text := self.text(name):
                 with about(name):
-                    put_in(name, whole_numbers(text, 2, self.options[name].title))
+                    put_in(name, _whole_numbers(text, 2, self.options[name].title))
         try:
             plan = Plan(**values)
         except PtynbError as error:
-            error.fields = tuple("planned" if name == "positions" else name for name in error.fields)
+            error.fields = tuple(FIELD_OF.get(name, name) for name in error.fields)
             raise
         return plan, ", ".join(f"{name}={text}" for name, text in texts.items())
 
@@ -206,7 +187,7 @@ class PlanFields(OptionFields):
             raise InvalidValueError(
                 f"The extents are {texts[0]!r:.50} and {texts[1]!r:.50}; expected two numbers in each: from, to.",
                 code="argument.invalid-value",
-                fields=("extent",),
+                fields=EXTENTS,
             ) from None
         return sides[0], sides[1]
 
@@ -219,6 +200,47 @@ class PlanFields(OptionFields):
             self.change(name, unit="" if in_pixels else "m")
         unfold_near_field(self)
         self._followed()
+
+
+def _whole_numbers(text: str, count: int, title: str) -> tuple[int, ...]:
+    """Return whole numbers in a text; a single one stands for both of a pair."""
+    parts = SEPARATORS.split(text)
+    parts = parts * count if len(parts) == 1 else parts
+    if len(parts) != count or not all(part.isdecimal() for part in parts):
+        raise InvalidValueError(
+            f"{title} is {text!r:.50}; expected {'a whole number' if count == 1 else 'two whole numbers (y, x)'}.",
+            code="argument.invalid-value",
+        )
+    return tuple(int(part) for part in parts)
+
+
+def _reading_line(path: str) -> str:
+    """Return Python that reads an array as `read_array` does."""
+    if path.endswith(".npy"):
+        return f"np.load({path!r})"
+    return f"np.loadtxt({path!r}{', delimiter=' + repr(',') if path.endswith('.csv') else ''}, ndmin=2)"
+
+
+def _geometry_of(given: LoadOptions) -> Geometry | NearField | None:
+    """Return the geometry of the options; None if they have none. Raises ScanError for a part of one."""
+    distance, pixel, beam = given.distance, given.detector_pixel, given.beam
+    if given.angular_pixel is not None:
+        distance, pixel = 1.0, given.angular_pixel  # an angle equals the size of a pixel at a distance of one metre
+    parts = {"energy": beam, "distance": distance, "detector_pixel": pixel}
+    lacking = tuple(name for name, value in parts.items() if value is None)
+    if len(lacking) == len(parts) and not given.is_near_field:
+        return None
+    if beam is None or distance is None or pixel is None:
+        raise ScanError(
+            f"The geometry lacks {' and '.join(map(title_of, lacking))}; enter all of it, or nothing where the "
+            "detector's header has it.",
+            code="scan.no-geometry",
+            fields=lacking,
+        )
+    if given.is_near_field:
+        focus = math.inf if given.focus_to_sample is None else given.focus_to_sample
+        return NearField(wavelength=beam, focus_to_sample=focus, sample_to_detector=distance, detector_pixel=pixel)
+    return Geometry(wavelength=beam, distance=distance, detector_pixel=pixel)
 
 
 class Asked(elements.VBox):

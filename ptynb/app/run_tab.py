@@ -163,8 +163,8 @@ class RunTab(Element):
 
     def _start(self) -> None:
         session, ended = self._session, ""
+        stages = Recipe.from_yaml(f"stages:\n{self.stages}").stages
         try:
-            stages = Recipe.from_yaml(f"stages:\n{self.stages}").stages
             checkpointing, cluster = self.checkpoints.checkpointing(), self.clusters.chosen()
             self._start_cancelled = threading.Event()
             self.can_cancel = isinstance(cluster, SlurmCluster)

@@ -136,7 +136,7 @@ class OptionFields(Element):
 
     def fill(self, values: Mapping[str, Any]) -> None:
         """Enter values of options, as if the user had; None: as at first."""
-        self.values = {**self.values, **{name: self._shown(self.options[name], one) for name, one in values.items()}}
+        self.values = {**self.values, **{name: self.shown(name, one) for name, one in values.items()}}
         self._edited()
 
     def clear(self) -> None:
@@ -155,28 +155,20 @@ class OptionFields(Element):
         """Show fields that are folded, from now on until `clear`: they do not go while somebody types."""
         self.folded = [name for name in self.folded if name not in names]
 
-    def mark(self, error: PtynbError | None) -> bool:
-        """Tell below the fields that an error is about what is wrong; return whether there is one. None: nothing is."""
+    def mark(self, error: PtynbError | None, otherwise: str = "") -> bool:
+        """Tell below the fields that an error is about what is wrong; return whether there is one. None: nothing is.
+
+        otherwise: field that shows an error that is about none of them.
+        """
         told: dict[str, str] = {}
-        if isinstance(error, SettingsError) and error.problems:
+        if isinstance(error, SettingsError):
             told = told_by_field(error, {name: option.title for name, option in self.options.items()})
-        elif error is not None:
-            known = [last for name in error.fields if (last := name.rpartition(".")[2]) in self.options]
-            told = {name: str(error) for name in known[:1]}
+        if error is not None and not told:
+            known = (last for name in error.fields if (last := name.rpartition(".")[2]) in self.options)
+            told = {name: str(error) for name in [next(known, otherwise)] if name}
+        self.unfold(told)
         self.problems = told
         return bool(told)
-
-    def refer(self, error: PtynbError) -> None:
-        """Refer to the message of an error beside the fields that it is about, with the values that it proposes."""
-        notes = {**self.notes}
-        for name in error.fields:
-            if name in self.options and name not in self.lacking:
-                text = "see the message"
-                if (value := error.proposals.get(name)) is not None:
-                    shown = self._shown(self.options[name], value)
-                    text += f"; it proposes {shown} {self.units.get(name, '')}".rstrip()
-                notes[name] = {"text": text, "needed": True}
-        self.notes = notes
 
     def focus(self, names: Collection[str]) -> None:
         """Put the cursor into the first of these fields on the page; one that is folded is unfolded if no other is."""
@@ -184,7 +176,9 @@ class OptionFields(Element):
         for name in sorted(wanted, key=lambda one: one in self.folded)[:1]:
             self.send({"focus": name})
 
-    def _shown(self, option: Option, value: Any) -> str | bool:
+    def shown(self, name: str, value: Any) -> str | bool:
+        """Return a value as its field would show it, in the unit that is chosen."""
+        option = self.options[name]
         if value is None:
             return option.initial
         if isinstance(value, bool | str):

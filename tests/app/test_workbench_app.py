@@ -90,10 +90,11 @@ def test_what_the_buttons_do_is_said_or_its_error_until_the_next_one(bench: Work
     tab = bench.run_tab
     assert "There is no reconstruction; press New run first" in done(bench, tab.save)
     seen: list[tuple[str, bool]] = []
+    bench.offers = {"one": "a run without a notebook"}
     tab.observe(lambda change: seen.append((change["new"], tab.view is not None)), "starting")
     recon = reconstruct(bench, 1)
     assert seen == [("starting the run …", False), ("", True)]
-    assert tab.result_path == "simulated.result.h5"
+    assert (tab.result_path, bench.offers) == ("simulated.result.h5", {})
     for command, said in (
         (tab.save, "saved: simulated.result.h5"),
         (tab.report, "written: simulated.html"),
@@ -195,7 +196,7 @@ def test_while_engines_start_another_scan_is_loaded(bench: Workbench, monkeypatc
     assert begun == [before], "the scan that was open when the run was asked for"
     assert "No engine is left" in bench.message
     held = threading.Event()
-    bench.actions.put(lambda: (held.wait(30), bench.session.use_scan(before)), lane=SCAN)  # type: ignore[arg-type]
+    bench.actions.put(lambda: (held.wait(30), setattr(bench.session, "scan", before)), lane=SCAN)  # type: ignore[arg-type]
     bench.run_tab.new_run()
     held.set()
     bench.actions.settle()
@@ -276,7 +277,7 @@ def diagnosed(bench: Workbench, trial: bool = False) -> list[dict[str, Any]]:
 
 
 def test_faults_of_a_run_are_shown_and_what_helps_is_applied_by_a_click(bench: Workbench) -> None:
-    bench.session.use_scan(faulty(pt.simulate(patterns=49, window=32, seed=2)))
+    bench.session.scan = faulty(pt.simulate(patterns=49, window=32, seed=2))
     bench.use_settings(pt.Settings(optimiser="lsqml", momentum=0.5))
     bench.form.settle()
     recon = reconstruct(bench, 40)

@@ -1,7 +1,7 @@
 """`python -m tests.widgets.busy_pages [dashboard | lab]`: how soon does a page show a run on a busy machine?
 
 The dashboard is loaded 100 times and reloaded 100 times in mid-run, a notebook in JupyterLab is reloaded 100 times,
-beside 4 busy processes; the exit status is 1 if one takes over 3 s. In JupyterLab the time begins when the cell is there.
+beside 4 busy processes; the exit status is 1 if one takes over 3 s. In JupyterLab the time is that from the cell on.
 """
 
 from __future__ import annotations

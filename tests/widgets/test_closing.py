@@ -13,7 +13,6 @@ import ipywidgets
 import pytest
 
 import ptynb as pt
-from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.settings.schema import structure
@@ -58,7 +57,8 @@ def form_opened(recon: pt.Reconstruction, _: Path) -> SettingsForm:
 def workbench_used(recon: pt.Reconstruction, _: Path) -> Any:
     """With a run whose views were replaced by those of another one."""
     bench = pt.workbench(recon=recon)
-    bench.session.use_recon(recon)
+    bench.session.recon = None
+    bench.session.recon = recon
     return bench
 
 
@@ -67,7 +67,7 @@ def workbench_of_live_scan(recon: pt.Reconstruction, folder: Path) -> Any:
     source = Source(recon.scan, Path(tempfile.mkdtemp(dir=folder)))
     source.give([3, 4])
     bench = pt.workbench(source.live)
-    bench.scan_tab._kind.chosen = LIVE
+    bench.scan_tab.live = True
     source.close()
     return bench
 

@@ -339,7 +339,7 @@ def mask(session: Session) -> None:
 def open_near_field(session: Session) -> None:
     """A file whose shadows look like those of the near field: three clicks, and the distance is there to be edited."""
     session.enter("File", "")
-    session.wait("bench.scan_tab._path.value == ''")  # a busy page sends it after the click that follows
+    session.wait("bench.scan_tab.path == ''")  # a busy page sends it after the click that follows
     session.bench.get_by_role("button", name="shadows.cxi").click()
     near = session.bench.locator("button").filter(has_text="Use near field, focus to sample about 10")
     near.wait_for()

@@ -81,11 +81,17 @@ class LoadFields(OptionFields):
             {name: aberrations_as_text(one) if isinstance(one, Mapping) else one for name, one in values.items()}
         )
 
-    def mark(self, error: PtynbError | None) -> bool:
-        """Refer to the message of an error, which stands elsewhere, and put the cursor into the first of its fields."""
-        if error is not None:
-            self.refer(error)
-            self.focus(error.fields)
+    def mark(self, error: PtynbError | None, otherwise: str = "") -> bool:
+        """Refer beside the fields to an error that is told elsewhere, and put the cursor into the first of them."""
+        notes = {**self.notes}
+        for name in () if error is None else error.fields:
+            if name in self.options and name not in self.lacking:
+                text = "see the message"
+                if error is not None and (value := error.proposals.get(name)) is not None:
+                    text += f"; it proposes {self.shown(name, value)} {self.units.get(name, '')}".rstrip()
+                notes[name] = {"text": text, "needed": True}
+        self.notes = notes
+        self.focus(() if error is None else error.fields)
         return False
 
 
