@@ -32,8 +32,11 @@ from ptynb.settings.cluster_options import NoCluster
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
 from ptynb.settings.schema import as_python
 
-LANES = SCAN, LISTENING, RUN, COMPARISON, FIELDS = "scan", "listening", "run", "comparison", "fields"
-"""Lanes of the actions of the workbench, one for each of the objects that they change, and the check of fields."""
+LANES = SCAN, LISTENING, RUN, COMPARISON, FILM, DIAGNOSIS, FIELDS = (
+    "scan", "listening", "run", "comparison", "film", "diagnosis", "fields",
+)  # fmt: skip
+"""Lanes of the actions of the workbench, which do not wait for each other: one for each object that they change, those
+that take long without changing one, and the check of fields."""
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}
 """Imports that lines of Python may need."""

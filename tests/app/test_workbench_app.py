@@ -225,37 +225,19 @@ def test_checkpoints_are_followed_while_their_page_is_shown_and_compared_in_thei
 
 
 def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench) -> None:
-    tab = bench.run_tab
-
-    def make(act: Callable[[], None] = lambda: None) -> list[list[int]]:
-        seen: list[list[int]] = []
-
-        def follow(change: Any) -> None:
-            seen.append(change["new"]["progress"])
-            act()
-
-        tab.observe(follow, "film")
-        tab.make_film()
-        tab.settle()
-        wait_until(lambda: tab.film["progress"] == [], 5)
-        tab.unobserve(follow, "film")
-        return seen
-
-    make()
-    assert "There is no reconstruction" in tab.film["problem"]
+    tab, seen = bench.run_tab, list[list[int]]()
+    assert "There is no reconstruction" in done(bench, tab.make_film)
     reconstruct(bench, 2)
-    make()
-    assert "1 epoch; a film needs 2" in tab.film["problem"] or "no checkpoints" in tab.film["problem"]
+    message = done(bench, tab.make_film)
+    assert "1 epoch; a film needs 2" in message or "no checkpoints" in message
     tab.film_of = "thumbnails"
-    seen = make()
-    assert (tab.film, seen[-3:]) == (
-        {"progress": [], "said": "written: simulated.gif", "problem": ""},
-        [[4, 4], [4, 4], []],
-    )
+    tab.observe(lambda change: seen.append(change["new"]), "film")
+    assert (done(bench, tab.make_film), tab.said) == ("", "written: simulated.gif")
+    assert (seen[0], seen[-2:]) == ([0, 1], [[4, 4], []])
     assert bench.lines[-1] == "pt.film(recon.result, 'simulated.gif')"
     tab.film_path = "other.gif"
-    make(tab.cancel_film)
-    assert "cancelled" in tab.film["said"]
+    tab.observe(lambda _: tab.cancel_film(), "film")
+    assert (done(bench, tab.make_film), tab.said) == ("", "The film was cancelled; no file was written.")
     assert not [*Path().glob("*other*")]
 
 
@@ -271,8 +253,7 @@ def diagnosed(bench: Workbench, trial: bool = False) -> list[dict[str, Any]]:
     """What is found by the page Diagnosis."""
     panel = bench.run_tab.diagnosis
     panel.diagnose(trial=trial)
-    panel.settle(120)
-    wait_until(lambda: not panel.busy, 5)
+    bench.actions.settle(120)
     return list(panel.findings)
 
 
