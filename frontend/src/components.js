@@ -1,17 +1,19 @@
 // What a page can show, by name: functions that show a model in an element, and return what ends that.
 
 import { render as viewer } from "./viewer/viewer.js";
+import { LiveErrors } from "./views/live/errors.jsx";
+import { Live } from "./views/live/live.jsx";
+import { Watch } from "./views/live/watch.jsx";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
-import { render as divider } from "./widgets/divider.js";
 import { render as fileList } from "./widgets/file_list.js";
 import { render as ownTab } from "./widgets/own_tab.js";
 
 /** @import { Drawing, Rendering } from "./page/types" */
 
 /** @type {Record<string, Rendering>} */
-export const components = { viewer, choice, codeView, divider, fileList, ownTab };
+export const components = { viewer, choice, codeView, fileList, ownTab };
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
-export const views = {};
+export const views = { live: Live, liveErrors: LiveErrors, watch: Watch };

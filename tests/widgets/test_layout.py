@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from ptynb.widgets.layout.divider import Divider
 
 from ptynb.widgets import elements
-from ptynb.widgets.layout.divider import Divider
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.layout.segments import Segments
 from tests.widgets.browser_model import BrowserModel
