@@ -21,6 +21,11 @@ from ptynb.widgets.live.live_facts import CHUNK, arrival_facts
 from ptynb.widgets.live.pictures import PROBE_SECONDS, value_text
 
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
+ARRIVALS = {
+    "planned": 1024, "arrived": 600, "placed": 580, "admitted": 512, "missing": 3, "late": 20, "duplicates": 7,
+    "differing": 0, "outside": 0, "refused": 1, "damaged": 0, "stray": 0, "series": "7", "rate": 99.7, "lag": 0.004,
+    "silence": 0.1, "ended": None,
+}  # fmt: skip
 THICK = Settings(slices={"count": 4, "thickness": 2e-9})
 
 
@@ -433,17 +438,14 @@ def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
 def test_the_arrivals_of_a_scan_are_told(recon, view):
     until(lambda: "epoch" in view.summary)
     assert view.arrivals == {}
-    counts = {"missing": 3, "late": 20, "duplicates": 7, "differing": 0, "outside": 0, "refused": 1, "damaged": 0}
-    given = {"planned": 1024, "arrived": 600, "placed": 580, "admitted": 512, "stray": 0, "series": "7", **counts}
-    coming = {**given, "rate": 99.7, "lag": 0.004, "silence": 0.1, "ended": None}
-    recon.arrivals = Arrivals(**coming)
+    recon.arrivals = Arrivals(**ARRIVALS)
     until(lambda: view.arrivals)
     assert [text for text, _ in view.arrivals["remarks"]] == ["3 missing", "20 late", "7 duplicates", "1 refused"]
     told = {key: view.arrivals[key] for key in ("planned", "arrived", "admitted", "rate", "lag", "ended", "silence")}
     assert [*told.values()] == [1024, 600, 512, "99.7", "4 ms", "", ""]
     assert (view.summary["target"], view.summary["after_scan"]) == (0, 40)
-    assert arrival_facts(Arrivals(**{**coming, "silence": 6.0}))["silence"] == "6 s"
-    over = arrival_facts(Arrivals(**{**coming, "ended": "aborted at 60%", "silence": 60.0}))
+    assert arrival_facts(Arrivals(**{**ARRIVALS, "silence": 6.0}))["silence"] == "6 s"
+    over = arrival_facts(Arrivals(**{**ARRIVALS, "ended": "aborted at 60%", "silence": 60.0}))
     assert (over["ended"], over["silence"], over["lag"]) == ("aborted at 60%", "", "")
 
 

@@ -355,7 +355,10 @@ class Live(LivePictures):
         self._actions.put(lambda: self._choose(self.nearest(y, x)))
 
     def _choose(self, index: int) -> None:
-        self.pattern = min(max(index, 0), self.patterns - 1)
+        index = min(max(index, 0), self.patterns - 1)
+        if (index, PATTERN) == (self.pattern, self.page):
+            return
+        self.pattern = index
         self._draw_ring(self.pattern)
         self.page = PATTERN
         self._request_now.set()

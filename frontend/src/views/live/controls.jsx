@@ -20,18 +20,28 @@ const BUTTONS = {
 const PANES = ["amplitude", "phase", "complex"];
 const CUTS = "Shows cuts along the beam through all slices, at a crosshair that clicks and drags move";
 
-/** What a user has asked for, by name, until the kernel answers with values of a trait.
- * @template A
+/** What a user has asked for, by name, until the kernel answers with values of a trait; and what asks, once for each value.
  * @param {Element} element @param {string} trait
- * @returns {[Record<string, A>, (name: string, value: A) => void]} */
+ * @returns {[Map<string, number>, (name: string, before: number, value: number) => boolean]} */
 function useAsked(element, trait) {
-  const [asked, ask] = useState(/** @type {Record<string, A>} */ ({}));
+  const [asked] = useState(() => new Map());
+  const [, redraw] = useState(0);
   useEffect(() => {
-    const answered = () => ask({});
+    const answered = () => {
+      asked.clear();
+      redraw((count) => count + 1);
+    };
     element.on(`change:${trait}`, answered);
     return () => element.off(`change:${trait}`, answered);
-  }, [element, trait]);
-  return [asked, (name, value) => ask({ ...asked, [name]: value })];
+  }, [element, trait, asked]);
+  /** @type {(name: string, before: number, value: number) => boolean} */
+  const ask = (name, before, value) => {
+    if (value === (asked.get(name) ?? before)) return false; // as at the key Enter, and at the end of the editing
+    asked.set(name, value);
+    redraw((count) => count + 1);
+    return true;
+  };
+  return [asked, ask];
 }
 
 /** @type {(given: { children: ComponentChildren }) => VNode} */
@@ -72,7 +82,7 @@ export function Rates({ element }) {
   const { parts, usable } = element.use();
   const [asked, ask] = useAsked(element, "parts");
   const disabled = !usable.includes("change");
-  const rateOf = (/** @type {string} */ part) => asked[part] ?? parts[part].rate;
+  const rateOf = (/** @type {string} */ part) => asked.get(part) ?? parts[part].rate;
   return (
     <Section>
       {["object", "probe"].map((part) => {
@@ -85,11 +95,7 @@ export function Rates({ element }) {
             value={rateOf(part)}
             step={0.001}
             disabled={disabled}
-            onCommit={(rate) => {
-              if (rate === rateOf(part)) return; // Enter, and then the end of the editing
-              ask(part, rate);
-              element.call("set_rate", { part, rate });
-            }}
+            onCommit={(rate) => void (ask(part, parts[part].rate, rate) && element.call("set_rate", { part, rate }))}
           />
         );
       })}
@@ -102,7 +108,7 @@ export function Rates({ element }) {
             checked={rateOf(part) === 0}
             disabled={disabled}
             onCommit={(on) => {
-              if (on) ask(part, 0);
+              if (on) ask(part, parts[part].rate, 0);
               element.call("freeze", { part, on });
             }}
           />
@@ -176,15 +182,11 @@ export function More({ element, axis, onAxis }) {
       <NumberField
         label="R-factor every [epochs]"
         title="Interval of the R-factor, which takes a pass over all patterns; 0: never."
-        value={asked.every ?? every}
+        value={asked.get("every") ?? every}
         min={0}
         max={MOST_EPOCHS}
         disabled={!usable.includes("change")}
-        onCommit={(value) => {
-          if (value === (asked.every ?? every)) return;
-          ask("every", value);
-          element.call("measure_r_factor", { every: value });
-        }}
+        onCommit={(value) => void (ask("every", every, value) && element.call("measure_r_factor", { every: value }))}
       />
       <Select label="Loss over" options={["epochs", "seconds"]} value={["epochs", "seconds"][axis]} onCommit={(over) => onAxis(over === "seconds" ? 1 : 0)} />
     </>

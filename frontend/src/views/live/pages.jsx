@@ -31,11 +31,7 @@ export function Table({ caption, heads, rows }) {
       {caption && <caption>{caption}</caption>}
       <thead>
         <tr>
-          {heads.map((head) => (
-            <th key={head} scope="col">
-              {head}
-            </th>
-          ))}
+          {heads.map((head) => (head ? <th key={head} scope="col">{head}</th> : <td key="" />))}
         </tr>
       </thead>
       <tbody>
@@ -63,9 +59,7 @@ export function Pattern({ element }) {
           value={pattern ?? 0}
           min={0}
           max={patterns - 1}
-          onCommit={(index) => {
-            if (index !== pattern) element.call("look_at", { pattern: index });
-          }}
+          onCommit={(index) => element.call("look_at", { pattern: index })}
         />
         <Check label="Logarithmic" title="Logarithmic" checked={logarithmic} onCommit={(on) => element.put("logarithmic", on)} />
         <span>{facts || "Click on the object to see a pattern."}</span>
