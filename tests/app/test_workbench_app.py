@@ -794,9 +794,8 @@ def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Wo
     history = next(one for one in below(bench._run_tab._run.children[0]) if isinstance(one, History))
     history.refresh()
     for _ in range(2):  # a second time each checkpoint is not added again
-        history.list.chosen = ["now", str(recon.checkpoints[0].path)]
-        history.compare.click()
-        history._actions.settle()
+        history.compare(["now", str(recon.checkpoints[0].path)])
+        history.settle()
         bench._actions.settle()
     assert bench._tabs.selected_index == TABS.index("Compare")
     shown = bench._compare_tab._comparison

@@ -199,6 +199,37 @@ export function Select({ options, value, onCommit, ...line }) {
   );
 }
 
+/** A list of which several options may be selected, texts or pairs of a key and a text; keys are told, not indices: a list
+ * that changes while a user selects from it would have another option there. rows: how many are in sight; head: titles above it.
+ * @type {(given: LineGiven & { options: OptionsOf, chosen: string[], rows: number, head?: string, onChoose: (keys: string[]) => void }) => VNode} */
+export function ListBox({ options, chosen, rows, head, onChoose, ...line }) {
+  const field = useNode("select");
+  useLayoutEffect(() => {
+    for (const option of field.current.options) option.selected = chosen.includes(option.value);
+  });
+  const send = () => onChoose([...field.current.options].filter(({ selected }) => selected).map(({ value }) => value));
+  return (
+    <Field {...line} kind="ptynb-list">
+      {(given) => (
+        <span class="ptynb-list-column">
+          {head && (
+            <span class="ptynb-list-head" aria-hidden="true">
+              {head}
+            </span>
+          )}
+          <select {...given} ref={field} multiple size={rows} onChange={send}>
+            {pairsOf(options).map(([key, text]) => (
+              <option key={key} value={key}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </span>
+      )}
+    </Field>
+  );
+}
+
 /** @type {(given: LineGiven & { value: number, max: number }) => VNode} */
 export function Progress({ value, max, ...line }) {
   return (
