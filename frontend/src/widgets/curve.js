@@ -9,6 +9,10 @@ import { offerFile } from "../viewer/saving.js";
 const INK = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"];
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2"];
 const EDGE = { left: 64, right: 14, top: 22, bottom: 40 };
+const NARROW = { left: 52, right: 12, top: 8, bottom: 38 };
+/** Least height of a line of text, and most points of a line that a screen resolves. */
+const LINE_HEIGHT = 16;
+const MOST_POINTS = 1500;
 
 /** Returns about `count` round numbers between two numbers.
  * @type {(low: number, high: number, count: number) => number[]} */
@@ -37,9 +41,12 @@ export function decadeTicks(low, high) {
 }
 
 export class Curve {
-  /** @param {HTMLElement} element @param {CurveSpec} spec */
-  constructor(element, spec) {
+  /** small: without tools, and with the legend and the values at the cursor over the curve.
+   * @param {HTMLElement} element @param {CurveSpec} spec @param {boolean} small */
+  constructor(element, spec, small = false) {
     this.spec = spec;
+    this.small = small;
+    this.edge = small ? NARROW : EDGE;
     this.axis = 0;
     this.log = spec.log;
     /** The part of the x axis that is shown; null: all of it.
@@ -56,22 +63,43 @@ export class Curve {
     this.toY = (/** @type {number} */ y) => y;
     this.over = drawn("g", {});
     this.root = element;
-    this.stage = make("div", "report-curve-stage", { tabIndex: 0 });
+    this.stage = make("div", "ptynb-curve-stage", { tabIndex: 0 });
     this.stage.setAttribute("role", "application");
     this.stage.setAttribute("aria-roledescription", "curve to read");
     this.stage.setAttribute("aria-label", spec.title);
     this.stage.setAttribute("aria-description", "Arrow keys read values, plus and minus zoom, 0 shows all of it.");
     this.svg = drawn("svg", { role: "img", "aria-label": spec.title });
     this.stage.append(this.svg);
-    this.readout = make("output", "report-readout");
-    element.append(this.makeTools(), this.makeLegend(), this.stage, this.readout);
+    this.readout = make("output", "ptynb-curve-readout");
+    this.legend = make("ul", "ptynb-curve-legend");
+    this.explain();
+    element.classList.toggle("ptynb-curve-small", small);
+    element.append(...(small ? [] : [this.makeTools()]), this.legend, this.stage, this.readout);
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(this.stage);
+    this.sizes = new ResizeObserver(() => this.draw());
+    this.sizes.observe(this.stage);
     this.draw();
   }
 
+  /** Shows other values, at the zoom and the cursor that were chosen; axis: over which of the axes.
+   * @type {(spec: CurveSpec, axis?: number) => void} */
+  update(spec, axis = this.axis) {
+    if (axis !== this.axis) this.span = this.cursor = null;
+    this.spec = spec;
+    this.axis = axis;
+    this.stage.setAttribute("aria-label", spec.title);
+    this.svg.setAttribute("aria-label", spec.title);
+    this.explain();
+    this.draw();
+  }
+
+  end() {
+    this.sizes.disconnect();
+    this.root.replaceChildren();
+  }
+
   makeTools() {
-    const row = make("div", "report-controls");
+    const row = make("div", "ptynb-curve-tools");
     row.setAttribute("role", "group");
     row.setAttribute("aria-label", `Tools of: ${this.spec.title}`);
     if (this.spec.axes.length > 1) {
@@ -106,22 +134,23 @@ export class Curve {
     return row;
   }
 
-  makeLegend() {
-    const list = make("ul", "report-legend");
-    this.spec.lines.forEach((line, number) => {
+  /** Writes the legend, with a sample of each line. */
+  explain() {
+    const { lines, marks, marked } = this.spec;
+    const entries = lines.map((line, number) => {
       const entry = make("li");
       const sample = drawn("svg", { viewBox: "0 0 30 8", width: 30, height: 8, "aria-hidden": "true" });
       sample.append(drawn("line", { x1: 0, y1: 4, x2: 30, y2: 4, ...this.looks(line, number) }));
       entry.append(sample, make("span", "", { textContent: line.name }));
-      list.append(entry);
+      return entry;
     });
-    if (this.spec.marks.length) list.append(make("li", "", { textContent: `┊ ${this.spec.marked}` }));
-    return list;
+    if (marks.length && marked) entries.push(make("li", "", { textContent: `┊ ${marked}` }));
+    this.legend.replaceChildren(...entries);
   }
 
   /** @type {(line: CurveLine, number: number) => Record<string, string | number>} */
   looks(line, number) {
-    if (line.faint) return { class: "report-faint", "stroke-dasharray": "4 3" };
+    if (line.faint) return { class: "ptynb-curve-faint", "stroke-dasharray": "4 3" };
     return { stroke: INK[number % INK.length], "stroke-width": 2, "stroke-dasharray": DASHES[number % DASHES.length] };
   }
 
@@ -163,14 +192,20 @@ export class Curve {
     const [from, to] = this.span ?? this.whole;
     const slack = (to - from) * 1e-9;
     const seen = this.spec.lines.map((line) => this.points(line).filter(({ x }) => x >= from - slack && x <= to + slack));
+    if (!seen.some((points) => points.length)) {
+      this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      const text = this.spec.empty ?? "nothing to draw yet";
+      this.svg.replaceChildren(drawn("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, text));
+      return;
+    }
     const [low, high] = this.heights(seen);
     const scale = this.log ? Math.log10 : (/** @type {number} */ value) => value;
-    const [inner, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
-    this.toX = (/** @type {number} */ x) => EDGE.left + ((x - from) / (to - from)) * inner;
-    this.fromX = (/** @type {number} */ at) => from + ((at - EDGE.left) / inner) * (to - from);
-    this.toY = (/** @type {number} */ y) => EDGE.top + (1 - (scale(y) - scale(low)) / (scale(high) - scale(low))) * tall;
+    const [inner, tall] = [width - this.edge.left - this.edge.right, height - this.edge.top - this.edge.bottom];
+    this.toX = (/** @type {number} */ x) => this.edge.left + ((x - from) / (to - from)) * inner;
+    this.fromX = (/** @type {number} */ at) => from + ((at - this.edge.left) / inner) * (to - from);
+    this.toY = (/** @type {number} */ y) => this.edge.top + (1 - (scale(y) - scale(low)) / (scale(high) - scale(low))) * tall;
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    const bottom = height - EDGE.bottom;
+    const bottom = height - this.edge.bottom;
     const parts = this.grid({ from, to, low, high, width, bottom });
     parts.push(...this.marks(bottom));
     seen.forEach((points, number) => parts.push(...this.line(points, number)));
@@ -182,19 +217,23 @@ export class Curve {
   grid({ from, to, low, high, width, bottom }) {
     /** @type {SVGElement[]} */
     const parts = [];
-    for (const tick of this.log ? decadeTicks(low, high) : roundTicks(low, high, 5)) {
+    const [title, tall] = [this.spec.axes[this.axis], bottom - this.edge.top];
+    const heights = this.log ? decadeTicks(low, high) : roundTicks(low, high, 5);
+    const every = Math.ceil((heights.length * LINE_HEIGHT) / Math.max(tall, LINE_HEIGHT));
+    for (const tick of heights.filter((_, index) => index % every === 0)) {
       const y = this.toY(tick);
-      parts.push(drawn("line", { class: "report-grid", x1: EDGE.left, y1: y, x2: width - EDGE.right, y2: y }));
-      parts.push(drawn("text", { x: EDGE.left - 7, y: y + 4, "text-anchor": "end" }, shortNumber(tick)));
+      parts.push(drawn("line", { class: "ptynb-curve-grid", x1: this.edge.left, y1: y, x2: width - this.edge.right, y2: y }));
+      parts.push(drawn("text", { x: this.edge.left - 7, y: y + 4, "text-anchor": "end" }, shortNumber(tick)));
     }
     for (const tick of roundTicks(from, to, Math.max(2, width / 110))) {
+      if (title === "epoch" && !Number.isInteger(tick)) continue;
       const x = this.toX(tick);
-      parts.push(drawn("line", { class: "report-grid", x1: x, y1: EDGE.top, x2: x, y2: bottom }));
+      parts.push(drawn("line", { class: "ptynb-curve-grid", x1: x, y1: this.edge.top, x2: x, y2: bottom }));
       parts.push(drawn("text", { x, y: bottom + 16, "text-anchor": "middle" }, shortNumber(tick)));
     }
-    const middle = (EDGE.left + width - EDGE.right) / 2;
-    parts.push(drawn("text", { x: middle, y: bottom + 34, "text-anchor": "middle" }, this.spec.axes[this.axis]));
-    parts.push(drawn("rect", { class: "report-frame", x: EDGE.left, y: EDGE.top, width: width - EDGE.left - EDGE.right, height: bottom - EDGE.top }));
+    const middle = (this.edge.left + width - this.edge.right) / 2;
+    parts.push(drawn("text", { x: middle, y: bottom + 34, "text-anchor": "middle" }, title));
+    parts.push(drawn("rect", { class: "ptynb-curve-frame", x: this.edge.left, y: this.edge.top, width: width - this.edge.left - this.edge.right, height: bottom - this.edge.top }));
     return parts;
   }
 
@@ -205,10 +244,10 @@ export class Curve {
     return this.spec.marks.flatMap(({ x, text }) => {
       const at = this.toX(Math.min(Math.max(x[this.axis], this.whole[0]), this.whole[1]));
       if (at < this.toX(from) - 1 || at > this.toX(to) + 1) return [];
-      const line = drawn("line", { class: "report-mark", x1: at, y1: EDGE.top, x2: at, y2: bottom });
-      if (at - last < 14) return [line];
+      const line = drawn("line", { class: "ptynb-curve-mark", x1: at, y1: this.edge.top, x2: at, y2: bottom });
+      if (!text || at - last < 14) return [line];
       last = at;
-      return [line, drawn("text", { x: at, y: EDGE.top - 6, "text-anchor": "middle" }, text)];
+      return [line, drawn("text", { x: at, y: this.edge.top - 6, "text-anchor": "middle" }, text)];
     });
   }
 
@@ -216,10 +255,13 @@ export class Curve {
   line(points, number) {
     if (!points.length) return [];
     const look = this.looks(this.spec.lines[number], number);
-    const path = points.map(({ x, y }) => `${this.toX(x).toFixed(1)},${this.toY(y).toFixed(1)}`).join(" ");
+    const each = Math.ceil(points.length / MOST_POINTS);
+    const thinned = points.filter((_, index) => index % each === 0 || index === points.length - 1);
+    const path = thinned.map(({ x, y }) => `${this.toX(x).toFixed(1)},${this.toY(y).toFixed(1)}`).join(" ");
     const parts = [drawn("polyline", { points: path, fill: "none", ...look })];
     const few = points.length <= 30 && !this.spec.lines[number].faint;
-    for (const { x, y } of few ? points : []) {
+    for (const { x, y } of few && !this.small ? points : points.slice(-1)) {
+      if (this.spec.lines[number].faint) break;
       parts.push(drawn("circle", { cx: this.toX(x), cy: this.toY(y), r: 2.5, fill: String(look.stroke) }));
     }
     return parts;
@@ -230,8 +272,8 @@ export class Curve {
     this.over.replaceChildren();
     if (this.drag?.to !== undefined) {
       const [left, right] = [this.drag.from, this.drag.to].sort((one, other) => one - other);
-      const height = this.size.height - EDGE.top - EDGE.bottom;
-      this.over.append(drawn("rect", { class: "report-drag", x: left, y: EDGE.top, width: right - left, height }));
+      const height = this.size.height - this.edge.top - this.edge.bottom;
+      this.over.append(drawn("rect", { class: "ptynb-curve-drag", x: left, y: this.edge.top, width: right - left, height }));
     }
     if (this.cursor === null) return write(this.readout, "");
     const { cursor } = this;
@@ -239,12 +281,12 @@ export class Curve {
     const first = near.find((found) => found !== null);
     if (!first) return write(this.readout, "");
     const x = this.toX(first.x);
-    const bottom = this.size.height - EDGE.bottom;
-    this.over.append(drawn("line", { class: "report-cursor", x1: x, y1: EDGE.top, x2: x, y2: bottom }));
+    const bottom = this.size.height - this.edge.bottom;
+    this.over.append(drawn("line", { class: "ptynb-curve-cursor", x1: x, y1: this.edge.top, x2: x, y2: bottom }));
     const told = [`${this.spec.axes[this.axis]} ${readNumber(first.x)}`];
     near.forEach((found, number) => {
       if (found === null) return;
-      this.over.append(drawn("circle", { class: "report-spot", cx: this.toX(found.x), cy: this.toY(found.y), r: 4 }));
+      this.over.append(drawn("circle", { class: "ptynb-curve-spot", cx: this.toX(found.x), cy: this.toY(found.y), r: 4 }));
       const elsewhere = found.x === first.x ? "" : ` (at ${readNumber(found.x)})`;
       told.push(`${this.spec.lines[number].name} ${readNumber(found.y)}${elsewhere}`);
     });
