@@ -1,6 +1,7 @@
 // What a page can show, by name: functions that show a model in an element, and return what ends that.
 
 import { render as viewer } from "./viewer/viewer.js";
+import { Compare, CompareTab } from "./views/compare.jsx";
 import { History } from "./views/history.jsx";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
@@ -15,4 +16,4 @@ export const components = { viewer, choice, codeView, divider, fileList, ownTab 
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
-export const views = { history: History };
+export const views = { compare: Compare, compareTab: CompareTab, history: History };
