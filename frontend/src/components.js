@@ -5,6 +5,7 @@ import { Compare, CompareTab } from "./views/compare.jsx";
 import { History } from "./views/history.jsx";
 import { SetUp } from "./views/form/set_up.jsx";
 import { SettingsForm } from "./views/form/settings_form.jsx";
+import { Tuner } from "./views/tuner.jsx";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
 import { render as divider } from "./widgets/divider.js";
@@ -18,4 +19,4 @@ export const components = { viewer, choice, codeView, divider, fileList, ownTab 
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
-export const views = { compare: Compare, compareTab: CompareTab, history: History, settingsForm: SettingsForm, setUp: SetUp };
+export const views = { compare: Compare, compareTab: CompareTab, history: History, settingsForm: SettingsForm, setUp: SetUp, tuner: Tuner };
