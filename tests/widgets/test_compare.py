@@ -4,7 +4,6 @@ import ast
 import dataclasses
 import io
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -105,32 +104,25 @@ def test_results_lie_side_by_side_with_their_difference(shown):
 
 
 def test_quantities_are_those_of_the_field(shown):
-    view = shown(result(), changed(), picture="amplitude")
+    view = shown(result(), result(factor=3.0), picture="amplitude")
     a, expected = panes(view)["A"], np.abs(result().object[8:112, 8:122])
     low, high = a["limits"]
-    np.testing.assert_allclose(
-        low + pixels(a) / 255 * (high - low), np.clip(expected, low, high), atol=(high - low) / 200
-    )
+    seen = low + pixels(a) / 255 * (high - low)
+    np.testing.assert_allclose(seen, np.clip(expected, low, high), atol=(high - low) / 200)
+    assert panes(view)["B"]["limits"] == [low, high]
+    apart = panes(chosen(view, registered=False))["B"]["limits"]
+    assert apart == pytest.approx([3 * low, 3 * high]), "unregistered, each has limits of its own"
     assert view.viewer.value_at("A", 3, 5) == f"{expected[3, 5]:.5g}"
     assert view.viewer.value_at("A", 300, 5) == view.viewer.value_at("gone", 0, 0) == ""
-    np.testing.assert_allclose(eval(view.viewer.expressions["A"], {"view": view}), expected, rtol=1e-6)
-    lines = told(view)
-    view.viewer.receive({"kind": "line", "name": "A", "text": "np.hypot(3, 4)"}, [])
-    assert lines == ["np.hypot(3, 4)"]
+    names = {"view": view, "np": np}
+    np.testing.assert_allclose(eval(view.viewer.expressions["A"], names), expected, rtol=1e-6)
     a = panes(chosen(view, picture="complex"))["A"]
     assert (a["limits"], pixels(a).ndim) == (None, 3)
-    np.testing.assert_allclose(eval(view.viewer.expressions["A"], {"view": view, "np": np}), expected, rtol=1e-6)
+    np.testing.assert_allclose(eval(view.viewer.expressions["A"], names), expected, rtol=1e-6)
     assert view.viewer.value_at("A", 3, 5).startswith(f"{expected[3, 5]:.4g}, ")
     probes = panes(chosen(view, picture="probe"))
     assert list(probes) == ["A", "B"]
     assert "100.0%" in probes["A"]["note"]
-
-
-def test_unregistered_each_is_as_it_is_with_limits_of_its_own(shown):
-    view = shown(result(), result(factor=3.0), picture="amplitude", registered=False)
-    a, b = panes(view)["A"], panes(view)["B"]
-    assert b["limits"] == pytest.approx([3 * limit for limit in a["limits"]])
-    assert panes(chosen(view, registered=True))["B"]["limits"] == a["limits"]
 
 
 def test_what_cannot_be_compared_says_why_and_the_rest_is_shown(shown):
@@ -189,6 +181,7 @@ def test_what_a_browser_chooses_is_told_as_python_that_does_the_same(shown):
         ("picture", "complex"), ("pair", "A − B"), ("slider", "A | B"), ("registered", False), ("slider", "off"),
     ):  # fmt: skip
         view.receive_command("choose", {"name": name, "choice": choice})
+    view.settle()
     assert lines == [
         "view.show(picture='complex')", "view.show(pair=('A', 'B'))", "view.show(slider=('A', 'B'))",
         "view.show(registered=False)", "view.show(slider='off')",
@@ -262,36 +255,24 @@ def test_a_figure_of_what_is_shown_is_made_and_told(shown, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     view = shown(result(), changed())
     viewer, lines = view.viewer, told(view)
-    asked = {"kind": "figure", "region": [[9.6, 40.3], [0.0, 114.0]], "limits": [-0.4567891, 0.5], "minus": None}
-    for name, suffix, colours in (("A", "pdf", "magma"), ("difference", "png", "PuOr")):
-        viewer.receive({**asked, "name": name, "suffix": suffix, "colours": colours}, [])
-    viewer.receive({**asked, "name": "A", "suffix": "png", "colours": "PuOr", "minus": "B"}, [])
+    asked = {"kind": "figure", "region": [[9.6, 40.3], [0.0, 114.0]], "limits": [-0.4567891, 0.5], "colours": "PuOr"}
+    for more in ({"name": "A", "suffix": "pdf"}, {"name": "difference", "suffix": "png"}):
+        viewer.receive({**asked, "minus": None, **more}, [])
+    viewer.receive({**asked, "name": "A", "suffix": "png", "minus": "B"}, [])
     viewer._drawings.settle()
-    files = ["A.pdf", "A_B.png", "B_A.png"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == files
     assert (viewer.problem, viewer.said) == ("", f"written: {tmp_path / 'A_B.png'}")
     assert lines[0] == (
-        "pt.figure(view.values['A'], region=((9, 41), (0, 114)), limits=(-0.45679, 0.5), colours='magma', "
+        "pt.figure(view.values['A'], region=((9, 41), (0, 114)), limits=(-0.45679, 0.5), colours='PuOr', "
         f"pixel_size={tuple(panes(view)['A']['pixel_size'])!r}, label='Phase [rad]', ticks=True).savefig('A.pdf')"
     )
-    assert "label='Phase difference [rad]'" in lines[1]
     assert "view.values['A'] - view.values['B']" in lines[2]
-    made = {name: (tmp_path / name).read_bytes() for name in files}
-    for line in lines:
+    made = [np.asarray(Image.open(name)) for name in ("B_A.png", "A_B.png")]
+    for line in lines[1:]:
+        assert "label='Phase difference [rad]'" in line
         eval(line, {"pt": pt, "view": view})
-    for name in files[1:]:
-        before, after = (Image.open(io.BytesIO(one)) for one in (made[name], (tmp_path / name).read_bytes()))
-        assert np.array_equal(np.asarray(before), np.asarray(after))
-    chosen(view, picture="complex")
-    whole = {**asked, "region": [[0, 104], [0, 114]], "limits": None, "colours": None}
-    viewer.receive({**whole, "name": "A", "suffix": "pdf"}, [])
-    viewer._drawings.settle()
-    assert (tmp_path / "A-2.pdf").read_bytes().startswith(b"%PDF")
-    for name, suffix, problem in (
-        ("gone", "pdf", "There is no picture 'gone'"),
-        ("A", "exe", "'exe' is not supported"),
-    ):
-        viewer.receive({**asked, "name": name, "suffix": suffix, "colours": "gray"}, [])
+    assert all(np.array_equal(one, Image.open(name)) for one, name in zip(made, ("B_A.png", "A_B.png"), strict=True))
+    for name, suffix, problem in (("gone", "pdf", "There is no picture 'gone'"), ("A", "exe", "'exe' is not")):
+        viewer.receive({**asked, "name": name, "suffix": suffix, "minus": None}, [])
         assert problem in viewer.problem
 
 
@@ -397,32 +378,17 @@ def test_an_error_is_shown_and_the_next_choice_takes_it_away(shown, monkeypatch)
     assert chosen(view, registered=True).message == ""
 
 
-def test_results_have_names_of_their_own(tmp_path):
+def test_results_are_given_as_files_or_by_name_and_what_is_none_is_refused(tmp_path):
     path = save_result(result(), tmp_path / "night.result.h5")
     given = named((result(), path, str(path), {"branch": result()}, result()))
     assert list(given) == ["A", "night", "night (2)", "branch", "B"]
-    assert given["night"].r_factor == 0.1
-
-
-def test_what_is_no_result_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="There is 1 result to compare; expected two or more"):
-        compare(result())
-    with pytest.raises(TypeError, match="A list is no result; expected a Result"):
-        compare(result(), [1, 2])
-    with pytest.raises(FileError):
-        compare(result(), tmp_path / "absent.h5")
-
-
-def test_closing_ends_the_threads():
-    before = set(threading.enumerate())
-    view = compare(result(), changed())
-    mine = set(threading.enumerate()) - before
-    assert mine
-    view.close()
-    for thread in mine:
-        thread.join(10)
-        assert not thread.is_alive(), thread.name
-    view.close()
+    for error, words, one in (
+        (ValueError, "There is 1 result to compare; expected two or more", ()),
+        (TypeError, "A list is no result; expected a Result", ([1, 2],)),
+        (FileError, "absent.h5", (tmp_path / "absent.h5",)),
+    ):
+        with pytest.raises(error, match=words):
+            compare(result(), *one)
 
 
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
