@@ -1,6 +1,11 @@
 // What a page can show, by name: functions that show a model in an element, and return what ends that.
 
 import { render as viewer } from "./viewer/viewer.js";
+import { Compare, CompareTab } from "./views/compare.jsx";
+import { History } from "./views/history.jsx";
+import { SetUp } from "./views/form/set_up.jsx";
+import { SettingsForm } from "./views/form/settings_form.jsx";
+import { Tuner } from "./views/tuner.jsx";
 import { LiveErrors } from "./views/live/errors.jsx";
 import { Live } from "./views/live/live.jsx";
 import { Watch } from "./views/live/watch.jsx";
@@ -16,4 +21,7 @@ export const components = { viewer, choice, codeView, fileList, ownTab };
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
-export const views = { live: Live, liveErrors: LiveErrors, watch: Watch };
+export const views = {
+  compare: Compare, compareTab: CompareTab, history: History, live: Live, liveErrors: LiveErrors, settingsForm: SettingsForm,
+  setUp: SetUp, tuner: Tuner, watch: Watch,
+};

@@ -12,7 +12,7 @@ import { useNode } from "./parts.jsx";
  * @type {(given: { spec: CurveSpec, axis?: number, small?: boolean, class?: string }) => VNode} */
 export function Curve({ spec, axis, small = false, class: name }) {
   const node = useNode("div");
-  const [first] = useState(spec);
+  const [first] = useState(spec); // whose axes and scale choose the tools
   const [drawing, draw] = useState(/** @type {Drawing | null} */ (null));
   useEffect(() => {
     const made = new Drawing(node.current, first, small);

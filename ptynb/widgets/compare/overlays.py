@@ -1,4 +1,4 @@
-"""Cuts through the slices of thick objects below their pictures, at a crosshair that a click or a drag moves."""
+"""What lies over the pictures of results: positions with arrows to the refined ones, and a crosshair with its cuts."""
 
 from __future__ import annotations
 
@@ -9,39 +9,59 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ptynb.analysis.orthogonal_cuts import CutQuantity, OrthogonalCuts, orthogonal_cuts
+from ptynb.analysis.position_refinement import position_refinement
 from ptynb.analysis.result_comparison import Together
 from ptynb.data import images
 from ptynb.exceptions import InvalidValueError
-from ptynb.widgets import elements
-from ptynb.widgets.shared_widgets import free
 from ptynb.widgets.viewer.viewer import Viewer
 
 HEIGHT = 150
+NONE = np.zeros((0, 2))
+
+
+def mark_positions(viewer: Viewer, together: Together, registered: bool) -> None:
+    """Draw the measured positions of each comparable result; arrows of all results are longer by one factor."""
+    found = {name: position_refinement(together.results[name]) for name in together.placed}
+    factor = min((one.exaggeration() for one in found.values() if one.largest > 0), default=1.0)
+    labels = {}
+    for name, refinement in found.items():
+        scale, offset = together.on_area(name, registered)
+        middle = np.array(together.results[name].probe.shape[-2:]) / 2
+        moved = None
+        if refinement.largest > 0:
+            moved = (refinement.arrows(factor) + middle) * scale + offset
+            labels[name] = f"arrows × {factor:g}"
+        viewer.mark(name, (refinement.measured + middle) * scale + offset, moved=moved)
+    viewer.labels = labels
+
+
+def remove_marks(viewer: Viewer) -> None:
+    """Remove all positions."""
+    for name in [*viewer.points]:
+        viewer.mark(name, NONE)
+    viewer.labels = {}
 
 
 class SliceCuts:
     """A viewer of cuts (z, x) and (y, z) of each result, and the crosshair in the pictures of the objects.
 
-    moved: called when the crosshair is moved on a page. lines: the Python of the cuts that are shown, by result.
+    moved: called when the crosshair is moved on a page. shown: whether there are cuts. lines: their Python, by result.
     """
 
     def __init__(self, objects: Viewer, moved: Callable[[], None]) -> None:
-        self._objects = objects
+        self._objects, self._moved = objects, moved
         self.viewer = Viewer(height=HEIGHT, tools=False, linked=False)
-        self.place = elements.VBox(layout=free())
-        """Box with the viewer, while there are cuts."""
+        self.shown = False
         self.lines: dict[str, str] = {}
-        objects.observe(lambda change: self._aimed(change["new"], moved), "crosshair")
-        for trait in ("colours", "percentiles"):
-            objects.observe(lambda _: self._take_colours(), trait)
+        objects.observe(lambda change: self._aimed(change["new"]), "crosshair")
+        objects.observe(lambda _: self._take_colours(), ["colours", "percentiles"])
         self._at: tuple[int, int] | None = None
         """Pixel (y, x) of the common area at which the cuts cross; None: no cuts are shown."""
 
     def hide(self) -> None:
         """Remove the cuts and the crosshair."""
-        self._at, self.lines = None, {}
+        self._at, self.shown, self.lines = None, False, {}
         self._objects.crosshair = {}
-        self.place.children = []
 
     def draw(self, together: Together, quantity: CutQuantity, registered: bool, panes: Sequence[str]) -> list[str]:
         """Show the cuts of all thick objects, in one contrast; return why some have none. panes: with the crosshair."""
@@ -75,20 +95,19 @@ class SliceCuts:
         ]
         self._take_colours()
         self.viewer.show(pictures)
-        self.place.children = [self.viewer] if pictures else []
+        self.shown = bool(pictures)
         return problems
 
-    def _aimed(self, aims: dict[str, list[float | None]], moved: Callable[[], None]) -> None:
+    def _aimed(self, aims: dict[str, list[float | None]]) -> None:
         """Move the cuts to where a click or a drag has moved the crosshair."""
         places = [tuple(math.floor(one) for one in place if one is not None) for place in aims.values()]
         at = next((place for place in places if place != self._at and len(place) == 2), None)
         if at is not None and self._at is not None:
             self._at = at[0], at[1]
-            moved()
+            self._moved()
 
     def _take_colours(self) -> None:
         """Show the cuts with the colour map and the percentiles that were chosen for the pictures of the objects."""
-        chosen, names = self._objects.colours, [*self.lines]
-        planes = [(name, f"{name} {plane}") for name in names if name in chosen for plane in ("xz", "yz")]
-        self.viewer.colours = {shown: chosen[name] for name, shown in planes}
+        chosen = {name: colours for name, colours in self._objects.colours.items() if name in self.lines}
+        self.viewer.colours = {f"{name} {plane}": one for name, one in chosen.items() for plane in ("xz", "yz")}
         self.viewer.percentiles = self._objects.percentiles
