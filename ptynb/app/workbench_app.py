@@ -70,7 +70,7 @@ class Workbench(Element):
         self.form.tell, self.form.use_scan = self.session.tell, self._use_scan
         self.form.use_stages = self.run_tab.propose
         self.tuning = tuner(scan, self.session.settings, cluster, use=self.use_settings, use_scan=self._use_scan)
-        self.tuning.tuner.tell = self.session.tell  # its form is updated from the other one
+        self.tuning.tell, self.tuning.form.tell = self.session.tell, None  # its form is updated from the other one
         for form in (self.form.form, self.tuning.form):
             self._listen(form)
         self._all: dict[str, Element] = dict(

@@ -207,9 +207,9 @@ def test_checkpoints_are_followed_while_their_page_is_shown_and_compared_in_thei
     recon = reconstruct(bench, 2)
     history = bench.run_tab.history
     assert history.resting
-    bench.run_tab.view._drawer.shown = "Checkpoints"
+    bench.run_tab.view.page = "Checkpoints"
     assert not history.resting
-    bench.run_tab.view._drawer.shown = None
+    bench.run_tab.view.page = None
     assert history.resting
     recon.save_checkpoint()
     for _ in range(2):  # a second time each checkpoint is not added again
@@ -343,7 +343,7 @@ def test_settings_are_those_of_both_forms_and_quick_edits_come_to_rest(bench: Wo
     assert bench.settings == bench.form.settings == bench.tuning.form.settings == best
     assert bench.code.count("0.003") == 1
     for batch in (10, 11, 12, 13):
-        bench.form.form.row("batch").input.value = str(batch)
+        bench.form.form.enter("batch", str(batch))
     for form in (*forms, *forms):
         form.settle()
     told = len(bench.lines)
