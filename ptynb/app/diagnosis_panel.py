@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from ptynb.analysis.faults.diagnosis import Diagnosis, Finding
-from ptynb.app.session_state import RUN, Session
+from ptynb.app.session_state import DIAGNOSIS, RUN, Session
 from ptynb.data.engine_records import Result
 from ptynb.data.images import limits_of, picture
 from ptynb.report.diagnosis_section import marked_place
@@ -24,29 +24,27 @@ from ptynb.widgets.viewer.viewer import Viewer
 class DiagnosisPanel(Element):
     """Findings about a reconstruction, with what helps against them.
 
-    It works in a thread of its own on a copy of the present result, so that the run goes on. Trials of remedies are run
-    by this process: on the engines they would end the run.
+    It works on a copy of the present result: the run goes on. Trials of remedies are run by this process, since on the
+    engines they would end the run.
 
-    session: carries out remedies; actions: of the workbench, in which it does. progress: trials that are done, and all;
-    empty without any. applied: what follows from a remedy. viewer: shows the places of findings.
+    progress: trials that are done, and all; empty without any. applied: what follows from a remedy. viewer: shows the
+    places of findings.
     """
 
     component = "diagnosis"
     busy = traitlets.Bool(False).tag(sync=True, settable=False)
     progress: traitlets.List[int] = traitlets.List([]).tag(sync=True, settable=False)
     status = traitlets.Unicode("").tag(sync=True, settable=False)
-    problem = traitlets.Unicode("").tag(sync=True, settable=False)
     findings: traitlets.List[dict[str, Any]] = traitlets.List([]).tag(sync=True, settable=False)
     applied = traitlets.Unicode("").tag(sync=True, settable=False)
     has_places = traitlets.Bool(False).tag(sync=True, settable=False)
     viewer: Any = traitlets.Instance(Viewer).tag(sync=True, settable=False)
 
     def __init__(self, recon: Reconstruction, session: Session, actions: Actions) -> None:
-        self._recon, self._session, self._apply_by = recon, session, actions
+        self._recon, self._session, self._actions = recon, session, actions
         self._cancelled = threading.Event()
         self.found: Diagnosis | None = None
         super().__init__(viewer=Viewer(height=220, share=0.4))
-        self._actions = Actions("ptynb diagnosis", self._complain, self._end)
 
     @command
     def diagnose(self, trial: bool = False) -> None:
@@ -54,7 +52,7 @@ class DiagnosisPanel(Element):
         if not self.busy:
             self.busy, self.progress = True, [0, 1] if trial else []
             self._cancelled.clear()
-            self._actions.put(lambda: self._examine(trial))
+            self._actions.put(lambda: self._diagnose(trial), lane=DIAGNOSIS)
 
     @command
     def cancel(self) -> None:
@@ -70,32 +68,34 @@ class DiagnosisPanel(Element):
             def take() -> None:
                 self.applied = self._session.take_remedy(finding)
 
-            self._apply_by.put(take, lane=RUN)
-
-    def settle(self, seconds: float = 30.0) -> None:
-        """Wait until the diagnosis is there. Raises TimeoutError."""
-        self._actions.settle(seconds)
+            self._actions.put(take, lane=RUN)
 
     def close(self) -> None:
-        """Cancel trials, close the panel and end its thread."""
+        """Cancel trials, and close the panel."""
         self._cancelled.set()
-        self._actions.close()
         self.viewer.close()
         super().close()
 
-    def _examine(self, trial: bool) -> None:
+    def _diagnose(self, trial: bool) -> None:
         self.applied, self.status = "", "Examining the present state …"
-        device = "auto" if self._recon.cluster is None else "cpu"
         try:
-            result = self._recon.result
-            found = diagnose(result, self._recon.scan)
-            self._show(result, found)
-            if trial and any(one.has_remedy for one in found):
-                tried = confirm(found, result, self._recon.scan, device=device, progress=self._show_progress)
-                self._show(result, replace(found, findings=tried))
+            self._examine(trial)
         except CancelledError:
             self.status = "The trials were cancelled."
-            return
+        except Exception:
+            self.status = ""
+            raise
+        finally:
+            self.busy, self.progress = False, []
+
+    def _examine(self, trial: bool) -> None:
+        device = "auto" if self._recon.cluster is None else "cpu"
+        result = self._recon.result
+        found = diagnose(result, self._recon.scan)
+        self._show(result, found)
+        if trial and any(one.has_remedy for one in found):
+            tried = confirm(found, result, self._recon.scan, device=device, progress=self._show_progress)
+            self._show(result, replace(found, findings=tried))
         given = "" if not trial else ", trial=True" + (", device='cpu'" if device == "cpu" else "")
         self._session.tell(f"found = pt.diagnose(recon{given})")
 
@@ -120,14 +120,6 @@ class DiagnosisPanel(Element):
         if self._cancelled.is_set():
             raise CancelledError
         self.progress = [done, total]
-
-    def _end(self) -> None:
-        self.busy, self.progress = False, []
-
-    def _complain(self, error: Exception | None) -> None:
-        self.problem = "" if error is None else str(error)
-        if error is not None:
-            self.status = ""
 
 
 def _plain(one: Finding) -> dict[str, Any]:

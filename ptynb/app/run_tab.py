@@ -8,11 +8,10 @@ from typing import Any
 
 import traitlets
 
-from ptynb.app.checkpoint_fields import CheckpointFields
 from ptynb.app.cluster_choice import EXISTING, LOCAL, Existing
-from ptynb.app.cluster_fields import ClusterFields
 from ptynb.app.diagnosis_panel import DiagnosisPanel
-from ptynb.app.session_state import FILM_RATE, RUN, SCAN, Session
+from ptynb.app.run_fields import CheckpointFields, ClusterFields
+from ptynb.app.session_state import FILM, FILM_RATE, RUN, SCAN, Session
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import PtynbError
 from ptynb.settings.cluster_options import SlurmCluster
@@ -34,8 +33,8 @@ class RunTab(Element):
     """What a new run needs, its start, the live view of the current run, and what is written of it.
 
     page: the open page of the drawer; "": none. starting: what a start waits for; can_cancel: whether that can be
-    ended. said: what the last command about the result has done. film: progress of a film (frames that are
-    written, and all; empty without one), and what came of it. view: the live view.
+    ended. said: what the last command about the result or a film has done. film: frames of a film that are written, and
+    all; empty without one. view: the live view, with the pages history and diagnosis.
     """
 
     component = "runTab"
@@ -49,9 +48,7 @@ class RunTab(Element):
     starting = traitlets.Unicode("").tag(sync=True, settable=False)
     can_cancel = traitlets.Bool(False).tag(sync=True, settable=False)
     said = traitlets.Unicode("").tag(sync=True, settable=False)
-    film: traitlets.Dict[str, Any] = traitlets.Dict({"progress": [], "said": "", "problem": ""}).tag(
-        sync=True, settable=False
-    )
+    film: traitlets.List[int] = traitlets.List([]).tag(sync=True, settable=False)
     clusters: Any = traitlets.Instance(ClusterFields).tag(sync=True, settable=False)
     checkpoints: Any = traitlets.Instance(CheckpointFields).tag(sync=True, settable=False)
     view: Any = traitlets.Instance(Live, allow_none=True).tag(sync=True, settable=False)
@@ -60,14 +57,12 @@ class RunTab(Element):
     """Shows checkpoints side by side; see `History`."""
     history: History
     diagnosis: DiagnosisPanel
-    """Pages of the live view."""
 
     def __init__(self, session: Session, actions: Actions) -> None:
         self._session, self._actions = session, actions
         self._start_cancelled, self._film_cancelled = threading.Event(), threading.Event()
         self._proposed = ""
         super().__init__(clusters=ClusterFields(actions, session.cluster), checkpoints=CheckpointFields(actions))
-        self._films = Actions("ptynb film", self._complain_of_film, self._end_film)
         session.on_change(self._follow)
 
     def propose(self, stages: tuple[Stage, ...]) -> None:
@@ -119,38 +114,21 @@ class RunTab(Element):
 
     @command
     def make_film(self) -> None:
-        """Write a film of the run, in a thread of its own: the run is not slowed."""
-        if self.film["progress"]:
-            return
-        self._film_cancelled.clear()
-        self.film = {"progress": [0, 1], "said": "", "problem": ""}
-        path, beside = self.film_path.strip(), self.result_path.strip()
-        thumbnails, rate, progress = self.film_of == "thumbnails", self.film_rate, self._show_film_progress
-
-        def make() -> None:
-            try:
-                written = self._session.film(path, thumbnails=thumbnails, rate=rate, result=beside, progress=progress)
-                said = f"written: {written}"
-            except CancelledError:
-                said = "The film was cancelled; no file was written."
-            self.film = {**self.film, "said": said}
-
-        self._films.put(make)
+        """Write a film of the run, while that goes on."""
+        if not self.film:
+            self._film_cancelled.clear()
+            self.said, self.film = "", [0, 1]
+            self._actions.put(self._make_film, lane=FILM)
 
     @command
     def cancel_film(self) -> None:
         """End the film; no file is written."""
         self._film_cancelled.set()
 
-    def settle(self, seconds: float = 30.0) -> None:
-        """Wait until a film is written. Raises TimeoutError."""
-        self._films.settle(seconds)
-
     def close(self) -> None:
         """Cancel what is waited for, and close the view of the run, which continues."""
         self._start_cancelled.set()
         self._film_cancelled.set()
-        self._films.close()
         self._show(None)
         super().close()
 
@@ -163,8 +141,8 @@ class RunTab(Element):
 
     def _start(self) -> None:
         session, ended = self._session, ""
+        stages = Recipe.from_yaml(f"stages:\n{self.stages}").stages
         try:
-            stages = Recipe.from_yaml(f"stages:\n{self.stages}").stages
             checkpointing, cluster = self.checkpoints.checkpointing(), self.clusters.chosen()
             self._start_cancelled = threading.Event()
             self.can_cancel = isinstance(cluster, SlurmCluster)
@@ -220,13 +198,17 @@ class RunTab(Element):
     def _say(self, text: str) -> None:
         self.said = text
 
-    def _show_film_progress(self, done: int, total: int) -> None:
-        if self._film_cancelled.is_set():
-            raise CancelledError
-        self.film = {**self.film, "progress": [done, total]}
+    def _make_film(self) -> None:
+        def show(done: int, frames: int) -> None:
+            if self._film_cancelled.is_set():
+                raise CancelledError
+            self.film = [done, frames]
 
-    def _complain_of_film(self, error: Exception | None) -> None:
-        self.film = {**self.film, "problem": "" if error is None else str(error)}
-
-    def _end_film(self) -> None:
-        self.film = {**self.film, "progress": []}
+        path, beside, thumbnails = self.film_path.strip(), self.result_path.strip(), self.film_of == "thumbnails"
+        try:
+            written = self._session.film(path, thumbnails=thumbnails, rate=self.film_rate, result=beside, progress=show)
+            self.said = f"written: {written}"
+        except CancelledError:
+            self.said = "The film was cancelled; no file was written."
+        finally:
+            self.film = []

@@ -58,14 +58,15 @@ class ScanTab(Element):
         self._session, self._actions = session, actions
         self._described: tuple[str, dict[str, Any]] | None = None
         self._suggested: dict[str, Any] = {}
+        self._shown: Scan | None = None
         super().__init__(
             unfolded=session.scan is None,
             chooser=FileChooser(self._choose),
             options=LoadFields(self._put_describe),
             listening=ListenPanel(session, actions, self._take),
         )
-        if session.scan is not None:
-            self.show(session.scan)
+        self._follow("scan")
+        session.on_change(self._follow)
 
     @command
     def name_file(self, path: str) -> None:
@@ -110,8 +111,12 @@ class ScanTab(Element):
         """Open the file with what came, to prepare it."""
         self._actions.put(self._open_received, lane=SCAN)
 
-    def show(self, scan: Scan) -> None:
-        """Show the inspection of a scan."""
+    def _follow(self, what: str) -> None:
+        """Show the inspection of another scan."""
+        scan = self._session.scan
+        if what != "scan" or scan is None or scan is self._shown:
+            return
+        self._shown = scan
         before, shown = self.inspection, inspect(scan)
         shown.tell, shown.on_scan = self._session.tell, self._take_over
         live = scan.acquisition if isinstance(scan.acquisition, Acquisition) else None
@@ -219,13 +224,13 @@ class ScanTab(Element):
         self.unfolded = False
 
     def _take(self, scan: Scan) -> None:
-        """Take a scan that has begun to come."""
-        self._session.use_scan(scan)
+        """Take over a scan that has begun to come."""
+        self._session.scan = scan
         self.unfolded = False
 
     def _take_over(self, scan: Scan) -> None:
-        """Take the scan as it was prepared in its inspection."""
-        self._session.scan = scan
+        """Take over a scan as it is inspected."""
+        self._shown = self._session.scan = scan
 
     @property
     def _acquisition(self) -> Acquisition | None:
@@ -250,9 +255,7 @@ class ScanTab(Element):
 
     def _stop_listening(self) -> None:
         self.question = ""
-        if self._session.scan is not None and self._acquisition is not None:
-            self._session.scan.stop_listening()
-            self._session.tell("scan.stop_listening()")
+        self._session.stop_listening()
 
     def _open_received(self) -> None:
         if self._acquisition is not None:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import traitlets
+
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.cluster_choice import Chosen, Existing, checked_cluster, lines_of, start_text
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.cluster_start import start_cluster
+from ptynb.data.arrivals import Acquisition
 from ptynb.data.engine_records import Result
 from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import ClusterError, InvalidValueError, ReconstructionError, ScanError
@@ -29,8 +32,11 @@ from ptynb.settings.cluster_options import NoCluster
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
 from ptynb.settings.schema import as_python
 
-LANES = SCAN, LISTENING, RUN, COMPARISON, FIELDS = "scan", "listening", "run", "comparison", "fields"
-"""Lanes of the actions of the workbench, one for each of the objects that they change, and the check of fields."""
+LANES = SCAN, LISTENING, RUN, COMPARISON, FILM, DIAGNOSIS, FIELDS = (
+    "scan", "listening", "run", "comparison", "film", "diagnosis", "fields",
+)  # fmt: skip
+"""Lanes of the actions of the workbench, which do not wait for each other: one for each object that they change, those
+that take long without changing one, and the check of fields."""
 FIRST_LINE = "import ptynb as pt"
 IMPORTS = {"Path(": "from pathlib import Path", "np.": "import numpy as np"}
 """Imports that lines of Python may need."""
@@ -39,107 +45,69 @@ FILM_RATE = 4.0
 """Frames of a film per second, by default."""
 
 
-class Session:
+class Session(traitlets.HasTraits):
     """Scan, settings, cluster, reconstruction and results of a workbench, and what can be done with them.
 
     Each command does what its line of Python does, and adds the line; those that take long return when they are done.
-    lines: the session as Python. cluster: of the next run; None: the process of the notebook. chosen_cluster: what it
-    was chosen as; None for that with which the session began, which it neither starts nor stops. on_settings: called
-    with settings for the next run, their Python and the finding that they are a remedy of; by default they are used.
-
-    `on_change` registers a function that is called with what changed: "scan", before it "scan replaced" if nothing
-    shows the new one yet, "settings", "cluster", "recon", "results" or "lines".
+    scan, settings, cluster: of the next run; no cluster: the process of the notebook. recon: the current run. results:
+    for the comparison, by name. lines: the session as Python. chosen_cluster: what the cluster was chosen as; None for
+    that with which the session began, which it neither starts nor stops. on_settings: called with settings for the next
+    run, their Python and the finding that they are a remedy of; by default they are used.
     """
+
+    scan: Scan | None = traitlets.Any(None)  # type: ignore[assignment]
+    settings: Settings = traitlets.Any()  # type: ignore[assignment]
+    cluster: Cluster | None = traitlets.Any(None)  # type: ignore[assignment]
+    recon: Reconstruction | None = traitlets.Any(None)  # type: ignore[assignment]
+    results: traitlets.Dict[str, Result] = traitlets.Dict({})
+    lines: traitlets.List[str] = traitlets.List([])
+    chosen_cluster: Chosen | None = None
+    _own: Cluster | None = None
+    _waited_epoch = 0
 
     def __init__(
         self, scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None
     ) -> None:
         if scan is not None:
             check_scan(scan)
-        self._scan, self._settings, self._cluster = scan, settings or Settings(), cluster
-        self._recon: Reconstruction | None = None
+        super().__init__(scan=scan, settings=settings or Settings(), cluster=cluster)
         self._given = cluster is not None
-        self._own: Cluster | None = None
-        self._waited_epoch = 0
-        self.chosen_cluster: Chosen | None = None
-        self.results: dict[str, Result] = {}
-        self.lines: list[str] = [FIRST_LINE]
         self.on_settings: Callable[[Settings, str, Finding], None] = self._use_settings
-        self._callbacks: list[Callable[[str], None]] = []
         self._lock = threading.RLock()  # actions are carried out in several threads
-        if scan is not None:
-            self.lines.append(f"# scan: {scan.name}, from the line that opened this workbench")
-        if cluster is not None:
-            self.lines.append("# cluster: likewise")
-        self.lines.append(f"settings = {as_python(self._settings)}")
+        given = [] if scan is None else [f"# scan: {scan.name}, from the line that opened this workbench"]
+        given += [] if cluster is None else ["# cluster: likewise"]
+        self.lines = [FIRST_LINE, *given, f"settings = {as_python(self.settings)}"]
 
     def on_change(self, callback: Callable[[str], None]) -> None:
-        """Register a function that is called with what changed, in the thread of the change."""
-        self._callbacks.append(callback)
+        """Register a function that is called with the name of what has changed, in the thread of the change."""
+        self.observe(lambda change: callback(change["name"]))
 
     def tell(self, line: str) -> None:
         """Add a line of Python."""
         with self._lock:
             needed = [imported for word, imported in IMPORTS.items() if word in line and imported not in self.lines]
             self.lines = [*needed, *self.lines, line]
-            self._changed("lines")
-
-    def _changed(self, *what: str) -> None:
-        for one in what:
-            for callback in (*self._callbacks,):
-                callback(one)
 
     # Scan and settings
 
-    @property
-    def scan(self) -> Scan | None:
-        """The scan of the next reconstruction; assign one that is shown already."""
-        return self._scan
-
-    @scan.setter
-    def scan(self, scan: Scan) -> None:
-        self._scan = scan
-        self._changed("scan")
-
-    def use_scan(self, scan: Scan) -> None:
-        """Take a scan that is not shown yet, such as that of a trial."""
-        self._scan = scan
-        self._changed("scan replaced", "scan")
-
-    def load(self, path: str, **options: Any) -> Scan:
+    def load(self, path: str, **options: Any) -> None:
         """Load the scan in a file."""
         scan = load(path, **options)
         given = ", ".join([repr(path), *(f"{name}={value!r}" for name, value in options.items())])
         self.tell(f"scan = pt.load({given})")
-        self.use_scan(scan)
-        return scan
+        self.scan = scan
 
-    @property
-    def settings(self) -> Settings:
-        """The settings of the next reconstruction."""
-        return self._settings
-
-    @settings.setter
-    def settings(self, settings: Settings) -> None:
-        if settings != self._settings:
-            self._settings = settings
-            self._changed("settings")
+    def stop_listening(self) -> None:
+        """End the reception of the scan, if it is being received."""
+        if self.scan is not None and isinstance(self.scan.acquisition, Acquisition):
+            self.scan.stop_listening()
+            self.tell("scan.stop_listening()")
 
     def _use_settings(self, settings: Settings, line: str, finding: Finding) -> None:
         self.tell(f"settings = {line}")
         self.settings = settings
 
     # Cluster
-
-    @property
-    def cluster(self) -> Cluster | None:
-        """The cluster of the next reconstruction."""
-        return self._cluster
-
-    def _set_cluster(self, cluster: Cluster | None) -> None:
-        if cluster is not self._cluster:
-            self._cluster = cluster
-            self._changed("cluster")
 
     def use_cluster(
         self, chosen: Chosen, report: Callable[[str], None] = lambda text: None, cancel: threading.Event | None = None
@@ -150,13 +118,13 @@ class Session:
         beforehand before anything is ended.
         """
         if self._given:
-            if self._cluster is not None and not self._cluster.running:
+            if self.cluster is not None and not self.cluster.running:
                 raise InvalidValueError(
                     "The cluster of this workbench was stopped; call its start() again.",
                     code="workbench.cluster-stopped",
                 )
             return
-        if self._cluster is not None and self._cluster.running and chosen == self.chosen_cluster:
+        if self.cluster is not None and self.cluster.running and chosen == self.chosen_cluster:
             return
         lines = lines_of(chosen)
         cluster = checked_cluster(chosen)
@@ -164,7 +132,7 @@ class Session:
             self.stop_engines()
         self.chosen_cluster = None
         if isinstance(chosen, NoCluster):
-            self._set_cluster(None)
+            self.cluster = None
             return
         if cluster is None:
             assert not isinstance(chosen, Existing)
@@ -173,7 +141,7 @@ class Session:
         elif len(lines) > 1:  # nobody else has it
             self._own = cluster
         self.chosen_cluster = chosen
-        self._set_cluster(cluster)
+        self.cluster = cluster
         for line in lines:
             self.tell(line)
 
@@ -185,25 +153,15 @@ class Session:
                 code="workbench.no-cluster",
             )
         try:
-            if self._recon is not None:
-                self._recon.close()
+            if self.recon is not None:
+                self.recon.close()
         finally:
             self._own.stop()
             self._own = self.chosen_cluster = None
-            self._set_cluster(None)
+            self.cluster = None
             self.tell("cluster.stop()")
 
     # Run
-
-    @property
-    def recon(self) -> Reconstruction | None:
-        """The current reconstruction."""
-        return self._recon
-
-    def use_recon(self, recon: Reconstruction | None) -> None:
-        """Set the current reconstruction."""
-        self._recon, self._waited_epoch = recon, 0 if recon is None else recon.epoch
-        self._changed("recon")
 
     def start_run(
         self,
@@ -220,12 +178,12 @@ class Session:
         What can be refused is refused before anything is ended. report, cancel: as for `use_cluster`.
         """
         scan, recipe = (
-            self._scan,
-            Recipe(settings=self._settings, stages=tuple(stages)),
+            self.scan,
+            Recipe(settings=self.settings, stages=tuple(stages)),
         )  # of now: a start may take long
         if scan is None:
             raise ScanError("There is no scan; load one in the tab Scan first.", code="workbench.no-scan")
-        before = self._recon
+        before = self.recon
         if before is not None and _is_active(before):
             raise InvalidValueError(
                 f"A run uses the engines, at epoch {before.epoch}; press Stop before starting another one.",
@@ -235,19 +193,23 @@ class Session:
         self.use_cluster(cluster, report, cancel)
         if before is not None:
             before.close()
-            self.use_recon(None)
+            self.recon = None
         report("starting the run …")
-        recon = Reconstruction(scan, recipe, self._cluster, checkpointing=checkpointing)
+        recon = Reconstruction(scan, recipe, self.cluster, checkpointing=checkpointing)
         if recipe.stages:
             self.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
-        given = ["scan", "recipe" if recipe.stages else "settings", *(["cluster"] if self._cluster is not None else [])]
+        given = ["scan", "recipe" if recipe.stages else "settings", *(["cluster"] if self.cluster is not None else [])]
         if checkpointing != CHECKPOINTING:
             given.append(python_of_checkpointing(checkpointing))
         self.tell(f"recon = pt.Reconstruction({', '.join(given)})")
-        self.use_recon(recon)
+        self.recon = recon
         recon.start(None if recipe.stages else epochs)
         self.tell(f"recon.start({'' if recipe.stages else f'epochs={epochs}'})")
         return recon
+
+    @traitlets.observe("recon")
+    def _begin_lines(self, _: Any) -> None:
+        self._waited_epoch = 0 if self.recon is None else self.recon.epoch
 
     def attach(self, name: str | None = None) -> None:
         """Attach to a run that continues without its notebook; name: as for `pt.attach`."""
@@ -256,10 +218,9 @@ class Session:
         assert recon.cluster is not None
         self._own, self._given = recon.cluster, False
         self.chosen_cluster = Existing(recon.cluster.name)
-        if self._scan is None:
-            self.use_scan(recon.scan)
-        self._set_cluster(recon.cluster)
-        self.use_recon(recon)
+        if self.scan is None:
+            self.scan = recon.scan
+        self.cluster, self.recon = recon.cluster, recon
 
     def take_remedy(self, finding: Finding) -> str:
         """Apply the remedy of a finding of the current reconstruction; return what follows from it."""
@@ -273,11 +234,11 @@ class Session:
             self.tell(f"recon.reconfigure(recon.settings.with_values({source}.changes))")
             return "The run has the remedy; press Start to continue if it has ended, and diagnose again at its end."
         if finding.prepare:
-            scan = prepare(recon.scan, finding.prepare)
+            prepared = prepare(recon.scan, finding.prepare)
             self.tell(f"scan = pt.prepare(recon.scan, {source}.prepare)")
-            self.use_scan(scan)
+            self.scan = prepared
         if finding.changes:
-            changed = self._settings.with_values(finding.changes)
+            changed = self.settings.with_values(finding.changes)
             self.on_settings(changed, f"settings.with_values({source}.changes)", finding)
         return "The remedy is in the settings and the scan of the next run; press New run."
 
@@ -318,7 +279,7 @@ class Session:
 
     def free_path(self, ending: str = ".result.h5", beside: str = "") -> str:
         """Return the path of a file that does not exist: beside a result, or with the name of the scan."""
-        scan = self._recon.scan if self._recon is not None else self._scan
+        scan = self.recon.scan if self.recon is not None else self.scan
         named = re.sub(r"[^\w.-]+", "_", scan.name) if scan is not None else ""
         path = Path(beside or named or "scan")
         stem = path.name.removesuffix(".h5").removesuffix(".result")
@@ -337,17 +298,16 @@ class Session:
                 unique, number = f"{name} ({number})", number + 1
             if not self.results:
                 self.tell("kept = {}")
-            self.results[unique] = result
             self.tell(f"kept[{unique!r}] = {source}")
-            self._changed("results")
+            self.results = {**self.results, unique: result}
         return unique
 
     def _current(self) -> Reconstruction:
-        if self._recon is None:
+        if self.recon is None:
             raise InvalidValueError(
                 "There is no reconstruction; press New run first.", code="workbench.no-reconstruction"
             )
-        return self._recon
+        return self.recon
 
     def _waited(self) -> Reconstruction:
         """Return the current reconstruction; if it has come to rest at another epoch since, the lines wait for that."""

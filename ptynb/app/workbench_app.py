@@ -67,10 +67,10 @@ class Workbench(Element):
         self.run_tab.open_comparison = self._compare_checkpoints
         self.compare_tab = CompareTab(self.session, self.actions)
         self.form = settings_form(scan, self.session.settings, cluster)
-        self.form.tell, self.form.use_scan = self.session.tell, self.session.use_scan
+        self.form.tell, self.form.use_scan = self.session.tell, self._use_scan
         self.form.use_stages = self.run_tab.propose
-        self.tuning = tuner(scan, self.session.settings, cluster, use=self.use_settings, use_scan=self.session.use_scan)
-        self.tuning.tuner.tell = self.session.tell  # its form is updated from the other one
+        self.tuning = tuner(scan, self.session.settings, cluster, use=self.use_settings, use_scan=self._use_scan)
+        self.tuning.tell, self.tuning.form.tell = self.session.tell, None  # its form is updated from the other one
         for form in (self.form.form, self.tuning.form):
             self._listen(form)
         self._all: dict[str, Element] = dict(
@@ -80,7 +80,7 @@ class Workbench(Element):
         self.session.on_change(self._follow)
         if recon is not None:
             self.session.tell("# recon: from the line that opened this workbench")
-            self.session.use_recon(recon)
+            self.session.recon = recon
             self.tab = "Run"
         self._follow("cluster")
         self._follow("lines")
@@ -170,6 +170,9 @@ class Workbench(Element):
     def _listen(self, form: SettingsForm) -> None:
         form.on_change(lambda settings: self.use_settings(settings, form))
 
+    def _use_scan(self, scan: Scan) -> None:
+        self.session.scan = scan
+
     def _take_settings_of_remedy(self, settings: Settings, line: str, finding: Finding) -> None:
         """Show settings in the form, with what they are for; the form tells the line."""
         reasons, title = dict.fromkeys(finding.changes, finding.explanation), f"remedy of {finding.name}"
@@ -182,8 +185,6 @@ class Workbench(Element):
         elif what == "recon":
             self._search.close()
             self.offers = {}
-        elif what == "scan replaced" and session.scan is not None:
-            self.scan_tab.show(session.scan)
         elif what == "scan":
             self.form.scan = self.tuning.scan = session.scan
         elif what == "cluster":

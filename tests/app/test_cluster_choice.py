@@ -23,7 +23,7 @@ from ptynb.app.cluster_choice import (
     lines_of,
     section_of,
 )
-from ptynb.app.cluster_fields import options_of
+from ptynb.app.run_fields import options_of
 from ptynb.app.workbench_app import Workbench
 from ptynb.cluster import cluster_start
 from ptynb.polling import wait_until

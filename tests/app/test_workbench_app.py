@@ -98,10 +98,11 @@ def test_what_the_buttons_do_is_said_or_its_error_until_the_next_one(bench: Work
     tab = bench.run_tab
     assert "There is no reconstruction; press New run first" in done(bench, tab.save)
     seen: list[tuple[str, bool]] = []
+    bench.offers = {"one": "a run without a notebook"}
     tab.observe(lambda change: seen.append((change["new"], tab.view is not None)), "starting")
     recon = reconstruct(bench, 1)
     assert seen == [("starting the run …", False), ("", True)]
-    assert tab.result_path == "simulated.result.h5"
+    assert (tab.result_path, bench.offers) == ("simulated.result.h5", {})
     for command, said in (
         (tab.save, "saved: simulated.result.h5"),
         (tab.report, "written: simulated.html"),
@@ -203,7 +204,7 @@ def test_while_engines_start_another_scan_is_loaded(bench: Workbench, monkeypatc
     assert begun == [before], "the scan that was open when the run was asked for"
     assert "No engine is left" in bench.message
     held = threading.Event()
-    bench.actions.put(lambda: (held.wait(30), bench.session.use_scan(before)), lane=SCAN)  # type: ignore[arg-type]
+    bench.actions.put(lambda: (held.wait(30), setattr(bench.session, "scan", before)), lane=SCAN)  # type: ignore[arg-type]
     bench.run_tab.new_run()
     held.set()
     bench.actions.settle()
@@ -214,9 +215,9 @@ def test_checkpoints_are_followed_while_their_page_is_shown_and_compared_in_thei
     recon = reconstruct(bench, 2)
     history = bench.run_tab.history
     assert history.resting
-    bench.run_tab.view._drawer.shown = "Checkpoints"
+    bench.run_tab.view.page = "Checkpoints"
     assert not history.resting
-    bench.run_tab.view._drawer.shown = None
+    bench.run_tab.view.page = None
     assert history.resting
     recon.save_checkpoint()
     for _ in range(2):  # a second time each checkpoint is not added again
@@ -232,37 +233,19 @@ def test_checkpoints_are_followed_while_their_page_is_shown_and_compared_in_thei
 
 
 def test_a_film_is_made_with_progress_and_can_be_cancelled(bench: Workbench) -> None:
-    tab = bench.run_tab
-
-    def make(act: Callable[[], None] = lambda: None) -> list[list[int]]:
-        seen: list[list[int]] = []
-
-        def follow(change: Any) -> None:
-            seen.append(change["new"]["progress"])
-            act()
-
-        tab.observe(follow, "film")
-        tab.make_film()
-        tab.settle()
-        wait_until(lambda: tab.film["progress"] == [], 5)
-        tab.unobserve(follow, "film")
-        return seen
-
-    make()
-    assert "There is no reconstruction" in tab.film["problem"]
+    tab, seen = bench.run_tab, list[list[int]]()
+    assert "There is no reconstruction" in done(bench, tab.make_film)
     reconstruct(bench, 2)
-    make()
-    assert "1 epoch; a film needs 2" in tab.film["problem"] or "no checkpoints" in tab.film["problem"]
+    message = done(bench, tab.make_film)
+    assert "1 epoch; a film needs 2" in message or "no checkpoints" in message
     tab.film_of = "thumbnails"
-    seen = make()
-    assert (tab.film, seen[-3:]) == (
-        {"progress": [], "said": "written: simulated.gif", "problem": ""},
-        [[4, 4], [4, 4], []],
-    )
+    tab.observe(lambda change: seen.append(change["new"]), "film")
+    assert (done(bench, tab.make_film), tab.said) == ("", "written: simulated.gif")
+    assert (seen[0], seen[-2:]) == ([0, 1], [[4, 4], []])
     assert bench.lines[-1] == "pt.film(recon.result, 'simulated.gif')"
     tab.film_path = "other.gif"
-    make(tab.cancel_film)
-    assert "cancelled" in tab.film["said"]
+    tab.observe(lambda _: tab.cancel_film(), "film")
+    assert (done(bench, tab.make_film), tab.said) == ("", "The film was cancelled; no file was written.")
     assert not [*Path().glob("*other*")]
 
 
@@ -278,13 +261,12 @@ def diagnosed(bench: Workbench, trial: bool = False) -> list[dict[str, Any]]:
     """What is found by the page Diagnosis."""
     panel = bench.run_tab.diagnosis
     panel.diagnose(trial=trial)
-    panel.settle(120)
-    wait_until(lambda: not panel.busy, 5)
+    bench.actions.settle(120)
     return list(panel.findings)
 
 
 def test_faults_of_a_run_are_shown_and_what_helps_is_applied_by_a_click(bench: Workbench) -> None:
-    bench.session.use_scan(faulty(pt.simulate(patterns=49, window=32, seed=2)))
+    bench.session.scan = faulty(pt.simulate(patterns=49, window=32, seed=2))
     bench.use_settings(pt.Settings(optimiser="lsqml", momentum=0.5))
     bench.form.settle()
     recon = reconstruct(bench, 40)
@@ -369,7 +351,7 @@ def test_settings_are_those_of_both_forms_and_quick_edits_come_to_rest(bench: Wo
     assert bench.settings == bench.form.settings == bench.tuning.form.settings == best
     assert bench.code.count("0.003") == 1
     for batch in (10, 11, 12, 13):
-        bench.form.form.row("batch").input.value = str(batch)
+        bench.form.form.enter("batch", str(batch))
     for form in (*forms, *forms):
         form.settle()
     told = len(bench.lines)

@@ -462,9 +462,6 @@ def test_a_workbench_is_five_models_at_most(recon: pt.Reconstruction) -> None:
     assert models() - before <= {widget.script}  # one of all pages
     bench = pt.workbench(recon=recon)
     assert bench.widget.comm is not None
-    bench.show_all()
-    for form in (bench.form.form, bench.tuning.form):
-        form.groups.make_all()
     assert len(models() - before) <= MOST_MODELS
     bench.close()
 

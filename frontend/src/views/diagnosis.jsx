@@ -1,16 +1,16 @@
 // What is wrong with a reconstruction, and what helps.
 
 import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Message, Progress } from "../page/parts.jsx";
+import { Button, Progress } from "../page/parts.jsx";
 
 /** @import { Drawing, ElementValues, Mark } from "../page/types" */
 /** @typedef {{ name: string, strength: string, explanation: string, remedy: string, can_apply: boolean }} Finding */
-/** @typedef {ElementValues & { busy: boolean, progress: number[], status: string, problem: string, findings: Finding[],
+/** @typedef {ElementValues & { busy: boolean, progress: number[], status: string, findings: Finding[],
  *   applied: string, has_places: boolean, viewer: Mark }} DiagnosisValues */
 
 /** @type {Drawing<DiagnosisValues>} */
 export function Diagnosis({ element }) {
-  const { busy, progress, status, problem, findings, applied, has_places: hasPlaces, viewer, ...line } = element.use();
+  const { busy, progress, status, findings, applied, has_places: hasPlaces, viewer, ...line } = element.use();
   const [done, all] = progress;
   return (
     <div {...lineOf(line, "ptynb-element")}>
@@ -29,7 +29,6 @@ export function Diagnosis({ element }) {
         )}
       </div>
       <div role="status">{status}</div>
-      <Message text={problem} />
       {findings.map(({ name, strength, explanation, remedy, can_apply: canApply }) => (
         <div key={name} class="ptynb-row-wrap">
           {canApply && (

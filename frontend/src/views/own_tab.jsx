@@ -8,7 +8,7 @@ import { useEffect } from "preact/hooks";
 
 /** @import { VNode } from "preact" */
 /** @import { Page } from "../page/elements.js" */
-/** @import { Drawing, Shower } from "../page/types" */
+/** @import { Shower } from "../page/types" */
 
 const REMEMBERED = "ptynb-own-tabs";
 const RESTORING_MS = 30_000;
@@ -113,9 +113,4 @@ export function OwnTab({ page, title }) {
       </svg>
     </button>
   );
-}
-
-/** @type {Drawing} */
-export function OwnTabElement({ element }) {
-  return <OwnTab page={element.page} title={element.use().title} />;
 }

@@ -10,7 +10,7 @@ import { OptionFields, PythonLine } from "./option_fields.jsx";
 /** @import { OptionValues } from "./option_fields.jsx" */
 /** @typedef {ElementValues & { epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
  *   film_rate: number, page: string, starting: string, can_cancel: boolean, said: string,
- *   film: { progress: number[], said: string, problem: string }, clusters: Mark, checkpoints: Mark, view: Mark | null }} RunValues */
+ *   film: number[], clusters: Mark, checkpoints: Mark, view: Mark | null }} RunValues */
 /** @typedef {ElementValues & { launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
 /** @typedef {(given: { element: Element<RunValues> }) => VNode} RunPart */
 
@@ -93,7 +93,7 @@ function Checkpointing({ element }) {
 /** @type {RunPart} */
 function Result({ element }) {
   const { result_path: path, film_path: filmPath, film_of: of, film_rate: rate, film, said } = element.use();
-  const [done, frames] = film.progress;
+  const [done, frames] = film;
   return (
     <>
       <div class="ptynb-row-wrap">
@@ -107,7 +107,6 @@ function Result({ element }) {
           text="Add to comparison" icon="copy" title="Adds the current result to the tab Compare"
           onClick={() => element.call("add_to_comparison")}
         />
-        <span role="status">{said}</span>
       </div>
       <div class="ptynb-row-wrap">
         <TextField
@@ -129,9 +128,8 @@ function Result({ element }) {
         />
         {frames > 0 && <Progress label="Film" labelWidth="initial" style={{ width: "240px" }} value={done} max={frames} />}
         {frames > 0 && <Button text="Cancel film" icon="x" title="Ends the film; no file is written" onClick={() => element.call("cancel_film")} />}
-        <span role="status">{film.said}</span>
       </div>
-      <Message text={film.problem} />
+      <div role="status" class="ptynb-run-said">{said}</div>
     </>
   );
 }
