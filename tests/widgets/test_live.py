@@ -15,9 +15,10 @@ from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair,
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
+from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.element_tree import Element, ElementPage
 from ptynb.widgets.live import Live, live
-from ptynb.widgets.live.live_facts import CHUNK, arrival_facts
+from ptynb.widgets.live.live_facts import CHUNK
 from ptynb.widgets.live.pictures import PROBE_SECONDS, value_text
 
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
