@@ -7,6 +7,7 @@ import { FileChooser } from "./views/file_chooser.jsx";
 import { SetUp } from "./views/form/set_up.jsx";
 import { SettingsForm } from "./views/form/settings_form.jsx";
 import { History } from "./views/history.jsx";
+import { Inspect } from "./views/inspect/inspect.jsx";
 import { LiveErrors } from "./views/live/errors.jsx";
 import { Live } from "./views/live/live.jsx";
 import { Watch } from "./views/live/watch.jsx";
@@ -25,7 +26,7 @@ export const components = { viewer, choice };
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
 export const views = {
-  compare: Compare, compareTab: CompareTab, diagnosis: Diagnosis, fileChooser: FileChooser, history: History, live: Live,
-  liveErrors: LiveErrors, optionFields: OptionFields, runTab: RunTab, scanTab: ScanTab, settingsForm: SettingsForm, setUp: SetUp,
-  tuner: Tuner, watch: Watch, workbench: Workbench,
+  compare: Compare, compareTab: CompareTab, diagnosis: Diagnosis, fileChooser: FileChooser, history: History, inspect: Inspect,
+  live: Live, liveErrors: LiveErrors, optionFields: OptionFields, runTab: RunTab, scanTab: ScanTab, settingsForm: SettingsForm,
+  setUp: SetUp, tuner: Tuner, watch: Watch, workbench: Workbench,
 };
