@@ -92,7 +92,7 @@ test("a live source is listened to, waited for and ended after a question", asyn
   channel.change("l", { busy: true, waiting: "waiting, 0:01", notice: "a pattern came" });
   channel.change("t", { question: "End the scan?" });
   await settled();
-  assert.deepEqual(buttons(el), ["File", "Live source", "Listen", "Cancel", "Plan", "Stop listening", "Open received scan", "End the scan", "Keep listening"]);
+  assert.deepEqual(buttons(el).filter((text) => text !== ""), ["File", "Live source", "Listen", "Cancel", "Plan", "Stop listening", "Open received scan", "End the scan", "Keep listening"]);
   assert.ok(el.textContent.includes("waiting, 0:01"));
   assert.ok(el.textContent.includes("a pattern came"));
   for (const text of ["Cancel", "Keep listening", "End the scan"]) click(el, text);

@@ -20,7 +20,7 @@ from ptynb.io.mask_file import load_mask
 from ptynb.settings.load_options import LoadOptions
 from ptynb.widgets import elements
 from ptynb.widgets.load.load_fields import FIRST, given_in, load_options, title_of, unfold_near_field
-from ptynb.widgets.option_fields import SEPARATORS, Option, OptionFields
+from ptynb.widgets.option_fields import SEPARATORS, OptionField, OptionFields
 from ptynb.widgets.shared_widgets import complaint, free, put
 
 PLANNED, FROM_ADDRESS, SAME_FILE = "planned", "from an address", "in the same file"
@@ -40,29 +40,29 @@ EXTENTS = "extent_y", "extent_x"
 FIELD_OF = {"positions": "planned", "extent": "extent_y"}
 """Fields of arguments of `Plan` that have another name."""
 FIELDS = (
-    Option(
+    OptionField(
         "source", "Source", "Address of the detector's stream, or an HDF5 file that is being written",
         "stream2://host:31001, pva://PV or scan_master.h5",
     ),
-    Option(
+    OptionField(
         "kind", "Positions", "Where the positions of the patterns come from",
         choices=tuple((one, one) for one in POSITIONS), initial=PLANNED,
     ),
-    Option("positions", "Address", "Address of the positions, or names of their datasets"),
-    Option(
-        "planned", "Planned positions", "File with one line a pattern", "positions.npy, .txt or .csv: columns y, x"
+    OptionField("positions", "Address", "Address of the positions, or names of their datasets"),
+    OptionField(
+        "planned", "Planned positions", "File with one line a pattern", "positions.npy, .txt or .csv: columns y, x",
     ),
-    Option("count", "Patterns", "Number of patterns of the scan", "number: what the plan or the detector says"),
+    OptionField("count", "Patterns", "Number of patterns of the scan", "number: what the plan or the detector says"),
     *(
-        Option(
-            f"extent_{axis}", f"Extent in {axis}", f"Smallest and largest {axis} of the positions", "from, to",
+        OptionField(
+            name, f"Extent in {name[-1]}", f"Smallest and largest {name[-1]} of the positions [m]", "from, to",
             unit="m", shown_in="µm", pair=True,
         )
-        for axis in "yx"
+        for name in EXTENTS
     ),
-    Option("window", "Crop to", "Size (y, x) of the patterns that are kept [pixels]", "y, x; all"),
-    Option("centre", "Crop around", "Pixel (y, x) of the direct beam, the middle of the window", "y, x; the middle"),
-    Option("folder", "Folder", "Folder for the scan, which is created", "one with the time in its name"),
+    OptionField("window", "Crop to", "Size (y, x) of the patterns that are kept [pixels]", "y, x; all"),
+    OptionField("centre", "Crop around", "Pixel (y, x) of the direct beam: the window's middle", "y, x; the middle"),
+    OptionField("folder", "Folder", "Folder for the scan, which is created", "one with the time in its name"),
 )  # fmt: skip
 
 

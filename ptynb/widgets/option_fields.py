@@ -24,7 +24,7 @@ SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
 
 
 @dataclass(frozen=True)
-class Option:
+class OptionField:
     """A field as a form shows it.
 
     unit: of the value, if it is shown in units of `UNITS`, at first in `shown_in`. pair: whether several numbers may
@@ -52,13 +52,16 @@ class Option:
         }  # fmt: skip
 
 
-def option_of(name: str, field: FieldInfo, shown_in: str = "", placeholder: str = "") -> Option:
+Option = OptionField  # its name while branches are merged
+
+
+def option_of(name: str, field: FieldInfo, shown_in: str = "", placeholder: str = "") -> OptionField:
     """Return the option of a field of a model; the unit is that at the end of its description."""
     text = field.description or ""
     found = UNIT.search(text)
     unit = found[1] if found and found[1] in UNITS else ""
     chosen = get_origin(field.annotation) is Literal
-    return Option(
+    return OptionField(
         name,
         field.title or name.replace("_", " ").capitalize(),
         text,
@@ -95,7 +98,7 @@ class OptionFields(Element):
 
     def __init__(
         self,
-        options: Iterable[Option],
+        options: Iterable[OptionField],
         edited: Callable[[], None] = lambda: None,
         folded: Collection[str] = (),
         more: str = "",
@@ -187,6 +190,6 @@ class OptionFields(Element):
         values = value if isinstance(value, tuple | list) else (value,)
         return ", ".join(str(one) if size is None else in_unit(one, size) for one in values)
 
-    def _number(self, option: Option, text: str) -> Any:
+    def _number(self, option: OptionField, text: str) -> Any:
         """Return a number in the unit of the option, or the text if it has none."""
         return number_and_unit(text, UNITS[option.unit], self.units[option.name]) if option.unit else text

@@ -18,8 +18,8 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.io.file_info import Fact
 from ptynb.io.load import FORMATS, SUFFIXES
 from ptynb.widgets.load.file_chooser import FileChooser
-from ptynb.widgets.load.load_fields import LoadFields, remarks_of
-from ptynb.widgets.load.quantities import UNITS, fact_text, number_and_unit, quantity
+from ptynb.widgets.load.load_fields import LoadFields
+from ptynb.widgets.load.quantities import fact_text, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
 from tests.live_source import Source as LiveSource
 from tests.raising import raises
@@ -129,22 +129,6 @@ def test_recent_files_are_few_exist_and_survive_what_is_broken(folder: Path, tmp
     assert recent_files() == []
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "unit", "expected"),
-    [
-        ("12", "eV", "keV", 12e3),
-        ("12.4 keV", "eV", "eV", 12.4e3),
-        ("55", "m", "µm", 55e-6),
-        ("55um", "m", "mm", 55e-6),
-        ("1e-3 m", "m", "mm", 1e-3),
-        ("3 furlongs", "m", "m", "3 furlongs"),
-        ("fast", "m", "m", "fast"),
-    ],
-)
-def test_quantities_are_typed_in_the_unit_shown_or_their_own(text: str, kind: str, unit: str, expected: Any) -> None:
-    assert number_and_unit(text, UNITS[kind], unit) == expected
-
-
 def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
     assert quantity((5.5e-05, 5.5e-05), "m") == "55 × 55 µm"
     assert quantity((0.99,), "m") == "990 mm"
@@ -160,21 +144,21 @@ def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
 
 def test_options_are_entered_with_units() -> None:
     fields = LoadFields()
-    for name, text in {
-        "energy": "12.4", "distance": "990 mm", "detector_pixel": "55", "focus_to_sample": "10", "raster": "5, 6",
-        "step": "1.5 2", "rotation": "90", "positions": "places.npy", "geometry": "near field",
-    }.items():  # fmt: skip
-        fields.enter(name, text)
-    fields.enter("clip_negative", True)
-    fields.enter("energy", unit="eV")
-    assert fields.arguments["energy"] == 12.4
-    fields.enter("energy", "12.4", "keV")
+    for name, text, unit, value in (
+        ("energy", "12", "keV", 12e3), ("energy", "12.4 keV", "eV", 12.4e3), ("distance", "99e-2", "m", 0.99),
+        ("step", "55um", "mm", 55e-6), ("step", "1.5 2", "µm", [1.5e-6, 2e-6]), ("distance", "3 miles", "m", "3 miles"),
+        ("detector_pixel", "55", "µm", 55e-6), ("raster", "5, 6", None, ["5", "6"]), ("mask", " a.npy ", None, "a.npy"),
+        ("distance", "990 mm", "m", 0.99), ("focus_to_sample", "10", None, 0.01), ("probe", " ", None, None),
+        ("clip_negative", True, None, True), ("rotation", "180", "°", np.pi), ("geometry", *[None] * 2, "far field"),
+    ):  # fmt: skip
+        fields.enter(name, text, unit)
+        assert fields.entered(name) == value
+    fields.enter("geometry", "near field")
     found = fields.arguments
-    assert found.pop("rotation") == pytest.approx(np.pi / 2)
     assert found == {
         "geometry": "near field", "energy": 12.4e3, "distance": 0.99, "detector_pixel": (55e-6, 55e-6),
-        "focus_to_sample": 0.01, "raster": (5, 6), "step": (1.5e-6, 2e-6), "positions": "places.npy",
-        "clip_negative": True,
+        "raster": (5, 6), "focus_to_sample": 0.01, "step": (1.5e-6, 2e-6), "mask": "a.npy", "clip_negative": True,
+        "rotation": np.pi,
     }  # fmt: skip
     for name, text in (("energy", "bright"), ("raster", "5"), ("detector_pixel", "1 2 3"), ("detector_pixel", "wide")):
         before = fields.text(name)
@@ -183,14 +167,11 @@ def test_options_are_entered_with_units() -> None:
             fields.arguments  # noqa: B018 - raises
         fields.enter(name, before)
     lens = {"convergence_angle": 0.0214, "defocus": -1.5e-8, "aberrations": {"C12": (2e-9, 0.5), "C30": 1e-3}}
-    fields.clear()
-    assert fields.arguments == {}
-    fields.fill(lens)
-    assert [fields.values[name] for name in lens] == ["21.4", "-15", "C12=2e-09@0.5,C30=0.001"]
-    assert fields.arguments == lens
-    fields.clear()
-    fields.fill(found)
-    assert fields.arguments == found
+    for values in (lens, found):
+        fields.clear()
+        assert fields.arguments == {}
+        fields.fill(values)
+        assert fields.arguments == values
     assert fields.values["focus_to_sample"] == "10"
 
 
@@ -239,21 +220,6 @@ def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(tmp_path: 
     assert edits == [1]
     fields.show(pt.info(tmp_path / "scan.h5"))
     assert shown()[:2] == ["geometry", "focus_to_sample"]
-
-
-def test_a_message_is_shown_as_it_is_whatever_is_in_the_path(tmp_path: Path) -> None:
-    folder = tmp_path / "give" / "energy=8.0"
-    folder.mkdir(parents=True)
-    with h5py.File(folder / "scan.h5", "w") as file:
-        file["patterns"] = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
-        file["positions"] = np.indices((5, 5)).reshape(2, -1).T * 1e-6
-        for name, value in (("energy", 12.4e3), ("distance", 2e9), ("x_pixel_size", 50e-6), ("y_pixel_size", 50e-6)):
-            file[name] = value
-    found = pt.info(folder / "scan.h5")
-    assert found.problem is not None
-    assert f"{folder}/scan.h5 has a distance to the detector of 2e+09 m" in found.problem
-    assert "give distance= [m]" in found.problem
-    assert {"text": found.problem, "role": "alert"} in remarks_of(found)
 
 
 # In a browser

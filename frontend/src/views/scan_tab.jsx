@@ -1,6 +1,6 @@
 // The first tab of the workbench: a file or a live source, what is known of it, and the scan that is open.
 
-import { Button, classes, Message, Segments, TextField } from "../page/parts.jsx";
+import { Button, Message, Segments, TextField } from "../page/parts.jsx";
 import { Parts } from "../page/part.jsx";
 import { FileChooser } from "./file_chooser.jsx";
 import { OptionFields, PythonLine } from "./option_fields.jsx";
@@ -68,15 +68,16 @@ function FileRow({ element }) {
   );
 }
 
-/** Folders, the options of `load` beside them, and what the file contains.
+/** Folders, the options of `load` beside them, and what the file contains. The options are there while they are hidden,
+ * too: the kernel may move the cursor into one in the moment in which it shows them.
  * @type {(given: { element: Element<ScanValues> }) => VNode} */
 function FilePage({ element }) {
-  const { chooser, options, suggestion, remarks, path, being_written: beingWritten, title, facts } = element.use();
+  const { chooser, options, suggestion, remarks, path, being_written: beingWritten, title, facts, unfolded, live } = element.use();
   const hint = path ? "" : "Click a file: what it contains is shown before it is loaded.";
   return (
     <>
       <div class="ptynb-columns">
-        <FileChooser element={partOf(element, chooser)} />
+        {unfolded && !live && <FileChooser element={partOf(element, chooser)} />}
         {/* Remarks come and go: below the fields, which must not move under the mouse. */}
         <div>
           <OptionFields element={partOf(element, options)} />
@@ -200,6 +201,7 @@ const partOf = (element, mark) => /** @type {Element} */ (element.page.element(m
 export function ScanTab({ element }) {
   const { live, unfolded, listening, receiving, inspection } = element.use();
   const source = partOf(element, listening);
+  const above = inspection === null ? "" : "ptynb-scan-above";
   return (
     <div class="ptynb-scan">
       <div class="ptynb-scan-row">
@@ -224,9 +226,12 @@ export function ScanTab({ element }) {
           onClick={() => element.put("unfolded", !unfolded)}
         />
       </div>
-      {unfolded && (
-        <div class={classes("ptynb-scan-fields", inspection !== null && "ptynb-scan-above")}>
-          {live ? <PlanPage element={source} /> : <FilePage element={element} />}
+      <div class={above} hidden={!unfolded || live}>
+        <FilePage element={element} />
+      </div>
+      {live && unfolded && (
+        <div class={above}>
+          <PlanPage element={source} />
         </div>
       )}
       {receiving && <ReceivingRow element={element} />}

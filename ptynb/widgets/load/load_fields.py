@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ptynb.data.geometry import energy_from_wavelength
@@ -11,7 +12,7 @@ from ptynb.io.file_info import FileInfo
 from ptynb.io.reading.reader_interface import Missing
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions, aberrations_as_text
 from ptynb.widgets.load.quantities import fact_text
-from ptynb.widgets.option_fields import Option, OptionFields, option_of
+from ptynb.widgets.option_fields import OptionField, OptionFields, option_of
 
 FIRST = ("geometry", "energy", "distance", "detector_pixel")
 """Options that are always shown; with them those that the file lacks, the others are folded."""
@@ -31,12 +32,12 @@ def title_of(name: str) -> str:
     return LoadOptions.model_fields[name].title or name
 
 
-def load_options(names: Collection[str] = (*LoadOptions.model_fields,)) -> list[Option]:
+def load_options(names: Collection[str] = (*LoadOptions.model_fields,)) -> list[OptionField]:
     """Return these options of `ptynb.load`, in the order of their fields."""
     order = sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
     options = [option_of(name, LoadOptions.model_fields[name], USUAL_UNITS.get(name, "")) for name in order]
     usual = {one.name: "y, x" if one.pair else "" if one.unit else "dataset or file" for one in options}
-    return [Option(**{**vars(one), "placeholder": PLACEHOLDERS.get(one.name, usual[one.name])}) for one in options]
+    return [replace(one, placeholder=PLACEHOLDERS.get(one.name, usual[one.name])) for one in options]
 
 
 def given_in(fields: OptionFields) -> LoadOptions:
