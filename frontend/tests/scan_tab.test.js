@@ -9,7 +9,7 @@ const [chooser, options, listening, fields] = marks("c", "o", "l", "f");
 const OPTION = { title: "Source", help: "", placeholder: "", kind: "text", choices: [], units: [] };
 Object.assign(DEFAULTS, {
   fileChooser: {
-    ...ELEMENT, folder: "/night", is_top: false, more: 0, current: "/night/scan.h5", recent: ["/old/a.h5"], message: "", all_files: false,
+    ...ELEMENT, folder: "/night", more: 0, current: "/night/scan.h5", recent: ["/old/a.h5"], message: "", all_files: false,
     items: [["data", "folder", "", ""], ["scan.h5", "scan", "2 MB", "2026-01-02 10:00"], ["<img src=x>.txt", "other", "1 kB", "2026-01-03 11:00"]],
   },
   optionFields: { ...ELEMENT, fields: [{ name: "source", ...OPTION }], values: { source: "" }, units: {}, notes: {}, problems: {}, folded: [], hidden: [], disabled: [], more: "", line: "" },
@@ -56,7 +56,7 @@ test("other folders, all files and those that were loaded last are chosen", asyn
   ]);
   assert.equal(el.querySelector("[role=alert]").textContent, "cannot be read");
   assert.ok(el.textContent.includes("and 3 more"));
-  channel.change("c", { is_top: true, recent: [] });
+  channel.change("c", { folder: "/", recent: [] });
   await settled();
   assert.deepEqual([el.querySelector("button").disabled, recent.disabled], [true, true]);
 });

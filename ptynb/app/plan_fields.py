@@ -18,10 +18,8 @@ from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, about
 from ptynb.io.array_file import read_array
 from ptynb.io.mask_file import load_mask
 from ptynb.settings.load_options import LoadOptions
-from ptynb.widgets import elements
 from ptynb.widgets.load.load_fields import FIRST, given_in, load_options, title_of, unfold_near_field
 from ptynb.widgets.option_fields import SEPARATORS, OptionField, OptionFields
-from ptynb.widgets.shared_widgets import complaint, free, put
 
 PLANNED, FROM_ADDRESS, SAME_FILE = "planned", "from an address", "in the same file"
 POSITIONS = {
@@ -91,11 +89,10 @@ class PlanFields(OptionFields):
         """Return what was entered. Raises an error of a field, which `mark` shows there."""
         source, folder = self.text("source"), self.text("folder") or None
         if not source:
-            raise InvalidValueError(
+            raise _problem(
                 "No source is named; enter an address such as stream2://host:31001, or a file that is being written.",
-                code="argument.missing",
-                fields=("source",),
-            )
+                "source", "argument.missing",
+            )  # fmt: skip
         positions = self._position_source(pattern_address(source).kind == "file")
         plan, text = self._plan(positions)
         given = [repr(source), f"plan=pt.Plan({text})"]
@@ -114,16 +111,14 @@ class PlanFields(OptionFields):
         if kind == FROM_ADDRESS:
             position_address(text)
         elif not is_file:
-            raise InvalidValueError(
+            raise _problem(
                 "Positions are in the same file, and the source is no file; enter the address of their source.",
-                code="argument.conflict",
-                fields=("positions",),
-            )
+                "positions", "argument.conflict",
+            )  # fmt: skip
         elif not 1 <= len(names := text.split(",")) <= 2 or not all(names) or "://" in text:
-            raise InvalidValueError(
+            raise _problem(
                 f"The datasets of positions are {text!r:.100}; expected one (pattern, yx) or two: entry/y,entry/x.",
-                code="argument.invalid-value",
-                fields=("positions",),
+                "positions",
             )
         return text
 
@@ -154,18 +149,16 @@ class PlanFields(OptionFields):
             put_in("extent", extent)
         is_planned = positions == "planned"
         if "positions" not in values and "extent" not in values:
-            raise InvalidValueError(
-                "Nothing says where positions will be; name a file with the planned ones"
-                f"{', or choose where measured ones come from' if is_planned else ', or enter both extents'}.",
-                code="argument.missing",
-                fields=("planned" if is_planned else "extent_y",),
-            )
+            other = "choose where measured ones come from" if is_planned else "enter both extents"
+            raise _problem(
+                f"Nothing says where positions will be; name a file with the planned ones, or {other}.",
+                "planned" if is_planned else "extent_y", "argument.missing",
+            )  # fmt: skip
         if is_planned and "positions" not in values:
-            raise InvalidValueError(
+            raise _problem(
                 "The plan has an extent and no positions; choose where measured positions come from.",
-                code="acquisition.no-positions",
-                fields=("positions",),
-            )
+                "positions", "acquisition.no-positions",
+            )  # fmt: skip
         for name in ("window", "centre"):
             if text := self.text(name):
                 with about(name):
@@ -184,11 +177,8 @@ class PlanFields(OptionFields):
         try:
             sides = [tuple(float(one) for one in self.entered(name)) for name in EXTENTS]
         except (TypeError, ValueError):
-            raise InvalidValueError(
-                f"The extents are {texts[0]!r:.50} and {texts[1]!r:.50}; expected two numbers in each: from, to.",
-                code="argument.invalid-value",
-                fields=EXTENTS,
-            ) from None
+            given = f"{texts[0]!r:.50} and {texts[1]!r:.50}"
+            raise _problem(f"The extents are {given}; expected two numbers in each: from, to.", EXTENTS[0]) from None
         return sides[0], sides[1]
 
     def _follow(self) -> None:
@@ -200,6 +190,10 @@ class PlanFields(OptionFields):
             self.change(name, unit="" if in_pixels else "m")
         unfold_near_field(self)
         self._followed()
+
+
+def _problem(text: str, field: str, code: str = "argument.invalid-value") -> InvalidValueError:
+    return InvalidValueError(text, code=code, fields=(field,))
 
 
 def _whole_numbers(text: str, count: int, title: str) -> tuple[int, ...]:
@@ -241,28 +235,3 @@ def _geometry_of(given: LoadOptions) -> Geometry | NearField | None:
         focus = math.inf if given.focus_to_sample is None else given.focus_to_sample
         return NearField(wavelength=beam, focus_to_sample=focus, sample_to_detector=distance, detector_pixel=pixel)
     return Geometry(wavelength=beam, distance=distance, detector_pixel=pixel)
-
-
-class Asked(elements.VBox):
-    """Fields of one subject, and below them what is wrong with them."""
-
-    def __init__(self, *fields: elements.Element) -> None:
-        self._problem = elements.HTML()
-        super().__init__(
-            [
-                elements.HBox(fields, layout=elements.Layout(flex_flow="row wrap", overflow="visible")),
-                self._problem,
-            ],
-            layout=free(),
-        )
-        self.complain(None)
-
-    @property
-    def problem(self) -> str:
-        """What is shown as wrong (HTML)."""
-        return str(self._problem.value)
-
-    def complain(self, error: Exception | str | None) -> None:
-        """Show what is wrong; None: nothing."""
-        put(self._problem, complaint(error))
-        self._problem.layout.display = "none" if error is None else None

@@ -29,7 +29,7 @@ from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import LOCAL_DEVICES, NONE, OFFERED_DEVICES, NoCluster
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.element_tree import Element
-from ptynb.widgets.option_fields import Option, OptionFields, option_of
+from ptynb.widgets.option_fields import OptionField, OptionFields, option_of
 
 GIVEN = "given"
 """Launcher of the cluster with which the workbench was opened."""
@@ -37,7 +37,7 @@ NOTHING = ("", "none")
 NONE_EXISTS = "No cluster runs that this notebook could use; choose another launcher."
 
 
-def options_of(launcher: str) -> list[Option]:
+def options_of(launcher: str) -> list[OptionField]:
     """Return the options of a launcher, in their order."""
     found = []
     for name, field in SECTIONS[launcher].model_fields.items():
@@ -117,7 +117,7 @@ class ClusterFields(Element):
     def _fields_of(self, launcher: str) -> OptionFields:
         if launcher not in self._made:
             if launcher == EXISTING:
-                options = [Option(EXISTING, "Cluster", "A cluster in 'ptynb ps'", choices=(NOTHING,))]
+                options = [OptionField(EXISTING, "Cluster", "A cluster in 'ptynb ps'", choices=(NOTHING,))]
             else:
                 options = options_of(LOCAL if launcher == GIVEN else launcher)
             if launcher in (LOCAL, GIVEN):
@@ -154,7 +154,7 @@ def _default_engines() -> int:
         return 1
 
 
-WANTED = Option(
+WANTED = OptionField(
     "wanted",
     "Write checkpoints",
     "Without them a run that was interrupted cannot be continued, nor go back",
@@ -169,7 +169,7 @@ TITLES = {
 """Titles of the options, and what their fields contain while they are empty."""
 
 
-def _option(name: str) -> Option:
+def _option(name: str) -> OptionField:
     title, usual = TITLES[name]
     default = getattr(CHECKPOINTING, name)
     option = option_of(name, Checkpointing.model_fields[name], placeholder=usual)

@@ -193,7 +193,8 @@ class ScanTab(Element):
         self._described = path, options
         self._show_facts(found)
         if other:  # not while fields are filled in
-            self._session.tell(f"pt.info({_arguments(path, options)})")
+            given = [repr(path), *(f"{name}={value!r}" for name, value in options.items())]
+            self._session.tell(f"pt.info({', '.join(given)})")
             self.options.focus(self.options.lacking)
 
     def _show_facts(self, found: FileInfo | None) -> None:
@@ -267,7 +268,3 @@ def _shortest(path: Path) -> str:
     """Return a path relative to the folder of the notebook if it is below."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _arguments(path: str, options: dict[str, Any]) -> str:
-    return ", ".join([repr(path), *(f"{name}={value!r}" for name, value in options.items())])

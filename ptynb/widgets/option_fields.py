@@ -52,9 +52,6 @@ class OptionField:
         }  # fmt: skip
 
 
-Option = OptionField  # its name while branches are merged
-
-
 def option_of(name: str, field: FieldInfo, shown_in: str = "", placeholder: str = "") -> OptionField:
     """Return the option of a field of a model; the unit is that at the end of its description."""
     text = field.description or ""

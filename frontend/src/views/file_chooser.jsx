@@ -10,7 +10,7 @@ import { Button, Message, Select, TextField, useNode } from "../page/parts.jsx";
 
 /** Name, kind ("folder", "scan" or "other"), size and date.
  * @typedef {[string, string, string, string]} Item */
-/** @typedef {ElementValues & { folder: string, is_top: boolean, items: Item[], more: number, current: string, recent: string[],
+/** @typedef {ElementValues & { folder: string, items: Item[], more: number, current: string, recent: string[],
  *   message: string, all_files: boolean }} ChooserValues */
 
 /** @type {(folder: string, name: string) => string} */
@@ -96,7 +96,7 @@ function FileList({ element }) {
 
 /** @type {(given: { element: Element<ChooserValues> }) => VNode} */
 export function FileChooser({ element }) {
-  const { folder, is_top: isTop, more, current, recent, message, all_files: all } = element.use();
+  const { folder, more, current, recent, message, all_files: all } = element.use();
   const files = recent.map((path) => {
     const end = path.lastIndexOf("/");
     return /** @type {[string, string]} */ ([path, `${path.slice(end + 1)}  (${path.slice(0, end) || "/"})`]);
@@ -104,7 +104,7 @@ export function FileChooser({ element }) {
   return (
     <div class="ptynb-file-chooser">
       <div class="ptynb-file-chooser-row">
-        <Button icon="arrow-up" title="Folder above" disabled={isTop} onClick={() => element.call("up")} />
+        <Button icon="arrow-up" title="Folder above" disabled={folder === "/"} onClick={() => element.call("up")} />
         <Button icon="house" title="Folder of the notebook" onClick={() => element.call("show")} />
         <Button icon="refresh-cw" title="Reads the folder again" onClick={() => element.call("refresh")} />
         <TextField

@@ -24,15 +24,14 @@ Item = tuple[str, str, str, str]
 class FileChooser(Element):
     """The list of a folder; `chosen` is called with the path of a file, and whether it was clicked twice.
 
-    folder: that is shown; is_top: whether none is above it. items: see `Item`; more: how many there are beyond them.
-    current: path of the file that is marked. recent: paths of files that were loaded last. message: why another folder
-    cannot be shown. all_files: whether files are listed that are no scans.
+    folder: that is shown. items: see `Item`; more: how many there are beyond them. current: path of the file that is
+    marked. recent: paths of files that were loaded last. message: why another folder cannot be shown. all_files:
+    whether files are listed that are no scans.
     """
 
     component = "fileChooser"
 
     folder = traitlets.Unicode("").tag(sync=True, settable=False)
-    is_top = traitlets.Bool(False).tag(sync=True, settable=False)
     items: traitlets.List[Item] = traitlets.List().tag(sync=True, settable=False)
     more = traitlets.Int(0).tag(sync=True, settable=False)
     current = traitlets.Unicode("").tag(sync=True, settable=False)
@@ -55,7 +54,7 @@ class FileChooser(Element):
             self.message = f"{place} cannot be read: {error.strerror}. Choose another folder."
             return
         with self.hold_sync():
-            self.folder, self.is_top, self.message = str(place), place == place.parent, ""
+            self.folder, self.message = str(place), ""
             self.items, self.more = items[:MOST], max(len(items) - MOST, 0)
 
     @command
