@@ -74,7 +74,7 @@ def _scaling_hint(settings: Settings, engines: int) -> str:
 
 
 def record(epochs: Sequence[Epoch], r_factors: Sequence[tuple[int, float]]) -> dict[str, bytes]:
-    """Return tables "epochs" (number, loss, seconds, changes of object, probe, positions) and "r_factors" (epoch, value).
+    """Return "epochs" (number, loss, seconds, changes of object, probe, positions) and "r_factors" (epoch, value).
 
     See `pieces`.
     """
