@@ -26,7 +26,7 @@ export const components = { viewer, choice };
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
 export const views = {
-  compare: Compare, compareTab: CompareTab, diagnosis: Diagnosis, fileChooser: FileChooser, history: History,
-  inspect: Inspect, live: Live, liveErrors: LiveErrors, optionFields: OptionFields, runTab: RunTab, scanTab: ScanTab,
-  settingsForm: SettingsForm, setUp: SetUp, tuner: Tuner, watch: Watch, workbench: Workbench,
+  compare: Compare, compareTab: CompareTab, diagnosis: Diagnosis, fileChooser: FileChooser, history: History, inspect: Inspect,
+  live: Live, liveErrors: LiveErrors, optionFields: OptionFields, runTab: RunTab, scanTab: ScanTab, settingsForm: SettingsForm,
+  setUp: SetUp, tuner: Tuner, watch: Watch, workbench: Workbench,
 };

@@ -351,7 +351,3 @@ def _is_active(recon: Reconstruction) -> bool:
         return recon.state in ("running", "paused", "recovering")
     except (ReconstructionError, ClusterError):  # its engines have ended
         return False
-
-
-Desk = Session
-"""The name by which tabs know it."""

@@ -81,15 +81,15 @@ def test_a_scan_that_is_loaded_is_that_of_all_tabs(tmp_path: Path, monkeypatch: 
         assert bench.facts == {"scan": "simulated", "about": ["25 patterns of 32 × 32"]}
         assert bench.form.scan is bench.tuning.scan is bench.scan
         assert "scan = pt.load('some.h5')" in bench.lines
-        assert done(bench, bench.run_tab.save) != "", "the error of before is replaced"
         look = bench.scan_tab.inspection
         assert look is not None
         look.settle()
         look.positions.exclude = "3, 7-9"
         look.positions.remove_excluded()
         look.settle()
-        assert bench.form.scan is bench.scan
         assert bench.facts["about"] == ["21 patterns of 32 × 32"]
+        assert bench.scan_tab.inspection is look
+        assert done(bench, bench.run_tab.save) != "", "the error of before is replaced"
     finally:
         bench.close()
 

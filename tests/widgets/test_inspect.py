@@ -470,7 +470,7 @@ def test_first_pictures_fill_in_while_a_scan_is_measured(shown, tmp_path):
         for count in (5, 70, 168):
             for number in range(count):
                 source.frame(number)
-            assert wait_until(lambda count=count: f"<b>{count}</b> of 168" in look.arrivals, 60)
+            assert wait_until(lambda count=count: look.arrivals.get("arrived") == count, 60)
             source.give(range(count))  # positions come later
             assert wait_until(lambda count=count: f"{count} of 168 patterns have come" in direct.text, 60)
             (seen, step), (found, levels) = values(look, "sum"), picture(look, "sum")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import Change, Epoch, Health, Status
 from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
@@ -18,8 +17,6 @@ from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_le
 from ptynb.widgets.number_text import number
 
 MOST_CHANGES = 8
-SILENT_SECONDS = 3.0
-"""Silence of the receiver that is shown."""
 CHUNK = 100
 """Rows of a record in one piece: browsers get the pieces that have changed."""
 
@@ -61,31 +58,6 @@ def summary(recon: Watched, status: Status, state: str, measured: float | None =
     }
 
 
-def arrival_facts(arrivals: Arrivals | None) -> dict[str, Any]:
-    """Return what has come of a scan that is being measured; nothing of one that was measured before.
-
-    used: whether patterns in use are counted. remarks: (text, meaning) of further counts.
-    """
-    if arrivals is None:
-        return {}
-    going, silent = arrivals.ended is None, arrivals.silence > SILENT_SECONDS
-    return {
-        "planned": arrivals.planned,
-        "arrived": arrivals.arrived,
-        "placed": arrivals.placed,
-        "admitted": arrivals.admitted,
-        "remarks": [list(one) for one in arrivals.remarks()],
-        "rate": f"{arrivals.rate:,.3g}" if arrivals.rate else "",
-        "lag": _short(arrivals.lag) if arrivals.lag and going else "",
-        "ended": arrivals.ended or "",
-        "silence": f"{arrivals.silence:.0f} s" if going and silent else "",
-    }
-
-
-def _short(seconds: float) -> str:
-    return f"{1e3 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
 def facts(recon: Watched, status: Status) -> list[str]:
     """Return engines, batch and the newest checkpoint."""
     found = [recon.engines, f"batch {recon.batch}{_scaling_hint(recon.settings, status.world)}"]
@@ -102,17 +74,21 @@ def _scaling_hint(settings: Settings, engines: int) -> str:
 
 
 def record(epochs: Sequence[Epoch], r_factors: Sequence[tuple[int, float]]) -> dict[str, bytes]:
-    """Return the record in pieces of `CHUNK` rows, float64, by "epochs 0", ..., and "r_factors 0", ...
+    """Return "epochs" (number, loss, seconds, changes of object, probe, positions) and "r_factors" (epoch, value).
 
-    epochs: number, loss, seconds, changes of object, probe and positions. r_factors: epoch, R-factor. NaN: not known.
+    See `pieces`.
     """
     rows = [
         (one.number, one.loss, one.seconds, one.object_change, one.probe_change, one.position_change) for one in epochs
     ]
+    return pieces("epochs", rows) | pieces("r_factors", r_factors)
+
+
+def pieces(table: str, rows: Sequence[Sequence[float | None]]) -> dict[str, bytes]:
+    """Return a table as float64, `CHUNK` rows in a piece, by the name of the table and a number; NaN: not known."""
     return {
-        f"{name} {start // CHUNK}": np.array(values[start : start + CHUNK], dtype="<f8").tobytes()
-        for name, values in (("epochs", rows), ("r_factors", list(r_factors)))
-        for start in range(0, len(values), CHUNK)
+        f"{table} {start // CHUNK}": np.array(rows[start : start + CHUNK], dtype="<f8").tobytes()
+        for start in range(0, len(rows), CHUNK)
     }
 
 

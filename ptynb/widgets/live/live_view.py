@@ -23,6 +23,7 @@ from ptynb.data.engine_records import Status
 from ptynb.settings import PART_OF_COMPONENT, Settings
 from ptynb.settings.schema import ABBREVIATIONS
 from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.live import live_facts
 from ptynb.widgets.live.errors_page import LINE as ERRORS_LINE
@@ -66,12 +67,12 @@ def shown(trait: Any) -> Any:
 class Live(LivePictures):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
-    summary: see `live_facts.summary`. usable: the commands of the run that make sense now. parts: label and learning
-    rate by component, of those that are or were optimised. r_factor_every: interval of the R-factor [epochs], 0: never.
-    record: see `live_facts.record`. marks: epochs in which settings were changed. changes, health, facts, arrivals: see
-    `live_facts`. messages: errors that are to be read; notices: what has gone wrong without stopping the run.
-    pattern: index of the one that is shown, of `patterns`; pattern_facts: its counts in words. logarithmic: its scale.
-    extra: elements below the controls. pages: further pages below the pictures, by title.
+    summary, record, changes, health, facts: see `live_facts`; arrivals: see `arrival_facts`. usable: commands of the
+    run that make sense now. parts: label and learning rate of components that are or were optimised. r_factor_every:
+    interval of the R-factor [epochs], 0: never. marks: epochs in which settings were changed. messages: errors;
+    notices: what has gone wrong without stopping the run. pattern: index of the one that is shown, of `patterns`;
+    pattern_facts: its counts in words; logarithmic: its scale. extra: elements below the controls. pages: further pages
+    below the pictures, by title.
     tell: called with the line of Python equivalent to a click, after the click was carried out.
     """
 
@@ -132,7 +133,7 @@ class Live(LivePictures):
             extra=[*extra],
             pages={**(pages or {})},
         )
-        self._actions = Actions("ptynb live actions", self._complain, self._obeyed, self._say)
+        self._actions = Actions("ptynb live actions", self.complain, self._obeyed, self._say)
         self.object_pictures.on_click(lambda _, y, x: self._clicked(y, x))
         self.object_pictures.tell = self._say
         self._show_controls("starting", set())
@@ -141,7 +142,7 @@ class Live(LivePictures):
             ("ptynb live view", self._pause_seconds, Live.refresh, UPDATE, self._update_now),
             ("ptynb live requests", REQUEST_SECONDS, Live.request_more, REQUEST, self._request_now),
         ):
-            complain = partial(_complain, thread=thread)
+            complain = partial(Live.complain, thread=thread)
             repeat(self, name, seconds, work, complain, soon=soon, over=lambda view: view._recon.closed)
 
     def close(self) -> None:
@@ -203,7 +204,7 @@ class Live(LivePictures):
             self._show_controls(state, {PART_OF_COMPONENT.get(name, name) for name in status.rates})
             if self._text_is_due(state):
                 self.summary = live_facts.summary(recon, status, state, self._speed)
-                self.arrivals = live_facts.arrival_facts(status.arrivals)
+                self.arrivals = arrival_facts(status.arrivals)
                 self.facts = live_facts.facts(recon, status)
                 self._show_record()
             return state
@@ -395,10 +396,11 @@ class Live(LivePictures):
             self._errors.clear()
             self._show_messages()
 
-    def _complain(self, error: Exception | str | None, thread: str = ACTION) -> None:
+    def complain(self, error: Exception | None, thread: str = ACTION) -> None:
         """Show an error of a thread in place of its last one; None: removes it."""
         if error is not None or thread in self._errors:
-            self._errors[thread] = "" if error is None else str(error)
+            kind = "" if thread == ACTION else f"{type(error).__name__}: "  # of no error that users make
+            self._errors[thread] = "" if error is None else f"{kind}{error}"
             self._show_messages()
 
     def _show_messages(self) -> None:
@@ -430,7 +432,3 @@ def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[Eleme
         The view. `close` ends it and its threads; the reconstruction continues.
     """
     return Live(recon, rate, size, extra)
-
-
-def _complain(view: Live, error: Exception | None, thread: str) -> None:
-    view._complain(None if error is None else f"{type(error).__name__}: {error}", thread)
