@@ -209,7 +209,7 @@ export interface CurveLine {
   y: (number | null)[];
   faint?: boolean;
 }
-/** A curve of a report; lowest, highest: limits of a linear y axis; marked: what the marks mean. */
+/** A curve; lowest, highest: limits of a linear y axis; marked: what the marks mean; empty: a text in place of no points. */
 export interface CurveSpec {
   title: string;
   axes: string[];
@@ -219,6 +219,7 @@ export interface CurveSpec {
   lines: CurveLine[];
   marks: { x: number[]; text: string }[];
   marked: string;
+  empty?: string;
   file: string;
 }
 /** What a report contains: `PageData` in Python. */

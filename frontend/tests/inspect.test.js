@@ -14,7 +14,7 @@ const PANELS = {
 };
 const INSPECT = {
   ...BASE, facts: ["<b>name</b>", "36 patterns"], length: 36, map_view: view, view, maps: ["counts", "dark field"], live: false, can_undo: false,
-  surveyed: 30, arrivals: "", pattern_message: "", message: "", survey_message: "", note: "", chosen: 5,
+  surveyed: 30, arrivals: {}, pattern_message: "", message: "", survey_message: "", note: "", chosen: 5,
   pattern_note: "9 counts", paused: true, tab: "Statistics", scale: "log", exponent: 0.5, map_kind: "counts", radius: 0, dots: true,
 };
 
@@ -39,6 +39,8 @@ function opened(tab, values = {}, ofPanel = {}) {
 }
 const called = (to, command, given = {}) => [{ to, command, arguments: given }];
 
+const ARRIVALS = { planned: 36, arrived: 3, placed: 3, admitted: null, remarks: [], rate: "", lag: "", ended: "", silence: "" };
+
 test("patterns are chosen and stepped through, and fields follow what they are about", async () => {
   const { channel, el, button, field, press, enter } = opened("Statistics");
   assert.ok(el.textContent.includes("<b>name</b> \u00a0·\u00a0 36 patterns"));
@@ -60,10 +62,10 @@ test("patterns are chosen and stepped through, and fields follow what they are a
 });
 
 test("errors and notes are shown, and a scan that is being measured has no survey", () => {
-  const { el, field } = opened("First pictures", { live: true, message: "an error\nmore", note: "a note", arrivals: "<b>3</b> came" }, { live: true });
+  const { el, field } = opened("First pictures", { live: true, message: "an error\nmore", note: "a note", arrivals: ARRIVALS }, { live: true });
   assert.deepEqual([...el.querySelectorAll("[role=alert]")].map((one) => one.firstChild.textContent), ["an error"]);
   assert.equal(el.querySelector("[role=status]").textContent, "a note");
-  assert.ok(el.textContent.includes("3 came"));
+  assert.ok(el.textContent.includes("3 of 36 patterns came"));
   for (const name of ["Map", "Compute"]) assert.equal(field(name), undefined);
 });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { decadeTicks, roundTicks } from "../src/report/curve.js";
+import { decadeTicks, roundTicks } from "../src/widgets/curve.js";
 import { bytesOf, numbersOf, tiffOf, valueIn, wordsOf } from "../src/report/values.js";
 import { textChunk, withTexts } from "../src/viewer/saving.js";
 import { near } from "./near.js";

@@ -15,8 +15,7 @@ from ptynb.settings.base_models import told_by_field
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.live.controls import checkbox
-from ptynb.widgets.shared_widgets import free, marking, put
+from ptynb.widgets.shared_widgets import checkbox, free, marking, put
 
 DEFAULT = Checkpointing()
 TITLES = {

@@ -28,8 +28,7 @@ from ptynb.settings.base_models import told_by_field
 from ptynb.settings.cluster_options import NoCluster
 from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.live.controls import row
-from ptynb.widgets.shared_widgets import free, put
+from ptynb.widgets.shared_widgets import free, put, row
 
 GIVEN = "given"
 """Launcher of the cluster with which the workbench was opened."""

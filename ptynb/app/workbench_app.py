@@ -59,7 +59,7 @@ class Workbench(elements.VBox):
         self._form.tell, self._form.use_scan = self._desk.tell, self._take_scan
         self._form.use_stages = self._run_tab.propose
         self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings, use_scan=self._take_scan)
-        self._tuning.tuner.tell = self._desk.tell  # its form is updated from the other one
+        self._tuning.tell, self._tuning.form.tell = self._desk.tell, None  # its form is updated from the other one
         for form in (self._form.form, self._tuning.form):
             self._listen(form)
         self._tabs = elements.Tab(

@@ -6,7 +6,7 @@ import html
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from ptynb.exceptions import PtynbError
 from ptynb.widgets import elements
@@ -80,6 +80,20 @@ class CancelBar(elements.VBox):
         """Cancel, and close the bar."""
         self._cancelled.set()
         super().close()
+
+
+def row(*widgets: elements.Element, **layout: Any) -> elements.HBox:
+    """Return widgets in a row that wraps."""
+    return elements.HBox(
+        [*widgets], layout=elements.Layout(flex_flow="row wrap", align_items="center", overflow="visible", **layout)
+    )
+
+
+def checkbox(text: str, value: bool, tooltip: str = "", width: str = "auto") -> elements.Checkbox:
+    """Return a checkbox with its label to the right."""
+    return elements.Checkbox(
+        value, description=text, tooltip=tooltip or text, indent=False, layout=elements.Layout(width=width)
+    )
 
 
 def put(widget: elements.HTML, value: str) -> None:

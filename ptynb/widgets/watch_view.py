@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-import html
 import io
+import itertools
 import threading
 from pathlib import Path
 
+import traitlets
 from PIL import Image
 
 from ptynb.data.engine_records import Picture
+from ptynb.data.record import Epoch
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
-from ptynb.widgets import elements
 from ptynb.widgets.actions import repeat
-from ptynb.widgets.loss_curve import loss_curve
-from ptynb.widgets.shared_widgets import complaint, put, state_row
+from ptynb.widgets.element_tree import Element
+from ptynb.widgets.live.live_facts import MOST_CHANGES, record
 from ptynb.widgets.viewer.viewer import Viewer
 
 REFRESH_SECONDS = 0.5
 
 
-class Watch(elements.VBox):
-    """Object amplitude and phase, probe modes, loss curve and state from the files in a folder; see `watch`."""
+class Watch(Element):
+    """Object amplitude and phase, probe modes, loss curve and state from the files in a folder; see `watch`.
+
+    state, facts: of the run, in words. record: see `live_facts.record`. marks: epochs in which settings were changed;
+    changes: (epoch, setting) of the latest ones. problem: why nothing is shown; message: the error of the last look.
+    """
+
+    component = "watch"
+
+    state = traitlets.Unicode("").tag(sync=True, settable=False)
+    facts: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
+    record: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True, settable=False)
+    marks: traitlets.List[int] = traitlets.List().tag(sync=True, settable=False)
+    changes: traitlets.List[list[str]] = traitlets.List().tag(sync=True, settable=False)
+    problem = traitlets.Unicode("").tag(sync=True, settable=False)
+    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    pictures = traitlets.Instance(Viewer).tag(sync=True, settable=False)
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Folder(folder)
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._waiting: list[Picture] | None = None
-        self._pictures = Viewer()
-        self._curve = elements.HTML(loss_curve([]), layout=elements.Layout(width="100%"))
-        self._summary, self._message, self._record = elements.HTML(), elements.HTML(), elements.HTML()
-        wide = elements.Layout(width="540px", max_width="100%")
-        beside = elements.HBox(
-            [elements.VBox([elements.HTML("<b>Loss</b>"), self._curve], layout=wide), self._record],
-            layout=elements.Layout(flex_flow="row wrap", align_items="flex-start"),
-        )
-        super().__init__([self._summary, self._message, self._pictures, beside])
-        self.add_class("ptynb-watch")
+        super().__init__(pictures=Viewer())
         self.refresh()
         self._soon = repeat(self, "ptynb watch view", REFRESH_SECONDS, Watch.refresh, Watch.complain)
 
@@ -46,6 +53,7 @@ class Watch(elements.VBox):
         self._ended.set()
         self._soon.set()
         with self._lock:
+            self.pictures.close()
             super().close()
 
     @property
@@ -60,25 +68,32 @@ class Watch(elements.VBox):
                 return
             folder = self._folder
             changed = folder.look()
-            shown = folder.shown
-            put(self._message, f'<b style="color:#b26a00">{html.escape(folder.problem)}</b>' if folder.problem else "")
-            if shown is None:
+            report = folder.shown
+            self.problem = folder.problem
+            if report is None:
                 return
-            put(self._summary, state_row(shown.state, [html.escape(fact) for fact in (*shown.facts, folder.written)]))
+            self.state, self.facts = report.state, [*report.facts, folder.written]
             if changed:
-                losses = [float("nan") if loss is None else loss for loss in shown.losses]
-                put(self._curve, loss_curve(losses, [epoch + 1 for epoch, _ in shown.changes]))
-                put(self._record, _record(shown))
-                self._waiting = _pictures(folder, shown)
-            if self._waiting is not None and self._pictures.ready:
-                self._pictures.show(self._waiting, epoch=shown.picture[0], update=shown.picture[1])
+                self._show_record(report)
+                self._waiting = _pictures(folder, report)
+            if self._waiting is not None and self.pictures.ready:
+                self.pictures.show(self._waiting, epoch=report.picture[0], update=report.picture[1])
                 self._waiting = None
+
+    def _show_record(self, report: StatusReport) -> None:
+        known = itertools.zip_longest(report.losses, report.seconds[: len(report.losses)])
+        epochs = [
+            Epoch(number, _or_nan(loss), _or_nan(seconds), 0.0) for number, (loss, seconds) in enumerate(known, 1)
+        ]
+        self.record = record(epochs, ())
+        self.marks = [epoch + 1 for epoch, _ in report.changes]
+        self.changes = [[str(epoch + 1), name] for epoch, name in report.changes[-MOST_CHANGES:]]
 
     def complain(self, error: Exception | None) -> None:
         """Show an error of `refresh`; its next success removes it."""
         with self._lock:
-            if error is not None and not self.closed:
-                put(self._message, complaint(f"{type(error).__name__}: {error}"))
+            if not self.closed:
+                self.message = "" if error is None else f"{type(error).__name__}: {error}"
 
 
 def watch(folder: str | Path) -> Watch:
@@ -99,18 +114,22 @@ def watch(folder: str | Path) -> Watch:
     return Watch(folder)
 
 
-def _pictures(folder: Folder, shown: StatusReport) -> list[Picture] | None:
+def _pictures(folder: Folder, report: StatusReport) -> list[Picture] | None:
     """Return the pictures if all three exist: grey levels of the object, colours of the probe."""
     if any(name not in folder.pictures for name in PICTURES):
         return None
-    powers = ", ".join(f"{power:.1%}" for power in shown.powers)
+    powers = ", ".join(f"{power:.1%}" for power in report.powers)
     amplitude, phase, probe = (folder.pictures[name] for name in PICTURES)
-    limits = {name: shown.limits.get(name, (0.0, 1.0)) for name in PICTURES}
+    limits = {name: report.limits.get(name, (0.0, 1.0)) for name in PICTURES}
     return [
         Picture("amplitude", "Object amplitude", amplitude, _shape(amplitude), limits=limits["amplitude"]),
         Picture("phase", "Object phase, ramp removed", phase, _shape(phase), limits=limits["phase"], unit="rad"),
         Picture("probe", "Probe modes", probe, _shape(probe), note=f"power {powers}" if powers else ""),
     ]
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
 
 
 def _shape(image: bytes) -> tuple[int, int]:
@@ -120,14 +139,3 @@ def _shape(image: bytes) -> tuple[int, int]:
             return opened.height, opened.width
     except (OSError, Image.DecompressionBombError):
         return 0, 0
-
-
-def _record(shown: StatusReport) -> str:
-    if not shown.changes:
-        return ""
-    rows = "".join(f"<tr><td>{epoch + 1}</td><td>{html.escape(name)}</td></tr>" for epoch, name in shown.changes[-8:])
-    return (
-        '<table style="margin:8px 16px;line-height:1.5">'
-        '<caption style="text-align:left;font-weight:600">Changes</caption>'
-        f'<tr><th style="padding-right:12px">in epoch</th><th>setting</th></tr>{rows}</table>'
-    )

@@ -186,7 +186,8 @@ def test_reports_are_written_by_a_button_and_by_the_lines_that_are_told(bench: W
     reconstruct(bench, 2)
     click(bench, "Run", "Report")
     click(bench, "Run", "Add to comparison")
-    click(bench, "Compare", "Report")
+    bench._compare_tab.report()
+    bench._actions.settle()
     names = ["simulated.html", "report.html"]
     lines = bench.code.splitlines()
     told = [
@@ -204,7 +205,8 @@ def test_errors_of_what_was_clicked_are_shown_and_nothing_stops(bench: Workbench
     bench._scan_tab.open()
     bench._actions.settle()
     assert "nowhere.h5" in bench._message.value
-    click(bench, "Compare", "Compare")
+    bench._compare_tab.show()
+    bench._actions.settle()
     assert "select 2 or more" in bench._message.value
     reconstruct(bench, 1)
     assert bench._message.value == ""
@@ -283,7 +285,7 @@ def test_while_engines_start_files_are_described_and_loaded_and_results_compared
     assert time.monotonic() - started < 1
     bench._scan_tab.open()
     until(lambda: bench.scan is not before)
-    button(bench, "Compare", "Add").click()
+    bench._compare_tab.add("")
     until(lambda: "No file is named" in bench._message.value)
     assert not begun, "engines are still starting"
     SlowEngines.released.set()
@@ -306,8 +308,8 @@ def test_paths_in_messages_stay_as_they_are_and_fields_are_marked(bench: Workben
         bench._actions.settle()
         assert {*checkpoints.problems} == {"folder"}
         assert str(folder / "scan.npz") in html.unescape(checkpoints.problems["folder"])
-        field(bench, "Compare", "File").value = str(folder / "none.result.h5")
-        click(bench, "Compare", "Add")
+        bench._compare_tab.add(str(folder / "none.result.h5"))
+        bench._actions.settle()
         assert str(folder / "none.result.h5") in html.unescape(bench._message.value)
 
 
@@ -332,9 +334,9 @@ def test_checkpoints_are_followed_while_their_page_is_shown(bench: Workbench) ->
     view = bench._run_tab._run.children[0]
     history = next(one for one in below(view) if isinstance(one, History))
     assert history.resting
-    view._drawer.shown = "Checkpoints"
+    view.page = "Checkpoints"
     assert not history.resting
-    view._drawer.shown = None
+    view.page = None
     assert history.resting
 
 
@@ -346,12 +348,15 @@ def test_two_results_are_compared(bench: Workbench) -> None:
     bench.recon.wait()
     click(bench, "Run", "Add to comparison")
     assert list(bench._desk.results) == ["epoch 2", "epoch 4"]
-    assert field(bench, "Compare", "Results").chosen == ["epoch 2", "epoch 4"]
+    tab = bench._compare_tab
+    assert tab.chosen == ["epoch 2", "epoch 4"]
     bench.recon.save_checkpoint()
-    click(bench, "Compare", "Add branches")
-    assert list(bench._desk.results)[2:] == ["branch main"]
-    click(bench, "Compare", "Compare")
-    shown = bench._compare_tab._comparison
+    tab.add_branches()
+    bench._actions.settle()
+    assert tab.results[2:] == ["branch main"]
+    tab.show()
+    bench._actions.settle()
+    shown = tab.comparison
     assert shown is not None
     shown.settle()
     assert list(shown.results) == ["epoch 2", "epoch 4", "branch main"]
@@ -367,17 +372,16 @@ def test_checkpoints_selected_in_the_history_are_compared_in_their_tab(bench: Wo
     history = next(one for one in below(bench._run_tab._run.children[0]) if isinstance(one, History))
     history.refresh()
     for _ in range(2):  # a second time each checkpoint is not added again
-        history.list.chosen = ["now", str(recon.checkpoints[0].path)]
-        history.compare.click()
-        history._actions.settle()
+        history.compare(["now", str(recon.checkpoints[0].path)])
+        history.settle()
         bench._actions.settle()
     assert bench._tabs.selected_index == TABS.index("Compare")
-    shown = bench._compare_tab._comparison
+    shown = bench._compare_tab.comparison
     assert shown is not None
     shown.settle()
     assert [*shown.results] == ["epoch 2 (main)", "now, epoch 4 (2)"]
     assert [*bench._desk.results] == ["epoch 2 (main)", "now, epoch 4", "now, epoch 4 (2)"]
-    assert field(bench, "Compare", "Results").chosen == [*shown.results]
+    assert bench._compare_tab.chosen == [*shown.results]
     names: dict[str, Any] = {"recon": recon}
     told = [line for line in bench.code.splitlines() if line.startswith(("import", "kept"))]
     told.append([line for line in bench.code.splitlines() if line.startswith("view = ")][-1])
@@ -603,7 +607,7 @@ def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) 
 
 def test_what_is_edited_in_quick_turns_comes_to_rest(bench: Workbench) -> None:
     for batch in (10, 11, 12, 13):
-        bench._form.form.row("batch").input.value = str(batch)
+        bench._form.form.enter("batch", str(batch))
     for form in (bench._form, bench._tuning.form, bench._form, bench._tuning.form):
         form.settle()
     told = len(bench._desk.lines)

@@ -82,10 +82,10 @@ def main() -> None:
 def _watched(recon: pt.Reconstruction, rate: float) -> Iterator[None]:
     view = Live(recon, rate=rate)
     confirm(view)
-    first, before = view._panes.object.frame["number"], len(recon.epochs)
+    first, before = view.object_pictures.frame["number"], len(recon.epochs)
     yield
-    frames, took = view._panes.object.frame["number"] - first, sum(e.seconds for e in recon.epochs[before:])
-    height, width = view._panes.object.frame["pictures"][0]["shape"]
+    frames, took = view.object_pictures.frame["number"] - first, sum(e.seconds for e in recon.epochs[before:])
+    height, width = view.object_pictures.frame["pictures"][0]["shape"]
     print(f"{frames} frames of {height} x {width} in {took:.1f} s, {frames / took:.1f} a second")
     view.close()
 
@@ -117,7 +117,7 @@ def _seconds_of_processors() -> float:
 
 def confirm(view: Live) -> None:
     """Confirms each frame at once, as a browser that keeps up does."""
-    for viewer in (view._panes.object, view._panes.probe):
+    for viewer in (view.object_pictures, view.probe_pictures):
         viewer.observe(lambda change: setattr(change["owner"], "shown", change["new"]["number"]), "frame")
 
 

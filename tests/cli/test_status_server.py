@@ -41,9 +41,10 @@ def test_the_page_and_what_the_folder_tells_are_served(server):
     assert told["facts"][0] == "epoch 3 of 200 + 4/7 updates"
     assert told["changes"] == [[3, "probe.learning_rate"]]
     assert ask(server, inside(server, "phase.jpg?3"))[2] == JPEG
-    curve = ask(server, inside(server, "curve.svg"))
-    assert curve[1]["Content-Type"] == "image/svg+xml"
-    assert curve[2].startswith(b'<svg xmlns="http://www.w3.org/2000/svg" ')
+    record = json.loads(ask(server, inside(server, "record"))[2])
+    assert record == {"losses": [0.5, 0.25, 0.125], "seconds": [0.5, 0.5, 0.5], "marks": [3]}
+    for name, kind in (("page.js", "text/javascript"), ("curve.js", "text/javascript"), ("curve.css", "text/css")):
+        assert ask(server, inside(server, name))[1]["Content-Type"].startswith(kind)
     assert headers["Cache-Control"] == "no-store"
 
 

@@ -447,7 +447,7 @@ def test_the_newest_pattern_is_shown_until_another_one_is_chosen(shown, tmp_path
         assert "Pattern 7 has not come yet (3 of 36 have)" in look.pattern_message
         look.choose(5)
         source.give([7])
-        assert wait_until(lambda: "<b>4</b> of 36" in look.arrivals, 30)
+        assert wait_until(lambda: look.arrivals["arrived"] == 4, 30)
         look.settle()
         assert (look.state.index, look.pattern_message, ended) == (5, "", [])
         source.end("ended early: 4 of 36")
@@ -470,7 +470,7 @@ def test_first_pictures_fill_in_while_a_scan_is_measured(shown, tmp_path):
         for count in (5, 70, 168):
             for number in range(count):
                 source.frame(number)
-            assert wait_until(lambda count=count: f"<b>{count}</b> of 168" in look.arrivals, 60)
+            assert wait_until(lambda count=count: look.arrivals.get("arrived") == count, 60)
             source.give(range(count))  # positions come later
             assert wait_until(lambda count=count: f"{count} of 168 patterns have come" in direct.text, 60)
             (seen, step), (found, levels) = values(look, "sum"), picture(look, "sum")

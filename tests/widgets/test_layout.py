@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from ptynb.data import images
+from ptynb.data.arrivals import Arrivals
+from ptynb.data.engine_records import PANES, Epoch
 from ptynb.widgets import elements
-from ptynb.widgets.layout.divider import Divider
+from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.layout.drawer import Drawer
-from tests.widgets.browser_model import BrowserModel
+from ptynb.widgets.live import Live
+from ptynb.widgets.live.live_facts import record, summary
+from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
+from tests.widgets.test_live import ARRIVALS, Recon
 
-VIEW = """
-([count, aspect]) => {
-  const element = (className, ...children) => {
-    const made = document.createElement("div");
-    made.className = className;
-    made.append(...children);
-    return made;
-  };
-  const viewer = (name, many, ratio) => element(name, element("ptynb-viewer", element("ptynb-panes",
-    ...Array.from({ length: many }, () => {
-      const pane = element("ptynb-pane", element("ptynb-pane-head"), element("ptynb-pane-stage"));
-      pane.style.setProperty("--ptynb-aspect", String(ratio));
-      return pane;
-    }))));
-  const controls = element("ptynb-split-controls");
-  controls.innerHTML = "<button type=button>Pause</button>";
-  const widget = document.getElementById("widget");
-  const here = widget.firstElementChild; // the divider
-  document.body.style.margin = "0";
-  const place = document.createElement("div");
-  const pictures = element("ptynb-split-pictures",
-    viewer("ptynb-main", count, aspect), viewer("ptynb-aside", 2, 1), element("ptynb-curve"),
-    viewer("ptynb-cuts", 0, 1));
-  widget.replaceWith(place);
-  place.append(element("ptynb-live", element("ptynb-live-head", "running"),
-    element("ptynb-split", pictures, here, controls)));
-}
-"""
 SIZES = """
 () => {
   const size = (selector) => [...document.querySelectorAll(selector)].map((one) => {
@@ -45,7 +24,7 @@ SIZES = """
     return { left, top, width, height };
   });
   return {
-    split: size(".ptynb-split")[0], main: size(".ptynb-main .ptynb-pane-stage"),
+    view: size(".ptynb-live")[0], split: size(".ptynb-split")[0], main: size(".ptynb-main .ptynb-pane-stage"),
     controls: size(".ptynb-split-controls"), pictures: size(".ptynb-split-pictures")[0],
     curve: size(".ptynb-curve")[0], strip: document.querySelector(".ptynb-split-pictures").dataset.strip,
   };
@@ -53,16 +32,27 @@ SIZES = """
 """
 
 
+def pictures(names, aspect):
+    shape = (round(240 / aspect**0.5), round(240 * aspect**0.5))
+    return [images.picture(np.zeros(shape), name) for name in names]
+
+
 @pytest.fixture
 def shown(page):
-    """Shows a view of so many pictures of an aspect beside a divider, and returns its sizes and the divider's model."""
+    """Shows a live view of so many pictures of an aspect, and returns the model of its page."""
     opened = []
 
-    def show(count=2, aspect=1.0, width=1280, height=720):
+    def show(count=2, aspect=1.0, width=1280, height=720, theme=LIGHT):
         page.set_viewport_size({"width": width, "height": height})
-        model = BrowserModel(page, Divider())
+        recon = Recon()
+        recon.state = None  # so that it has no pictures but these
+        view = Live(recon)
+        model = BrowserModel(page, view, theme=theme)
         opened.append(model)
-        page.evaluate(VIEW, [count, aspect])
+        page.add_style_tag(content="body { margin: 0 !important; }")
+        view.object_pictures.show(pictures(PANES[:count], aspect))
+        view.probe_pictures.show(pictures(("probe 1", "probe 2"), 1.0))
+        page.locator(".ptynb-aside canvas").nth(1).wait_for()
         page.wait_for_timeout(300)
         return model
 
@@ -80,7 +70,7 @@ def sizes(model):
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
 def test_the_pictures_have_the_height_of_the_window(shown, width, height):
     seen = sizes(shown(width=width, height=height))
-    bottom = seen["split"]["top"] + seen["split"]["height"]
+    bottom = seen["view"]["top"] + seen["view"]["height"]
     assert height - 30 < bottom <= height
     assert len(seen["main"]) == 2
     assert all(stage["top"] + stage["height"] <= height for stage in seen["main"])
@@ -97,30 +87,19 @@ def test_a_larger_window_shows_larger_pictures_at_once(shown):
     assert after["height"] > 1.4 * before["height"]
 
 
-MEASURE = """
-() => {
-  for (const pane of document.querySelectorAll(".ptynb-main .ptynb-pane")) {
-    const box = document.createElement("div");
-    box.className = "ptynb-measure";
-    box.innerHTML = "<div style='height: 120px'>Profile</div>";
-    pane.append(box);
-  }
-}
-"""
-
-
 @pytest.mark.parametrize("aspect", [1.0, 4.0])
 def test_a_picture_that_is_measured_keeps_its_size_and_place(shown, aspect):
     model = shown(aspect=aspect)
     before = sizes(model)
-    model.page.evaluate(MEASURE)
+    line = {"kind": "profile", "picture": "amplitude", "start": [10.0, 10.0], "stop": [60.0, 60.0]}
+    model.widget.object_pictures.measure = line
     after = sizes(model)
     assert [stage["height"] for stage in after["main"]] == pytest.approx(
         [one["height"] for one in before["main"]], abs=2
     )
     assert after["main"][0] == pytest.approx(before["main"][0], abs=2)
     assert after["split"]["height"] > before["split"]["height"] + 100
-    model.page.evaluate("document.querySelectorAll('.ptynb-measure').forEach((box) => { box.hidden = true; })")
+    model.widget.object_pictures.measure = {}
     assert sizes(model) == before
 
 
@@ -137,27 +116,20 @@ def test_oblong_objects_are_stacked_and_square_ones_stand_side_by_side(shown):
 def test_cuts_have_a_column_beside_all_others_while_there_are_any(shown):
     model = shown()
     before = sizes(model)
-    add = """
-    (aspects) => document.querySelector(".ptynb-cuts .ptynb-panes").replaceChildren(...aspects.map((aspect) => {
-      const pane = document.querySelector(".ptynb-pane").cloneNode(true);
-      pane.style.setProperty("--ptynb-aspect", String(aspect));
-      return pane;
-    }))
-    """
     stages = "[...document.querySelectorAll('.ptynb-cuts .ptynb-pane-stage')]"
     place = f"{stages}.map((one) => one.getBoundingClientRect().toJSON())"
-    model.page.evaluate(add, [3, 0.3])
+    model.widget.cut_pictures.show([*pictures(("phase xz",), 3), *pictures(("phase yz",), 0.3)])
     after, cuts = sizes(model), model.page.evaluate(place)
-    pictures, right = after["pictures"], after["pictures"]["left"] + after["pictures"]["width"]
+    whole, right = after["pictures"], after["pictures"]["left"] + after["pictures"]["width"]
     assert len(cuts) == 2
     for cut in cuts:
         assert cut["width"] > 140
         assert cut["left"] > max(one["left"] + one["width"] for one in (*after["main"], after["curve"]))
         assert cut["right"] <= right
-        assert cut["bottom"] <= pictures["top"] + pictures["height"]
+        assert cut["bottom"] <= whole["top"] + whole["height"]
     assert after["main"][0]["width"] < before["main"][0]["width"]
     assert after["split"] == before["split"]
-    model.page.evaluate(add, [])
+    model.widget.cut_pictures.show([])
     assert sizes(model) == before
 
 
@@ -188,17 +160,31 @@ def test_the_controls_fold_away_and_come_back(shown):
     assert sizes(model) == before
 
 
-def test_the_place_of_the_curve_is_told_to_the_kernel(shown):
+def test_the_curve_is_drawn_to_the_size_of_its_place(shown):
     model = shown()
     curve = sizes(model)["curve"]
-    model.collect()
-    assert model.widget.room == pytest.approx([curve["width"], curve["height"]], abs=10)
+    box = model.page.locator(".ptynb-curve-stage svg").first.bounding_box()
+    assert (box["width"], box["height"]) == pytest.approx((curve["width"], curve["height"]), abs=2)
+    drawn = model.page.locator(".ptynb-curve-stage svg").first.get_attribute("viewBox")
+    assert [float(side) for side in drawn.split()[2:]] == pytest.approx([curve["width"], curve["height"]], abs=2)
 
 
-def test_divider_and_controls_can_be_used_by_everyone(shown):
-    model = shown()
-    found = Axe().run(model.page, context=".ptynb-live")
-    assert [one["id"] for one in found.response["violations"]] == []
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_the_live_view_and_its_pages_can_be_used_by_everyone(shown, theme):
+    model = shown(theme=theme)
+    view, recon = model.widget, Recon()
+    epochs = [Epoch(number, 1 / number, 1.0, 1.0, None, 0.5, 0.25) for number in (1, 2, 3)]
+    view.summary = summary(recon, recon.last_status(), "paused")
+    view.arrivals = arrival_facts(Arrivals(**ARRIVALS))
+    view.record, view.marks = record(epochs, [(2, 0.25)]), [2]
+    view.changes, view.health = [["2", "Probe", "probe", "0.1", "0.2"]], [["0", *"abcdef", "running"]]
+    view.refinement = {"moved": True, "moves": ["1 nm", "2 nm"], "residual": ["1 nm", "2 nm"], "affine": "Scale 1"}
+    view.messages, view.notices = ["It failed.\ndetails"], ["A state was not kept."]
+    for name in ("More", "Pattern", "Positions", "Errors", "Convergence", "Engines", "Changes"):
+        model.page.get_by_role("button", name=name, exact=True).click()
+        model.page.wait_for_timeout(100)
+        found = Axe().run(model.page, context=".ptynb-live")
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found.response["violations"]] == [], name
 
 
 def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):

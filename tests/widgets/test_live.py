@@ -1,8 +1,5 @@
-"""The live view without a browser: what is sent to one is recorded, what one would send is made up."""
+"""The live view without a browser: what a page gets of it, and what it does with what a browser sends."""
 
-import dataclasses
-import html
-import re
 import threading
 import time
 
@@ -18,25 +15,23 @@ from ptynb.data.engine_records import PANES, Change, Epoch, Health, PatternPair,
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.settings import Settings
-from ptynb.widgets import elements
-from ptynb.widgets.element_tree import ElementPage
-from ptynb.widgets.elements import below
+from ptynb.widgets.arrival_facts import arrival_facts
+from ptynb.widgets.element_tree import Element, ElementPage
 from ptynb.widgets.live import Live, live
-from ptynb.widgets.live.arrival_bar import arrival_bar
-from ptynb.widgets.live.live_view import CHANGES, CONVERGENCE, ENGINES, ERRORS, PATTERN, POSITIONS
-from ptynb.widgets.live.panes import PROBE_SECONDS, value_text
+from ptynb.widgets.live.live_facts import CHUNK
+from ptynb.widgets.live.pictures import PROBE_SECONDS, value_text
 
-HOSTILE = "<script>alert(1)</script>"
 VALUES = np.linspace(0, 1, 48).reshape(6, 8)
+ARRIVALS = {
+    "planned": 1024, "arrived": 600, "placed": 580, "admitted": 512, "missing": 3, "late": 20, "duplicates": 7,
+    "differing": 0, "outside": 0, "refused": 1, "damaged": 0, "stray": 0, "series": "7", "rate": 99.7, "lag": 0.004,
+    "silence": 0.1, "ended": None,
+}  # fmt: skip
+THICK = Settings(slices={"count": 4, "thickness": 2e-9})
 
 
-RESULT = pt.Result(
-    object=np.exp(1j * np.random.default_rng(1).normal(0, 0.3, (12, 14))),
-    probe=np.ones((1, 4, 4)),
-    positions=np.zeros((1, 2)),
-    origin=(0, 0),
-    r_factor=0.1,
-)
+FIELD = np.exp(1j * np.random.default_rng(1).normal(0, 0.3, (12, 14)))
+RESULT = pt.Result(object=FIELD, probe=np.ones((1, 4, 4)), positions=np.zeros((1, 2)), origin=(0, 0), r_factor=0.1)
 
 
 class Scan:
@@ -67,7 +62,8 @@ class Recon:
         self.arrivals = None
         self.moves, self.positions_asked = np.zeros((9, 2)), 0
         self.measured, self.measured_at = 0, []
-        self.halves, self.maps = threading.Event(), []
+        self.halves, self.maps, self.result = threading.Event(), [], RESULT
+        self.health = lambda: self.told
 
     @property
     def settings(self):
@@ -101,10 +97,6 @@ class Recon:
         error = VALUES.astype(np.float32)
         return ErrorMap(field, error, error, error + 0.125, (0, 0), 4.0, (1e-9, 1e-9))
 
-    @property
-    def result(self):
-        return RESULT
-
     def last_status(self):
         if self.state is None:
             return None
@@ -112,20 +104,9 @@ class Recon:
             self.update += 1
         epoch = len(self.epochs)
         return Status(
-            rank=0,
-            world=2,
-            state=self.state,
-            epoch=epoch,
-            update=self.update,
-            updates_per_epoch=99,
-            target=40,
-            device="cpu",
-            backend="gloo",
-            threads=1,
-            rates=self.moving,
-            applied=0,
-            arrivals=self.arrivals,
-        )
+            rank=0, world=2, state=self.state, epoch=epoch, update=self.update, updates_per_epoch=99, target=40,
+            device="cpu", backend="gloo", threads=1, rates=self.moving, applied=0, arrivals=self.arrivals,
+        )  # fmt: skip
 
     def pictures(self, request):
         self.asked += 1
@@ -138,10 +119,8 @@ class Recon:
             lines = np.tile(VALUES[0], (self.slices, 1)), np.tile(VALUES[:, 0], (self.slices, 1))
             given = {"at": request.cut, "pixel_size": (1e-9, 1e-9), "distance": 2e-9, "limits": (0.0, 1.0)}
             panes += [cut for pane in request.panes for cut in cut_pictures(pane, *lines, **given)]
-        powers = (0.75, 0.25)
-        return Pictures(
-            len(self.epochs), self.update, (*panes, *modes), powers, (2, 3), self.slices, self.states, self.cost
-        )
+        facts = ((0.75, 0.25), (2, 3), self.slices, self.states, self.cost)
+        return Pictures(len(self.epochs), self.update, (*panes, *modes), *facts)
 
     def value_at(self, name, y, x, request):
         return VALUES[y, x].item()
@@ -153,23 +132,13 @@ class Recon:
         counts = np.full((4, 4), 9.0)
         return PatternPair(index, len(self.epochs), self.update, counts, counts + 1, counts > 0, (0.0, 0.0))
 
-    def health(self):
-        return self.told
-
     def start(self, epochs):
         self._call(f"start {epochs}")
 
-    def pause(self):
-        self._call("pause")
-
-    def resume(self):
-        self._call("resume")
-
-    def stop(self):
-        self._call("stop")
-
-    def recover(self):
-        self._call("recover")
+    def __getattr__(self, name):
+        if name not in ("pause", "resume", "stop", "recover"):
+            raise AttributeError(name)
+        return lambda: self._call(name)
 
     def _call(self, name):
         self.calls.append((name, threading.current_thread()))
@@ -178,13 +147,12 @@ class Recon:
 
 
 class Sent(list):
-    """The traits that a page sends, (element's key, {trait: value}), first all that an element has."""
+    """The traits that a page sends, (element's key, {trait: value})."""
 
     page: ElementPage
 
     def show(self, view):
         self.page = ElementPage(view, lambda message, _: self.extend(message.get("changes", ())))
-        self.extend((key, one["values"]) for key, one in self.page.tree()["elements"].items())
 
 
 @pytest.fixture
@@ -198,9 +166,14 @@ def recon():
 
 
 @pytest.fixture
-def view(recon, sent):
+def lines():
+    return []
+
+
+@pytest.fixture
+def view(recon, sent, lines):
     shown = live(recon, rate=50.0)
-    assert isinstance(shown, Live)
+    shown.tell = lines.append
     sent.show(shown)
     yield shown
     shown.close()
@@ -220,286 +193,122 @@ def steady(condition, seconds=0.3):
         time.sleep(0.01)
 
 
-def browser_sends(element, **state):
-    element.receive_values(state)
+def put(element, **values):
+    """As a browser sets traits."""
+    element.receive_values(values)
 
 
-def click(button):
-    button.click()
+def call(element, command, **arguments):
+    """As a browser calls a command."""
+    element.receive_command(command, arguments)
 
 
-def values_sent(sent, element, name):
-    return [values[name] for key, values in tuple(sent) if key == element.key and name in values]
-
-
-def frames_sent(sent, view):
-    return [frame["number"] for frame in values_sent(sent, view._panes.object, "frame")]
+def names(viewer):
+    return [one["name"] for one in viewer.frame["pictures"]]
 
 
 def confirm_frames(view):
     """As a browser that keeps up does."""
-    for viewer in (view._panes.object, view._patterns.viewer):
-        viewer.observe(lambda change: browser_sends(change["owner"], shown=change["new"]["number"]), "frame")
-        browser_sends(viewer, shown=viewer.frame["number"])
+    for viewer in (view.object_pictures, view.pattern_pictures):
+        viewer.observe(lambda change: put(change["owner"], shown=change["new"]["number"]), "frame")
+        put(viewer, shown=viewer.frame["number"])
 
 
-def test_frames_go_out_with_object_and_probe(recon, sent, view):
-    until(lambda: frames_sent(sent, view) and view._panes.probe.frame["pictures"])
-    first, probe = view._panes.object.frame, view._panes.probe.frame
-    assert [picture["name"] for picture in first["pictures"]] == ["amplitude", "phase"]
-    assert [picture["title"] for picture in probe["pictures"]] == ["mode 1", "mode 2"]
-    assert bytes(first["pictures"][0]["image"]).startswith(b"\x89PNG")
-    assert first["facts"]["update"] > 0
+def frames(view):
+    return view.object_pictures.frame["number"]
+
+
+def is_up_to_date(view, recon):
+    now = {"epoch": len(recon.epochs), "update": recon.update}
+    return view.probe_pictures.frame_facts == view.object_pictures.frame_facts == now
+
+
+def rows(view, table, columns):
+    """The rows of a table of the record."""
+    pieces = [np.frombuffer(view.record[key]) for key in view.record if key.startswith(table)]
+    return np.concatenate([np.empty(0), *pieces]).reshape(-1, columns)
+
+
+# Pictures, and their pace
+
+
+def test_frames_have_object_and_probe_no_finer_than_the_screen_shows(recon, view):
+    until(lambda: frames(view) and names(view.probe_pictures))
+    assert names(view.object_pictures) == ["amplitude", "phase"]
+    assert [one["title"] for one in view.probe_pictures.frame["pictures"]] == ["mode 1", "mode 2"]
+    assert view.object_pictures.frame["pictures"][0]["image"].startswith(b"\x89PNG")
+    assert view.object_pictures.frame_facts["update"] > 0
     assert recon.requests[0] == pt.RenderRequest()
-
-
-def test_pictures_are_no_finer_than_the_screen_shows(recon, sent, view):
-    until(lambda: frames_sent(sent, view))
-    longest = max(view._panes.object.frame["pictures"][0]["shape"])
-    browser_sends(view._panes.object, coarse=3)
-    until(lambda: recon.requests[-1].size == -(-longest // 3))
-    browser_sends(view._panes.object, coarse=1)
+    put(view.object_pictures, coarse=3)
+    until(lambda: recon.requests[-1].size == -(-8 // 3))
+    put(view.object_pictures, coarse=1)
     until(lambda: recon.requests[-1].size == pt.RenderRequest().size)
 
 
-def test_state_epoch_loss_and_curve_are_told(recon, view):
-    recon.epochs = (Epoch(1, 0.5, 0.1, 1000.0), Epoch(2, 0.125, 0.1, 1234.0))
-    recon.changes = (Change(1, 3, f"probe.learning_rate{HOSTILE}", 0.01, HOSTILE),)
-    recon.engines = HOSTILE
-    until(lambda: "<b>2</b> of 40" in view._summary.value)
-    assert ">running</b>" in view._summary.value
-    assert "loss <b>0.125</b>" in view._summary.value
-    assert "1,105 patterns/s" in view._summary.value  # of both epochs together
-    until(lambda: "<polyline" in view._curve.value and "stroke-dasharray" in view._curve.value)
-    until(lambda: "Changes" in view._record.value)
-    for widget in (view._facts, view._record):
-        assert "<script" not in widget.value
-        assert html.escape(HOSTILE) in widget.value
-
-
-def test_the_effective_batch_is_told_with_the_rates_that_go_with_it(recon, view):
-    until(lambda: "batch 16" in view._facts.value)
-    recon.batch = HOSTILE
-    recon.settings = Settings(batch=8, batch_per="engine")
-    until(
-        lambda: (
-            f"batch {html.escape(HOSTILE)}; settings.scale_for_engines(2) scales learning rates chosen for a batch of 8"
-            in view._facts.value
-        )
-    )
-
-
-@pytest.mark.parametrize(
-    ("state", "usable"),
-    [
-        (None, []),
-        ("loading", []),
-        ("ready", ["Start"]),
-        ("running", ["Pause", "Stop"]),
-        ("paused", ["Resume", "Stop"]),
-    ],
-)
-def test_only_buttons_that_make_sense_can_be_clicked(recon, request, state, usable):
-    recon.state = state
-    view = request.getfixturevalue("view")
-    until(lambda: (state or "starting") in view._summary.value)
-    until(lambda: [name for name, button in view._controls.buttons.items() if not button.disabled] == usable)
-    assert not any(field.widget.disabled for field in view._controls.rates.values())
-
-
-@pytest.mark.parametrize("ending", ["failed", "closed"])
-def test_after_the_end_nothing_can_be_clicked(recon, view, ending):
-    until(lambda: not view._controls.buttons["Pause"].disabled)
-    if ending == "failed":
-        recon.failure = RuntimeError("gone")
-    else:
-        recon.closed = True
-    until(lambda: f">{ending}</b>" in view._summary.value)
-    fields = [*view._controls.rates.values(), *view._controls.frozen.values(), view._controls.r_factor]
-    controls = [*view._controls.buttons.values(), *(field.widget for field in fields)]
-    until(lambda: all(control.disabled for control in controls))
-    asked = recon.asked
-    steady(lambda: recon.asked == asked, 0.1)
-
-
-def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view):
-    go_on = threading.Event()
-    pause = recon.pause
-    recon.pause = lambda: (go_on.wait(5), pause())
-    view._controls.buttons["Pause"].click()  # was bound when the view was made, so it is the plain one
-    until(lambda: len(recon.calls) == 1)
-    view._actions.put(recon.pause)
-    started = time.monotonic()
-    click(view._controls.buttons["Resume"])
-    click(view._controls.buttons["Stop"])
-    assert time.monotonic() - started < 1
-    frames = recon.asked
-    confirm_frames(view)
-    until(lambda: recon.asked > frames)  # the pictures go on meanwhile
-    assert len(recon.calls) == 1
-    go_on.set()
-    until(lambda: len(recon.calls) == 4)
-    assert [name for name, _ in recon.calls] == ["pause", "pause", "resume", "stop"]
-    assert threading.current_thread() not in {thread for _, thread in recon.calls}
-
-
-def test_what_a_click_raises_is_shown_as_text_and_the_next_click_works(recon, view):
-    lines = []
-    view.tell = lines.append
-    recon.broken = RuntimeError(f"Rank 1 {HOSTILE}\nTraceback <b>bold</b>")
-    click(view._controls.buttons["Resume"])
-    until(lambda: "Rank 1" in view._message.value and "<details>" in view._message.value)
-    assert "<script" not in view._message.value
-    assert "<b>" not in view._message.value
-    assert html.escape(HOSTILE) in view._message.value
-    assert "Traceback &lt;b&gt;bold&lt;/b&gt;" in view._message.value
-    recon.broken = None
-    click(view._controls.buttons["Pause"])
-    until(lambda: [name for name, _ in recon.calls] == ["resume", "pause"])
-    until(lambda: view._message.value == "")
-    until(lambda: lines == ["recon.pause()"])
-
-
-@pytest.mark.parametrize("part", ["object", "probe"])
-def test_a_rate_field_changes_that_rate_alone(recon, view, part):
-    browser_sends(view._controls.rates[part].widget, value=0.25)
-    until(lambda: recon.assigned)
-    assert recon.assigned[0] == Settings().replace(**{part: {"learning_rate": 0.25}})
-    steady(lambda: len(recon.assigned) == 1 and view._controls.rates[part].widget.value == 0.25)
-
-
-def test_the_last_rate_typed_is_the_one_that_counts(recon, view):
-    view._actions.put(lambda: time.sleep(0.2))
-    for value in (0.5, 0.01):
-        browser_sends(view._controls.rates["object"].widget, value=value)
-    until(lambda: len(recon.assigned) == 2)
-    steady(lambda: recon.settings.object.learning_rate == 0.01 == view._controls.rates["object"].widget.value, 0.2)
-
-
-def test_a_refused_rate_is_explained_and_the_old_value_comes_back(recon, sent, view):
-    field = view._controls.rates["object"].widget
-    browser_sends(field, value=-1.0)
-    until(lambda: "object.learning_rate is -1.0" in view._message.value)
-    steady(lambda: "object.learning_rate is -1.0" in view._message.value)
-    assert "greater than or equal to 0" in html.unescape(view._message.value)
-    assert recon.settings == Settings()
-    assert field.value == 0.1
-    assert values_sent(sent, field, "value")[-1] == 0.1
-
-
-def test_a_rate_changed_by_python_is_shown_and_does_not_bounce_back(recon, sent, view):
-    view._complain("still to be read")
-    recon.settings = Settings().replace(probe={"learning_rate": 0.5})
-    until(lambda: view._controls.rates["probe"].widget.value == 0.5)
-    assert values_sent(sent, view._controls.rates["probe"].widget, "value") == [0.1, 0.5]
-    steady(lambda: len(recon.assigned) == 1)
-    assert "still to be read" in view._message.value
-
-
-def test_quick_changes_by_python_are_never_undone_by_the_view(recon, view):
-    view._actions.put(lambda: time.sleep(0.3))  # busy with what was clicked before
-    recon.settings = Settings().replace(probe={"learning_rate": 0.5})
-    until(lambda: view._controls.rates["probe"].widget.value == 0.5)
-    recon.settings = Settings().replace(probe={"learning_rate": 0.75})
-    until(lambda: view._controls.rates["probe"].widget.value == 0.75)
-    steady(lambda: recon.settings.probe.learning_rate == 0.75, 0.5)
-
-
 def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view):
-    until(lambda: frames_sent(sent, view)[-1:] == [2])
-    steady(lambda: frames_sent(sent, view)[-1:] == [2] and recon.asked == 2)
-    update = re.search(r"\+ (\d+)/99", view._summary.value)[1]
-    until(lambda: f"+ {update}/99" not in view._summary.value)
-    confirmed = {"to": view._panes.object.key, "set": {"shown": 1}, "from": "a browser"}
-    sent.page.receive(confirmed, [])
-    until(lambda: frames_sent(sent, view)[-1:] == [3])
+    until(lambda: frames(view) == 2)
+    steady(lambda: frames(view) == 2 and recon.asked == 2)
+    update = view.summary["update"]
+    until(lambda: view.summary["update"] > update)
+    sent.page.receive({"to": view.object_pictures.key, "set": {"shown": 1}, "from": "a browser"}, [])
+    until(lambda: frames(view) == 3)
     # Whoever confirms is told nothing back: the page has a message less to handle with each picture.
-    assert 1 not in values_sent(sent, view._panes.object, "shown")
+    assert not [1 for key, values in sent if key == view.object_pictures.key and "shown" in values]
     confirm_frames(view)
-    until(lambda: len(frames_sent(sent, view)) > 10)
+    until(lambda: frames(view) > 10)
 
 
-def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
-    until(lambda: "running" in view._summary.value)
-    recon.state = "paused"
-    until(lambda: "paused" in view._summary.value)
-    resume, words = view._controls.buttons["Resume"].key, view._summary.key
-    told = [*sent]
-    can = next(place for place, (key, values) in enumerate(told) if key == resume and values.get("disabled") is False)
-    reads = next(
-        place for place, (key, values) in enumerate(told) if key == words and "paused" in values.get("value", "")
-    )
-    assert can < reads
-
-
-def test_the_probe_is_drawn_now_and_then_and_is_there_before_the_objects_frame_is_confirmed(
-    recon, sent, view, monkeypatch
-):
-    started, opened = time.monotonic(), len(sent)
+def test_the_probe_is_drawn_now_and_then_before_the_objects_frame(recon, view, monkeypatch):
+    started, told = time.monotonic(), []
+    for viewer in (view.probe_pictures, view.object_pictures):
+        viewer.observe(lambda change: told.append((change["owner"], change["new"]["facts"]["update"])), "frame")
     confirm_frames(view)
-    until(lambda: len(frames_sent(sent, view)) >= 60, 30)
-    whose = {view._panes.probe.key: "probe", view._panes.object.key: "object"}
-    frames = [
-        (values["frame"]["facts"]["update"], whose[key])
-        for key, values in tuple(sent)[opened:]
-        if key in whose and "frame" in values
-    ]
+    until(lambda: frames(view) >= 60, 30)
     most = (time.monotonic() - started) / PROBE_SECONDS + 2
-    probes = [update for update, of in frames[:-1] if of == "probe"]
-    assert 3 <= len(probes) <= most < 60
-    assert all(frames[frames.index((update, "probe")) + 1] == (update, "object") for update in probes)
-    assert {request.modes for request in recon.requests} == {0, 4}
+    probes = [place for place, (viewer, _) in enumerate(told[:-1]) if viewer is view.probe_pictures]
+    assert 3 <= len(probes) <= most
+    assert all(told[place + 1] == (view.object_pictures, told[place][1]) for place in probes)
     recon.state = "paused"  # what was left out is made up for
-    until(
-        lambda: view._panes.probe.frame_facts == view._panes.object.frame_facts == {"epoch": 0, "update": recon.update}
-    )
-    asked = recon.asked
-    monkeypatch.setattr("ptynb.widgets.live.panes.PROBE_SECONDS", float("inf"))
-    view._panes._modes.value = 1  # another choice is drawn at once
-    until(lambda: len(view._panes.probe.frame["pictures"]) == 1)
-    assert recon.asked > asked
+    until(lambda: is_up_to_date(view, recon))
+    monkeypatch.setattr("ptynb.widgets.live.pictures.PROBE_SECONDS", float("inf"))
+    put(view, modes=1)  # another choice is drawn at once
+    until(lambda: names(view.probe_pictures) == ["probe 1"])
 
 
-def test_nothing_new_is_nothing_sent_and_nothing_asked(recon, sent, view):
+def test_nothing_new_is_nothing_sent_and_nothing_asked(recon, view):
     confirm_frames(view)
-    until(lambda: frames_sent(sent, view))
     recon.state = "paused"
-    until(
-        lambda: (
-            view._panes.object.frame["facts"]["update"] == view._panes.probe.frame["facts"]["update"] == recon.update
-        )
-    )
+    until(lambda: is_up_to_date(view, recon))
     time.sleep(0.1)
-    asked, sent_so_far = recon.asked, len(frames_sent(sent, view))
-    steady(lambda: recon.asked == asked and len(frames_sent(sent, view)) == sent_so_far, 0.3)
-    view._panes._ticks["complex"].value = True  # but another choice is new
-    until(lambda: [one["name"] for one in view._panes.object.frame["pictures"]] == list(PANES))
+    asked, sent_so_far = recon.asked, frames(view)
+    steady(lambda: recon.asked == asked and frames(view) == sent_so_far)
+    put(view, panes=["complex", "amplitude", "phase"])  # but another choice is new
+    until(lambda: names(view.object_pictures) == list(PANES))
 
 
-def test_the_same_epoch_of_another_branch_is_looked_at_anew(recon, sent, view):
+def test_the_same_epoch_of_another_branch_is_shown_anew(recon, view):
     confirm_frames(view)
     recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0), Epoch(2, 0.25, 2.0, 1000.0))
-    browser_sends(view._panes.positions, value=True)
-    browser_sends(view._patterns.number.widget, value=7)
+    put(view, positions=True)
+    call(view, "look_at", pattern=7)
     recon.state = "paused"
-    until(lambda: view._panes.object.frame["facts"].get("epoch") == 2 and "loss <b>0.25</b>" in view._summary.value)
-    until(lambda: view._panes.object.points and view._patterns.viewer.frame["number"])
+    until(lambda: view.object_pictures.frame_facts.get("epoch") == 2 and view.summary.get("loss") == "0.25")
+    until(lambda: view.object_pictures.points and view.pattern_pictures.frame["number"])
     time.sleep(0.6)
-    shown, curve, places = view._panes.object.frame["number"], view._curve.value, dict(view._panes.object.points)
+    shown, places = view.object_pictures.frame["number"], dict(view.object_pictures.points)
     asked = len(recon.patterns_asked)
-    steady(lambda: view._panes.object.frame["number"] == shown, 0.2)
     recon.scan.corners = recon.scan.corners + 1.0
     recon.epochs = (recon.epochs[0], Epoch(2, 0.125, 2.0, 1000.0))
-    until(lambda: view._panes.object.frame["number"] > shown)
-    until(lambda: view._curve.value != curve)
+    until(lambda: view.object_pictures.frame["number"] > shown)
+    until(lambda: rows(view, "epochs", 6)[:, 1].tolist() == [0.5, 0.125])
     until(lambda: len(recon.patterns_asked) > asked)
-    until(lambda: view._panes.object.points != places)
-    shown = view._panes.object.frame["number"]
+    until(lambda: view.object_pictures.points != places)
+    shown = view.object_pictures.frame["number"]
     recon.changes = (Change(2, 0, "restructured", "a", "b"),)
-    until(lambda: view._panes.object.frame["number"] > shown)
+    until(lambda: view.object_pictures.frame["number"] > shown)
 
 
-def test_a_look_that_costs_much_is_taken_seldom(recon, sent, view):
+def test_pictures_that_cost_much_are_taken_seldom(recon, view):
     recon.cost = 0.05
     confirm_frames(view)
     until(lambda: recon.asked)
@@ -509,582 +318,469 @@ def test_a_look_that_costs_much_is_taken_seldom(recon, sent, view):
     until(lambda: recon.asked > asked)
 
 
-def test_a_failure_is_told_with_its_details_as_text(recon, view):
-    recon.failure = RuntimeError(f"Engine 1 raised {HOSTILE}\nFile </pre>{HOSTILE}")
-    until(lambda: "Engine 1" in view._message.value and ">failed</b>" in view._summary.value)
-    first, details = view._message.value.split("<details>")
-    assert html.escape(HOSTILE) in first
-    assert f"<pre>File &lt;/pre&gt;{html.escape(HOSTILE)}</pre>" in details
-    assert "<script" not in view._message.value
-
-
-def test_a_lost_engine_can_be_recovered_from_with_a_click(recon, view):
-    until(lambda: view._panes.object.frame["number"])
-    assert view._controls.buttons["Recover"].layout.display == "none"
-    recon.failure, recon.can_recover = RuntimeError("The engine of rank 1 has died."), True
-    until(lambda: "rank 1 has died" in view._message.value)
-    until(lambda: not view._controls.buttons["Recover"].disabled)
-    assert view._controls.buttons["Recover"].layout.display is None
-    click(view._controls.buttons["Recover"])
-    until(lambda: [name for name, _ in recon.calls] == ["recover"])
-    recon.failure, recon.can_recover, recon.recovering = None, False, True
-    until(lambda: "recovering" in view._summary.value)
-    steady(lambda: view._message.value == "")
-    confirm_frames(view)
-    time.sleep(0.1)
-    asked = recon.asked
-    steady(lambda: recon.asked == asked)
-    recon.recovering = False
-    until(lambda: recon.asked > asked)
-    assert "running" in view._summary.value
-
-
-def test_a_failure_is_told_until_it_is_over_whatever_is_clicked(recon, view):
-    recon.failure = RuntimeError("The engine of rank 1 has died.")
-    until(lambda: "rank 1 has died" in view._message.value)
-    recon.broken = RuntimeError("No engine answers.")
-    view._actions.put(recon.pause)
-    until(lambda: "No engine answers" in view._message.value)
-    assert "rank 1 has died" in view._message.value
-    recon.broken = None
-    view._actions.put(recon.pause)
-    until(lambda: "No engine answers" not in view._message.value)
-    steady(lambda: "rank 1 has died" in view._message.value, 0.1)
-    recon.failure = None
-    until(lambda: view._message.value == "")
-
-
-def test_what_went_wrong_in_passing_is_no_longer_told_once_it_works(recon, view):
-    confirm_frames(view)
-    view._complain("The rate was refused.")
-    recon.broken = TimeoutError("no answer")
-    until(lambda: "TimeoutError: no answer" in view._message.value)
-    recon.broken = None
-    until(lambda: "no answer" not in view._message.value)
-    assert "The rate was refused." in view._message.value  # which only the next action takes away
-
-
-def test_what_went_wrong_without_stopping_anything_is_told_as_text(recon, view):
-    recon.notices = (f"The state could not be kept {HOSTILE}.",)
-    until(lambda: "could not be kept" in view._notices.value)
-    assert HOSTILE not in view._notices.value
-    assert html.escape(HOSTILE) in view._notices.value
-
-
-def test_the_view_keeps_on_when_a_picture_fails(recon, sent, view):
-    confirm_frames(view)
-    recon.broken = TimeoutError(f"no answer {HOSTILE}")
-    until(lambda: "TimeoutError: no answer" in view._message.value)
-    assert "<script" not in view._message.value
-    count = len(frames_sent(sent, view))
-    recon.broken = None
-    until(lambda: len(frames_sent(sent, view)) > count + 2)
-
-
-def test_closing_the_view_ends_its_threads_and_nothing_else(recon, sent):
-    before = set(threading.enumerate())
-    extra = elements.HTML("a form")
-    view = live(recon, extra=[extra])
-    mine = {thread.name: thread for thread in set(threading.enumerate()) - before}
-    assert set(mine) == {"ptynb live view", "ptynb live requests", "ptynb live actions", "ptynb viewer"}
-    assert extra in below(view)
-    view.close()
-    assert view.closed
-    for thread in mine.values():
-        thread.join(5)
-        assert not thread.is_alive(), thread.name
-    assert extra.closed
-    assert recon.calls == recon.assigned == []
-    view.close()
-
-
-def test_two_views_of_one_reconstruction_show_the_same(recon, sent, view):
-    other = live(recon, rate=50.0)
-    browser_sends(view._controls.rates["object"].widget, value=0.125)
-    until(lambda: other._controls.rates["object"].widget.value == 0.125)
-    other.close()
-    steady(lambda: recon.settings.object.learning_rate == 0.125, 0.1)
-
-
-# What is seen
-
-
-def boxes(view):
-    return view._panes._ticks
-
-
-def test_what_is_ticked_is_what_is_asked_for(recon, view):
-    confirm_frames(view)
-    recon.slices = 3
-    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9})
-    until(lambda: view._panes._slice.max == 3 and view._panes._slice.layout.display is None)
-    browser_sends(boxes(view)["amplitude"], value=False)
-    browser_sends(boxes(view)["complex"], value=True)
-    browser_sends(view._panes._slice, value=2)
-    browser_sends(view._panes._flat, value=False)
-    browser_sends(view._panes._modes, value=1)
-    browser_sends(view._panes._modes_as, index=1)
-    wanted = pt.RenderRequest(panes=("phase", "complex"), slice=1, flat=False, modes=1, modes_as="amplitude")
-    until(lambda: recon.requests[-1] == wanted)
-    until(lambda: [one["name"] for one in view._panes.object.frame["pictures"]] == ["phase", "complex"])
-    until(lambda: [one["name"] for one in view._panes.probe.frame["pictures"]] == ["probe 1"])
-
-
-def test_slices_and_object_modes_are_offered_as_long_as_there_are_several(recon, view):
-    confirm_frames(view)
-    until(lambda: recon.asked)
-    assert view._panes._slice.layout.display == view._panes._object_mode.layout.display == "none"
-    recon.slices = recon.states = 3
-    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"modes": 3})
-    until(lambda: view._panes._slice.max == view._panes._object_mode.max == 3)
-    browser_sends(view._panes._slice, value=3)
-    browser_sends(view._panes._object_mode, value=2)
-    until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (2, 1))
-    recon.slices, recon.states = 2, 1
-    recon.settings = Settings(slices={"count": 2, "thickness": 1e-9})
-    until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (None, 0))
-    assert (view._panes._slice.value, view._panes._object_mode.value) == (0, 1)
-    until(lambda: view._panes._slice.max == 2)
-    browser_sends(view._panes._slice, value=2)  # and it is there to stay
-    until(lambda: recon.requests[-1].slice == 1)
-    steady(lambda: recon.requests[-1].slice == 1, 0.2)
-
-
-def test_exact_values_come_from_the_reconstruction(recon, view):
-    assert view._panes.object.value_at("amplitude", 2, 3) == f"{VALUES[2, 3]:.4g}"
-    assert value_text("phase", -0.5) == "-0.500 rad"
-    assert value_text("complex", 2j) == "2 at 1.571 rad"
-
-
-# Patterns and positions
-
-
-def clicked(view, name, y, x):
-    content = {"kind": "click", "name": name, "y": y, "x": x}
-    view._panes.object.receive(content)
-
-
-def points(view, name, which="points"):
-    return np.frombuffer(getattr(view._panes.object, which)[name], "<f4").reshape(-1, 2)
-
-
-def test_a_click_on_the_object_shows_the_pattern_of_the_nearest_position(recon, view):
-    lines = []
-    view.tell = lines.append
-    confirm_frames(view)
-    until(lambda: view._panes.object.frame["number"])
-    # The pictures begin at pixel (2, 3) of the object; windows are 4 wide and have moved by half a pixel.
-    clicked(view, "phase", 10 + 2.5 - 2 + 3.0, 20 + 2.5 - 3 - 4.0)
-    until(lambda: view._patterns.viewer.frame["number"])
-    assert recon.patterns_asked[0] == 5
-    assert view._patterns.number.widget.value == 5
-    assert view._patterns.viewer.layout.display is None
-    assert lines == ["recon.pattern(5)"]
-    shown = view._patterns.viewer.frame["pictures"]
-    assert [one["title"] for one in shown] == ["pattern 5, measured", "pattern 5, modelled"]
-    assert shown[0]["limits"] == shown[1]["limits"] == pytest.approx([0, 1.0])  # log10(1 + 9)
-    assert "144 counts measured, 160 modelled" in view._patterns._facts.value
-    until(lambda: view._panes.object.chosen == {"amplitude": 0, "phase": 0})
-    np.testing.assert_allclose(points(view, "phase"), [[10.5, 19.5]])
-    asked = len(recon.patterns_asked)
-    until(lambda: len(recon.patterns_asked) > asked)  # it goes with the updates
-
-
-def test_a_pattern_is_chosen_by_its_number(recon, view):
-    confirm_frames(view)
-    browser_sends(view._patterns.number.widget, value=7)
-    until(lambda: recon.patterns_asked[-1:] == [7])
-    steady(lambda: set(recon.patterns_asked) == {7}, 0.2)
-    browser_sends(view._patterns._log, value=False)
-    until(
-        lambda: view._patterns.viewer.frame["number"] and view._patterns.viewer.frame["pictures"][0]["unit"] == "counts"
-    )
-    until(lambda: view._patterns.viewer.frame["pictures"][0]["limits"] == [0.0, 9.0])
-
-
-def test_positions_are_drawn_with_how_they_moved(recon, view):
-    confirm_frames(view)
-    browser_sends(view._panes.positions, value=True)
-    until(lambda: set(view._panes.object.points) == {"amplitude", "phase"})
-    np.testing.assert_allclose(points(view, "amplitude"), recon.scan.corners + 2 - (2, 3))
-    assert not view._panes.object.moves  # a common shift is the object's
-    assert not view._panes.object.labels
-    recon.moves = np.random.default_rng(0).normal(0, 0.1, (9, 2))
-    until(lambda: set(view._panes.object.moves) == {"amplitude", "phase"})
-    found = moved_positions(recon.scan.corners, recon.scan.corners + recon.moves)
-    factor = found.exaggeration()
-    np.testing.assert_allclose(points(view, "phase", "moves"), found.arrows(factor) + 2 - (2, 3), atol=1e-5)
-    assert view._panes.object.labels == dict.fromkeys(("amplitude", "phase"), f"arrows × {factor:g}")
-    browser_sends(view._panes.positions, value=False)
-    until(lambda: not view._panes.object.points)
-    assert not view._panes.object.labels
-    asked = recon.positions_asked
-    steady(lambda: recon.positions_asked == asked, 1.3)
-
-
-def test_the_page_of_positions_tells_lengths_and_the_affine_part_and_draws_arrows_as_chosen(recon, view):
-    lines = []
-    view.tell = lines.append
-    recon.moves = (recon.scan.corners - 10) @ np.array([[0.01, 0.002], [0, 0.01]]).T
-    recon.moves[4] += 0.5
-    confirm_frames(view)
-    browser_sends(view._drawer.buttons, shown=2)
-    page = view._panes.arrows
-    until(lambda: view._panes.object.moves and "nm" in page._text.value)
-    assert lines == ["pt.analysis.position_refinement(recon.result)"]
-    found = moved_positions(recon.scan.corners, recon.scan.corners + recon.moves, recon.scan.pixel_size)
-    for length in (found.rms, found.largest, found.residual_rms, found.residual_largest):
-        assert f"<td>{found.length_text(length)}</td>" in page._text.value
-    assert f"Scale {found.affine['scale']:.5f}" in page._text.value
-    browser_sends(page._affine, value=True)
-    browser_sends(page._factor, index=1 + 4)  # × 20
-    ends = found.arrows(20.0, affine=False) + 2 - (2, 3)
-    until(lambda: np.allclose(points(view, "phase", "moves"), ends, atol=1e-5))
-    assert view._panes.object.labels["phase"] == "arrows × 20"
-    asked = recon.positions_asked
-    until(lambda: recon.positions_asked > asked)  # it goes with the updates
-    browser_sends(view._drawer.buttons, shown=0)
-    until(lambda: not view._panes.object.points)
-    asked = recon.positions_asked
-    steady(lambda: recon.positions_asked == asked, 1.3)
-
-
-def test_cuts_follow_the_crosshair_in_the_pictures_and_in_the_cuts(recon, view):
-    lines = []
-    view.tell = lines.append
-    confirm_frames(view)
-    cuts, panes = view._panes.cuts, view._panes
-    until(lambda: recon.asked)
-    assert cuts.tick.layout.display == "none"  # of a thin object there are none
-    recon.slices = 4
-    recon.settings = Settings(slices={"count": 4, "thickness": 2e-9})
-    until(lambda: cuts.tick.layout.display is None)
-    assert recon.requests[-1].cut is None
-    browser_sends(cuts.tick, value=True)
-    # The pictures show 6 x 8 pixels from (2, 3) of the object; one slice, whose contrast the cuts share.
-    until(lambda: (recon.requests[-1].cut, recon.requests[-1].slice) == ((5, 7), 2))
-    until(lambda: [one["name"] for one in cuts.viewer.frame["pictures"]][2:] == ["phase xz", "phase yz"])
-    until(lambda: cuts.viewer.crosshair["phase xz"] == [2.5 * 2, 4.5])  # bands of two pixels
-    assert panes.object.crosshair["phase"] == [3.5, 4.5]
-    assert cuts.viewer.crosshair["phase yz"] == [3.5, 2.5 * 2]
-    until(lambda: lines[-1:] == ["pt.analysis.orthogonal_cuts(recon.result, y=5, x=7, quantity='phase')"])
-    aimed = panes.object.crosshair
-    browser_sends(panes.object, crosshair={**aimed, "amplitude": [1.5, 6.5], "phase": [1.5, 6.5]})
-    until(lambda: recon.requests[-1].cut == (3, 9))
-    until(lambda: cuts.viewer.crosshair["amplitude xz"] == [5.0, 6.5])
-    browser_sends(cuts.viewer, crosshair={**cuts.viewer.crosshair, "phase yz": [2.5, 1.0]})
-    until(lambda: (recon.requests[-1].cut, recon.requests[-1].slice) == ((4, 9), 0))
-    assert panes._slice.value == 1
-    until(lambda: panes.object.crosshair["complex"] == [2.5, 6.5])
-    until(lambda: lines[-1:] == ["pt.analysis.orthogonal_cuts(recon.result, y=4, x=9, quantity='phase')"])
-    assert len(lines) <= 3
-    browser_sends(panes.object, colours={"phase": "twilight"}, limits={"phase": [0.0, 0.5]})
-    until(lambda: cuts.viewer.colours == {"phase xz": "twilight", "phase yz": "twilight"})
-    assert cuts.viewer.limits == {"phase xz": [0.0, 0.5], "phase yz": [0.0, 0.5]}
-    browser_sends(cuts.tick, value=False)
-    until(lambda: recon.requests[-1].cut is None)
-    assert not cuts.viewer.frame["pictures"]
-    assert not panes.object.crosshair
-    browser_sends(cuts.tick, value=True)
-    until(lambda: recon.requests[-1].cut == (5, 7))
-    recon.slices = 1  # such as after a change of structure
-    until(lambda: not cuts.tick.value and cuts.tick.layout.display == "none")
-
-
-def test_r_factors_of_patterns_are_measured_while_their_map_is_shown_and_a_click_shows_a_pattern(recon, view):
-    lines = []
-    view.tell = lines.append
-    page = view._errors_page
-    browser_sends(view._drawer.buttons, shown=3)
-    until(lambda: page.map.frame["number"] == 1 and "3 of 9 patterns" in page._facts.value)
-    assert lines == ["recon.pattern_r_factors()"]
-    assert "largest 0.2000 (pattern 2)" in page._facts.value
-    browser_sends(page.map, shown=1)
-    until(lambda: "9 patterns" in page._facts.value and "of 9" not in page._facts.value)
-    [picture] = page.map.frame["pictures"]
-    height, width = picture["shape"]
-    assert picture["pixel_size"] == pytest.approx((6e-7 / height, 6e-7 / width), rel=0.02)
-    assert page.map.value_at("R-factors", int(0.9 * height), int(0.5 * width)).startswith("pattern 7, R-factor 0.7000")
-    content = {"kind": "click", "name": "R-factors", "y": 0.9 * height, "x": 0.1 * width}
-    page.map.receive(content)
-    until(lambda: view._drawer.shown == PATTERN)
-    until(lambda: recon.patterns_asked[:1] == [6])
-    assert lines == ["recon.pattern_r_factors()", "recon.pattern(6)"]
-    asked = len(recon.measured_at)
-    steady(lambda: len(recon.measured_at) == asked, 1.0)  # out of sight
-    recon.state = "paused"
-    browser_sends(view._drawer.buttons, shown=3)
-    until(lambda: len(recon.measured_at) > asked)
-    time.sleep(0.7)
-    asked = len(recon.measured_at)
-    steady(lambda: len(recon.measured_at) == asked, 1.0)  # all are of this state
-
-
-def test_r_factors_take_little_of_the_time_of_updates(recon, view):
-    recon.cost = 0.05
-    browser_sends(view._drawer.buttons, shown=3)
-    viewer = view._errors_page.map
-    viewer.observe(lambda change: browser_sends(change["owner"], shown=change["new"]["number"]), "frame")
-    until(lambda: len(recon.measured_at) >= 3, 10)
-    assert min(np.diff(recon.measured_at)) >= 20 * 0.05
-
-
-def test_the_error_map_is_made_with_progress_and_can_be_cancelled(recon, view):
-    lines = []
-    view.tell = lines.append
-    page = view._errors_page
-    assert not [thread for thread in threading.enumerate() if thread.name == "ptynb error map"]
-    assert page.cancel.disabled
-    click(page.compute)
-    until(lambda: "3 of 8 epochs" in page._progress.value and '<progress value="3" max="8"' in page._progress.value)
-    assert page.compute.disabled
-    click(view._controls.buttons["Pause"])
-    until(lambda: [name for name, _ in recon.calls] == ["pause"])  # other clicks do not wait for it
-    click(page.cancel)
-    until(lambda: "cancelled after 3 of 8 epochs" in page._progress.value and not page.compute.disabled)
-    assert lines == ["recon.pause()"]
-    browser_sends(page.epochs, value=4)
-    browser_sends(page.engines, value=2)
-    recon.halves.set()
-    click(page.compute)
-    until(lambda: page.errors.frame["number"])
-    until(lambda: not page.compute.disabled)
-    assert recon.maps == [(None, 0), (4, 2)]
-    assert [one["name"] for one in page.errors.frame["pictures"]] == ["phase", "phase error", "amplitude error"]
-    assert lines[1:] == ["errors = recon.error_map(epochs=4, engines=2)"]
-    assert "Median standard error" in page._progress.value
-    recon.halves.clear()
-    click(page.compute)
-    until(lambda: len(recon.maps) == 3)
-    view.close()
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ptynb error map"])
-
-
-def test_a_pattern_that_can_not_be_had_is_told_and_the_next_one_is_shown(recon, view):
-    confirm_frames(view)
-    until(lambda: recon.asked)
-    pattern = recon.pattern
-    recon.pattern = lambda index: 1 / 0
-    browser_sends(view._patterns.number.widget, value=1)
-    until(lambda: "ZeroDivisionError" in view._message.value)
-    recon.pattern = pattern
-    until(lambda: view._patterns.viewer.frame["number"])
-
-
-# Curves and engines
-
-
-def test_r_factors_are_drawn_beside_the_loss_over_epochs_or_seconds(recon, view):
-    recon.epochs = tuple(Epoch(number, 0.5 / number, 2.0, 1000.0) for number in (1, 2, 3))
-    until(lambda: "<polyline" in view._curve.value)
-    assert "R-factor" not in view._curve.value
-    recon.r_factors = ((1, 0.3), (3, 0.2))
-    until(lambda: "R-factor" in view._curve.value)
-    assert ">epoch<" in view._curve.value
-    browser_sends(view._over, index=1)
-    until(lambda: ">time [s]<" in view._curve.value)
-    browser_sends(view._controls.r_factor.widget, value=5)
-    until(lambda: recon.r_factor_every == 5)
-
-
-def test_engines_are_told_with_what_is_known_of_them(recon, view):
-    recon.told = (
-        Health(0, "node1", "GPU 0", "running", 5, 1234.5, 3 * 2**30, 80 * 2**30, 0.97, 61.0, 12),
-        Health(1, HOSTILE, "GPU 1", "running", 5, None, None, None, None, None, 0, answered=False),
-    )
-    browser_sends(view._drawer.buttons, shown=5)
-    assert view._drawer.shown == ENGINES
-    until(lambda: "node1" in view._health.value)
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", view._health.value)
-    assert cells[:8] == ["0", "GPU 0 on node1", "1,234", "3.0 of 80 GiB", "97%", "61 °C", "12", "running"]
-    assert cells[10:] == ["–", "–", "–", "–", "–", "busy; values are from before"]
-    assert "<script" not in view._health.value
-
-
-def test_only_what_is_shown_is_asked_of_the_engines(recon, view):
-    confirm_frames(view)
-    recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0),)
-    asked = []
-    health = recon.health
-    recon.health = lambda: (asked.append("health"), health())[1]
-    browser_sends(view._patterns.number.widget, value=7)
-    until(lambda: view._drawer.shown == PATTERN)
-    until(lambda: recon.patterns_asked == [7, 7])
-    assert not asked
-    browser_sends(view._drawer.buttons, shown=0)
-    time.sleep(0.6)
-    seen = len(recon.patterns_asked)
-    steady(lambda: len(recon.patterns_asked) == seen and not asked, 0.7)
-    assert not recon.measured_at
-    assert recon.positions_asked == 1  # for the ring around the chosen one
-    browser_sends(view._drawer.buttons, shown=5)
-    until(lambda: asked)
-    assert view._drawer._titles == [PATTERN, POSITIONS, ERRORS, CONVERGENCE, ENGINES, CHANGES]
-
-
-def test_a_view_of_a_run_that_rests_looks_seldom_and_after_a_click_at_once(recon, sent):
+def test_a_view_of_a_run_that_rests_looks_seldom_and_after_a_click_at_once(recon, view):
     recon.state, looks = "ready", []
     last_status = recon.last_status
     recon.last_status = lambda: (looks.append(time.monotonic()), last_status())[1]
-    view = live(recon, rate=50.0)
     confirm_frames(view)
     time.sleep(1.5)  # awake for a second after it was made
     looks.clear()
     time.sleep(1.0)
     assert len(looks) <= 10  # two threads: 4 and 2 a second
-    until(lambda: not view._controls.buttons["Start"].disabled)
-    click(view._controls.buttons["Start"])
+    call(view, "start", epochs=3)
     until(lambda: recon.calls)
     recon.state = "running"
     clicked = time.monotonic()
-    until(lambda: ">running</b>" in view._summary.value)
+    until(lambda: view.summary["state"] == "running")
     assert time.monotonic() - clicked < 0.2
-    view.close()
 
 
-def test_speed_and_time_left_are_told_before_the_first_epoch_is_over(recon, view):
-    until(lambda: "1,234 patterns/s" in view._summary.value)  # of the engines' health, as long as it is all there is
-    # 40 epochs of 9 patterns
-    until(lambda: re.search(r"<b>1 s</b> left", view._summary.value))
+# What is told of the run
 
 
-def test_the_state_is_told_in_the_words_and_units_of_the_field(recon, view):
-    recon.epochs = tuple(Epoch(number, 0.5 / number, 2.0, 4.5) for number in (1, 2))
-    until(lambda: "R-factor –" in view._summary.value)
-    recon.r_factors = ((2, 0.03456),)
-    until(lambda: "R-factor <b>0.0346</b>" in view._summary.value)
-    assert "4 patterns/s" in view._summary.value
-    # 38 epochs of 9 patterns, less the updates done, at 4.5 a second
-    assert re.search(r"<b>(7\d) s</b> left", view._summary.value)
+def test_state_record_and_changes_are_told(recon, view):
+    recon.epochs = (Epoch(1, 0.5, 0.1, 1000.0, None, 0.25), Epoch(2, 0.125, 0.1, 1234.0))
+    recon.changes = (Change(1, 3, "probe.learning_rate", 0.01, 0.02),)
+    recon.settings = Settings(batch=8, batch_per="engine")
+    until(lambda: view.summary.get("epoch") == 2 and view.marks)
+    told = {**view.summary, "update": 0}
+    assert told == {
+        "state": "running", "epoch": 2, "target": 40, "after_scan": 0, "update": 0, "updates": 99, "stopped": "",
+        "stage": 0, "stages": 0, "loss": "0.125", "r_factor": "", "r_factor_epoch": 0, "speed": "1,105", "left": "1 s",
+    }  # fmt: skip
+    assert rows(view, "epochs", 6)[:, :4].tolist()[0] == [1, 0.5, 0.1, 0.25]
+    assert np.isnan(rows(view, "epochs", 6)[:, 4:]).all()
+    assert view.marks == [2]
+    assert view.changes == [["2", "Probe learning rate", "probe.learning_rate", "0.01", "0.02"]]
+    hint = "batch 16; settings.scale_for_engines(2) scales learning rates chosen for a batch of 8 to it"
+    assert view.facts == ["2 CPU engines, gloo", hint]
+    recon.r_factors = ((1, 0.3), (2, 0.03456))
+    until(lambda: view.summary["r_factor"] == "0.0346")
+    assert rows(view, "r_factors", 2).tolist() == [[1, 0.3], [2, 0.03456]]
     recon.state = "ready"
-    until(lambda: "ready" in view._summary.value)
-    assert "left" not in re.sub("margin[^;]*", "", view._summary.value.partition("patterns/s")[2])
+    until(lambda: view.summary["state"] == "ready")
+    assert view.summary["left"] == ""
 
 
-def test_pause_and_resume_share_one_place(recon, view):
-    displays = lambda: [view._controls.buttons[name].layout.display for name in ("Pause", "Resume")]  # noqa: E731
-    until(lambda: displays() == [None, "none"])
+def test_of_a_long_record_only_what_is_new_is_sent(recon, sent, view):
+    epochs = tuple(Epoch(number, 1 / number, 1.0, 1000.0) for number in range(1, 2 * CHUNK + 2))
+    recon.epochs = epochs
+    until(lambda: len(view.record) == 3)
+    sent.clear()
+    recon.epochs = (*epochs, Epoch(2 * CHUNK + 2, 0.001, 1.0, 1000.0))
+    until(lambda: len(rows(view, "epochs", 6)) == 2 * CHUNK + 2)
+    [changed] = [values["record"]["$changed"] for _, values in tuple(sent) if "record" in values]
+    assert [*changed] == ["epochs 2"]
+
+
+def test_speed_and_time_left_are_told_before_the_first_epoch_is_over(view):
+    until(lambda: view.summary.get("speed") == "1,234")  # of the engines' health, as long as it is all there is
+    until(lambda: view.summary["left"] == "1 s")  # 40 epochs of 9 patterns
+
+
+def test_only_what_makes_sense_can_be_clicked(recon, view):
+    recon.state, usable = (
+        None,
+        {"loading": [], "ready": ["start"], "running": ["pause", "stop"], "paused": ["resume", "stop"]},
+    )
+    assert view.usable[-1:] == ["change"]
+    for state, commands in usable.items():
+        recon.state = state
+        until(lambda state=state: view.summary["state"] == state)
+        until(lambda commands=commands: view.usable == [*commands, "change"])
+    recon.failure = RuntimeError("gone\nTraceback")
+    until(lambda: view.summary["state"] == "failed")
+    assert (view.usable, view.messages) == ([], ["gone\nTraceback"])
+    recon.failure, recon.closed = None, True
+    until(lambda: view.summary["state"] == "closed")
+    assert (view.usable, view.messages) == ([], [])
+    asked = recon.asked
+    steady(lambda: recon.asked == asked, 0.1)
+
+
+def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
+    until(lambda: view.summary["state"] == "running")
     recon.state = "paused"
-    until(lambda: displays() == ["none", None])
+    until(lambda: view.summary["state"] == "paused")
+    told = [values for key, values in tuple(sent) if key == view.key]
+    can = next(place for place, values in enumerate(told) if "resume" in values.get("usable", ()))
+    reads = next(n for n, values in enumerate(told) if "paused" in str(values.get("summary", "")))
+    assert can < reads
 
 
-def test_the_curve_is_drawn_to_the_size_of_its_place(recon, view):
-    recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0), Epoch(2, 0.25, 2.0, 1000.0))
-    until(lambda: 'viewBox="0 0 460 240"' in view._curve.value and "<polyline" in view._curve.value)
-    browser_sends(view._divider, room=[300, 170])
-    until(lambda: 'viewBox="0 0 300 170"' in view._curve.value)
+def test_the_arrivals_of_a_scan_are_told(recon, view):
+    until(lambda: "epoch" in view.summary)
+    assert view.arrivals == {}
+    recon.arrivals = Arrivals(**ARRIVALS)
+    until(lambda: view.arrivals)
+    assert [text for text, _ in view.arrivals["remarks"]] == ["3 missing", "20 late", "7 duplicates", "1 refused"]
+    told = {key: view.arrivals[key] for key in ("planned", "arrived", "admitted", "rate", "lag", "ended", "silence")}
+    assert [*told.values()] == [1024, 600, 512, "99.7", "4 ms", "", ""]
+    assert (view.summary["target"], view.summary["after_scan"]) == (0, 40)
+    assert arrival_facts(Arrivals(**{**ARRIVALS, "silence": 6.0}))["silence"] == "6 s"
+    over = arrival_facts(Arrivals(**{**ARRIVALS, "ended": "aborted at 60%", "silence": 60.0}))
+    assert (over["ended"], over["silence"], over["lag"]) == ("aborted at 60%", "", "")
 
 
-def test_further_pages_are_in_the_drawer_and_closed_with_the_view(recon, sent):
-    page = elements.HTML("checkpoints")
-    view = Live(recon, pages={"Checkpoints": page})
-    assert view._drawer.buttons.titles[-1] == "Checkpoints"
-    view.close()
-    assert page.closed
-
-
-# Controls
-
-
-def test_start_adds_epochs(recon, view):
-    lines = []
-    view.tell = lines.append
-    recon.state = "ready"
-    until(lambda: not view._controls.buttons["Start"].disabled)
-    browser_sends(view._controls.more, value=25)
-    click(view._controls.buttons["Start"])
-    until(lambda: [name for name, _ in recon.calls] == ["start 25"])
-    until(lambda: lines == ["recon.start(epochs=25)"])
-
-
-def test_frozen_is_a_rate_of_0_and_freed_is_the_rate_before(recon, view):
-    lines = []
-    view.tell = lines.append
-    recon.settings = Settings(probe={"learning_rate": 0.03})
-    until(lambda: view._controls.rates["probe"].widget.value == 0.03)
-    box = view._controls.frozen["probe"].widget
-    browser_sends(box, value=True)
-    until(lambda: recon.settings.probe.learning_rate == 0)
-    until(lambda: view._controls.rates["probe"].widget.value == 0)
-    browser_sends(box, value=False)
-    until(lambda: recon.settings.probe.learning_rate == 0.03)
-    until(lambda: view._controls.rates["probe"].widget.value == 0.03)
-    until(lambda: len(lines) == 2)
-    assert lines == [
-        'recon.settings = recon.settings.replace(probe={"learning_rate": 0.0})',
-        'recon.settings = recon.settings.replace(probe={"learning_rate": 0.03})',
+def test_engines_are_told_with_what_is_known_of_them_while_their_page_is_shown(recon, view):
+    confirm_frames(view)
+    recon.epochs = (Epoch(1, 0.5, 2.0, 1000.0),)
+    asked = []
+    recon.told = (
+        Health(0, "node1", "GPU 0", "running", 5, 1234.5, 3 * 2**30, 80 * 2**30, 0.97, 61.0, 12),
+        Health(1, "node2", "GPU 1", "running", 5, None, None, None, None, None, 0, answered=False),
+    )
+    recon.health = lambda: (asked.append("health"), recon.told)[1]
+    call(view, "look_at", pattern=7)
+    until(lambda: view.page == "Pattern" and recon.patterns_asked == [7, 7])
+    put(view, page=None)
+    time.sleep(0.6)
+    seen = len(recon.patterns_asked)
+    steady(lambda: len(recon.patterns_asked) == seen and not asked, 0.7)
+    assert not recon.measured_at
+    assert recon.positions_asked == 1  # for the ring around the chosen one
+    put(view, page="Engines")
+    until(lambda: len(view.health) == 2)
+    assert view.health == [
+        ["0", "GPU 0 on node1", "1,234", "3.0 of 80 GiB", "97%", "61 °C", "12", "running"],
+        ["1", "GPU 1 on node2", "–", "–", "–", "–", "–", "busy; values are from before"],
     ]
+
+
+# Clicks, and what goes wrong
+
+
+def test_a_click_never_waits_and_clicks_are_carried_out_in_order(recon, view, lines):
+    go_on = threading.Event()
+    recon.pause = lambda: (go_on.wait(5), recon._call("pause"))
+    started = time.monotonic()
+    for command in ("pause", "resume", "stop"):
+        call(view, command)
+    call(view, "start", epochs=25)
+    call(view, "measure_r_factor", every=5)
+    assert time.monotonic() - started < 0.1
+    frames = recon.asked
+    confirm_frames(view)
+    until(lambda: recon.asked > frames)  # the pictures go on meanwhile
+    assert not recon.calls
+    go_on.set()
+    until(lambda: len(recon.calls) == 4)
+    assert [name for name, _ in recon.calls] == ["pause", "resume", "stop", "start 25"]
+    assert threading.current_thread() not in {thread for _, thread in recon.calls}
+    until(lambda: view.r_factor_every == recon.r_factor_every == 5)
+    assert lines[-2:] == ["recon.start(epochs=25)", "recon.r_factor_every = 5"]
+
+
+def test_what_a_click_raises_is_shown_and_the_next_click_works(recon, view, lines):
+    recon.broken = RuntimeError("Rank 1\nTraceback")
+    call(view, "resume")
+    until(lambda: "Rank 1\nTraceback" in view.messages)
+    recon.broken = None
+    call(view, "pause")
+    until(lambda: view.messages == [] and lines == ["recon.pause()"])
+    assert [name for name, _ in recon.calls] == ["resume", "pause"]
+
+
+def test_a_lost_engine_can_be_recovered_from_with_a_click(recon, view):
+    until(lambda: view.object_pictures.frame["number"])
+    recon.failure, recon.can_recover = RuntimeError("The engine of rank 1 has died."), True
+    until(lambda: view.messages == ["The engine of rank 1 has died."] and view.usable == ["recover"])
+    recon.broken = RuntimeError("No engine answers.")
+    call(view, "pause")
+    until(lambda: view.messages == ["The engine of rank 1 has died.", "No engine answers."])
+    recon.broken = None
+    call(view, "recover")
+    until(lambda: [name for name, _ in recon.calls] == ["pause", "recover"])
+    until(lambda: view.messages == ["The engine of rank 1 has died."])
+    recon.failure, recon.can_recover, recon.recovering = None, False, True
+    until(lambda: view.summary["state"] == "recovering" and view.messages == [])
+    confirm_frames(view)
+    time.sleep(0.1)
+    asked = recon.asked
+    steady(lambda: recon.asked == asked)
+    recon.recovering = False
+    until(lambda: recon.asked > asked and view.summary["state"] == "running")
+
+
+def test_pictures_that_fail_are_told_until_they_succeed_and_other_errors_stay(recon, view):
+    confirm_frames(view)
+    call(view, "set_rate", part="object", rate=-1)
+    until(lambda: len(view.messages) == 1)
+    recon.broken = TimeoutError("no answer")
+    until(lambda: view.messages[1:] == ["TimeoutError: no answer"])
+    count = frames(view)
+    recon.broken = None
+    until(lambda: frames(view) > count + 2 and len(view.messages) == 1)
+    assert "object.learning_rate is -1.0" in view.messages[0]  # which only the next action takes away
+    recon.notices = ("The state could not be kept.",)
+    until(lambda: view.notices == ["The state could not be kept."])
+
+
+def test_closing_the_view_ends_its_threads_and_nothing_else(recon):
+    before = set(threading.enumerate())
+    extra, page = Element(), Element()
+    view = Live(recon, extra=[extra], pages={"Checkpoints": page})
+    mine = {thread.name: thread for thread in set(threading.enumerate()) - before}
+    assert set(mine) == {"ptynb live view", "ptynb live requests", "ptynb live actions", "ptynb viewer"}
+    shown = []
+    view.on_page(lambda: shown.append(view.page))
+    put(view, page="Checkpoints")
+    assert shown == ["Checkpoints"]
+    view.close()
+    for thread in mine.values():
+        thread.join(5)
+        assert not thread.is_alive(), thread.name
+    assert (view.closed, extra.closed, page.closed) == (True, True, True)
+    assert recon.calls == recon.assigned == []
+    view.close()
+
+
+# Rates
+
+
+def test_a_rate_changes_that_rate_alone_in_all_views(recon, view):
+    other = live(recon, rate=50.0)
+    for rate in (0.5, 0.25):
+        call(view, "set_rate", part="probe", rate=rate)
+    until(lambda: len(recon.assigned) == 2)
+    assert recon.assigned == [Settings().replace(probe={"learning_rate": rate}) for rate in (0.5, 0.25)]
+    until(lambda: view.parts["probe"]["rate"] == other.parts["probe"]["rate"] == 0.25)
+    other.close()
+    recon.settings = Settings().replace(probe={"learning_rate": 0.75})  # by Python
+    until(lambda: view.parts["probe"]["rate"] == 0.75)
+    steady(lambda: len(recon.assigned) == 3, 0.1)
+
+
+def test_a_refused_rate_is_explained_and_the_browser_is_told_the_old_one_again(recon, sent, view):
+    until(lambda: view.parts["object"]["rate"] == 0.1)
+    sent.clear()
+    call(view, "set_rate", part="object", rate=-1)
+    until(
+        lambda: "object.learning_rate is -1.0" in str(view.messages) and "greater than or equal" in str(view.messages)
+    )
+    assert [values for _, values in tuple(sent) if "parts" in values]
+    assert recon.settings == Settings()
+    assert view.parts["object"] == {"label": "object", "rate": 0.1}
+
+
+def test_frozen_is_a_rate_of_0_and_freed_is_the_rate_before(recon, view, lines):
+    recon.settings = Settings(probe={"learning_rate": 0.03})
+    until(lambda: view.parts["probe"]["rate"] == 0.03)
+    for on, rate in ((True, 0), (False, 0.03)):
+        call(view, "freeze", part="probe", on=on)
+        until(lambda rate=rate: view.parts["probe"]["rate"] == rate)
+    until(lambda: len(lines) == 2)
+    assert lines[0] == 'recon.settings = recon.settings.replace(probe={"learning_rate": 0.0})'
     for line in lines:
         exec(line, {"recon": recon})
     assert recon.settings.probe.learning_rate == 0.03
 
 
 def test_what_is_optimised_can_be_frozen_and_what_is_not_is_not_offered(recon, view):
-    until(lambda: view._summary.value)
-    frozen = view._controls.frozen
-    assert [part for part, field in frozen.items() if field.widget.layout.display is None] == ["object", "probe"]
+    assert [*view.parts] == ["object", "probe"]
     recon.moving = {"object": 0.01, "positions": 0.1}
-    until(lambda: frozen["positions"].widget.layout.display is None)
+    until(lambda: "positions" in view.parts)
     recon.moving = {"object": 0.01}  # frozen it can still be freed
-    steady(lambda: frozen["positions"].widget.layout.display is None, 0.1)
-    recon.settings = recon.settings.replace(object={"learning_rate": 0.0})
-    until(lambda: frozen["object"].widget.value)
-    steady(lambda: len(recon.assigned) == 1, 0.2)
+    steady(lambda: "positions" in view.parts, 0.1)
 
 
-def test_the_arrivals_of_a_scan_have_a_bar(view, recon):
-    until(lambda: view._summary.value)
-    assert (view._arrivals.value, view._arrivals.layout.display) == ("", "none")
-    coming = Arrivals(
-        planned=1024, arrived=600, placed=580, missing=3, late=20, duplicates=7, differing=0, outside=0, refused=1,
-        damaged=0, stray=0, rate=99.7, lag=0.004, silence=0.1, series="7", ended=None, admitted=512,
-    )  # fmt: skip
-    recon.arrivals = coming
-    until(lambda: view._arrivals.value)
-    shown = view._arrivals.value
-    assert view._arrivals.layout.display is None
-    parts = ("<b>600</b> of 1,024", "<b>512</b> used", "3 missing", "20 late", "7 duplicates", "1 refused")
-    bar = ('aria-valuenow="600"', 'aria-valuemax="1024"', "width:50.00%", "width:8.59%")
-    for part in (*parts, *bar, "rate 99.7/s", "lag 4 ms"):
-        assert part in shown, part
-    until(lambda: "then 40 after the scan" in view._summary.value)
-    assert "of 40" not in view._summary.value
-    assert "differing" not in shown
-    assert "ended" not in shown
-    silent = arrival_bar(dataclasses.replace(coming, silence=6.0))
-    assert "no sign of the receiver for 6 s" in silent
-    over = arrival_bar(dataclasses.replace(coming, ended="aborted <at 60%>", silence=60.0))
-    assert "aborted &lt;at 60%&gt;" in over
-    assert "from the first pattern to the last" in over
-    assert "no sign" not in over
+# What is chosen
 
 
-def test_figures_of_the_object_are_of_the_arrays_that_their_lines_name(recon, tmp_path, monkeypatch):
+def test_what_is_chosen_is_what_is_asked_for(recon, view):
+    confirm_frames(view)
+    recon.slices = recon.states = 3
+    recon.settings = Settings(slices={"count": 3, "thickness": 1e-9}, object={"modes": 3})
+    until(lambda: (view.slices, view.object_modes) == (3, 3))
+    put(view, panes=["complex", "phase"], slice=2, object_mode=2, flat=False, modes=1, modes_as="amplitude")
+    wanted = {"panes": ("phase", "complex"), "slice": 1, "state": 1, "flat": False, "modes": 1, "modes_as": "amplitude"}
+    until(lambda: recon.requests[-1] == pt.RenderRequest(**wanted))
+    until(lambda: (names(view.object_pictures), names(view.probe_pictures)) == (["phase", "complex"], ["probe 1"]))
+    put(view, slice=7)
+    assert view.slice == 3
+    recon.slices, recon.states = 2, 1
+    recon.settings = Settings(slices={"count": 2, "thickness": 1e-9})
+    until(lambda: (recon.requests[-1].slice, recon.requests[-1].state) == (None, 0))
+    until(lambda: (view.slice, view.object_mode, view.slices, view.object_modes) == (0, 1, 2, 1))
+
+
+def test_values_and_figures_of_the_object_are_those_of_their_lines(recon, view, lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    view = Live(recon)
-    until = time.monotonic() + 10
-    while view._panes._seen is None:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    viewer = view._panes.object
-    names = {"pt": pt, "np": np, "recon": recon}
-    for name in ("amplitude", "phase", "complex"):
-        values, line = viewer._figure_of(name)
-        np.testing.assert_array_equal(values, eval(line, names))
-        assert values.shape == VALUES.shape
-    lines = []
-    view.tell = lines.append
+    viewer = view.object_pictures
+    until(lambda: viewer.expressions)
+    assert viewer.value_at("amplitude", 2, 3) == f"{VALUES[2, 3]:.4g}"
+    assert (value_text("phase", -0.5), value_text("complex", 2j)) == ("-0.500 rad", "2 at 1.571 rad")
+    for name in ("amplitude", "phase"):
+        assert eval(viewer.expressions[name], {"pt": pt, "np": np, "recon": recon}).shape == VALUES.shape
     asked = {"kind": "figure", "name": "phase", "suffix": "svg", "region": [[0, 6], [2, 8]], "minus": None}
     viewer.receive({**asked, "limits": [-0.5, 0.5], "colours": "viridis"}, [])
-    viewer._drawings.settle()
-    assert viewer.problem == ""
-    assert (tmp_path / "phase.svg").exists()
+    until(lambda: lines, 30)
+    assert (viewer.problem, (tmp_path / "phase.svg").exists()) == ("", True)
     assert lines == [
         "pt.figure(pt.analysis.flat_phase(recon.result.projection[2:8, 3:11]), region=((0, 6), (2, 8)), "
         "limits=(-0.5, 0.5), colours='viridis', label='phase', ticks=True).savefig('phase.svg')"
     ]
     viewer.colours = {"amplitude": "magma"}
-    assert view._panes.probe.colours["probe 2"] == "magma"
+    assert view.probe_pictures.colours["probe 2"] == "magma"
     viewer.linked_colours = False
-    assert view._panes.probe.colours == {}
+    assert view.probe_pictures.colours == {}
+
+
+# Pages
+
+
+def click_on(viewer, name, y, x):
+    viewer.receive({"kind": "click", "name": name, "y": y, "x": x})
+
+
+def points(view, name, which="points"):
+    return np.frombuffer(getattr(view.object_pictures, which)[name], "<f4").reshape(-1, 2)
+
+
+def test_a_click_on_the_object_shows_the_pattern_of_the_nearest_position(recon, view, lines):
+    confirm_frames(view)
+    until(lambda: view.object_pictures.frame["number"])
+    # The pictures begin at pixel (2, 3) of the object; windows are 4 wide and have moved by half a pixel.
+    click_on(view.object_pictures, "phase", 10 + 2.5 - 2 + 3.0, 20 + 2.5 - 3 - 4.0)
+    until(lambda: view.pattern_facts)
+    assert (recon.patterns_asked[0], view.pattern, view.page, lines) == (5, 5, "Pattern", ["recon.pattern(5)"])
+    shown = view.pattern_pictures.frame["pictures"]
+    assert [one["title"] for one in shown] == ["pattern 5, measured", "pattern 5, modelled"]
+    assert shown[0]["limits"] == shown[1]["limits"] == pytest.approx([0, 1.0])  # log10(1 + 9)
+    assert "144 counts measured, 160 modelled" in view.pattern_facts
+    until(lambda: view.object_pictures.chosen == {"amplitude": 0, "phase": 0})
+    np.testing.assert_allclose(points(view, "phase"), [[10.5, 19.5]])
+    asked = len(recon.patterns_asked)
+    until(lambda: len(recon.patterns_asked) > asked)  # it goes with the updates
+    put(view, logarithmic=False)
+    until(lambda: view.pattern_pictures.frame["pictures"][0]["limits"] == [0.0, 9.0])
+    call(view, "look_at", pattern=70)
+    until(lambda: view.pattern == view.patterns - 1 == 8)
+    recon.broken = ZeroDivisionError("no pattern")
+    until(lambda: "ZeroDivisionError: no pattern" in view.messages)
+    recon.broken = None
+    until(lambda: view.messages == [])
+
+
+def test_positions_are_drawn_with_how_they_moved(recon, view, lines):
+    confirm_frames(view)
+    put(view, positions=True)
+    until(lambda: set(view.object_pictures.points) == {"amplitude", "phase"})
+    np.testing.assert_allclose(points(view, "amplitude"), recon.scan.corners + 2 - (2, 3))
+    assert (view.object_pictures.moves, view.object_pictures.labels) == ({}, {})  # a common shift is the object's
+    assert view.refinement == {"moved": False}
+    recon.moves = (recon.scan.corners - 10) @ np.array([[0.01, 0.002], [0, 0.01]]).T
+    recon.moves[4] += 0.5
+    found = moved_positions(recon.scan.corners, recon.scan.corners + recon.moves, recon.scan.pixel_size)
+    until(lambda: set(view.object_pictures.moves) == {"amplitude", "phase"})
+    factor = found.exaggeration()
+    np.testing.assert_allclose(points(view, "phase", "moves"), found.arrows(factor) + 2 - (2, 3), atol=1e-5)
+    assert view.object_pictures.labels == dict.fromkeys(("amplitude", "phase"), f"arrows × {factor:g}")
+    put(view, positions=False)
+    until(lambda: not view.object_pictures.points)
+    asked = recon.positions_asked
+    steady(lambda: recon.positions_asked == asked, 1.3)
+    put(view, page="Positions")
+    until(lambda: view.object_pictures.moves)
+    assert lines == ["pt.analysis.position_refinement(recon.result)"]
+    assert view.refinement["moves"] == [found.length_text(found.rms), found.length_text(found.largest)]
+    assert view.refinement["residual"] == [
+        found.length_text(found.residual_rms),
+        found.length_text(found.residual_largest),
+    ]
+    assert f"Scale {found.affine['scale']:.5f}" in view.refinement["affine"]
+    put(view, without_affine=True, arrows=20)
+    ends = found.arrows(20.0, affine=False) + 2 - (2, 3)
+    until(lambda: np.allclose(points(view, "phase", "moves"), ends, atol=1e-5))
+    assert view.object_pictures.labels["phase"] == "arrows × 20"
+    put(view, page=None)
+    until(lambda: not view.object_pictures.points)
+
+
+def test_cuts_follow_the_crosshair_in_the_pictures_and_in_the_cuts(recon, view, lines):
+    confirm_frames(view)
+    cuts, pictures = view.cut_pictures, view.object_pictures
+    recon.slices, recon.settings = 4, THICK
+    until(lambda: view.slices == 4)
+    assert recon.requests[-1].cut is None
+    put(view, cuts=True)
+    # The pictures show 6 x 8 pixels from (2, 3) of the object; one slice, whose contrast the cuts share.
+    until(lambda: (recon.requests[-1].cut, recon.requests[-1].slice) == ((5, 7), 2))
+    until(lambda: names(cuts)[2:] == ["phase xz", "phase yz"])
+    until(lambda: cuts.crosshair["phase xz"] == [2.5 * 2, 4.5])  # bands of two pixels
+    assert (pictures.crosshair["phase"], cuts.crosshair["phase yz"]) == ([3.5, 4.5], [3.5, 2.5 * 2])
+    until(lambda: lines[-1:] == ["pt.analysis.orthogonal_cuts(recon.result, y=5, x=7, quantity='phase')"])
+    put(pictures, crosshair={**pictures.crosshair, "amplitude": [1.5, 6.5], "phase": [1.5, 6.5]})
+    until(lambda: recon.requests[-1].cut == (3, 9))
+    until(lambda: cuts.crosshair["amplitude xz"] == [5.0, 6.5])
+    put(cuts, crosshair={**cuts.crosshair, "phase yz": [2.5, 1.0]})
+    until(lambda: (recon.requests[-1].cut, recon.requests[-1].slice, view.slice) == ((4, 9), 0, 1))
+    until(lambda: pictures.crosshair["complex"] == [2.5, 6.5])
+    until(lambda: lines[-1:] == ["pt.analysis.orthogonal_cuts(recon.result, y=4, x=9, quantity='phase')"])
+    assert len(lines) <= 3
+    put(pictures, colours={"phase": "twilight"}, limits={"phase": [0.0, 0.5]})
+    until(lambda: cuts.colours == {"phase xz": "twilight", "phase yz": "twilight"})
+    assert cuts.limits == {"phase xz": [0.0, 0.5], "phase yz": [0.0, 0.5]}
+    put(view, cuts=False)
+    until(lambda: recon.requests[-1].cut is None)
+    assert (names(cuts), pictures.crosshair) == ([], {})
+    put(view, cuts=True)
+    until(lambda: recon.requests[-1].cut == (5, 7))
+    recon.slices = 1  # such as after a change of structure
+    until(lambda: not view.cuts)
+
+
+def test_r_factors_of_patterns_are_measured_while_their_map_is_shown_and_a_click_shows_a_pattern(recon, view, lines):
+    page = view.errors
+    put(view, page="Errors")
+    until(lambda: page.map.frame["number"] == 1 and "3 of 9 patterns" in page.facts)
+    assert "largest 0.2000 (pattern 2)" in page.facts
+    put(page.map, shown=1)
+    until(lambda: page.facts.startswith("9 patterns"))
+    [picture] = page.map.frame["pictures"]
+    height, width = picture["shape"]
+    assert picture["pixel_size"] == pytest.approx((6e-7 / height, 6e-7 / width), rel=0.02)
+    assert page.map.value_at("R-factors", int(0.9 * height), int(0.5 * width)).startswith("pattern 7, R-factor 0.7000")
+    click_on(page.map, "R-factors", 0.9 * height, 0.1 * width)
+    until(lambda: view.page == "Pattern" and recon.patterns_asked[:1] == [6])
+    assert lines == ["recon.pattern_r_factors()", "recon.pattern(6)"]
+    asked = len(recon.measured_at)
+    steady(lambda: len(recon.measured_at) == asked, 1.0)  # out of sight
+    recon.state, recon.cost = "running", 0.05
+    page.map.observe(lambda change: put(change["owner"], shown=change["new"]["number"]), "frame")
+    put(view, page="Errors")
+    put(page.map, shown=page.map.frame["number"])
+    until(lambda: len(recon.measured_at) >= asked + 3, 10)
+    assert min(np.diff(recon.measured_at[asked:])) >= 20 * 0.05  # they take little of the time of updates
+    recon.state = "paused"
+    time.sleep(1.7)
+    asked = len(recon.measured_at)
+    steady(lambda: len(recon.measured_at) == asked, 1.0)  # all are of this state
+
+
+def test_the_error_map_is_made_with_progress_and_can_be_cancelled(recon, view, lines):
+    page = view.errors
+
+    def threads():
+        return [thread for thread in threading.enumerate() if thread.name == "ptynb error map"]
+
+    assert not threads()
+    call(page, "compute")
+    until(lambda: (page.computing, page.done, page.total) == (True, 3, 8))
+    call(view, "pause")
+    until(lambda: [name for name, _ in recon.calls] == ["pause"])  # other clicks do not wait for it
+    call(page, "cancel")
+    until(lambda: page.message == "cancelled after 3 of 8 epochs" and not page.computing)
+    assert lines == ["recon.pause()"]
+    recon.halves.set()
+    call(page, "compute", epochs=4, engines=2)
+    until(lambda: page.errors.frame["number"] and not page.computing)
+    assert recon.maps == [(None, 0), (4, 2)]
+    assert names(page.errors) == ["phase", "phase error", "amplitude error"]
+    assert lines[1:] == ["errors = recon.error_map(epochs=4, engines=2)"]
+    assert (page.said.startswith("Median standard error"), page.message) == (True, "")
+    recon.halves.clear()
+    call(page, "compute")
+    until(lambda: len(recon.maps) == 3)
     view.close()
+    until(lambda: not threads())

@@ -162,7 +162,7 @@ def test_pictures_zoom_together_and_tell_values(shown: Open) -> None:
 def test_the_curve_zooms_and_tells_values_by_mouse_and_keys(shown: Open) -> None:
     one = shown(result())
     curve = one.page.locator('[data-curve="loss"]')
-    stage, said = curve.locator(".report-curve-stage"), curve.locator(".report-readout")
+    stage, said = curve.locator(".ptynb-curve-stage"), curve.locator(".ptynb-curve-readout")
     line = curve.locator("polyline").first
     whole = line.get_attribute("points")
     drag(one.page, stage, 0.5, 0.9)
@@ -182,7 +182,7 @@ def test_the_curve_zooms_and_tells_values_by_mouse_and_keys(shown: Open) -> None
     expect(said).to_contain_text("seconds 4 · loss 0.25")
     curve.get_by_label("logarithmic").uncheck()
     assert line.get_attribute("points") != whole
-    assert curve.locator(".report-mark").count() == 1
+    assert curve.locator(".ptynb-curve-mark").count() == 1
 
 
 def test_what_is_saved_from_the_page_is_what_was_reconstructed(shown: Open) -> None:

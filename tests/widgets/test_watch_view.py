@@ -8,14 +8,16 @@ import weakref
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 import ptynb as pt
 from ptynb.cli.status_page.status_server import Server
 from ptynb.engine.rendering import make_watched
-from tests.io.test_status_file import WHOLE, put
+from tests.io.test_status_file import put
+from tests.widgets.browser_model import BrowserModel
 from tests.widgets.conftest import screenshot
-from tests.widgets.test_live import sent, steady, until  # noqa: F401 - a fixture
+from tests.widgets.test_live import names, rows, steady, until
 
 RUN_ANYWAY = """
 () => {
@@ -41,68 +43,53 @@ def run(folder, epoch, **changes):
 
 
 def shown(view, name):
-    return next(picture for picture in view._pictures.frame["pictures"] if picture["name"] == name)
+    return next(picture for picture in view.pictures.frame["pictures"] if picture["name"] == name)
 
 
 @pytest.fixture
-def view(tmp_path, sent):  # noqa: F811
-    shown = pt.watch(tmp_path / "kept")
-    yield shown
-    shown.close()
+def view(tmp_path):
+    made = pt.watch(tmp_path / "kept")
+    yield made
+    made.close()
 
 
 def test_the_view_waits_for_the_folder_and_follows_it(tmp_path, view):
-    assert "waiting for a run to show itself" in view._message.value
+    assert "waiting for a run to show itself" in view.problem
     made = run(tmp_path / "kept", 3)
-    until(lambda: view._pictures.frame["number"] == 1)
+    until(lambda: names(view.pictures) == ["amplitude", "phase", "probe"])
     assert shown(view, "phase")["image"] == made.files["phase"]
     assert shown(view, "phase")["shape"] == [64, 64]
     assert shown(view, "probe")["note"] == "power 100.0%"
-    assert (view._message.value, view._curve.value.count("<circle")) == ("", 1)
-    for words in (">running</b>", "epoch 3 of 200", "loss 0.33333", "2 engines on CPU", "last written just now"):
-        assert words in view._summary.value
-    assert "<td>3</td><td>probe.learning_rate</td>" in view._record.value
+    assert (view.problem, view.state) == ("", "running")
+    assert rows(view, "epochs", 6)[:, :3].tolist() == [[1, 1, 0.5], [2, 0.5, 0.5], [3, 1 / 3, 0.5]]
+    assert (view.marks, view.changes) == ([3], [["3", "probe.learning_rate"]])
+    for words in ("epoch 3 of 200", "loss 0.33333", "2 engines on CPU", "last written just now"):
+        assert any(words in fact for fact in view.facts)
     made = run(tmp_path / "kept", 4)
     until(lambda: shown(view, "phase")["image"] == made.files["phase"])
     time.sleep(0.6)  # pictures and status are files of their own
-    sent_so_far = view._pictures.frame["number"]
-    steady(lambda: view._pictures.frame["number"] == sent_so_far, seconds=1.0)
+    sent_so_far = view.pictures.frame["number"]
+    steady(lambda: view.pictures.frame["number"] == sent_so_far, seconds=1.0)
 
 
 def test_half_a_folder_shows_what_is_whole(tmp_path, view):
-    put(tmp_path / "kept", state="paused")
-    until(lambda: ">paused</b>" in view._summary.value)
-    assert view._pictures.frame["number"] == 0
+    put(tmp_path / "kept", state="paused", losses=[None, 0.5], seconds=[])
+    until(lambda: view.state == "paused")
+    assert view.pictures.frame["number"] == 0
+    np.testing.assert_array_equal(rows(view, "epochs", 6)[:, :3], [[1, np.nan, np.nan], [2, 0.5, np.nan]])
     (tmp_path / "kept" / "status.json").write_text("{")
-    steady(lambda: ">paused</b>" in view._summary.value and view._message.value == "", seconds=1.0)
+    steady(lambda: view.state == "paused" and view.problem == "", seconds=1.0)
 
 
-def test_a_look_that_fails_is_told_and_the_next_one_goes_on(tmp_path, view):
-    look = view._folder.look
-
-    def broken():
-        raise ValueError(f"no such thing {HOSTILE}")
-
-    view._folder.look = broken
-    until(lambda: "ValueError: no such thing" in view._message.value)
-    assert "<script" not in view._message.value
-    view._folder.look = look
+def test_a_look_that_fails_is_told_and_the_next_one_goes_on(tmp_path, view, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("ptynb.io.status_file.Folder.look", lambda folder: 1 / 0)
+        until(lambda: view.message == "ZeroDivisionError: division by zero")
     run(tmp_path / "kept", 3)
-    until(lambda: view._pictures.frame["number"] == 1)
-    until(lambda: view._message.value == "")
+    until(lambda: view.pictures.frame["number"] == 1 and view.message == "")
 
 
-def test_hostile_text_is_text(tmp_path, view):
-    put(tmp_path / "kept", **{**dict.fromkeys(WHOLE, HOSTILE), "format": WHOLE["format"], "version": 1})
-    until(lambda: ">unknown</b>" in view._summary.value)
-    put(tmp_path / "kept", name=HOSTILE, engines=HOSTILE, kept=HOSTILE, changes=[[1, HOSTILE]])
-    until(lambda: "&lt;img" in view._record.value)
-    for part in (view._summary, view._record, view._message):
-        assert "<img" not in part.value
-        assert "<script" not in part.value
-
-
-def test_a_view_ends_with_close_and_with_the_last_that_holds_it(tmp_path, sent):  # noqa: F811
+def test_a_view_ends_with_close(tmp_path):
     def threads():
         return [thread for thread in threading.enumerate() if thread.name == "ptynb watch view"]
 
@@ -112,14 +99,25 @@ def test_a_view_ends_with_close_and_with_the_last_that_holds_it(tmp_path, sent):
     until(lambda: not threads())
     put(tmp_path)
     closed.refresh()
-    assert closed._folder.shown is None
-    forgotten = pt.watch(tmp_path)
-    reference = weakref.ref(forgotten)
-    forgotten.close()
-    del forgotten
-    until(lambda: not threads())
+    assert closed.state == ""
+    reference = weakref.ref(closed)
+    del closed
     gc.collect()
     assert reference() is None
+
+
+def test_hostile_text_is_text_in_a_browser(tmp_path, page):
+    put(tmp_path / "kept", name=HOSTILE, engines=HOSTILE, kept=HOSTILE, changes=[[1, HOSTILE]])
+    view = pt.watch(tmp_path / "kept")
+    model = BrowserModel(page, view)
+    expect(page.get_by_role("cell", name="<img")).to_have_text(HOSTILE)
+    expect(page.locator(".ptynb-watch")).to_contain_text(f"checkpoint: {HOSTILE}")
+    assert page.locator(".ptynb-watch").get_by_role("img", name="loss").is_visible()
+    assert page.title() != "HACKED"
+    found = Axe().run(page, context="main", options={"rules": {"region": {"enabled": False}}})
+    assert [one["id"] for one in found.response["violations"]] == []
+    model.close()
+    view.close()
 
 
 @pytest.fixture
@@ -138,15 +136,20 @@ def test_the_page_follows_a_run_in_a_browser(tmp_path, served, page):
     expect(page.locator("#facts")).to_contain_text("epoch 3 of 200", timeout=10_000)
     expect(page.locator("#state")).to_have_text("running")
     expect(page.locator("#written")).to_have_text("last written just now")
-    for name in ("amplitude", "phase", "probe", "curve"):
+    for name in ("amplitude", "phase", "probe"):
         page.wait_for_function(f"document.getElementById('{name}').naturalWidth > 0", timeout=10_000)
     assert page.evaluate("document.getElementById('phase').naturalWidth") == 64
-    before = page.evaluate("document.getElementById('curve').src")
+    curve = page.locator("#curve polyline")
+    expect(curve).to_have_count(1)
+    before = curve.get_attribute("points")
+    curve_stage = page.get_by_role("application", name="Loss")
+    curve_stage.press("End")
+    expect(page.locator("#curve output")).to_contain_text("epoch 3 · loss 0.33333")
     (tmp_path / "kept" / "phase.jpg").write_bytes(b"\xff\xd8 no picture \xff\xd9")
     run(tmp_path / "kept", 12, state="paused")
     expect(page.locator("#facts")).to_contain_text("epoch 12 of 200", timeout=10_000)
     expect(page.locator("#changes td").nth(1)).to_have_text("probe.learning_rate")
-    page.wait_for_function(f"document.getElementById('curve').src !== '{before}'", timeout=10_000)
+    expect(curve).not_to_have_attribute("points", before, timeout=10_000)
     screenshot(page, "watch-page")
     assert all(url.startswith(served.address) for url in asked)
     assert told == []
@@ -162,7 +165,7 @@ def test_hostile_text_does_nothing_in_a_browser(tmp_path, served, page):
     expect(page.locator("#changes td").nth(1)).to_have_text(HOSTILE, timeout=10_000)
     expect(page.locator("#name")).to_contain_text(HOSTILE)
     time.sleep(1.0)
-    assert page.locator("main img").count() == 4
+    assert page.locator("main img").count() == 3
     assert page.locator("script").count() == 1
     assert page.title() != "HACKED"
     assert fired == []

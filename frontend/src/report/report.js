@@ -8,7 +8,7 @@ import { levelValue } from "../viewer/levels.js";
 import { decoded, Reader } from "../viewer/pixels.js";
 import { offerFile, pngOf } from "../viewer/saving.js";
 import { Board } from "../viewer/viewer.js";
-import { Curve } from "./curve.js";
+import { Curve } from "../widgets/curve.js";
 import { bytesOf, numbersOf, tiffOf, valueIn, wordsOf } from "./values.js";
 
 /** @import { Control, Ends, Model, Picture, Plane, ReportData, ShelfSpec } from "../types" */

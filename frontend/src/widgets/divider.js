@@ -4,8 +4,6 @@ import { elementIn, elementsIn, make } from "../elements.js";
 import { within } from "../numbers.js";
 import { arranged, cellsFor, cutsWidth, GAP } from "./arrangement.js";
 
-/** @import { Model, Render } from "../types" */
-
 const KEPT = "ptynb.controls";
 const NARROWEST = 170;
 const LEAST_PICTURES = 260;
@@ -14,7 +12,6 @@ const MOST_HEIGHT = 1500;
 const SCROLLED = ".jp-WindowedPanel-outer, .jp-LinkedOutputView, .ptynb-own-tab";
 const BELOW = 10;
 const TOOLS_ROW = 36;
-const ROOM_STEP = 10;
 
 /** What the browser keeps for all views: {width, folded}. */
 function remembered() {
@@ -35,9 +32,8 @@ function remember(choice) {
 }
 
 class Dividing {
-  /** @param {Model} model @param {HTMLElement} el */
-  constructor(model, el) {
-    this.model = model;
+  /** @param {HTMLElement} el */
+  constructor(el) {
     this.el = el;
     this.choice = remembered();
     this.line = make("div", "ptynb-divider-line", { tabIndex: 0, title: "Drag to divide pictures and controls" });
@@ -155,7 +151,7 @@ class Dividing {
 
   arrange() {
     const { pictures } = this;
-    const [main, aside, curve] = ["main", "aside", "curve"].map((name) => elementIn(pictures, `.ptynb-${name}`));
+    const [main, aside] = ["main", "aside"].map((name) => elementIn(pictures, `.ptynb-${name}`));
     const room = { width: pictures.clientWidth, height: pictures.clientHeight };
     const cuts = elementIn(pictures, ".ptynb-cuts");
     const given = panesOf(cuts);
@@ -177,13 +173,6 @@ class Dividing {
     if (aside && asides.count) {
       const place = { width: aside.clientWidth, height: aside.clientHeight - asides.tools };
       aside.style.setProperty("--ptynb-fit", String(cellsFor(asides.count, place, asides.aspect, asides.text).columns));
-    }
-    if (curve?.clientWidth) {
-      const size = [curve.clientWidth, curve.clientHeight].map((side) => Math.round(side / ROOM_STEP) * ROOM_STEP);
-      if (String(size) !== String(this.model.get("room"))) {
-        this.model.set("room", size);
-        this.model.save_changes();
-      }
     }
   }
 
@@ -247,8 +236,11 @@ function panesOf(viewer) {
   };
 }
 
-/** @type {Render} */
-export function render({ model, el }) {
-  const dividing = new Dividing(model, el);
+/** Divides the box of class `ptynb-split` around an element, between those of class `ptynb-split-pictures` and
+ * `ptynb-split-controls`: the height of that box follows what the window shows, and the pictures (viewers in boxes of
+ * class `ptynb-main`, `ptynb-aside` and `ptynb-cuts`) are as large as they can be. Width and fold are kept for all views.
+ * @type {(el: HTMLElement) => () => void} */
+export function divide(el) {
+  const dividing = new Dividing(el);
   return () => dividing.end();
 }

@@ -6,7 +6,7 @@
 
 import { make } from "../elements.js";
 
-/** @import { Element as PageElement } from "../page/elements.js" */
+/** @import { Page } from "../page/elements.js" */
 /** @import { Rendering, Shower } from "../page/types" */
 
 const MARK =
@@ -48,9 +48,9 @@ async function restored() {
   while (document.getElementById("jupyterlab-splash") && performance.now() < until);
 }
 
-/** @type {(element: PageElement, shower: Shower) => Promise<void>} */
-async function openTab(element, shower) {
-  const name = nameOf(element);
+/** @type {(page: Page, shower: Shower, title: string) => Promise<void>} */
+async function openTab(page, shower, title) {
+  const name = nameOf(page);
   if (opened.has(name)) {
     const there = opened.get(name);
     there?.parent?.activateWidget?.(there);
@@ -70,7 +70,7 @@ async function openTab(element, shower) {
     throw error;
   }
   panel.id = `ptynb-${Math.random().toString(36).slice(2)}`;
-  panel.title.label = element.get("title");
+  panel.title.label = title;
   panel.title.closable = true;
   panel.addClass("ptynb-own-tab");
   opened.set(name, panel);
@@ -85,26 +85,30 @@ async function openTab(element, shower) {
 }
 
 /** Of a page in this tab of the browser.
- * @type {(element: PageElement) => string} */
-function nameOf(element) {
-  return element.page.channel.model_id ?? "";
+ * @type {(page: Page) => string} */
+function nameOf(page) {
+  return page.channel.model_id ?? "";
 }
 
 /** @type {Rendering} */
-export function render({ model: element, el }) {
-  const shower = element.page.model;
+export const render = ({ model, el }) => offerTab(model.page, el, model.get("title"));
+
+/** Shows the button that opens a page in a tab with a title.
+ * @type {(page: Page, el: HTMLElement, title: string) => (() => void) | undefined} */
+export function offerTab(page, el, title) {
+  const shower = page.model;
   if (!shower || !document.querySelector(".jp-LabShell") || typeof shower.widget_manager.context?.addSibling !== "function") {
     el.style.display = "none";
     return undefined;
   }
   const button = make("button", "ptynb-own-tab-button", { type: "button", innerHTML: MARK, title: "Open in a tab of its own" });
   button.setAttribute("aria-label", button.title);
-  button.addEventListener("click", () => openTab(element, shower));
+  button.addEventListener("click", () => openTab(page, shower, title));
   el.append(button);
   let gone = false;
-  if (remembered().includes(nameOf(element))) {
+  if (remembered().includes(nameOf(page))) {
     restored().then(() => {
-      if (!gone) openTab(element, shower);
+      if (!gone) openTab(page, shower, title);
     });
   }
   return () => {

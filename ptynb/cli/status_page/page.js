@@ -1,9 +1,12 @@
-// Asks once a second what is new, and shows it. What comes from the folder is only ever text or a picture.
+// Asks once a second what is new, and shows it. What comes from the folder is only ever text, a number or a picture.
+
+import { Curve } from "./curve.js";
 
 const EVERY = 1000;
 const PICTURES = ["amplitude", "phase", "probe"];
 const at = (id) => document.getElementById(id);
 const drawn = {};
+const curve = new Curve(at("curve"), specOf([], [], []));
 
 async function show(image, name, version) {
   if (drawn[image.id] === version) return;
@@ -17,6 +20,24 @@ async function show(image, name, version) {
   }
   image.src = next.src;
   image.hidden = false;
+}
+
+/** What the curve draws: losses over epochs or seconds, and in which epochs settings have changed. */
+function specOf(losses, seconds, marks) {
+  let whole = 0;
+  const times = seconds.map((each) => (whole += each ?? 0));
+  const lines = [{ name: "loss", x: [losses.map((_, index) => index + 1), times], y: losses }];
+  const drawn = marks.map((epoch) => ({ x: [epoch, times[epoch - 2] ?? 0], text: "" }));
+  const marked = "a setting was changed";
+  const axes = ["epoch", "seconds"];
+  return { title: "Loss", axes, log: true, lowest: null, highest: null, lines, marks: drawn, marked, empty: "no epoch yet", file: "loss" };
+}
+
+async function draw(version) {
+  if (drawn.curve === version) return;
+  drawn.curve = version;
+  const { losses, seconds, marks } = await (await fetch("record")).json();
+  curve.update(specOf(losses, seconds, marks));
 }
 
 function row(cells) {
@@ -44,7 +65,7 @@ function tell(status) {
     at(name).parentElement.querySelector(".note").textContent = status.notes[name] || "";
     if (status.pictures.includes(name)) show(at(name), `${name}.jpg`, status.version);
   }
-  show(at("curve"), "curve.svg", status.version);
+  draw(status.version);
   at("changes").hidden = !status.changes.length;
   at("changes").tBodies[0].replaceChildren(...status.changes.map(row));
   document.body.dataset.version = status.version;

@@ -11,16 +11,14 @@ import contextlib
 import json
 import secrets
 import threading
-from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.io.status_file import PICTURES, Folder
+from ptynb.io.status_file import PICTURES, Folder, StatusReport
 from ptynb.supervised_thread import SupervisedThread
-from ptynb.widgets.loss_curve import loss_curve
 
 LOOK_SECONDS = 0.5
 HOST = "127.0.0.1"
@@ -28,8 +26,6 @@ POLICY = (
     "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-CURVE_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""The curve is an SVG with inline style."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -40,6 +36,9 @@ STATIC = {
     "": ("page.html", "text/html"),
     "page.js": ("page.js", "text/javascript"),
     "page.css": ("page.css", "text/css"),
+    "curve.js": ("static/curve.js", "text/javascript"),
+    "curve.css": ("static/curve.css", "text/css"),
+    "icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 
@@ -53,7 +52,6 @@ class Server:
         self._ended = threading.Event()
         self._version = 0
         self._answers: dict[str, tuple[str, bytes]] = {}
-        self._draw([], [])
         here = Path(__file__).parent
         self._static = {name: (kind, (here / file).read_bytes()) for name, (file, kind) in STATIC.items()}
         try:
@@ -102,16 +100,12 @@ class Server:
         with self._lock:
             if changed and folder.shown is not None:
                 self._version += 1
-                losses = [float("nan") if loss is None else loss for loss in folder.shown.losses]
-                self._draw(losses, [epoch + 1 for epoch, _ in folder.shown.changes])
+                record = json.dumps(record_of(folder.shown), allow_nan=False)
+                self._answers["record"] = ("application/json", record.encode())
             for name, picture in folder.pictures.items():
                 self._answers[f"{name}.jpg"] = ("image/jpeg", picture)
             status = json.dumps(status_of(folder, self._version), allow_nan=False)
             self._answers["status"] = ("application/json", status.encode())
-
-    def _draw(self, losses: Sequence[float], marks: Sequence[int]) -> None:
-        svg = loss_curve(losses, marks).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-        self._answers["curve.svg"] = ("image/svg+xml", svg.encode())
 
     def answer(self, path: str, host: str) -> tuple[int, str, bytes]:
         """Return (status, type, content) for a request."""
@@ -139,9 +133,8 @@ class Server:
             def do_GET(self) -> None:
                 status, kind, content = server.answer(self.path, self.headers.get("Host", ""))
                 self.send_response(status)
-                policy = CURVE_POLICY if kind == "image/svg+xml" else POLICY
                 headers = {"Content-Type": f"{kind}; charset=utf-8" if kind.startswith("text") else kind}
-                headers |= {"Content-Length": str(len(content)), "Content-Security-Policy": policy, **HEADERS}
+                headers |= {"Content-Length": str(len(content)), "Content-Security-Policy": POLICY, **HEADERS}
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.end_headers()
@@ -174,6 +167,11 @@ def status_of(folder: Folder, version: int) -> dict[str, Any]:
         "notes": notes_of(folder),
         "changes": [[epoch + 1, name] for epoch, name in shown.changes[-8:]],
     }
+
+
+def record_of(shown: StatusReport) -> dict[str, Any]:
+    """Return loss and duration of each epoch, None if unknown, and the epochs in which settings have changed."""
+    return {"losses": shown.losses, "seconds": shown.seconds, "marks": [epoch + 1 for epoch, _ in shown.changes]}
 
 
 def notes_of(folder: Folder) -> dict[str, str]:

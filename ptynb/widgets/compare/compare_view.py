@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import traitlets
 
 from ptynb.analysis.comparison_images import QUANTITIES, ComparisonPictures, Quantity, objects, probes, value_text
 from ptynb.analysis.result_comparison import Together
@@ -16,31 +17,56 @@ from ptynb.data.engine_records import Array, Result
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.named_results import Given, named
 from ptynb.supervised_thread import SupervisedThread
-from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.compare.comparison_tables import difference_facts, facts_table, loss_curves, settings_table
-from ptynb.widgets.compare.picture_look import Limits, Look, look_line
-from ptynb.widgets.compare.position_marks import mark_positions, remove_marks
-from ptynb.widgets.compare.slice_cuts import SliceCuts
-from ptynb.widgets.shared_widgets import complaint, note, put
+from ptynb.widgets.compare import comparison_facts
+from ptynb.widgets.compare.overlays import SliceCuts, mark_positions, remove_marks
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
+Limits = tuple[float, float]
 TELL_SECONDS = 0.6
 """Time after which a choice of colours that stays is told as a line of Python."""
-SECTIONS = ("Difference", "Losses", "Settings", "Facts")
 ALL, NONE, OFF = "all", "none", "off"
-"""Choices besides slices and pairs; not None, which a field shows as empty."""
+"""Choices besides slices and pairs."""
 ONE_PANE = {"slider": "swipe", "flicker": "flicker"}
-"""Fields that show two results in one pane, and the pairing of the viewer for each."""
+"""Choices of two results in one pane, and the pairing of the viewer for each."""
 
 
-class Compare(elements.VBox):
+@dataclass(frozen=True)
+class Look:
+    """Colour maps and limits by picture."""
+
+    colours: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, list[float]] = field(default_factory=dict)
+
+
+class Compare(Element):
     """Results side by side; see `compare`.
 
     results: by name. tell: called with the line of Python equivalent to a click, for a view named `view`. looks: colour
     maps and limits that were chosen, by quantity.
+
+    chosen: what is shown, by the names of the arguments of `show`: one of the texts in `options`, or whether it is.
+    thick: whether an object has slices. cuts: viewer of cuts, while they are shown. difference, losses: curves with
+    their sentences; settings, facts: rows of tables with a column for each result.
     """
+
+    component = "compare"
+    columns: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
+    options: traitlets.Dict[str, list[str]] = traitlets.Dict().tag(sync=True, settable=False)
+    chosen: traitlets.Dict[str, str | bool] = traitlets.Dict().tag(sync=True, settable=False)
+    thick = traitlets.Bool(False).tag(sync=True, settable=False)
+    viewer = traitlets.Instance(Viewer).tag(sync=True, settable=False)
+    cuts = traitlets.Instance(Viewer, allow_none=True).tag(sync=True, settable=False)
+    busy = traitlets.Bool(False).tag(sync=True, settable=False)
+    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    notes: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
+    cut_notes: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
+    difference: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, settable=False)
+    losses: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, settable=False)
+    settings: traitlets.List[comparison_facts.Row] = traitlets.List().tag(sync=True, settable=False)
+    facts: traitlets.List[comparison_facts.Row] = traitlets.List().tag(sync=True, settable=False)
 
     def __init__(self, results: Mapping[str, Result], looks: Mapping[str, Look] | None = None) -> None:
         self.results = dict(results)
@@ -52,54 +78,32 @@ class Compare(elements.VBox):
         self._quantity = ""
         self._told_cuts: dict[str, str] = {}
         self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Event]()
-        self._viewer = Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of)
-        this = weakref.ref(self)  # the viewer must not keep the view alive
-        self._viewer.tell = lambda line: _tell(this, line)
-        self._message, self._notes, self._cut_notes, self._busy = (elements.HTML() for _ in range(4))
         # The first pair is the second result minus the first.
         pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
-        between = {f"{one} | {other}": (one, other) for one, other in itertools.combinations(results, 2)}
+        between: dict[str, Any] = {OFF: OFF}
+        between |= {f"{one} | {other}": (one, other) for one, other in itertools.combinations(results, 2)}
         slices = max(len(result.slices) for result in results.values())
-        depths = {ALL: ALL, **({str(number): number for number in range(slices)} if slices > 1 else {})}
-        self._controls = {
-            "picture": _dropdown("Show", {quantity: quantity for quantity in QUANTITIES}, "phase"),
-            "slice": _dropdown("Slice", depths, ALL),
-            "pair": _dropdown("Difference", {**pairs, NONE: NONE}, next(iter(pairs.values()))),
-            "slider": _dropdown("Slider", {OFF: OFF, **between}, OFF),
-            "flicker": _dropdown("Flicker", {OFF: OFF, **between}, OFF),
-            "registered": elements.Checkbox(True, description="Registered", indent=False, layout=_width("auto")),
-            "positions": elements.Checkbox(False, description="Positions", indent=False, layout=_width("auto")),
-            "cuts": elements.Checkbox(False, description="Cuts", indent=False, layout=_width("auto")),
+        offered: dict[str, dict[str, Any]] = {
+            "picture": {quantity: quantity for quantity in QUANTITIES},
+            "slice": {ALL: ALL, **({str(number): number for number in range(slices)} if slices > 1 else {})},
+            "pair": {**pairs, NONE: NONE},
+            "slider": between,
+            "flicker": between,
         }
-        self._controls["positions"].tooltip = "Shows positions over the objects, with arrows to the refined ones."
-        self._controls[
-            "cuts"
-        ].tooltip = "Shows cuts along the beam through all slices, at a crosshair that clicks move."
-        self._controls["cuts"].layout.display = None if slices > 1 else "none"
-        self._controls[
-            "registered"
-        ].tooltip = "Aligns all objects with the first one, in position, phase and amplitude."
-        self._controls["slider"].tooltip = "Shows two results in one pane, with a slider between them."
-        self._controls["flicker"].tooltip = "Shows two results in one pane, in turn."
-        self._controls["slice"].disabled = slices == 1
-        self._difference, self._losses, self._settings, self._facts = (elements.HTML() for _ in SECTIONS)
-        self._sections = elements.Tab(
-            [self._difference, self._losses, self._settings, self._facts], titles=SECTIONS, selected_index=0
+        switches = {"registered": True, "positions": False, "cuts": False}
+        self._offered: dict[str, dict[Any, Any]] = {**offered, **{one: {True: True, False: False} for one in switches}}
+        super().__init__(
+            columns=[*results],
+            options={name: [*texts] for name, texts in offered.items()},
+            chosen={**{name: next(iter(texts)) for name, texts in offered.items()}, **switches},
+            thick=slices > 1,
+            viewer=Viewer(share=0.52, value_at=self._value_at, figure_of=self._figure_of),
         )
-        controls = elements.HBox(
-            [*self._controls.values(), self._busy],
-            layout=elements.Layout(flex_flow="row wrap", align_items="center", overflow="visible"),
-        )
-        self._cuts = SliceCuts(self._viewer, lambda: _move_cuts(this))
-        pictures = [self._viewer, self._cuts.place, self._cut_notes]
-        super().__init__([controls, self._message, self._notes, *pictures, self._sections])
-        self.add_class("ptynb-compare")
+        self.viewer.tell = self._say
         self._actions = Actions("ptynb compare", self._complain, self._end)
-        self._following = False
-        self._viewer.observe(lambda _: _follow(this), ["swipe", "pairing"])
-        self._viewer.observe(lambda change: _coloured(this, change), ["colours", "limits", "linked_colours"])
-        for name, control in self._controls.items():
-            control.observe(lambda change, name=name: self._chosen(name, change["new"]), "value")
+        self._cuts = SliceCuts(self.viewer, lambda: self._actions.put(self._overlay, instead_of="cuts"))
+        self.viewer.observe(lambda _: self._follow(), ["swipe", "pairing"])
+        self.viewer.observe(self._coloured, ["colours", "limits", "linked_colours"])
         self._actions.put(self._show_facts)
         self._actions.put(self._draw, instead_of="draw")
 
@@ -115,8 +119,9 @@ class Compare(elements.VBox):
         with self._telling:
             for followed in self._waiting_lines.values():
                 followed.set()
+        for viewer in (self.viewer, self._cuts.viewer):
+            viewer.close()
         super().close()
-        self._cuts.viewer.close()  # which is no child while there are no cuts
 
     def show(
         self,
@@ -166,30 +171,29 @@ class Compare(elements.VBox):
         InvalidValueError
             If there is no such picture, slice or result.
         """
-        chosen: dict[str, Any] = {
-            "picture": picture,
-            "slice": slice,
-            "pair": pair,
-            "slider": slider,
-            "flicker": flicker,
-        }
-        choices = {name: value for name, value in chosen.items() if value is not None}
+        given: dict[str, Any] = {
+            "picture": picture, "slice": slice, "pair": pair, "slider": slider, "flicker": flicker,
+            "registered": registered, "positions": positions, "cuts": cuts,
+        }  # fmt: skip
+        choices = {name: value for name, value in given.items() if value is not None}
         for name, value in choices.items():
-            options = dict(self._controls[name].options)
-            if value not in options.values():
+            offered = self._offered[name].values()
+            if value not in offered:
                 raise InvalidValueError(
-                    f"{name} is {value!r}; expected one of {', '.join(map(repr, options.values()))}.",
+                    f"{name} is {value!r}; expected one of {', '.join(map(repr, offered))}.",
                     code="argument.invalid-value",
                 )
         for name, value in choices.items():
-            self._controls[name].value = value
-        for name, ticked in (("registered", registered), ("positions", positions), ("cuts", cuts)):
-            if ticked is not None:
-                self._controls[name].value = ticked
+            self._choose(name, value)
         if colours is not None or limits is not None:
             self._actions.put(lambda: self._look(colours, limits))
         if linked is not None:
-            self._viewer.linked_colours = linked
+            self.viewer.linked_colours = linked
+
+    @command
+    def choose(self, name: str, choice: str | bool) -> None:
+        """Choose what is shown by a text of `options`, or by True and False."""
+        self._choose(name, self._offered[name][choice])
 
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all choices are shown.
@@ -206,22 +210,45 @@ class Compare(elements.VBox):
         """
         self._actions.settle(seconds)
 
-    def _chosen(self, name: str, value: Any) -> None:
-        if self._following:
+    # Choices
+
+    def _chosen(self, name: str) -> Any:
+        return self._offered[name][self.chosen[name]]
+
+    def _choose(self, name: str, value: Any) -> None:
+        if self._chosen(name) == value:
             return
-        if self.tell is not None:
-            self.tell(f"view.show({name}={value!r})")
         if name in ONE_PANE:
             self._choose_pair(name if value != OFF else "", value)
             self._actions.put(lambda: self._pair_up(chosen=True), instead_of="pair up")
         else:
+            self._set({name: value})
             self._actions.put(self._draw, instead_of="draw")
+        self._say(f"view.show({name}={value!r})")
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        offered = {name: {one: text for text, one in self._offered[name].items()} for name in values}
+        self.chosen = {**self.chosen, **{name: offered[name][value] for name, value in values.items()}}
+
+    def _choose_pair(self, chosen: str, pair: Pair | str) -> None:
+        """Choose two results in one pane: at most one of the ways to show them has a pair."""
+        pairs = self._offered["slider"].values()
+        found = next((one for one in (pair, pair[::-1]) if one in pairs), OFF)
+        self._set({name: found if name == chosen else OFF for name in ONE_PANE})
+
+    def _follow(self) -> None:
+        """Choose what the viewer's own tools have chosen."""
+        viewer = self.viewer
+        chosen = next((name for name, pairing in ONE_PANE.items() if viewer.swipe and pairing == viewer.pairing), "")
+        self._choose_pair(chosen, (viewer.swipe[0], viewer.swipe[1]) if chosen else OFF)
+
+    # Colours
 
     def _look(
         self, colours: str | Mapping[str, str] | None, limits: Limits | Mapping[str, Limits] | str | None
     ) -> None:
         """Show pictures of the present quantity with colour maps and limits."""
-        viewer, names = self._viewer, [name for name in self._values if name in self.results]
+        viewer, names = self.viewer, [name for name in self._values if name in self.results]
         if colours is not None:
             chosen = dict(colours) if isinstance(colours, Mapping) else dict.fromkeys(names, colours)
             viewer.colours = {**viewer.colours, **chosen}
@@ -231,110 +258,94 @@ class Compare(elements.VBox):
             ends = dict(limits) if isinstance(limits, Mapping) else dict.fromkeys(names, limits)
             viewer.limits = {**viewer.limits, **{name: [*values] for name, values in ends.items()}}
 
-    def _tell_soon(self, what: str, line: str) -> None:
-        """Tell a line once no other one of the same kind follows it, as during a drag."""
-        with self._telling:
-            before = self._waiting_lines.get(what)
-            if before is not None:
-                before.set()
-            followed = self._waiting_lines[what] = threading.Event()
-            SupervisedThread("ptynb line", _tell_unless, followed, weakref.ref(self), line).start()
+    def _coloured(self, change: Any) -> None:
+        """Keep a choice of the viewer's tools, and tell its line of Python once it stays."""
+        if self._quantity:
+            self._keep_look()
+            shown = {*self._values} & {*self.results}
+            self._say_soon(change["name"], _look_line(change["name"], change["old"], change["new"], shown))
 
     def _keep_look(self) -> None:
         """Remember what is chosen for the present quantity."""
         if self._quantity:
-            self.looks[self._quantity] = Look(dict(self._viewer.colours), dict(self._viewer.limits))
+            self.looks[self._quantity] = Look(dict(self.viewer.colours), dict(self.viewer.limits))
 
-    def _choose_pair(self, chosen: str, pair: Pair | str) -> None:
-        """Set the fields for two results in one pane: at most one of them has a pair."""
-        self._following = True
-        try:
-            for name in ONE_PANE:
-                options = dict(self._controls[name].options).values()
-                found = next((one for one in (pair, pair[::-1]) if one in options), OFF)
-                self._controls[name].value = found if name == chosen else OFF
-        finally:
-            self._following = False
+    # In the thread of the actions
 
     def _show_facts(self) -> None:
-        put(self._facts, facts_table(self.results))
-        put(self._settings, settings_table(self.results))
-        put(self._losses, loss_curves(self.results))
+        self.facts = comparison_facts.facts(self.results)
+        self.settings = comparison_facts.settings(self.results)
+        self.losses = comparison_facts.losses(self.results)
 
     def _draw(self) -> None:
-        quantity, depth, chosen, registered = (
-            self._controls[name].value for name in ("picture", "slice", "pair", "registered")
-        )
-        together = None
-        pair = None if chosen == NONE else chosen
-        put(self._notes, "")
+        quantity, depth, pair = (self._chosen(name) for name in ("picture", "slice", "pair"))
         if quantity == "probe":
             shown = probes(self.results)
         else:
             if depth not in self._together:  # one at a time: its differences are as large as the objects
                 self._together = {depth: Together(self.results, None if depth == ALL else depth)}
-            together = self._together[depth]
-            shown = objects(together, quantity, registered, pair)
+            together, pair = self._together[depth], None if pair == NONE else pair
+            shown = objects(together, quantity, self._chosen("registered"), pair)
             self._show_difference(together, pair)
-        self._show(shown)
-        self._overlay(together)
+        self._show(quantity, shown)
+        self._overlay()
 
-    def _overlay(self, together: Together | None) -> None:
-        """Draw positions and cuts as they are chosen. together: of the objects that are shown; None: probes are."""
-        registered = self._controls["registered"].value
-        if together is None or not self._controls["positions"].value:
-            remove_marks(self._viewer, [*self._viewer.points])
+    def _overlay(self) -> None:
+        """Draw positions and cuts over the objects as they are chosen."""
+        together = next(iter(self._together.values()), None) if self._quantity != "probe" else None
+        registered = self._chosen("registered")
+        if together is None or not self._chosen("positions"):
+            remove_marks(self.viewer)
         else:
-            mark_positions(self._viewer, together, registered)
-        if together is None or not self._controls["cuts"].value:
+            mark_positions(self.viewer, together, registered)
+        if together is None or not self._chosen("cuts"):
             self._cuts.hide()
-            put(self._cut_notes, "")
-            return
-        panes = [name for name in self._values if name not in together.left_out]
-        problems = self._cuts.draw(together, self._controls["picture"].value, registered, panes)
-        put(self._cut_notes, "".join(note(text) for text in problems))
+            problems = []
+        else:
+            panes = [name for name in self._values if name not in together.left_out]
+            problems = self._cuts.draw(together, self._quantity, registered, panes)  # type: ignore[arg-type]
+        self.cuts, self.cut_notes = self._cuts.viewer if self._cuts.shown else None, problems
         for name, line in self._cuts.lines.items():
             if self._told_cuts.get(name) != line:
                 self._told_cuts[name] = line
-                self._tell_soon(f"cuts {name}", line)
+                self._say_soon(f"cuts {name}", line)
 
-    def _show(self, shown: ComparisonPictures) -> None:
+    def _show(self, quantity: str, shown: ComparisonPictures) -> None:
         self._values, self._units = shown.values, {picture.name: picture.unit for picture in shown.pictures}
-        put(self._notes, "".join(note(text) for text in shown.notes))
-        quantity = self._controls["picture"].value
+        self.notes = [*shown.notes]
         if quantity != self._quantity:  # pictures of another quantity have the same names
             self._keep_look()
             self._quantity = ""
             look = self.looks.get(quantity, Look())
-            with self._viewer.hold_sync():
-                self._viewer.colours, self._viewer.limits = look.colours, look.limits
+            with self.viewer.hold_sync():
+                self.viewer.colours, self.viewer.limits = look.colours, look.limits
             self._quantity = quantity
-        self._viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
-        self._viewer.show(shown.pictures)
+        self.viewer.expressions = {name: _array_line(name, values) for name, values in shown.values.items()}
+        self.viewer.show(shown.pictures)
         self._pair_up()
 
     def _show_difference(self, together: Together, pair: Pair | None) -> None:
         if pair is None:
-            put(self._difference, "<p>No pair is selected.</p>")
+            self.difference = {}
             return
         try:
-            put(self._difference, difference_facts(together.difference(*pair), pair, together.pixel_size))
+            self.difference = comparison_facts.difference(together.difference(*pair), pair, together.pixel_size)
         except ValueError as error:
-            put(self._difference, note(str(error)))
+            self.difference = {"problem": str(error)}
 
     def _pair_up(self, chosen: bool = False) -> None:
-        """Show two results in one pane as the fields say.
+        """Show two results in one pane as it is chosen.
 
-        chosen: whether a field was changed; otherwise pairs for which they have no choice, such as one with the
+        chosen: whether it was by a field; otherwise pairs for which there is no choice, such as one with the
         difference, stay.
         """
+        viewer = self.viewer
         for name, pairing in ONE_PANE.items():
-            pair = self._controls[name].value
+            pair = self._chosen(name)
             if pair != OFF:
-                with self._viewer.hold_sync(), self._viewer.hold_trait_notifications():
-                    self._viewer.pairing, self._viewer.swipe = pairing, list(pair)
+                with viewer.hold_sync(), viewer.hold_trait_notifications():
+                    viewer.pairing, viewer.swipe = pairing, list(pair)
                 return
-        viewer = self._viewer
         if viewer.pairing in ONE_PANE.values() and (chosen or {*viewer.swipe} <= {*self.results}):
             viewer.swipe = []
 
@@ -346,14 +357,31 @@ class Compare(elements.VBox):
         inside = values is not None and 0 <= y < values.shape[0] and 0 <= x < values.shape[1]
         return f"{value_text(values[y, x])} {self._units[name]}".rstrip() if values is not None and inside else ""
 
+    # What is told
+
+    def _say(self, line: str) -> None:
+        if self.tell is not None:
+            self.tell(line)
+
+    def _say_soon(self, what: str, line: str) -> None:
+        """Tell a line once no other one of the same kind follows it, as during a drag."""
+        followed = threading.Event()
+        with self._telling:
+            self._waiting_lines.get(what, followed).set()
+            followed = self._waiting_lines[what] = threading.Event()
+
+        def tell() -> None:
+            if not followed.wait(TELL_SECONDS):
+                self._say(line)
+
+        SupervisedThread("ptynb line", tell).start()
+
     def _end(self) -> None:
-        put(self._busy, "")
+        self.busy = False
 
     def _complain(self, error: Exception | None) -> None:
         """Show an error; None, at the begin of an action, removes it."""
-        put(self._message, complaint(error))
-        if error is None:
-            put(self._busy, '<span role="status">comparing …</span>')
+        self.message, self.busy = "" if error is None else str(error), error is None
 
 
 def compare(*results: Given) -> Compare:
@@ -392,48 +420,19 @@ def _array_line(name: str, values: Array) -> str:
     return f"np.abs({line})" if np.iscomplexobj(values) else line
 
 
-def _tell_unless(followed: threading.Event, reference: weakref.ref[Compare], line: str) -> None:
-    if not followed.wait(TELL_SECONDS):
-        _tell(reference, line)
+def _look_line(trait: str, before: Any, now: Any, results: set[str]) -> str:
+    """Return the call of `Compare.show`, for a view named `view`, of a change of a viewer's trait.
 
-
-def _tell(reference: weakref.ref[Compare], line: str) -> None:
-    view = reference()
-    if view is not None and view.tell is not None:
-        view.tell(line)
-
-
-def _follow(reference: weakref.ref[Compare]) -> None:
-    """Set the fields to what the viewer's own tools chose."""
-    view = reference()
-    if view is not None:
-        viewer = view._viewer
-        chosen = next((name for name, pairing in ONE_PANE.items() if viewer.swipe and pairing == viewer.pairing), "")
-        view._choose_pair(chosen, (viewer.swipe[0], viewer.swipe[1]) if chosen else OFF)
-
-
-def _move_cuts(reference: weakref.ref[Compare]) -> None:
-    """Draw the cuts where the crosshair was moved to."""
-    view = reference()
-    if view is not None:
-        view._actions.put(lambda: view._overlay(next(iter(view._together.values()), None)), instead_of="cuts")
-
-
-def _coloured(reference: weakref.ref[Compare], change: Any) -> None:
-    """Keep a choice of the viewer's tools, and tell its line of Python once it stays."""
-    view = reference()
-    if view is not None and view._quantity:
-        view._keep_look()
-        shown = {*view._values} & {*view.results}
-        view._tell_soon(change["name"], look_line(change["name"], change["old"], change["new"], shown))
-
-
-def _dropdown(description: str, options: Mapping[str, Any], value: Any) -> elements.Dropdown:
-    style = {"description_width": "initial"}
-    return elements.Dropdown(
-        options=list(options.items()), value=value, description=description, style=style, layout=_width("auto")
-    )
-
-
-def _width(width: str) -> elements.Layout:
-    return elements.Layout(width=width, margin="2px 14px 2px 2px")
+    trait: "colours", "limits" or "linked_colours". results: names of the results whose pictures are shown: one value
+    for all of them is told as such, others by picture.
+    """
+    if trait == "linked_colours":
+        return f"view.show(linked={now!r})"
+    changed = {name: value for name, value in now.items() if value != before.get(name)}
+    if not changed:
+        return "view.show(limits='auto')"
+    if trait == "limits":
+        changed = {name: tuple(float(f"{end:.5g}") for end in value) for name, value in changed.items()}
+    first = next(iter(changed.values()))
+    common = {*changed} == results and all(value == first for value in changed.values())
+    return f"view.show({trait}={(first if common else changed)!r})"

@@ -20,6 +20,7 @@ from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
 from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, shown
@@ -28,7 +29,6 @@ from ptynb.widgets.inspect.panels import DirectPanel, PositionsPanel, Statistics
 from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
 from ptynb.widgets.inspect.preparation_panel import PreparationPanel
 from ptynb.widgets.inspect.scan_display import SCALES, facts, pattern_note, pattern_of, pattern_picture, show
-from ptynb.widgets.live.arrival_bar import arrival_bar
 from ptynb.widgets.viewer.viewer import Viewer
 
 TABS = STATISTICS, MASK, POSITIONS, PREPARE, FIRST = "Statistics", "Mask", "Positions", "Prepare", "First pictures"
@@ -63,7 +63,7 @@ class Inspect(Element):
     map_view, view, panels = shown(traitlets.Any()), shown(traitlets.Any()), shown(traitlets.Dict())
     maps, scales = shown(traitlets.List([*KINDS])), shown(traitlets.List([*SCALES]))
     live, can_undo = shown(traitlets.Bool(False)), shown(traitlets.Bool(False))
-    surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Unicode(""))
+    surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Dict())
     pattern_message, message, survey_message, note = (shown(traitlets.Unicode("")) for _ in range(4))
     chosen, pattern_note = shown(traitlets.Int(0)), shown(traitlets.Unicode(""))
 
@@ -259,7 +259,7 @@ class Inspect(Element):
         assert self.state.acquisition is not None
         self._index = index = self._index or self.state.acquisition.index()
         arrivals = index.summary()
-        self.arrivals = arrival_bar(arrivals)
+        self.arrivals = arrival_facts(arrivals)
         if (came := (arrivals.arrived, arrivals.placed)) != self._came:  # a position may come after its pattern
             self._came = came
             if arrivals.arrived and self.chosen == max(self._newest, 0):

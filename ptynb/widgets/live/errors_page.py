@@ -9,20 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
+import traitlets
 
 from ptynb.data import images
 from ptynb.data.engine_records import Picture
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
-from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.inspect.position_map import PositionMap
-from ptynb.widgets.live.controls import row, whole_number
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
-from ptynb.widgets.shared_widgets import complaint, free, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 HEIGHT, SHARE = 120, 0.19
@@ -35,50 +33,45 @@ LINE = "recon.pattern_r_factors()"
 NAME = "R-factors"
 
 
-class ErrorsPage:
+class ErrorsPage(Element):
     """A map of R-factors, in which a click chooses a pattern, and a map of the standard error, on request.
 
-    tell: called with the line of Python of a click.
+    facts: of the R-factors, in words. computing: whether the standard error is being computed. done, total: epochs of
+    the two halves; total is 0 before their first one. said: its median, or how its computation ended. message: its
+    error. chosen: called with the pattern of a click; tell: with the line of Python of one.
     """
+
+    component = "liveErrors"
+
+    facts = traitlets.Unicode("").tag(sync=True, settable=False)
+    computing = traitlets.Bool(False).tag(sync=True, settable=False)
+    done = traitlets.Int(0).tag(sync=True, settable=False)
+    total = traitlets.Int(0).tag(sync=True, settable=False)
+    said = traitlets.Unicode("").tag(sync=True, settable=False)
+    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    map = traitlets.Instance(Viewer).tag(sync=True, settable=False)
+    errors = traitlets.Instance(Viewer).tag(sync=True, settable=False)
 
     def __init__(self, recon: Watched, chosen: Callable[[int], None], tell: Tell) -> None:
         self._recon, self._chosen, self._tell = recon, chosen, tell
-        self.map = Viewer(height=HEIGHT, share=SHARE, value_at=self._value_at)
-        self.map.on_click(lambda _, y, x: self._clicked(y, x))
-        self._facts = elements.HTML()
         self._places: PositionMap | None = None
         self._found: PatternRFactors | None = None
         self._shown: tuple[int, int, Moment] | None = None
         self._not_before = float("-inf")
-        self.epochs = whole_number(
-            "Epochs", 0, 0, 1_000_000, "150px", "Epochs of each half; 0: as many as the run has completed."
-        )
-        self.engines = whole_number(
-            "New engines", 0, 0, 64, "150px", "Engines that are started for it; 0: the notebook's process reconstructs."
-        )
-        self.compute = self._button("Map the standard error", "contrast", self._start)
-        self.cancel = self._button("Cancel", "stop", self._cancel)
-        self.cancel.disabled = True
-        self._progress = elements.HTML(
-            '<span style="opacity:.75">From reconstructions of two halves of the scan, beside the run.</span>'
-        )
-        self.errors = Viewer(height=HEIGHT, share=SHARE)
-        self.errors.layout.display = "none"
         self._job: Actions | None = None
         self._cancelled = threading.Event()
-        left = elements.VBox([self.map], layout=free("auto"))
-        controls = row(self.epochs, self.engines, self.compute, self.cancel, grid_gap="2px 8px")
-        right = elements.VBox([controls, self._progress, self.errors], layout=free("auto"))
-        left.layout.flex, right.layout.flex = "1 1 300px", "2 1 420px"
-        left.layout.min_width = right.layout.min_width = "0"  # else the left one takes all, and more
-        wrapped = elements.Layout(flex_flow="row wrap", overflow="visible", grid_gap="4px 24px", width="100%")
-        self.widget = elements.VBox([self._facts, elements.HBox([left, right], layout=wrapped)], layout=free())
+        viewer = Viewer(height=HEIGHT, share=SHARE, value_at=self._value_at)
+        super().__init__(map=viewer, errors=Viewer(height=HEIGHT, share=SHARE))
+        self.map.on_click(lambda _, y, x: self._clicked(y, x))
 
     def close(self) -> None:
         """Cancel the reconstructions of halves and end their thread."""
         self._cancelled.set()
         if self._job is not None:
             self._job.close()
+        for viewer in (self.map, self.errors):
+            viewer.close()
+        super().close()
 
     # R-factors of patterns
 
@@ -100,7 +93,7 @@ class ErrorsPage:
         pixel = self._places.pixel_size
         one = images.picture(values, NAME, "R-factor of each pattern", limits=limits, pixel_size=pixel, colours="magma")
         self.map.show([one], epoch=epoch, update=update)
-        put(self._facts, r_factor_text(found))
+        self.facts = r_factor_words(found)
 
     def _clicked(self, y: float, x: float) -> None:
         if self._places is not None:
@@ -115,51 +108,46 @@ class ErrorsPage:
 
     # The standard error from halves
 
-    def _button(self, text: str, icon: str, action: Callable[[], None]) -> elements.Button:
-        button = elements.Button(description=text, icon=icon, tooltip=text, layout=elements.Layout(width="auto"))
-        button.on_click(lambda _: action())
-        return button
-
-    def _start(self) -> None:
+    @command
+    def compute(self, epochs: int = 0, engines: int = 0) -> None:
+        """Map the standard error. epochs: of each half; 0: as the run. engines: new ones; 0: this process."""
+        if self.computing:
+            return
         if self._job is None:
             self._job = Actions("ptynb error map", self._complain, self._end)
         self._cancelled.clear()
-        self.compute.disabled, self.cancel.disabled = True, False
-        self._job.put(partial(self._map, self.epochs.value or None, self.engines.value))
+        self.done = self.total = 0
+        self.said, self.computing = "", True
+        self._job.put(lambda: self._map(epochs or None, engines))
 
-    def _cancel(self) -> None:
+    @command
+    def cancel(self) -> None:
+        """End the computation."""
         self._cancelled.set()
-        self.cancel.disabled = True
-        put(self._progress, '<span role="status">ending …</span>')
+        self.said = "ending …"
 
     def _map(self, epochs: int | None, engines: int) -> None:
         arguments = ", ".join([f"epochs={epochs}"] * bool(epochs) + [f"engines={engines}"] * bool(engines))
-        self._show_progress(0, 0)
         found = self._recon.error_map(
             epochs, engines=engines, progress=self._show_progress, cancelled=self._cancelled.is_set
         )
-        self.errors.layout.display = None
         self.errors.show(error_pictures(found))
         phase = float(np.median(found.phase_error))
-        put(self._progress, f"Median standard error {found.median:.3g} of the amplitude, {phase:.3g} rad of the phase.")
+        self.said = f"Median standard error {found.median:.3g} of the amplitude, {phase:.3g} rad of the phase."
         self._tell(f"errors = recon.error_map({arguments})")
 
     def _show_progress(self, done: int, total: int) -> None:
-        if not self._cancelled.is_set():
-            label = f"{done} of {total} epochs" if total else "reading the scan …"
-            bar = f'<progress value="{done}" max="{max(total, 1)}" aria-label="Epochs of both halves"></progress>'
-            put(self._progress, f'{bar} <span role="status">{label}</span>')
+        self.done, self.total = done, total
 
     def _complain(self, error: Exception | None) -> None:
-        if error is not None:
-            put(self._progress, complaint(error))
+        self.said, self.message = "", "" if error is None else str(error)
 
     def _end(self) -> None:
-        self.compute.disabled, self.cancel.disabled = False, True
+        self.computing = False
 
 
-def r_factor_text(found: PatternRFactors) -> str:
-    """Return how many patterns were measured, their median and the worst one, as HTML."""
+def r_factor_words(found: PatternRFactors) -> str:
+    """Return how many patterns were measured, their median and the worst one."""
     measured, count = int(found.measured.sum()), len(found.values)
     many = f"{measured:,} of {count:,} patterns" if measured < count else f"{count:,} patterns"
     epochs = found.epochs[found.measured]
@@ -171,18 +159,13 @@ def r_factor_text(found: PatternRFactors) -> str:
 
 def error_pictures(found: ErrorMap) -> list[Picture]:
     """Return the phase of the object and the standard errors of phase and amplitude as pictures."""
-    pixel = found.pixel_size
-    phase = images.picture(
-        images.flat_phase(found.object), "phase", "phase, mean of both", unit="rad", pixel_size=pixel, colours="viridis"
-    )
-    deviations = (
-        ("phase error", found.phase_error, "standard error of the phase", "rad"),
-        ("amplitude error", found.amplitude_error, "standard error of the amplitude", ""),
+    phase, pixel = images.flat_phase(found.object), found.pixel_size
+    made = (
+        ("phase", phase, "phase, mean of both", "rad", "viridis"),
+        ("phase error", found.phase_error, "standard error of the phase", "rad", "magma"),
+        ("amplitude error", found.amplitude_error, "standard error of the amplitude", "", "magma"),
     )
     return [
-        phase,
-        *(
-            images.picture(values, name, title, unit=unit, pixel_size=pixel, colours="magma")
-            for name, values, title, unit in deviations
-        ),
+        images.picture(values, name, title, unit=unit, pixel_size=pixel, colours=colours)
+        for name, values, title, unit, colours in made
     ]

@@ -1,7 +1,8 @@
 // The inspector of a scan: what it is, the map of its positions beside the chosen pattern, and panels.
 
 import { lineOf, Parts } from "../../page/part.jsx";
-import { Button, Check, Html, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
+import { Button, Check, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
+import { ArrivalBar } from "../live/summary.jsx";
 import { Act, Facts, PANELS, Row, ScaleFields, Text } from "./panels.jsx";
 
 /** @import { VNode } from "preact" */
@@ -26,7 +27,7 @@ export function Inspect({ element }) {
   return (
     <div {...lineOf(values, "ptynb-inspect")}>
       <Facts of={values.facts} />
-      {values.live ? <Html value={values.arrivals} /> : <Survey element={element} />}
+      {values.live ? <ArrivalBar arrivals={values.arrivals} /> : <Survey element={element} />}
       <Message text={values.pattern_message} />
       <Message text={values.message} />
       <Message text={values.survey_message} />

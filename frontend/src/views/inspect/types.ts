@@ -1,6 +1,7 @@
 // The values of the inspector and its panels; see `ptynb/widgets/inspect`.
 
 import type { ElementValues, Mark } from "../../page/types";
+import type { Arrivals } from "../live/values";
 
 export interface PanelValues extends ElementValues {
   view: Mark;
@@ -18,7 +19,7 @@ export interface InspectValues extends ScaledValues {
   surveyed: number;
   paused: boolean;
   live: boolean;
-  arrivals: string;
+  arrivals: Arrivals | Partial<Arrivals>;
   can_undo: boolean;
   pattern_message: string;
   message: string;
