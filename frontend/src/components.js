@@ -1,6 +1,8 @@
 // What a page can show, by name: functions that show a model in an element, and return what ends that.
 
 import { render as viewer } from "./viewer/viewer.js";
+import { SetUp } from "./views/form/set_up.jsx";
+import { SettingsForm } from "./views/form/settings_form.jsx";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
 import { render as divider } from "./widgets/divider.js";
@@ -14,4 +16,4 @@ export const components = { viewer, choice, codeView, divider, fileList, ownTab 
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
-export const views = {};
+export const views = { settingsForm: SettingsForm, setUp: SetUp };

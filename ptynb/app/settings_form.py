@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
+
+import traitlets
 
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.scan import Scan
@@ -18,25 +22,46 @@ from ptynb.table import duration, gigabytes
 from ptynb.text import counted
 from ptynb.tuning.recommend import recommend
 from ptynb.tuning.recommendation import Recommendation
-from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.form.field_search import choice_label, label_of_name
+from ptynb.widgets.form.field_words import choice_label, label_of_name
 from ptynb.widgets.form.settings_sources import Source
-from ptynb.widgets.shared_widgets import CancelBar, CancelledError, complaint, note, put
 from ptynb.widgets.viewer.viewer import Viewer
 
 ENGINES = "engines"
 """Lane of the actions that measure or try something on engines; estimates and previews do not wait for them."""
 
 
-class SetUp(elements.VBox):
+def _shown(trait: Any) -> Any:
+    return trait.tag(sync=True, settable=False)
+
+
+class SetUp(Element):
     """The form of the settings; with a scan also memory, time, advice and a preview of the initial state.
 
     `settings` are the last valid ones; `form` is the form itself; `cluster` is the cluster to estimate for (None: one
     engine of this machine). `scan` and `cluster` may be set later. `use_scan` is called with the scan that a
     recommendation has prepared, `use_stages` with the stages that it has beside the settings.
+
+    Attributes for the browser
+    --------------------------
+    with_scan: whether there is one. memory: what an engine takes. measuring, advice: of time, and what it found.
+    trials: the part that is done [%], None without any; finding: what they do; recommended: what they found.
     """
+
+    component = "setUp"
+    form: traitlets.Instance[SettingsForm] = _shown(traitlets.Instance(SettingsForm))
+    viewer: traitlets.Instance[Viewer] = _shown(traitlets.Instance(Viewer))
+    with_scan = _shown(traitlets.Bool())
+    memory: traitlets.Dict[str, Any] = _shown(traitlets.Dict())
+    measuring = _shown(traitlets.Bool())
+    advice: traitlets.Dict[str, Any] = _shown(traitlets.Dict())
+    trials: traitlets.Int[int | None, int | None] = _shown(traitlets.Int(None, allow_none=True))
+    finding = _shown(traitlets.Unicode())
+    recommended: traitlets.Dict[str, Any] = _shown(traitlets.Dict())
+    previewed = _shown(traitlets.Bool())
+    message = _shown(traitlets.Unicode())
 
     def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
         self.cluster = cluster
@@ -44,41 +69,13 @@ class SetUp(elements.VBox):
         self.use_stages: Callable[[tuple[Stage, ...]], None] | None = None
         self._scan: Scan | None = None
         self._tell: Callable[[str], None] | None = None
-        self.form = SettingsForm(settings, scan=scan)
         self.last_estimate: Estimate | None = None
         self.last_advice: Advice | None = None
         self.last_preview: Preview | None = None
         self.last_recommendation: Recommendation | None = None
-        self._memory, self._time, self._recommended, self._message = (elements.HTML() for _ in range(4))
-        self.measure = self._button(
-            "Time and advice",
-            "clock",
-            "Measures a few updates on engines, which takes some seconds",
-            self._measure,
-            ENGINES,
-        )
-        self.advise = self._button(
-            "Recommend",
-            "wand-sparkles",
-            "Finds settings for this scan by short trials on the engines",
-            self._recommend,
-            ENGINES,
-        )
-        self.trials = CancelBar("Trials", "Ends the trials; the settings stay as they are")
-        self.look = self._button("Preview", "eye", "Shows initial probe, object frame and positions", self._preview)
-        self.viewer = Viewer(height=220, share=0.4)
-        self._viewed = elements.VBox([self.viewer], layout=elements.Layout(display="none", overflow="visible"))
+        self._cancelled = threading.Event()
         self._actions = Actions("ptynb set up", self._complain, lanes=("", ENGINES))
-        self._memory.layout.flex = "1 1 400px"
-        line = elements.HBox(
-            [self.advise, self.look, self.measure, self._memory],
-            layout=elements.Layout(overflow="visible", flex_flow="row wrap", align_items="center"),
-        )
-        self._beside = elements.VBox(
-            [line, self.trials, self._recommended, self._time, self._message, self._viewed],
-            layout=elements.Layout(display="none", overflow="visible"),
-        )
-        super().__init__([self._beside, self.form])
+        super().__init__(form=SettingsForm(settings, scan=scan), viewer=Viewer(height=220, share=0.4))
         self.form.on_change(self._changed)
         self.scan = scan
 
@@ -91,10 +88,10 @@ class SetUp(elements.VBox):
     def scan(self, scan: Scan | None) -> None:
         self._scan = self.form.scan = scan
         self.last_estimate = self.last_advice = self.last_preview = self.last_recommendation = None
-        for text in (self._memory, self._time, self._recommended, self._message):
-            put(text, "")  # for another scan
-        self._viewed.layout.display = "none"
-        self._beside.layout.display = "none" if scan is None else None
+        with self.hold_sync():
+            self.memory, self.advice, self.recommended = {}, {}, {}  # for another scan
+            self.finding = self.message = ""
+            self.previewed, self.with_scan = False, scan is not None
         if scan is not None:
             self._count(self.form.settings)
 
@@ -124,18 +121,35 @@ class SetUp(elements.VBox):
 
     def close(self) -> None:
         """Close the form and end its threads."""
-        self.trials.close()
+        self.cancel()
         self._actions.close()
+        self.form.close()
+        self.viewer.close()
         super().close()
 
-    def _button(self, text: str, icon: str, tip: str, action: Callable[[], None], lane: str = "") -> elements.Button:
-        button = elements.Button(description=text, icon=icon, tooltip=tip, layout=elements.Layout(width="auto"))
-        button.on_click(lambda _: self._actions.put(action, instead_of=text, lane=lane))
-        return button
+    @command
+    def measure(self) -> None:
+        """Measure time on engines, and show advice."""
+        self._actions.put(self._measure, instead_of="measure", lane=ENGINES)
+
+    @command
+    def recommend(self) -> None:
+        """Find settings by trials on the engines, show them with their reasons, and put them into the form."""
+        self._actions.put(self._recommend, instead_of="recommend", lane=ENGINES)
+
+    @command
+    def cancel(self) -> None:
+        """End the trials; the settings stay as they are."""
+        self._cancelled.set()
+
+    @command
+    def preview(self) -> None:
+        """Show the initial probe, the frame of the object and the positions."""
+        self._actions.put(self._preview, instead_of="preview")
 
     def _changed(self, settings: Settings) -> None:
         if self._scan is not None:
-            put(self._time, "")  # for other settings
+            self.advice = {}  # for other settings
             self._count(settings)
 
     def _count(self, settings: Settings) -> None:
@@ -144,62 +158,56 @@ class SetUp(elements.VBox):
         def count() -> None:
             if (scan := self._scan) is None:
                 return
-            estimated = estimate(scan, settings, self._engines, measure_time=False)
-            if scan is self._scan:
-                self.last_estimate = estimated
-                put(self._memory, _memory(estimated))
+            self._show_estimate(scan, estimate(scan, settings, self._engines, measure_time=False))
 
         self._actions.put(count, instead_of="memory")
 
+    def _show_estimate(self, scan: Scan, estimated: Estimate) -> None:
+        if scan is self._scan:
+            self.last_estimate, self.memory = estimated, _memory(estimated)
+
     def _measure(self) -> None:
-        """Measure time on engines, and show advice."""
         if (scan := self._scan) is None:
             return
         settings = self.settings
-        put(self._time, note("Measuring a few updates on engines with a part of the scan ..."))
+        self.advice, self.measuring = {}, True
         try:
-            estimated = estimate(scan, settings, self._engines)
+            self._show_estimate(scan, estimate(scan, settings, self._engines))
             if scan is not self._scan:
                 return
-            self.last_estimate = estimated
-            put(self._memory, _memory(estimated))
             advice = advise(scan, settings, self.cluster)
-        except Exception:
-            put(self._time, "")
-            raise
+        finally:
+            self.measuring = False
         if scan is not self._scan:
             return
-        self.last_advice = advice
-        put(self._time, f"<p>{advice.table().html()}</p>")
+        self.last_advice, self.advice = advice, asdict(advice.table())
         self._say(f"pt.estimate(scan, settings{self._cluster_text})", f"pt.advise(scan, settings{self._cluster_text})")
 
     def _recommend(self) -> None:
-        """Find settings by trials on the engines, show them with their reasons, and put them into the form."""
         if (scan := self._scan) is None:
             return
-        self.advise.disabled = True
-        self.trials.begin()
+        self._cancelled.clear()
+        self.recommended, self.trials = {}, 0
         try:
             found = recommend(
                 scan,
                 self.cluster,
-                report=lambda line: put(self._recommended, note(f"{line} ...")),
-                progress=lambda fraction: self.trials.show(round(100 * fraction), 100),
-                cancelled=lambda: self.trials.cancelled or scan is not self._scan,
+                report=lambda line: self.set_trait("finding", f"{line} ..."),
+                progress=lambda fraction: self.set_trait("trials", round(100 * fraction)),
+                cancelled=lambda: self._cancelled.is_set() or scan is not self._scan,
             )
-        except (CancelledError, ReconstructionError) as error:
-            put(self._recommended, "")
-            if isinstance(error, ReconstructionError) and error.code != "tuning.cancelled":
+        except ReconstructionError as error:
+            self.finding = ""
+            if error.code != "tuning.cancelled":
                 raise
             if scan is self._scan:
-                put(self._recommended, note("Cancelled; the settings are as before."))
+                self.finding = "Cancelled; the settings are as before."
             return
         except Exception:
-            put(self._recommended, "")
+            self.finding = ""
             raise
         finally:
-            self.advise.disabled = False
-            self.trials.end()
+            self.trials = None
         if scan is not self._scan:
             return
         self._say(f"recommended = pt.recommend(scan{self._cluster_text})")
@@ -208,8 +216,7 @@ class SetUp(elements.VBox):
             self._say("scan = pt.prepare(scan, recommended.recipe.prepare)")
         if self.use_stages is not None:
             self.use_stages(found.stages)
-        self.last_recommendation = found
-        put(self._recommended, _reasons(found))
+        self.last_recommendation, self.finding, self.recommended = found, "", _reasons(found)
         self.form.take(_source(found))
 
     def _preview(self) -> None:
@@ -221,7 +228,7 @@ class SetUp(elements.VBox):
         self.last_preview = previewed
         self.viewer.show(previewed.pictures())
         self.viewer.mark("positions", previewed.centres)
-        self._viewed.layout.display = None
+        self.previewed = True
         self._say("pt.preview(scan, settings)")
 
     @property
@@ -238,7 +245,7 @@ class SetUp(elements.VBox):
                 self._tell(line)
 
     def _complain(self, error: Exception | None) -> None:
-        put(self._message, complaint(error))
+        self.message = "" if error is None else str(error)
 
 
 def settings_form(scan: Scan | None = None, settings: Settings | None = None, cluster: Cluster | None = None) -> SetUp:
@@ -264,14 +271,13 @@ def settings_form(scan: Scan | None = None, settings: Settings | None = None, cl
     return SetUp(scan, settings, cluster)
 
 
-def _reasons(found: Recommendation) -> str:
-    """Return what is recommended and why, folded (HTML): the fields show their reasons themselves."""
+def _reasons(found: Recommendation) -> dict[str, Any]:
+    """Return what is recommended and why as a table: the fields show their reasons themselves."""
     rows = tuple(
         (", ".join(map(label_of_name, choice.name.split(", "))), choice_label(choice.value), choice.reason)
         for choice in found.choices
     )
-    table = replace(found.table(), rows=rows).html()
-    return f"<details><summary>Recommended settings, and why</summary>{table}</details>"
+    return asdict(replace(found.table(), rows=rows))
 
 
 def _source(found: Recommendation) -> Source:
@@ -281,15 +287,13 @@ def _source(found: Recommendation) -> Source:
     return Source("recommended", "recommended", found.settings, "recommended.settings", about, reasons)
 
 
-def _memory(found: Estimate) -> str:
-    """Return the required memory and its items, folded (HTML)."""
+def _memory(found: Estimate) -> dict[str, Any]:
+    """Return the required memory in a sentence, and its items as a table."""
     there = found.room.host if found.room.device is None else found.room.device
     what = "memory" if found.room.device is None else "the GPU's memory"
-    time = "" if found.seconds is None else f", about <b>{duration(found.seconds)}</b> an epoch"
+    time = "" if found.seconds is None else f", about {duration(found.seconds)} an epoch"
     sentence = (
-        f"{counted(found.engines, 'engine')} on {found.device}; each takes <b>{gigabytes(found.bytes)}</b> of "
+        f"{counted(found.engines, 'engine')} on {found.device}; each takes {gigabytes(found.bytes)} of "
         f"{gigabytes(there)} of {what}{time}; batch {found.batch}."
     )
-    problem = "" if found.problem is None else complaint(found.problem)
-    items = f"<details><summary>details</summary>{found.table().html()}</details>"
-    return f'<div role="status" style="line-height:1.4;font-size:90%">{sentence}{items}{problem}</div>'
+    return {"sentence": sentence, "table": asdict(found.table()), "problem": found.problem or ""}

@@ -58,7 +58,7 @@ class Tuning(elements.VBox):
             shown = [elements.HTML(hint), above, self.tuner]
 
             def count() -> None:
-                ticked = sum(tick.tick.value for tick in self.form.ticks.values())
+                ticked = len(self.form.tuned)
                 above.titles = (f"{RANGES} ({ticked} tuned)" if ticked else RANGES,)
 
             self.form.on_ranges(count)

@@ -37,9 +37,8 @@ def click(tuning: Tuning, name: str) -> None:
 def test_what_is_ticked_is_tuned_and_the_best_is_put_in_the_form(tuning: Tuning) -> None:
     lines: list[str] = []
     tuning.tell = lines.append
-    tick = tuning.form.tick("probe.learning_rate")
-    tick.tick.value = True
-    tick.low.value, tick.high.value = "0.001", "0.1"
+    tuning.form.tune("probe.learning_rate")
+    tuning.form.set_range("probe.learning_rate", low="0.001", high="0.1")
     click(tuning, "Start")
     study = tuning.study
     assert study is not None

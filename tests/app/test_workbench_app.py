@@ -686,9 +686,9 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
         look.settle()
         assert look.state.index == 5, "the one that was chosen stays"
         assert look._problems[0].value == ""
-        click(bench, "Settings", "Preview")
+        bench._form.preview()
         bench._form.settle()
-        assert "being measured" in bench._form._message.value
+        assert "being measured" in bench._form.message
         click(bench, "Scan", "Stop listening")
         assert shown(tab._receiving.question)
         about = tab._receiving._about.value
@@ -1030,7 +1030,7 @@ def test_a_reconstruction_that_there_is_already_is_put_on_the_bench(scan: Scan) 
 
 def test_what_is_edited_in_quick_turns_comes_to_rest(bench: Workbench) -> None:
     for batch in (10, 11, 12, 13):
-        bench._form.form.row("batch").input.value = str(batch)
+        bench._form.form.enter("batch", str(batch))
     for form in (bench._form, bench._tuning.form, bench._form, bench._tuning.form):
         form.settle()
     told = len(bench._desk.lines)

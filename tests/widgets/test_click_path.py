@@ -73,8 +73,7 @@ def changed(recon):
 def test_a_learning_rate_in_the_form_passes_five_files(recon, passed):
     form = SettingsForm(live=True, recon=recon)
     try:
-        row = form.row("probe.learning_rate")
-        files = passed.of(lambda: setattr(row.input, "value", "0.0123"))
+        files = passed.of(lambda: form.receive_command("enter", {"name": "probe.learning_rate", "value": "0.0123"}))
         form.settle()
     finally:
         form.close()

@@ -16,7 +16,6 @@ import ptynb as pt
 from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
-from ptynb.settings.schema import structure
 from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.element_tree import Element
@@ -46,12 +45,10 @@ def recon(scan: Scan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pt.R
 
 
 def form_opened(recon: pt.Reconstruction, _: Path) -> SettingsForm:
-    """All its rows, ticks and lists made, and one that was looked for and is on no page."""
+    """With a range and an entry of a list."""
     form = SettingsForm(ticks=True, scan=recon.scan)
-    form.groups.make_all()
-    form.row("probe.learning_rate")
-    editor = form.editor(structure().lists[0].name)
-    editor.add.click()
+    form.tune("probe.learning_rate")
+    form.add("constraints", "fixed_probe_power")
     form.settle()
     return form
 

@@ -84,30 +84,30 @@ export function Field({ label, labelWidth, title, disabled = false, name, kind, 
  * @type {(act: () => void) => { onKeyDown: (event: KeyboardEvent) => void }} */
 const atEnter = (act) => ({ onKeyDown: ({ key }) => void (key === "Enter" && act()) });
 
-/** A field whose text follows a value, except while it is edited without a change of that.
+/** A field whose text follows a value, except while it is edited without a change of that, or of its version.
  * @template {"input" | "textarea"} N
- * @param {N} tag @param {string} text */
-function useText(tag, text) {
+ * @param {N} tag @param {string} text @param {number} [version] */
+function useText(tag, text, version) {
   const field = useNode(tag);
   useLayoutEffect(() => {
     if (field.current.value !== text) field.current.value = text;
-  }, [field, text]);
+  }, [field, text, version]);
   return field;
 }
 
 /** A field whose text is a value: its reference, what takes the text, and the event that does it.
  * @template {"input" | "textarea"} N
  * @param {N} tag @param {TextGiven} given */
-function useTyped(tag, { value, each = false, onCommit }) {
-  const field = useText(tag, value);
+function useTyped(tag, { value, each = false, version, onCommit }) {
+  const field = useText(tag, value, version);
   const send = () => onCommit(field.current.value);
   return { field, send, typed: each ? { onInput: send } : { onChange: send } };
 }
 
 /** A line of text. each: taken at each key, or else once the user has finished.
  * @type {(given: TextLike) => VNode} */
-export function TextField({ value, each, onCommit, placeholder, ...line }) {
-  const { field, send, typed } = useTyped("input", { value, each, onCommit });
+export function TextField({ value, each, version, onCommit, placeholder, ...line }) {
+  const { field, send, typed } = useTyped("input", { value, each, version, onCommit });
   return (
     <Field {...line} kind="ptynb-text">
       {(given) => <input {...given} {...typed} {...atEnter(send)} ref={field} type="text" placeholder={placeholder} />}

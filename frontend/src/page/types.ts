@@ -186,10 +186,11 @@ export interface Given {
   "aria-label": string | undefined;
   disabled: boolean;
 }
-/** each: whether `onCommit` is called at each key, or else once the user has finished. */
+/** each: whether `onCommit` is called at each key, or else once the user has finished. version: a change of it shows the value again. */
 export interface TextGiven {
   value: string;
   each?: boolean;
+  version?: number;
   onCommit: (text: string) => void;
 }
 export interface TextLike extends LineGiven, TextGiven {

@@ -1,56 +1,89 @@
-"""The form of the settings: fields, descriptions and errors, generated from the structure of the settings.
+"""The form of the settings: what is entered, its problems, and what waits for a run, as a store that a browser draws.
 
-Callbacks of widgets validate the draft, queue slow actions (listeners, engines, files), and redraw. In the form of a
+Commands validate the draft, queue slow actions (listeners, engines, files), and show the draft. In the form of a
 running reconstruction a thread shows changes that are made elsewhere (by code or another form).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+import traitlets
 
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings import Settings
 from ptynb.settings.ranges import value_of
-from ptynb.settings.schema import Entries, Setting, nested, python_of, structure
-from ptynb.widgets import elements
+from ptynb.settings.schema import Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.form.field_row import MISSING, Row
-from ptynb.widgets.form.field_search import found_by, label_of
-from ptynb.widgets.form.form_groups import FormGroups
-from ptynb.widgets.form.group_summary import Page, state_of
-from ptynb.widgets.form.list_editor import EntriesEditor
-from ptynb.widgets.form.live_changes import FreezeButton, PendingChanges, SupportsReconfigure, SupportsSettings
-from ptynb.widgets.form.part_switches import SWITCHES
-from ptynb.widgets.form.range_editor import Range, RangeEditor
-from ptynb.widgets.form.settings_sources import (
-    SettingsFiles,
-    Source,
-    SourceChoice,
-    Sources,
-    read_file,
-    write_file,
-)
-from ptynb.widgets.form.unsaved_settings import Draft
-from ptynb.widgets.shared_widgets import complaint, put
+from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.form import form_contents as contents
+from ptynb.widgets.form.field_words import MISSING, label_of
+from ptynb.widgets.form.settings_sources import Source, Sources, read_file, write_file
+from ptynb.widgets.form.unsaved_settings import LISTS, Draft, Entry
 
-FIXED, WITH_APPLY = "fixed during a run", "with Apply"
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
 Listener = Callable[[Settings], Any]
 
 
-class SettingsForm(elements.VBox):
+class SupportsSettings(Protocol):
+    """The interface of a reconstruction that a live form uses; `ptynb.Reconstruction` has it."""
+
+    settings: Settings
+
+    @property
+    def closed(self) -> bool: ...  # noqa: D102
+
+
+@runtime_checkable
+class SupportsReconfigure(SupportsSettings, Protocol):
+    """A reconstruction that can also change settings that require a restart of its engines from their state."""
+
+    def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
+    def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
+
+
+def _shown_only(trait: Any) -> Any:
+    return trait.tag(sync=True, settable=False)
+
+
+class SettingsForm(Element):
     """A form of settings; `settings` are the last valid ones.
 
     live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
     same update; others wait for Apply, which reconfigures it, or are read-only. Changes that are made elsewhere are
-    shown. ticks: each number and choice has a checkbox and a range in which it is tuned, see `ranges`. scan: used by
+    shown. ticks: each number and choice can be ticked and has a range in which it is tuned, see `ranges`. scan: used by
     presets; may be set later. tell: called with the line of Python equivalent to an edit. Changes are marked against
     the source of the settings: the defaults, a preset, or what was taken with `take`.
+
+    Attributes for the browser
+    --------------------------
+    values: by dotted name: a key, a switch, text, or the texts in all units with the one that fits. marks: of a field
+    the value of the source, if it was changed, and its problem. revisions: counts of what was entered, by which a field
+    shows its value again: the text may have been read as the value that it had. entries: of each list. groups: what
+    their lines say. tuned: the ranges of ticked fields. waiting: changes for which engines have to be restarted, and
+    why they cannot be applied. frozen: of learning rates, whether it is 0, and the rate that Freeze sets.
     """
+
+    component = "settingsForm"
+    schema: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict(contents.schema()))
+    mode = _shown_only(traitlets.Enum(("plain", "live", "live with Apply", "ranges"), "plain"))
+    values: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    marks: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    revisions: traitlets.Dict[str, int] = _shown_only(traitlets.Dict())
+    entries: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    groups: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    sources: traitlets.List[str] = _shown_only(traitlets.List())
+    source: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    tuned: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    waiting: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict({"changes": [], "problem": ""}))
+    frozen: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
+    invalid = _shown_only(traitlets.Unicode())
+    message = _shown_only(traitlets.Unicode())
+    file = traitlets.Unicode("settings.yaml").tag(sync=True)
 
     def __init__(
         self,
@@ -68,21 +101,21 @@ class SettingsForm(elements.VBox):
                 "or neither.",
                 code="argument.conflict",
             )
-        self.tell, self._recon, self._scan, self._with_ticks = tell, recon, scan, ticks
+        self.tell, self._recon, self._scan = tell, recon, scan
         self._applied = recon.settings if recon is not None else settings or Settings()
         self._draft, self._lock = Draft(self._applied), threading.RLock()
         self._waiting: dict[str, Any] = {}
         self._sources = Sources(scan)
         self._switched_off: dict[str, dict[str, Any]] = {}
+        self._rates: dict[str, tuple[float, float]] = {}
+        self._ranges: dict[str, contents.TuningRange] = {}
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
-        self.rows: dict[str, Row] = {}
-        self.ticks: dict[str, RangeEditor] = {}
-        self.freezes: dict[str, FreezeButton] = {}
-        self.editors: dict[str, EntriesEditor] = {}
-        self._message, self._failure = elements.HTML(), elements.HTML()
         self._actions = Actions("ptynb settings form", self.complain)
-        self._build()
+        super().__init__(mode=_mode(recon, ticks))
+        if recon is None:
+            self._sources.find(self._applied)
+        self._show()
         if recon is not None:
             repeat(
                 self,
@@ -139,35 +172,18 @@ class SettingsForm(elements.VBox):
         """Register a function that is called after each change of ranges."""
         self._range_listeners.append(callback)
 
-    def ranges(self) -> dict[str, Range]:
+    def ranges(self) -> dict[str, contents.Range]:
         """Return the ranges of ticked fields by dotted name: (lowest, highest, logarithmic), or the values of a choice.
 
         Raises SettingsError for an invalid range.
         """
-        return {name: found for name, tick in self.ticks.items() if (found := tick.range()) is not None}
-
-    def row(self, name: str) -> Row:
-        """Return the row of the field with this dotted name, created at the first call."""
-        with self._lock:
-            if name not in self.rows:
-                self._make_row(structure().setting(name))
-                self._show_row(name)
-                self.rows[name].fit_unit()
-            return self.rows[name]
-
-    def tick(self, name: str) -> RangeEditor:
-        """Return the range of the field with this dotted name, in a form with ticks."""
-        self.row(name)
-        return self.ticks[name]
-
-    def editor(self, name: str) -> EntriesEditor:
-        """Return the list of this name ("constraints", "regularizers"), created at the first call."""
-        with self._lock:
-            if name not in self.editors:
-                entries = next(entries for entries in structure().lists if entries.name == name)
-                reason = "" if self._recon is None or entries.live else FIXED
-                self.editors[name] = EntriesEditor(entries, self._draft, self._edited, reason=reason)
-            return self.editors[name]
+        found: dict[str, contents.Range] = {}
+        for name, tuning in self._ranges.items():
+            if tuning.on:
+                problem, found[name] = tuning.read(self._check_of(name))
+                if problem:
+                    raise SettingsError(f"{label_of(tuning.setting)}: {problem}.", code="tuning.invalid-range")
+        return found
 
     def refresh(self) -> None:
         """Show changes of the settings of the reconstruction that were made elsewhere."""
@@ -185,7 +201,8 @@ class SettingsForm(elements.VBox):
 
     def complain(self, error: Exception | None) -> None:
         """Show an error above the settings; None: removes it."""
-        put(self._failure, complaint(error))
+        with self._lock:
+            self.message = "" if error is None else str(error)
 
     def settle(self, seconds: float = 30.0) -> None:
         """Wait until all edits are applied and listeners called. Raises TimeoutError."""
@@ -196,142 +213,37 @@ class SettingsForm(elements.VBox):
         self._actions.close()
         super().close()
 
-    # Building
+    # Commands on fields
 
-    def _build(self) -> None:
-        self.find = elements.Text(
-            description="Find",
-            placeholder="learning rate, blur ...",
-            tooltip="Shows settings with these words in their name or description",
-            style={"description_width": "40px"},
-            layout=elements.Layout(width="200px"),
-        )
-        self.find.observe(lambda _: self._find(), "value")
-        self.files = SettingsFiles(self._load, self._save)
-        self.presets = SourceChoice(self._take_named)
-        self.presets.layout.display = None if self._recon is None else "none"
-        self.groups = FormGroups(
-            self._boxes, self._switch, self._is_fixed, lists=not self._with_ticks, compact=self._recon is not None
-        )
-        self._no_match = elements.HTML("No setting has these words in its name or description.")
-        self._found = elements.VBox(layout=elements.Layout(display="none", overflow="visible"))
-        top = elements.HBox(
-            [self.presets, self.find, self.files], layout=elements.Layout(flex_flow="row wrap", overflow="visible")
-        )
-        self.waiting = PendingChanges(self._apply, self._discard)
-        super().__init__(
-            [top, self.presets.about, self._message, self._failure, self.waiting, self.groups, self._found]
-        )
-        self.add_class("ptynb-settings-form")
-        if self._recon is None:
-            self._sources.find(self._applied)
-        self._show()
-
-    def _is_fixed(self, name: str) -> bool:
-        """Whether a field cannot be changed, not even with Apply."""
-        return self._recon is not None and not self._reconfigurable and not Settings.is_live(name)
-
-    @property
-    def _reconfigurable(self) -> bool:
-        return isinstance(self._recon, SupportsReconfigure)
-
-    def _make_row(self, setting: Setting) -> None:
-        name, label = setting.name, label_of(setting)
-        with_apply = self._recon is not None and self._reconfigurable and not setting.live
-        beside: list[elements.Element] = []
-        if self._recon is not None and name.endswith(".learning_rate"):
-            beside = [self.freezes.setdefault(name, FreezeButton(label, lambda rate: self._enter(name, rate)))]
-        self.rows[name] = Row(
-            setting,
-            label,
-            lambda value: self._enter(name, value),
-            lambda: self._enter(name, MISSING),
-            reason=FIXED if self._is_fixed(name) else "",
-            note=WITH_APPLY if with_apply else "",
-            beside=beside,
-        )
-        if self._with_ticks:
-            self.ticks[name] = RangeEditor(
-                self.rows[name], lambda values: self._draft.wrong_with(name, values), self._ranges_changed
-            )
-
-    def _box(self, name: str) -> elements.Box:
-        """Return the row of a field, with its range in a form with ticks."""
-        return self.tick(name) if self._with_ticks else self.row(name)
-
-    def _boxes(self, part: Page, names: Sequence[str]) -> Sequence[elements.Element]:
-        """Return the widgets of a group."""
-        if isinstance(part, Entries):
-            return (self.editor(part.name),)
-        return tuple(self._box(name) for name in names)
-
-    def _find(self) -> None:
-        names, lists = found_by(self.find.value)
-        searching = bool(self.find.value.strip())
-        if searching:
-            editors = [] if self._with_ticks else [self.editor(name) for name in lists]
-            found = (*(self._box(name) for name in names), *editors)
-            self._found.children = found or (self._no_match,)
-        self.groups.layout.display = "none" if searching else "flex"
-        self._found.layout.display = None if searching else "none"
-
-    # Showing
-
-    def _show(self) -> None:
-        """Show the draft in all rows."""
+    @command
+    def enter(self, name: str, value: Any, unit: str = "", entry: int | None = None) -> None:
+        """Enter what was typed or chosen for a field; unit: of a number; entry: the number of one of a list."""
         with self._lock:
-            for name in self.rows:
-                self._show_row(name)
-            for editor in self.editors.values():
-                editor.refresh()
-            problems = self._draft.problems
-            put(self._message, complaint(_summary_of(problems)) if problems else "")
-            held = self._sources.held
-            edited = bool(problems) or self._draft.settings != held.settings
-            self.presets.show(self._sources.offered, held, edited)
-            changed = {setting.name for setting in structure().settings if self._is_changed(setting.name)}
-            ticked = {name for name, tick in self.ticks.items() if tick.tick.value}
-            for group in self.groups.groups.values():
-                group.show(state_of(group.part, self._draft, changed, ticked))
-
-    def _is_changed(self, name: str) -> bool:
-        """Whether a value differs from that of the source; of the defaults, only what was chosen counts."""
-        if self._sources.from_defaults:
-            return name in self._draft.values
-        return bool(self._draft.value(name) != value_of(self._sources.held.settings, name))
-
-    def _show_row(self, name: str) -> None:
-        draft, row, held = self._draft, self.rows[name], self._sources.held
-        changed, default = self._is_changed(name), value_of(held.settings, name)
-        if changed and self._sources.from_defaults:
-            default = draft.default(name)  # which may depend on other values
-        row.show(
-            draft.value(name),
-            changed=changed,
-            default=default,
-            problem=draft.problems.get(name, ""),
-            source=held.title,
-            reason=held.reasons.get(name, ""),
-        )
-        if name in self.freezes:
-            default = value_of(Settings(optimiser=self._applied.optimiser), name)
-            self.freezes[name].show(row.value, default)
-
-    # Edits
-
-    def _enter(self, name: str, value: Any) -> None:
-        with self._lock:
-            if value is MISSING and self._sources.from_defaults:
-                self._draft.reset(name)
-            elif value is MISSING:
-                self._draft.put_all({name: value_of(self._sources.held.settings, name)})
+            found = contents.read(self._setting(name, entry), value, unit)
+            if entry is not None:
+                self._put_in_entry(entry, name, found)
+            elif found is MISSING:
+                self._reset(name)
             else:
-                self._draft.put(name, value)
+                self._draft.put(name, found)
+            self._edited()
+            key = name if entry is None else f"{entry}.{name}"
+            self.revisions = {**self.revisions, key: self.revisions.get(key, 0) + 1}
+
+    @command
+    def reset(self, name: str, entry: int | None = None) -> None:
+        """Restore the value of the source, or of an entry's field its default."""
+        with self._lock:
+            if entry is None:
+                self._reset(name)
+            else:
+                self._put_in_entry(entry, name, MISSING)
             self._edited()
 
-    def _switch(self, part: str, on: bool) -> None:
+    @command
+    def switch(self, part: str, on: bool) -> None:
         """Switch a part of the model on, with the values it had or those for a start, or off."""
-        switch = SWITCHES[part]
+        switch = contents.SWITCHES[part]
         with self._lock:
             if on:
                 values = self._switched_off.pop(part, dict(switch.on))
@@ -340,6 +252,260 @@ class SettingsForm(elements.VBox):
                 self._switched_off[part] = {name: self._draft.value(name) for name in values}
             self._draft.put_all(values)
             self._edited()
+
+    @command
+    def freeze(self, name: str) -> None:
+        """Set a learning rate to 0, or back to the last one, or to the default if there is none."""
+        with self._lock:
+            frozen = self.frozen[name]
+            self._draft.put(name, frozen["rate"] if frozen["on"] else 0.0)
+            self._edited()
+
+    # Commands on entries of lists
+
+    @command
+    def add(self, list_name: str, kind: str) -> None:
+        """Add an entry of this kind to a list."""
+        with self._lock:
+            contents.entry_settings(list_name, kind)  # is known
+            self._draft.entries[list_name].append(Entry(kind))
+            self._entries_edited()
+
+    @command
+    def switch_entry(self, entry: int, on: bool) -> None:
+        """Make an entry a part of the settings, or keep it in the form only."""
+        with self._lock:
+            self._entry(entry)[1].on = on
+            self._entries_edited()
+
+    @command
+    def move_up(self, entry: int) -> None:
+        """Move an entry before the previous one."""
+        with self._lock:
+            list_name, one = self._entry(entry)
+            entries = self._draft.entries[list_name]
+            at = entries.index(one)
+            if at > 0:
+                entries[at - 1], entries[at] = entries[at], entries[at - 1]
+                self._entries_edited()
+
+    @command
+    def remove(self, entry: int) -> None:
+        """Remove an entry."""
+        with self._lock:
+            list_name, one = self._entry(entry)
+            self._draft.entries[list_name].remove(one)
+            self._entries_edited()
+
+    # Commands on all settings
+
+    @command
+    def choose(self, source: str) -> None:
+        """Show the settings of a source: the defaults, a preset, or one that was taken."""
+        chosen = self._sources.named(source)
+        self._actions.put(lambda: self.take(chosen))
+
+    @command
+    def load(self) -> None:
+        """Show the settings in the file."""
+        path = self._path
+
+        def take() -> None:
+            line = f"pt.Settings.from_yaml(Path({str(path)!r}))"
+            self.take(Source(f"file {path.name}", f"file {path.name}", read_file(path), line))
+
+        self._actions.put(take)
+
+    @command
+    def save(self) -> None:
+        """Write the settings to the file."""
+        path, settings = self._path, self.settings
+        source = "settings" if self._recon is None else "recon.settings"
+
+        def write() -> None:
+            write_file(path, settings)
+            self._say(f"Path({str(path)!r}).write_text({source}.to_yaml())")
+
+        self._actions.put(write)
+
+    @command
+    def apply(self) -> None:
+        """Restart the engines from their state with the changes that wait."""
+        recon, waiting = self._recon, dict(self._waiting)
+
+        def reconfigure() -> None:
+            assert isinstance(recon, SupportsReconfigure)
+            recon.reconfigure(recon.settings.replace(**nested(waiting)))
+            with self._lock:
+                self._applied, self._waiting = recon.settings, {}
+                self._draft.take(self._applied)
+                self._show_waiting()
+                self._show()
+            self._say(f"recon.reconfigure(recon.settings.replace({python_of(waiting)}))")
+            self._call_back(recon.settings)
+
+        self._actions.put(reconfigure)
+
+    @command
+    def discard(self) -> None:
+        """Show the current settings of the run again."""
+        with self._lock:
+            self._waiting = {}
+            self._draft.replace(self._applied)
+            self._show_waiting()
+            self._show()
+
+    # Commands on ranges
+
+    @command
+    def tune(self, name: str, on: bool = True) -> None:
+        """Tick a field, or not: whether it is tuned; a range is suggested at first."""
+        with self._lock:
+            tuning = self._range(name)
+            tuning.on = on
+            if on:
+                tuning.suggest(self._draft.value(name))
+            self._ranges_changed()
+
+    @command
+    def set_range(
+        self,
+        name: str,
+        low: str | None = None,
+        high: str | None = None,
+        unit: str = "",
+        logarithmic: bool | None = None,
+        chosen: Sequence[Any] | None = None,
+    ) -> None:
+        """Enter the ends of a range in a unit, whether its logarithm is sampled, or the choices to try.
+
+        What is None stays.
+        """
+        with self._lock:
+            tuning = self._range(name)
+            for end, text in (("low", low), ("high", high)):
+                if text is not None:
+                    tuning.ends[end] = text, unit or tuning.setting.unit
+            tuning.logarithmic = tuning.logarithmic if logarithmic is None else logarithmic
+            tuning.chosen = tuning.chosen if chosen is None else tuple(chosen)
+            self._ranges_changed()
+
+    # Showing
+
+    def _show(self) -> None:
+        """Show the draft."""
+        draft, held = self._draft, self._sources.held
+        problems = draft.problems
+        with self._lock, self.hold_sync():
+            settings = structure().settings
+            self.values = {one.name: contents.shown(one, draft.value(one.name)) for one in settings}
+            marks: dict[str, dict[str, Any]] = {}
+            for one in settings:
+                if self._is_changed(one.name):
+                    marks.setdefault(one.name, {})["was"] = contents.shown(one, self._was(one.name))
+                if problem := problems.get(one.name):
+                    marks.setdefault(one.name, {})["problem"] = problem
+            self.marks = marks
+            self.entries = {
+                name: [contents.entry_contents(name, entry, problems) for entry in draft.entries[name]]
+                for name in LISTS
+            }
+            self.invalid = contents.problem_words(problems)
+            self.tuned = {
+                name: tuning.plain(self._check_of(name)) for name, tuning in self._ranges.items() if tuning.on
+            }
+            self.groups = contents.group_states(draft, [name for name in marks if "was" in marks[name]], self.tuned)
+            self.sources = [source.name for source in self._sources.offered]
+            self.source = {
+                "name": held.name,
+                "title": held.title,
+                "about": held.about,
+                "reasons": {**held.reasons},
+                "changed": bool(problems) or draft.settings != held.settings,
+            }
+            if self._recon is not None:
+                self.frozen = {name: self._freezing(name) for name in self.values if name.endswith(".learning_rate")}
+
+    def _is_changed(self, name: str) -> bool:
+        """Whether a value differs from that of the source; of the defaults, only what was chosen counts."""
+        if self._sources.from_defaults:
+            return name in self._draft.values
+        return bool(self._draft.value(name) != value_of(self._sources.held.settings, name))
+
+    def _was(self, name: str) -> Any:
+        """Return the value of the source; a default may depend on other values."""
+        return self._draft.default(name) if self._sources.from_defaults else value_of(self._sources.held.settings, name)
+
+    def _freezing(self, name: str) -> dict[str, Any]:
+        """Return whether a learning rate is 0, and the one that Freeze sets: 0, or the last one, or the default."""
+        rate, default = self._draft.value(name), value_of(Settings(optimiser=self._applied.optimiser), name)
+        if isinstance(rate, int | float) and rate > 0:
+            self._rates[name] = default, rate
+            return {"on": False, "rate": 0.0}
+        of, last = self._rates.get(name, (default, default))
+        return {"on": True, "rate": last if of == default else default}  # another optimiser has rates in other units
+
+    def _show_waiting(self) -> None:
+        """Show the changes that wait for Apply, and queue the check whether they can be applied."""
+        recon, wanted = self._recon, self._draft.settings
+        differences = self._applied.differences(wanted) if self._waiting else {}
+        changes = [contents.change_words(name, *pair) for name, pair in differences.items() if name in self._waiting]
+        if not isinstance(recon, SupportsReconfigure):
+            problem = "These settings cannot change during a run; create a new Reconstruction."
+            self.waiting = {"changes": changes, "problem": problem if changes else ""}
+            return
+        self.waiting = {"changes": changes, "problem": ""}
+        checked = self._waiting
+
+        def check() -> None:
+            problem = recon.reconfigure_error(wanted) or ""
+            with self._lock:
+                if self._waiting is checked:  # otherwise they have been applied, discarded or edited
+                    self.waiting = {"changes": changes, "problem": problem}
+
+        if changes:
+            self._actions.put(check, instead_of="check")
+
+    # Edits
+
+    def _setting(self, name: str, entry: int | None) -> Setting:
+        if entry is None:
+            return structure().setting(name)
+        list_name, one = self._entry(entry)
+        return contents.entry_settings(list_name, one.kind)[name]
+
+    def _entry(self, number: int) -> tuple[str, Entry]:
+        """Return the list of the entry of this number, and the entry."""
+        return next((name, one) for name in LISTS for one in self._draft.entries[name] if one.number == number)
+
+    def _reset(self, name: str) -> None:
+        if self._sources.from_defaults:
+            self._draft.reset(name)
+        else:
+            self._draft.put_all({name: value_of(self._sources.held.settings, name)})
+
+    def _put_in_entry(self, number: int, name: str, value: Any) -> None:
+        _, entry = self._entry(number)
+        if value is MISSING:
+            entry.values.pop(name, None)
+        else:
+            entry.values[name] = value
+        self._draft.check()
+
+    def _entries_edited(self) -> None:
+        self._draft.check()
+        self._edited()
+
+    def _range(self, name: str) -> contents.TuningRange:
+        return self._ranges.setdefault(name, contents.TuningRange(structure().setting(name)))
+
+    def _check_of(self, name: str) -> Callable[[Any], str]:
+        return lambda values: self._draft.wrong_with(name, values)
+
+    def _ranges_changed(self) -> None:
+        self._show()
+        for listener in self._range_listeners:
+            self._actions.put(listener)
 
     def _edited(self, line: str = "") -> None:
         """Queue the changes of a valid draft and show it; line: of Python, if it is not a `replace`."""
@@ -371,49 +537,6 @@ class SettingsForm(elements.VBox):
         self._waiting = {name: value for name, value in changes.items() if name not in live}
         return live
 
-    def _show_waiting(self) -> None:
-        """Show the changes that wait for Apply, and queue the check whether they can be applied."""
-        recon, wanted = self._recon, self._draft.settings
-        differences = self._applied.differences(wanted) if self._waiting else {}
-        waiting = {name: pair for name, pair in differences.items() if name in self._waiting}
-        if not isinstance(recon, SupportsReconfigure):
-            self.waiting.show(waiting, "These settings cannot change during a run; create a new Reconstruction.")
-            return
-        self.waiting.show(waiting)
-        checked = self._waiting
-
-        def check() -> None:
-            problem = recon.reconfigure_error(wanted) or ""
-            with self._lock:
-                if self._waiting is checked:  # otherwise they have been applied, discarded or edited
-                    self.waiting.show(waiting, problem)
-
-        if waiting:
-            self._actions.put(check, instead_of="check")
-
-    def _apply(self) -> None:
-        recon, waiting = self._recon, dict(self._waiting)
-
-        def reconfigure() -> None:
-            assert isinstance(recon, SupportsReconfigure)
-            recon.reconfigure(recon.settings.replace(**nested(waiting)))
-            with self._lock:
-                self._applied, self._waiting = recon.settings, {}
-                self._draft.take(self._applied)
-                self.waiting.show({})
-                self._show()
-            self._say(f"recon.reconfigure(recon.settings.replace({python_of(waiting)}))")
-            self._call_back(recon.settings)
-
-        self._actions.put(reconfigure)
-
-    def _discard(self) -> None:
-        with self._lock:
-            self._waiting = {}
-            self._draft.replace(self._applied)
-            self.waiting.show({})
-            self._show()
-
     def _carry_out(self, settings: Settings, changes: dict[str, Any], line: str) -> None:
         if self._recon is None:
             self._say(line or f"settings = settings.replace({python_of(changes)})")
@@ -429,36 +552,14 @@ class SettingsForm(elements.VBox):
                     self._waiting |= changes
                     self._show_waiting()
                     return
-                self._discard()
+                self.discard()
             raise
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
         self._call_back(now)
 
-    def _take_named(self, name: str) -> None:
-        source = self._sources.named(name)
-        self._actions.put(lambda: self.take(source))
-
-    def _load(self, path: Path) -> None:
-        def take() -> None:
-            line = f"pt.Settings.from_yaml(Path({str(path)!r}))"
-            self.take(Source(f"file {path.name}", f"file {path.name}", read_file(path), line))
-
-        self._actions.put(take)
-
-    def _save(self, path: Path) -> None:
-        settings = self.settings
-        source = "settings" if self._recon is None else "recon.settings"
-
-        def write() -> None:
-            write_file(path, settings)
-            self._say(f"Path({str(path)!r}).write_text({source}.to_yaml())")
-
-        self._actions.put(write)
-
-    def _ranges_changed(self) -> None:
-        self._show()
-        for listener in self._range_listeners:
-            self._actions.put(listener)
+    @property
+    def _path(self) -> Path:
+        return Path(self.file.strip()).expanduser()
 
     def _call_back(self, settings: Settings) -> None:
         for listener in self._listeners:
@@ -469,18 +570,7 @@ class SettingsForm(elements.VBox):
             self.tell(line)
 
 
-def _summary_of(problems: Mapping[Any, str]) -> str:
-    """Return the labels of invalid fields, and the problem of several fields."""
-    together = problems.get("", "")
-    labels = ", ".join(dict.fromkeys(_label(field) for field in problems if field != ""))
-    return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
-
-
-def _label(field: Any) -> str:
-    """Return the label of a field, or of (entry, field)."""
-    if isinstance(field, str):
-        return label_of(structure().setting(field))
-    entry, name = field
-    kind = next(kind for entries in structure().lists for kind in entries.kinds if kind.kind == entry.kind)
-    title = next((setting.title for setting in kind.settings if setting.name == name), "")
-    return f"{kind.title}: {title}" if title else kind.title
+def _mode(recon: SupportsSettings | None, ticks: bool) -> str:
+    if recon is None:
+        return "ranges" if ticks else "plain"
+    return "live with Apply" if isinstance(recon, SupportsReconfigure) else "live"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,8 @@ from typing import Any
 from ptynb.exceptions import FileError
 from ptynb.settings import Settings
 from ptynb.settings.presets import PRESETS, preset
-from ptynb.widgets import elements
-from ptynb.widgets.shared_widgets import put
 
 DEFAULTS = "defaults"
-CHANGED = "changed"
-"""Key of the option that is shown once settings of a source were edited."""
 
 
 @dataclass(frozen=True)
@@ -84,74 +79,6 @@ def _usual_sources(scan: Any) -> tuple[Source, ...]:
         for name, kind in PRESETS.items()
     )
     return Source(DEFAULTS, "default", Settings(), "pt.Settings()"), *presets
-
-
-class SourceChoice(elements.HBox):
-    """A list of sources that shows which one holds; `take` is called with the name of the chosen one.
-
-    about: what the source is for, to be shown below.
-    """
-
-    def __init__(self, take: Callable[[str], None]) -> None:
-        self._take, self._showing = take, False
-        self.choice = elements.Dropdown(
-            description="Preset",
-            tooltip="Settings for a kind of scan; a choice replaces all settings",
-            style={"description_width": "50px"},
-            layout=elements.Layout(width="240px"),
-        )
-        self.about = elements.HTML()
-        self.choice.observe(self._chosen, "value")
-        super().__init__([self.choice], layout=elements.Layout(overflow="visible"))
-
-    def show(self, sources: Sequence[Source], held: Source, changed: bool) -> None:
-        """Offer these sources and show which one holds, and whether its settings were edited."""
-        options = [(source.name, source.name) for source in sources]
-        if changed:
-            options.append((f"{held.name}, changed", CHANGED))
-        self._showing = True
-        try:
-            if [*self.choice.options] != options:
-                self.choice.options = options
-            self.choice.value = CHANGED if changed else held.name
-        finally:
-            self._showing = False
-        about = html.escape(held.about)
-        put(self.about, f'<div style="line-height:1.4;padding-left:56px">{about}</div>' if about else "")
-        self.about.layout.display = None if about else "none"
-
-    def _chosen(self, change: dict[str, Any]) -> None:
-        if not self._showing and change["new"] not in (None, CHANGED):
-            self._take(change["new"])
-
-
-class SettingsFiles(elements.HBox):
-    """A file name with buttons Load and Save, which call `load` and `save` with its path."""
-
-    def __init__(self, load: Callable[[Path], None], save: Callable[[Path], None]) -> None:
-        self.name = elements.Text(
-            "settings.yaml",
-            description="Settings file",
-            tooltip="YAML file of settings, relative to the folder of the notebook",
-            continuous_update=False,
-            style={"description_width": "80px"},
-            layout=elements.Layout(width="210px"),
-        )
-        self.load, self.save = (
-            elements.Button(description=text, tooltip=tip, icon=icon, layout=elements.Layout(width="auto"))
-            for text, tip, icon in (
-                ("Load", "Loads the settings in this file", "folder-open"),
-                ("Save", "Writes the settings to this file", "save"),
-            )
-        )
-        self.load.on_click(lambda _: load(self.path))
-        self.save.on_click(lambda _: save(self.path))
-        super().__init__([self.name, self.load, self.save], layout=elements.Layout(overflow="visible"))
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return Path(self.name.value.strip()).expanduser()
 
 
 def read_file(path: Path) -> Settings:

@@ -5,6 +5,7 @@ An invalid value is kept with its problem until it is corrected; the settings st
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +18,21 @@ from ptynb.settings.schema import given, nested, structure
 from ptynb.settings.settings import changed_defaults
 
 NEEDED = "a value is needed"
+_numbers = itertools.count(1)
 LISTS = tuple(entries.name for entries in structure().lists)
 
 
 @dataclass(eq=False)
 class Entry:
-    """An entry of a list, such as a constraint: its kind, its values as entered, and whether it is enabled."""
+    """An entry of a list, such as a constraint: its kind, its values as entered, and whether it is enabled.
+
+    number: by which the browser names it.
+    """
 
     kind: str
     values: dict[str, Any] = field(default_factory=dict)
     on: bool = True
+    number: int = field(default_factory=lambda: next(_numbers))
 
     @property
     def plain(self) -> dict[str, Any]:

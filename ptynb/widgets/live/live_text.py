@@ -9,8 +9,7 @@ from ptynb.data.engine_records import Change, Health, Status
 from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
 from ptynb.settings.schema import structure
-from ptynb.widgets.form.field_search import label_of_name
-from ptynb.widgets.form.group_summary import value_words
+from ptynb.widgets.form.field_words import label_of_name, value_words
 from ptynb.widgets.live.protocol import Watched
 from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_left
 from ptynb.widgets.number_text import number

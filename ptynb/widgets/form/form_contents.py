@@ -1,0 +1,288 @@
+"""What a form of settings shows, as plain data: its groups and fields, and the values and marks of a draft.
+
+A group is one line: a switch if the part can be off, its title, and a summary. While it is on, the fields that matter
+first are below; the others are unfolded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptynb.settings import Settings
+from ptynb.settings.schema import Entries, Section, Setting, structure
+from ptynb.widgets.form import field_words as words
+from ptynb.widgets.form.unsaved_settings import Draft, Entry
+
+LEFT = (
+    "Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations",
+)  # fmt: skip
+RIGHT = (
+    "opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers",
+    "constraints", "Computing",
+)  # fmt: skip
+"""Names of the groups in two columns, or below each other in this order."""
+FIRST = {
+    "probe": ("probe.modes",),
+    "slices": ("slices.count", "slices.thickness"),
+    "aberrations": ("aberrations.order",),
+    "opr": ("opr.modes",),
+    "descan": ("descan.start",),
+}
+"""Fields that come first in their group; the others follow in the order of the settings."""
+Plain = dict[str, Any]
+Range = tuple[float, float, bool] | tuple[Any, ...]
+"""(lowest, highest, logarithmic) of a number; the values of a choice."""
+
+
+@dataclass(frozen=True)
+class PartSwitch:
+    """Values by dotted name; a part is off while all values of `off` hold.
+
+    on: values for a start. unused: values of what means nothing while the part is off, which are set then, too.
+    """
+
+    off: Mapping[str, Any]
+    on: Mapping[str, Any]
+    unused: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _rate(part: str, rate: float) -> PartSwitch:
+    name = f"{part}.learning_rate"
+    return PartSwitch({name: 0.0}, {name: rate})
+
+
+SWITCHES: Mapping[str, PartSwitch] = {
+    # Two slices need their distance, for which no value is a good guess: its field asks for it.
+    "slices": PartSwitch(
+        {"slices.count": 1, "slices.learning_rate": 0.0}, {"slices.count": 2}, {"slices.thickness": None}
+    ),
+    "tilt": PartSwitch({"tilt.y": 0.0, "tilt.x": 0.0, "tilt.learning_rate": 0.0}, {"tilt.learning_rate": 0.1}),
+    "positions": PartSwitch(
+        {"positions.learning_rate": 0.0, "positions.search_trials": 0}, {"positions.learning_rate": 0.1}
+    ),
+    "affine": _rate("affine", 0.1),
+    "probe_offset": _rate("probe_offset", 0.1),
+    "aberrations": PartSwitch({"aberrations.order": 0}, {"aberrations.order": 2}),
+    "opr": PartSwitch({"opr.modes": 0}, {"opr.modes": 3}),
+    "pattern_intensities": _rate("pattern_intensities", 0.01),
+    "background": _rate("background", 0.01),
+    "descan": PartSwitch(
+        {"descan.start": "none", "descan.learning_rate": 0.0}, {"descan.start": "plane", "descan.learning_rate": 0.1}
+    ),
+    "fly_scan": PartSwitch({"fly_scan.steps": 1}, {"fly_scan.steps": 4}),
+    "schedule": PartSwitch({"schedule.kind": "constant"}, {"schedule.kind": "cosine"}),
+    "stop": PartSwitch({"stop.patience": 0}, {"stop.patience": 20}),
+}
+"""Name of the part -> its switch. Object and probe cannot be off; the detector has no values that are a good guess."""
+
+
+def schema() -> Plain:
+    """Return all groups with their fields, and the fields of entries, which several kinds of them may share."""
+    fields: list[Plain] = []
+    parts: list[Section | Entries] = [*structure().sections, *structure().lists]
+    parts.sort(key=lambda part: (LEFT + RIGHT).index(part.name))
+    return {"groups": [_group(part, fields) for part in parts], "entryFields": fields}
+
+
+def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
+    group: Plain = {"name": part.name, "title": part.title, "about": part.description, "left": part.name in LEFT}
+    if isinstance(part, Entries):
+        kinds = [
+            {
+                "kind": kind.kind,
+                "title": kind.title,
+                "about": kind.description,
+                "fields": [_index(_field(setting, setting.title), fields) for setting in kind.settings],
+            }
+            for kind in part.kinds
+        ]
+        return group | {"live": part.live, "kinds": kinds}
+    first = FIRST.get(part.name, ())
+    settings = {setting.name: setting for setting in part.settings}
+    names = [*first, *(name for name, one in settings.items() if one.simple and name not in first)]
+    others = [name for name in settings if name not in names]
+    group |= {"fields": [_field(settings[name], words.label_of(settings[name])) for name in (*names, *others)]}
+    group |= {"first": len(names)}
+    if part.name in SWITCHES:
+        group |= {"switch": True, "live": all(Settings.is_live(name) for name in SWITCHES[part.name].on)}
+    return group
+
+
+def _index(one: Plain, fields: list[Plain]) -> int:
+    if one not in fields:
+        fields.append(one)
+    return fields.index(one)
+
+
+def _field(setting: Setting, label: str) -> Plain:
+    """Return what draws a field; what it has not is left out. limits: as text in each of its units."""
+    units = words.units_of(setting)
+    plain = {
+        "name": setting.name,
+        "label": label,
+        "kind": setting.kind,
+        "about": setting.description,
+        "unit": "" if units else setting.unit,
+        "units": units,
+        "limits": [text for unit in units or (setting.unit,) if (text := words.range_of(setting, unit))],
+        "choices": [(choice, words.choice_label(choice)) for choice in setting.choices],
+        "optional": setting.optional,
+        "live": setting.live,
+    }
+    return {key: [*value] if isinstance(value, tuple) else value for key, value in plain.items() if value}
+
+
+def shown(setting: Setting, value: Any) -> Any:
+    """Return a value as the browser shows it: a key, a switch, or text, in each of its units where it has several."""
+    if setting.kind == "choice":
+        return value if value in setting.choices else None
+    if setting.kind == "switch":
+        return value is not words.MISSING and bool(value)
+    if value is words.MISSING:
+        return ""
+    if units := words.units_of(setting):
+        fit = units.index(words.fitting_unit(setting, value))
+        return {"texts": [words.text_of(value, setting, unit) for unit in units], "fit": fit}
+    return words.text_of(value, setting, setting.unit)
+
+
+def read(setting: Setting, given: Any, unit: str) -> Any:
+    """Return the value of what the browser sends: typed text in the unit shown, a key, or whether it is on."""
+    if not setting.numeric:
+        return given
+    value = words.value_of(given, setting, unit or setting.unit)
+    return words.MISSING if value is None and not setting.optional else value
+
+
+def entry_settings(list_name: str, kind: str) -> dict[str, Setting]:
+    """Return the fields of a kind of entry by name."""
+    entries = next(entries for entries in structure().lists if entries.name == list_name)
+    return {setting.name: setting for setting in entries.kind(kind).settings}
+
+
+def entry_contents(list_name: str, entry: Entry, problems: Mapping[Any, str]) -> Plain:
+    """Return an entry of a list with its values and marks."""
+    settings, marks = entry_settings(list_name, entry.kind), dict[str, Plain]()
+    for name, setting in settings.items():
+        if name in entry.values and not setting.required:
+            marks.setdefault(name, {})["was"] = shown(setting, setting.default)
+        if problem := problems.get((entry, name)):
+            marks.setdefault(name, {})["problem"] = problem
+    absent = {name: words.MISSING if setting.required else setting.default for name, setting in settings.items()}
+    values = {name: shown(settings[name], value) for name, value in (absent | entry.values).items()}
+    problem = f"{told}." if (told := problems.get((entry, ""))) else ""
+    given = {"number": entry.number, "kind": entry.kind, "on": entry.on}
+    return {**given, "values": values, "marks": marks, "problem": problem}
+
+
+def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str]) -> dict[str, Plain]:
+    """Return what the line of each group says: whether it is on (None: it has no switch), a summary, what was changed.
+
+    changed, tuned: dotted names of fields.
+    """
+    states: dict[str, Plain] = {}
+    for entries in structure().lists:
+        titles = [entries.kind(entry.kind).title for entry in draft.entries[entries.name] if entry.on]
+        states[entries.name] = {"on": None, "summary": ", ".join(titles) or "none", "changed": len(titles)}
+    for section in structure().sections:
+        switch = SWITCHES.get(section.name)
+        on = None if switch is None else any(draft.value(name) != value for name, value in switch.off.items())
+        edited = [one for one in section.settings if one.name in changed]
+        parts = ["off"] if on is False else []
+        parts += [f"{one.title.lower()} {words.value_words(one, draft.value(one.name))}" for one in edited]
+        count = sum(one.name in tuned for one in section.settings)
+        parts += [f"{count} tuned"] if count else [] if edited else [section.description]
+        states[section.name] = {"on": on, "summary": " · ".join(parts), "changed": len(edited)}
+    return states
+
+
+def change_words(name: str, old: Any, new: Any) -> tuple[str, str]:
+    """Return the label of a field and its change in words; of a list, that it changes."""
+    if not structure().has(name):
+        return words.label_of_name(name), ""
+    setting = structure().setting(name)
+    return words.label_of(setting), f"{words.value_words(setting, old)} → {words.value_words(setting, new)}"
+
+
+def problem_words(problems: Mapping[Any, str]) -> str:
+    """Return the labels of all invalid fields, and the problem of several fields; "" without one."""
+    if not problems:
+        return ""
+    together = problems.get("", "")
+    labels = ", ".join(dict.fromkeys(_label(one) for one in problems if one != ""))
+    return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
+
+
+def _label(field: Any) -> str:
+    """Return the label of a field, or of (entry, field)."""
+    if isinstance(field, str):
+        return words.label_of_name(field)
+    entry, name = field
+    kind = next(kind for entries in structure().lists for kind in entries.kinds if kind.kind == entry.kind)
+    title = next((setting.title for setting in kind.settings if setting.name == name), "")
+    return f"{kind.title}: {title}" if title else kind.title
+
+
+class TuningRange:
+    """The range in which a field is tuned: lowest and highest value as typed, or the choices to try.
+
+    on: whether it is tuned; what was entered stays while it is not.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.on, self.logarithmic = setting, False, False
+        self.ends = {"low": ("", setting.unit), "high": ("", setting.unit)}
+        self.chosen: tuple[Any, ...] = ()
+
+    def suggest(self, value: Any) -> None:
+        """Fill in 0.1 to 10 times a number, half to double an integer, within its limits; the current choice."""
+        setting = self.setting
+        if not setting.numeric:
+            self.chosen = self.chosen or (value,)
+            return
+        if any(text for text, _ in self.ends.values()) or not isinstance(value, int | float) or value <= 0:
+            return
+        factor = 10 if setting.kind == "number" else 2
+        low, high = value / factor, value * factor
+        if setting.low is not None and setting.low > 0:
+            low = max(low, setting.low)
+        if setting.high is not None:
+            high = min(high, setting.high)
+        if setting.kind == "integer":
+            low, high = max(int(low), 1), int(high)
+        else:
+            low, high = float(f"{low:.6g}"), float(f"{high:.6g}")
+        unit = words.fitting_unit(setting, value)
+        self.ends = {end: (words.text_of(one, setting, unit), unit) for end, one in (("low", low), ("high", high))}
+        self.logarithmic = setting.kind == "number"
+
+    def read(self, check: Callable[[Iterable[Any]], str]) -> tuple[str, Range]:
+        """Return the problem, or "", and the range. check: returns the problem of values."""
+        if not self.setting.numeric:
+            return (check(self.chosen) if self.chosen else "no value is selected; select at least one"), self.chosen
+        low, high = (words.value_of(text, self.setting, unit) for text, unit in self.ends.values())
+        if not isinstance(low, int | float) or not isinstance(high, int | float):
+            return "lowest or highest value is missing or not a number; enter both", ()
+        if low >= high:
+            return f"the lowest value is {low:g} and the highest {high:g}; enter a lowest value below the highest", ()
+        if self.logarithmic and low <= 0:
+            return f"the lowest value is {low:g}; enter one above 0 for a logarithmic range", ()
+        return check((low, high)), (low, high, self.logarithmic)
+
+    def plain(self, check: Callable[[Iterable[Any]], str]) -> Plain:
+        """Return it as the browser shows it; both ends as text in each unit."""
+        problem, _ = self.read(check)
+        told = {"problem": f"{problem.rstrip('.')}." if problem else ""}
+        if not self.setting.numeric:
+            return told | {"chosen": [*self.chosen]}
+        return told | {end: self._texts(*typed) for end, typed in self.ends.items()} | {"logarithmic": self.logarithmic}
+
+    def _texts(self, text: str, unit: str) -> list[str]:
+        """Return typed text in each unit; what is not a number stays as it is."""
+        value = words.value_of(text, self.setting, unit)
+        units = words.units_of(self.setting) or (unit,)
+        if not isinstance(value, int | float):
+            return [text] * len(units)
+        return [text if one == unit else words.text_of(value, self.setting, one) for one in units]
