@@ -75,9 +75,8 @@ test("what is entered is sent with the unit that is shown", async () => {
   fire(field("Batch"), "change", { value: "many" });
   fire(field("Loss"), "change", { selectedIndex: 0 });
   field("Fit slices").click();
-  assert.deepEqual(commands().map(({ command, entry, ...given }) => [command, entry, ...Object.values(given)]), [
-    ["enter", null, "slices.thickness", "5", "µm"], ["enter", null, "batch", "many", ""],
-    ["enter", null, "loss", "l1", ""], ["enter", null, "slices.fit", true, ""],
+  assert.deepEqual(commands().map((given) => Object.values(given)), [
+    ["enter", "slices.thickness", "5", "µm"], ["enter", "batch", "many", ""], ["enter", "loss", "l1", ""], ["enter", "slices.fit", true, ""],
   ]);
   fire(el.querySelector("[aria-label='Unit of Slice distance']"), "change", { selectedIndex: 0 });
   await settled();
@@ -97,10 +96,10 @@ test("marks say what was changed, why, what is wrong, and reset it", async () =>
   });
   const said = () => [...el.querySelectorAll(".ptynb-row .ptynb-clip")].map((one) => one.textContent);
   assert.deepEqual(said(), ["patterns · ● changed (preset x: 8 patterns) · Patterns per update; at least 1", "● changed (preset x: none µm) · Distance; over 0"]);
-  assert.equal(el.querySelector(".ptynb-problem[role=alert]").textContent, "⚠ expected a number");
+  assert.equal(el.querySelector(".ptynb-row-problem[role=alert]").textContent, "⚠ expected a number");
   assert.equal(el.querySelector(".ptynb-form-about").textContent, "for tests");
   button("Batch: reset to preset x").click();
-  assert.deepEqual(commands(), [{ command: "reset", name: "batch", entry: null }]);
+  assert.deepEqual(commands(), [{ command: "reset", name: "batch" }]);
   channel.change("a", { marks: { $changed: {}, $removed: ["batch"] }, source: { $changed: { reasons: { batch: "few patterns" } }, $removed: [] } });
   await settled();
   assert.ok(button("Batch: reset to preset x").classList.contains("ptynb-invisible"));
@@ -108,19 +107,23 @@ test("marks say what was changed, why, what is wrong, and reset it", async () =>
 });
 
 test("entries of a list are added, entered, switched, moved and removed", async () => {
-  const entry = { number: 7, kind: "blur", on: true, values: { sigma: "2", every: "1" }, marks: { sigma: { problem: "too wide" } }, problem: "no slices." };
-  const { el, press, field, button, commands } = open({ entries: { constraints: [entry] } });
+  const entry = { name: "constraints.7", kind: "blur", on: true, problem: "no slices" };
+  const { el, press, field, button, commands } = open({
+    entries: { constraints: [entry] }, values: { ...FORM.values, "constraints.7.sigma": "2", "constraints.7.every": "1" },
+    marks: { "constraints.7.sigma": { problem: "too wide" }, "constraints.7.every": { was: "2" } }, source: { ...FORM.source, title: "preset x" },
+  });
   await press("Constraints: all settings");
   fire(field("Sigma"), "change", { value: "3" });
   field("Blur").click();
-  for (const name of ["Move up", "Remove"]) button(name).click();
+  for (const name of ["Move up", "Remove", "Interval: reset to default"]) button(name).click();
   fire(field("New constraint"), "change", { selectedIndex: 1 });
   await settled();
   assert.match(el.textContent, /Total variation/);
   button("Add").click();
   assert.deepEqual(commands(), [
-    { command: "enter", name: "sigma", value: "3", unit: "", entry: 7 }, { command: "switch_entry", entry: 7, on: false },
-    { command: "move_up", entry: 7 }, { command: "remove", entry: 7 }, { command: "add", list_name: "constraints", kind: "denoise" },
+    { command: "enter", name: "constraints.7.sigma", value: "3", unit: "" }, { command: "switch_entry", entry: "constraints.7", on: false },
+    { command: "move_up", entry: "constraints.7" }, { command: "remove", entry: "constraints.7" },
+    { command: "reset", name: "constraints.7.every" }, { command: "add", list_name: "constraints", kind: "denoise" },
   ]);
   assert.deepEqual([...el.querySelectorAll("[role=alert]")].map((one) => one.textContent), ["⚠ too wide", "no slices."]);
 });

@@ -113,10 +113,14 @@ def another(setting):
     return 0.25 * low + 0.75 * high if setting.default != 0.25 * low + 0.75 * high else 0.5 * (low + high)
 
 
-def enter(form: SettingsForm, setting, value: Any, entry: int | None = None) -> None:
+def enter(form: SettingsForm, setting, value: Any, name: str = "") -> None:
     """As a user does: text in a unit, a choice, a tick."""
     given = text_of(value, setting, setting.unit) if setting.numeric else value
-    form.enter(setting.name, given, setting.unit, entry)
+    form.enter(name or setting.name, given, setting.unit)
+
+
+def entries_of(form: SettingsForm, name: str) -> list[str]:
+    return [entry["name"] for entry in form.entries[name]]
 
 
 def value_in(settings: Settings, name: str) -> Any:
@@ -227,33 +231,32 @@ def test_entries_of_every_kind_are_added_filled_switched_and_removed(shared, ent
     for kind in entries.kinds:
         shared.settings = Settings(**deep)
         shared.add(entries.name, kind.kind)
-        (entry,) = shared.entries[entries.name]
-        number = entry["number"]
+        (entry,) = entries_of(shared, entries.name)
         for setting in kind.settings:
             if setting.required:
-                assert "a value is needed" in entry["marks"][setting.name]["problem"]
+                assert problem(shared, f"{entry}.{setting.name}") == "a value is needed"
         filled = [one for one in kind.settings if one.required or one.name not in ("end_epoch", "low", "high")]
         for setting in filled:
-            enter(shared, setting, another(setting), number)
+            enter(shared, setting, another(setting), f"{entry}.{setting.name}")
         assert shared.problems == {}
         (made,) = getattr(shared.settings, entries.name)
         assert made.kind == kind.kind
         assert [getattr(made, setting.name) for setting in filled] == [another(setting) for setting in filled]
-        shared.switch_entry(number, False)
+        shared.switch_entry(entry, False)
         assert getattr(shared.settings, entries.name) == ()
-        shared.switch_entry(number, True)
+        shared.switch_entry(entry, True)
         assert getattr(shared.settings, entries.name) == (made,)
-        shared.remove(number)
+        shared.remove(entry)
         assert (getattr(shared.settings, entries.name), shared.entries[entries.name]) == ((), [])
 
 
 def test_the_order_of_entries_is_that_of_the_settings(form):
     one = form(Settings(constraints=[{"kind": "gaussian_blur", "sigma": 1.0}, {"kind": "fixed_probe_power"}]))
-    first, second = (entry["number"] for entry in one.entries["constraints"])
-    one.enter("every", "3", entry=first)
+    first, second = entries_of(one, "constraints")
+    one.enter(f"{first}.every", "3")
     assert one.settings.constraints[0].every == 3
-    assert one.entries["constraints"][0]["marks"] == {"every": {"was": "1"}}
-    one.reset("every", first)
+    assert one.marks == {f"{first}.every": {"was": "1"}}
+    one.reset(f"{first}.every")
     assert one.settings.constraints[0].every == 1
     one.move_up(second)
     one.move_up(second)  # it is the first one
@@ -307,14 +310,14 @@ def test_all_that_holds_edits_back_is_named_at_the_top_also_while_it_runs(form):
     one = form(live=True, recon=recon)
     one.enter("probe.learning_rate", "fast")
     one.add("constraints", "gaussian_blur")
-    number = one.entries["constraints"][0]["number"]
-    one.enter("sigma", "-1", entry=number)
+    (entry,) = entries_of(one, "constraints")
+    one.enter(f"{entry}.sigma", "-1")
     one.enter("object.learning_rate", "0.5")
     one.settle()
     assert recon.assigned == []
     assert one.invalid.endswith("corrected: Probe learning rate, Gaussian blur: Standard deviation.")
     one.enter("probe.learning_rate", "0.2")
-    one.remove(number)
+    one.remove(entry)
     one.settle()
     assert one.invalid == ""
     assert recon.settings == Settings(object={"learning_rate": 0.5}, probe={"learning_rate": 0.2})
@@ -433,7 +436,7 @@ def test_settings_go_through_a_file_and_entries_switched_off_stay_in_the_form(fo
     lines: list[str] = []
     given = Settings(constraints=[{"kind": "gaussian_blur", "sigma": 2.0}, {"kind": "fixed_probe_power"}])
     one = form(given, tell=lines.append)
-    one.switch_entry(one.entries["constraints"][0]["number"], False)
+    one.switch_entry(entries_of(one, "constraints")[0], False)
     one.enter("slices.thickness", "3 nm")
     one.file = str(tmp_path / "mine.yaml")
     one.save()
@@ -656,7 +659,7 @@ def test_a_change_is_applied_to_what_runs_and_told(form):
     one.enter("probe.learning_rate", "0.002")
     one.settle()
     one.add("constraints", "gaussian_blur")
-    one.enter("sigma", "0.5", entry=one.entries["constraints"][0]["number"])
+    one.enter(f"{entries_of(one, 'constraints')[0]}.sigma", "0.5")
     one.settle()
     assert recon.settings == Settings(
         probe={"learning_rate": 0.002}, constraints=[{"kind": "gaussian_blur", "sigma": 0.5}]
@@ -676,7 +679,7 @@ def test_what_engines_have_to_be_held_for_waits_for_apply(form):
     one.enter("probe.learning_rate", "0.002")
     one.settle()
     assert recon.settings == Settings(probe={"learning_rate": 0.002}), "only what may change while it runs"
-    assert one.waiting == {"changes": [("Probe modes", "1 → 3")], "problem": ""}
+    assert one.waiting == {"changes": [["Probe modes", "1 → 3"]], "problem": ""}
     recon.settings = recon.settings.replace(object={"learning_rate": 0.5})
     one.refresh()
     one.settle()
@@ -701,7 +704,7 @@ def test_a_live_change_for_which_the_object_has_to_be_enlarged_waits_for_apply(f
     assert recon.settings == Settings()
     assert one.values["positions.learning_rate"] == "0.1"
     assert one.waiting == {
-        "changes": [("Position learning rate", "0 object pixels → 0.1 object pixels")],
+        "changes": [["Position learning rate", "0 object pixels → 0.1 object pixels"]],
         "problem": "",
     }
     one.apply()
@@ -830,7 +833,7 @@ def test_the_form_is_accessible_and_driven_by_keys(form, page: Page, theme: dict
     modes.fill("many")
     modes.press("Enter")
     model.collect()
-    expect(page.locator(".ptynb-problem")).to_contain_text("valid integer")
+    expect(page.locator(".ptynb-row-problem")).to_contain_text("valid integer")
     expect(modes).to_be_focused()
     page.get_by_title("Slices: all settings").press("Enter")
     page.get_by_label("Unit of Slice distance").select_option("µm")

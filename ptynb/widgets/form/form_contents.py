@@ -13,7 +13,7 @@ from typing import Any
 from ptynb.settings import Settings
 from ptynb.settings.schema import Entries, Section, Setting, structure
 from ptynb.widgets.form import field_words as words
-from ptynb.widgets.form.unsaved_settings import Draft, Entry
+from ptynb.widgets.form.unsaved_settings import Draft, is_of_entry
 
 LEFT = (
     "Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations",
@@ -156,27 +156,6 @@ def read(setting: Setting, given: Any, unit: str) -> Any:
     return words.MISSING if value is None and not setting.optional else value
 
 
-def entry_settings(list_name: str, kind: str) -> dict[str, Setting]:
-    """Return the fields of a kind of entry by name."""
-    entries = next(entries for entries in structure().lists if entries.name == list_name)
-    return {setting.name: setting for setting in entries.kind(kind).settings}
-
-
-def entry_contents(list_name: str, entry: Entry, problems: Mapping[Any, str]) -> Plain:
-    """Return an entry of a list with its values and marks."""
-    settings, marks = entry_settings(list_name, entry.kind), dict[str, Plain]()
-    for name, setting in settings.items():
-        if name in entry.values and not setting.required:
-            marks.setdefault(name, {})["was"] = shown(setting, setting.default)
-        if problem := problems.get((entry, name)):
-            marks.setdefault(name, {})["problem"] = problem
-    absent = {name: words.MISSING if setting.required else setting.default for name, setting in settings.items()}
-    values = {name: shown(settings[name], value) for name, value in (absent | entry.values).items()}
-    problem = f"{told}." if (told := problems.get((entry, ""))) else ""
-    given = {"number": entry.number, "kind": entry.kind, "on": entry.on}
-    return {**given, "values": values, "marks": marks, "problem": problem}
-
-
 def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str]) -> dict[str, Plain]:
     """Return what the line of each group says: whether it is on (None: it has no switch), a summary, what was changed.
 
@@ -184,7 +163,7 @@ def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str])
     """
     states: dict[str, Plain] = {}
     for entries in structure().lists:
-        titles = [entries.kind(entry.kind).title for entry in draft.entries[entries.name] if entry.on]
+        titles = [entry.kind.title for entry in draft.entries[entries.name] if entry.on]
         states[entries.name] = {"on": None, "summary": ", ".join(titles) or "none", "changed": len(titles)}
     for section in structure().sections:
         switch = SWITCHES.get(section.name)
@@ -198,31 +177,28 @@ def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str])
     return states
 
 
-def change_words(name: str, old: Any, new: Any) -> tuple[str, str]:
+def change_words(name: str, old: Any, new: Any) -> list[str]:
     """Return the label of a field and its change in words; of a list, that it changes."""
     if not structure().has(name):
-        return words.label_of_name(name), ""
+        return [words.label_of_name(name), ""]
     setting = structure().setting(name)
-    return words.label_of(setting), f"{words.value_words(setting, old)} → {words.value_words(setting, new)}"
+    return [words.label_of(setting), f"{words.value_words(setting, old)} → {words.value_words(setting, new)}"]
 
 
-def problem_words(problems: Mapping[Any, str]) -> str:
+def problem_words(draft: Draft) -> str:
     """Return the labels of all invalid fields, and the problem of several fields; "" without one."""
-    if not problems:
+    if not draft.problems:
         return ""
-    together = problems.get("", "")
-    labels = ", ".join(dict.fromkeys(_label(one) for one in problems if one != ""))
+    together = draft.problems.get("", "")
+    labels = ", ".join(dict.fromkeys(_label(name, draft) for name in draft.problems if name))
     return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
 
 
-def _label(field: Any) -> str:
-    """Return the label of a field, or of (entry, field)."""
-    if isinstance(field, str):
-        return words.label_of_name(field)
-    entry, name = field
-    kind = next(kind for entries in structure().lists for kind in entries.kinds if kind.kind == entry.kind)
-    title = next((setting.title for setting in kind.settings if setting.name == name), "")
-    return f"{kind.title}: {title}" if title else kind.title
+def _label(name: str, draft: Draft) -> str:
+    if not is_of_entry(name):
+        return words.label_of_name(name)
+    entry = draft.entry(name)
+    return entry.kind.title if name == entry.name else f"{entry.kind.title}: {draft.setting(name).title}"
 
 
 class TuningRange:

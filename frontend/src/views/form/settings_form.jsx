@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { lineOf } from "../../page/part.jsx";
-import { Button, Check, Message, Select, TextField, classes } from "../../page/parts.jsx";
+import { Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
 import { Entries } from "./entries.jsx";
 import { FieldRow } from "./field.jsx";
 

@@ -42,12 +42,11 @@ export interface Mark {
   was?: Shown;
   problem?: string;
 }
+/** name: with which the names of its fields begin. */
 export interface EntryValues {
-  number: number;
+  name: string;
   kind: string;
   on: boolean;
-  values: Record<string, Shown>;
-  marks: Record<string, Mark>;
   problem: string;
 }
 /** low, high: as text in each unit of the field; chosen: the values to try of a choice. */
@@ -74,7 +73,7 @@ export interface FormValues extends ElementValues {
   sources: string[];
   source: { name: string; title: string; about: string; reasons: Record<string, string>; changed: boolean };
   tuned: Record<string, RangeValues>;
-  waiting: { changes: [string, string][]; problem: string };
+  waiting: { changes: string[][]; problem: string };
   frozen: Record<string, { on: boolean; rate: number }>;
   invalid: string;
   message: string;
