@@ -253,7 +253,8 @@ def test_entries_of_every_kind_are_added_filled_switched_and_removed(shared, ent
         assert getattr(shared.settings, entries.name) == ()
         shared.switch_entry(entry, True)
         assert getattr(shared.settings, entries.name) == (made,)
-        shared.remove(entry)
+        for _ in range(2):  # clicks in quick turns
+            shared.receive_command("remove", {"entry": entry})
         assert (getattr(shared.settings, entries.name), shared.entries[entries.name]) == ((), [])
 
 

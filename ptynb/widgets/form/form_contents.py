@@ -6,7 +6,7 @@ first are below; the others are unfolded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +32,6 @@ FIRST = {
 }
 """Fields that come first in their group; the others follow in the order of the settings."""
 Plain = dict[str, Any]
-Range = tuple[float, float, bool] | tuple[Any, ...]
-"""(lowest, highest, logarithmic) of a number; the values of a choice."""
 
 
 @dataclass(frozen=True)
@@ -199,66 +197,3 @@ def _label(name: str, draft: Draft) -> str:
         return words.label_of_name(name)
     entry = draft.entry(name)
     return entry.kind.title if name == entry.name else f"{entry.kind.title}: {draft.setting(name).title}"
-
-
-class TuningRange:
-    """The range in which a field is tuned: lowest and highest value as typed, or the choices to try.
-
-    on: whether it is tuned; what was entered stays while it is not.
-    """
-
-    def __init__(self, setting: Setting) -> None:
-        self.setting, self.on, self.logarithmic = setting, False, False
-        self.ends = {"low": ("", setting.unit), "high": ("", setting.unit)}
-        self.chosen: tuple[Any, ...] = ()
-
-    def suggest(self, value: Any) -> None:
-        """Fill in 0.1 to 10 times a number, half to double an integer, within its limits; the current choice."""
-        setting = self.setting
-        if not setting.numeric:
-            self.chosen = self.chosen or (value,)
-            return
-        if any(text for text, _ in self.ends.values()) or not isinstance(value, int | float) or value <= 0:
-            return
-        factor = 10 if setting.kind == "number" else 2
-        low, high = value / factor, value * factor
-        if setting.low is not None and setting.low > 0:
-            low = max(low, setting.low)
-        if setting.high is not None:
-            high = min(high, setting.high)
-        if setting.kind == "integer":
-            low, high = max(int(low), 1), int(high)
-        else:
-            low, high = float(f"{low:.6g}"), float(f"{high:.6g}")
-        unit = words.fitting_unit(setting, value)
-        self.ends = {end: (words.text_of(one, setting, unit), unit) for end, one in (("low", low), ("high", high))}
-        self.logarithmic = setting.kind == "number"
-
-    def read(self, check: Callable[[Iterable[Any]], str]) -> tuple[str, Range]:
-        """Return the problem, or "", and the range. check: returns the problem of values."""
-        if not self.setting.numeric:
-            return (check(self.chosen) if self.chosen else "no value is selected; select at least one"), self.chosen
-        low, high = (words.value_of(text, self.setting, unit) for text, unit in self.ends.values())
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return "lowest or highest value is missing or not a number; enter both", ()
-        if low >= high:
-            return f"the lowest value is {low:g} and the highest {high:g}; enter a lowest value below the highest", ()
-        if self.logarithmic and low <= 0:
-            return f"the lowest value is {low:g}; enter one above 0 for a logarithmic range", ()
-        return check((low, high)), (low, high, self.logarithmic)
-
-    def plain(self, check: Callable[[Iterable[Any]], str]) -> Plain:
-        """Return it as the browser shows it; both ends as text in each unit."""
-        problem, _ = self.read(check)
-        told = {"problem": f"{problem.rstrip('.')}." if problem else ""}
-        if not self.setting.numeric:
-            return told | {"chosen": [*self.chosen]}
-        return told | {end: self._texts(*typed) for end, typed in self.ends.items()} | {"logarithmic": self.logarithmic}
-
-    def _texts(self, text: str, unit: str) -> list[str]:
-        """Return typed text in each unit; what is not a number stays as it is."""
-        value = words.value_of(text, self.setting, unit)
-        units = words.units_of(self.setting) or (unit,)
-        if not isinstance(value, int | float):
-            return [text] * len(units)
-        return [text if one == unit else words.text_of(value, self.setting, one) for one in units]

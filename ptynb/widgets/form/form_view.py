@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -23,6 +23,7 @@ from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.form import form_contents as contents
 from ptynb.widgets.form.field_words import MISSING, label_of
 from ptynb.widgets.form.settings_sources import Source, Sources, read_file, write_file
+from ptynb.widgets.form.tuning_range import Range, TuningRange
 from ptynb.widgets.form.unsaved_settings import LISTS, Draft, Entry, is_of_entry
 
 FOLLOW_SECONDS = 0.25
@@ -123,7 +124,7 @@ class SettingsForm(Element):
         self._sources = Sources(scan)
         self._switched_off: dict[str, dict[str, Any]] = {}
         self._rates: dict[str, tuple[float, float]] = {}
-        self._ranges: dict[str, contents.TuningRange] = {}
+        self._ranges: dict[str, TuningRange] = {}
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
         self._actions = Actions("ptynb settings form", self.complain)
@@ -187,12 +188,12 @@ class SettingsForm(Element):
         """Register a function that is called after each change of ranges."""
         self._range_listeners.append(callback)
 
-    def ranges(self) -> dict[str, contents.Range]:
+    def ranges(self) -> dict[str, Range]:
         """Return the ranges of ticked fields by dotted name: (lowest, highest, logarithmic), or the values of a choice.
 
         Raises SettingsError for an invalid range.
         """
-        found: dict[str, contents.Range] = {}
+        found: dict[str, Range] = {}
         for name, tuning in self._ranges.items():
             if tuning.on:
                 problem, found[name] = tuning.read(self._check_of(name))
@@ -229,6 +230,11 @@ class SettingsForm(Element):
         super().close()
 
     # Commands on fields and entries of lists
+
+    def receive_command(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Call the command of this name, unless its entry was removed meanwhile."""
+        if self._draft.has(str(arguments.get("entry", arguments.get("name", "")))):
+            super().receive_command(name, arguments)
 
     @edit
     def enter(self, name: str, value: Any, unit: str = "") -> None:
@@ -296,7 +302,7 @@ class SettingsForm(Element):
     @command
     def load(self) -> None:
         """Show the settings in the file."""
-        path = self._path
+        path = Path(self.file.strip()).expanduser()
 
         def take() -> None:
             line = f"pt.Settings.from_yaml(Path({str(path)!r}))"
@@ -307,7 +313,7 @@ class SettingsForm(Element):
     @command
     def save(self) -> None:
         """Write the settings to the file."""
-        path, settings = self._path, self.settings
+        path, settings = Path(self.file.strip()).expanduser(), self.settings
         source = "settings" if self._recon is None else "recon.settings"
 
         def write() -> None:
@@ -404,7 +410,9 @@ class SettingsForm(Element):
             told = {"name": held.name, "title": held.title, "about": held.about, "reasons": {**held.reasons}}
             self.source = told | {"changed": edited}
             if self._recon is not None:
-                self.frozen = {name: self._freezing(name) for name in fields if name.endswith(".learning_rate")}
+                defaults = Settings(optimiser=self._applied.optimiser)
+                rates = [name for name in fields if name.endswith(".learning_rate")]
+                self.frozen = {name: self._freezing(name, value_of(defaults, name)) for name in rates}
 
     def _mark(self, name: str, setting: Setting) -> dict[str, Any]:
         """Return the value of the source if a field has another one, and its problem.
@@ -424,9 +432,9 @@ class SettingsForm(Element):
     def _is_from_defaults(self, name: str) -> bool:
         return self._sources.from_defaults or is_of_entry(name)
 
-    def _freezing(self, name: str) -> dict[str, Any]:
+    def _freezing(self, name: str, default: float) -> dict[str, Any]:
         """Return whether a learning rate is 0, and the one that Freeze sets: 0, or the last one, or the default."""
-        rate, default = self._draft.value(name), value_of(Settings(optimiser=self._applied.optimiser), name)
+        rate = self._draft.value(name)
         if isinstance(rate, int | float) and rate > 0:
             self._rates[name] = default, rate
             return {"on": False, "rate": 0.0}
@@ -462,8 +470,8 @@ class SettingsForm(Element):
         else:
             self._draft.put_all({name: value_of(self._sources.held.settings, name)})
 
-    def _range(self, name: str) -> contents.TuningRange:
-        return self._ranges.setdefault(name, contents.TuningRange(structure().setting(name)))
+    def _range(self, name: str) -> TuningRange:
+        return self._ranges.setdefault(name, TuningRange(structure().setting(name)))
 
     def _check_of(self, name: str) -> Callable[[Any], str]:
         return lambda values: self._draft.wrong_with(name, values)
@@ -522,10 +530,6 @@ class SettingsForm(Element):
             raise
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
         self._call_back(now)
-
-    @property
-    def _path(self) -> Path:
-        return Path(self.file.strip()).expanduser()
 
     def _call_back(self, settings: Settings) -> None:
         for listener in self._listeners:

@@ -94,9 +94,16 @@ class Draft:
         yield from ((setting.name, setting) for setting in structure().settings)
         yield from (one for entries in self.entries.values() for entry in entries for one in entry.fields.items())
 
+    def has(self, name: str) -> bool:
+        """Whether there is the entry of this name, or with the field of this name; other fields are always there."""
+        return not is_of_entry(name) or any(f"{name}.".startswith(f"{one.name}.") for one in self._list_of(name))
+
     def entry(self, name: str) -> Entry:
         """Return the entry of this name, or with the field of this name."""
-        return next(one for one in self.entries[name.partition(".")[0]] if f"{name}.".startswith(f"{one.name}."))
+        return next(one for one in self._list_of(name) if f"{name}.".startswith(f"{one.name}."))
+
+    def _list_of(self, name: str) -> list[Entry]:
+        return self.entries[name.partition(".")[0]]
 
     def setting(self, name: str) -> Setting:
         """Return the field of this name."""
