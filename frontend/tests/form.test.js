@@ -7,15 +7,15 @@ import { drawn, fire, marks, settled } from "./channel.js";
 
 const SCHEMA = {
   groups: [
-    { name: "Batches", title: "Batches", about: "Patterns of an update", left: true, first: 1, fields: [
+    { name: "Batches", title: "Batches", about: "Patterns of an update", first: 1, fields: [
       { name: "batch", label: "Batch", kind: "integer", about: "Patterns per update", unit: "patterns", limits: ["at least 1"], live: true },
       { name: "loss", label: "Loss", kind: "choice", about: "Minimised", choices: [["l1", "L1 norm"], ["l2", "L2 norm"]] },
     ] },
-    { name: "slices", title: "Slices", about: "Of a thick object", left: false, first: 1, switch: true, live: false, fields: [
+    { name: "slices", title: "Slices", about: "Of a thick object", first: 1, switch: true, live: false, fields: [
       { name: "slices.thickness", label: "Slice distance", kind: "number", about: "Distance", units: ["nm", "µm"], limits: ["above 0", "over 0"], optional: true },
       { name: "slices.fit", label: "Fit slices", kind: "switch", about: "Refines them" },
     ] },
-    { name: "constraints", title: "Constraints", about: "Imposed in this order", left: false, live: true, kinds: [
+    { name: "constraints", title: "Constraints", about: "Imposed in this order", live: true, kinds: [
       { kind: "blur", title: "Blur", about: "Smooths.", fields: [0, 1] },
       { kind: "denoise", title: "Denoise", about: "Total variation.", fields: [1] },
     ] },
@@ -52,7 +52,7 @@ function open(values = {}) {
 }
 
 test("a group shows its first fields while its part is on, and all once it is unfolded", async () => {
-  const { channel, field, press, commands } = open();
+  const { channel, el, field, press, commands } = open();
   assert.ok(field("Batch"));
   assert.equal(field("Loss"), null);
   await press("Batches: all settings");
@@ -64,6 +64,12 @@ test("a group shows its first fields while its part is on, and all once it is un
   assert.ok(field("Slice distance"), "though it is off");
   field("Slices").click();
   assert.deepEqual(commands(), [{ command: "switch", part: "slices", on: true }]);
+  const columns = () => [...el.querySelectorAll(".ptynb-group-column")].map((one) => [...one.querySelectorAll(".ptynb-group-title")].map((title) => title.textContent));
+  assert.deepEqual(columns(), [["Batches", "Slices"], ["Constraints"]]);
+  channel.change("a", { schema: { $changed: { groups: [{ name: "new", title: "New", about: "" }, ...SCHEMA.groups.slice(1)] }, $removed: [] },
+    groups: { $changed: { new: { on: null, summary: "", changed: 0 } }, $removed: [] } });
+  await settled();
+  assert.deepEqual(columns(), [["Slices"], ["Constraints", "New"]], "each group has a place");
 });
 
 test("what is entered is sent with the unit that is shown", async () => {

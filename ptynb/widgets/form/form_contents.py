@@ -15,14 +15,6 @@ from ptynb.settings.schema import Entries, Section, Setting, structure
 from ptynb.widgets.form import field_words as words
 from ptynb.widgets.form.unsaved_settings import Draft, is_of_entry
 
-LEFT = (
-    "Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations",
-)  # fmt: skip
-RIGHT = (
-    "opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers",
-    "constraints", "Computing",
-)  # fmt: skip
-"""Names of the groups in two columns, or below each other in this order."""
 FIRST = {
     "probe": ("probe.modes",),
     "slices": ("slices.count", "slices.thickness"),
@@ -79,13 +71,12 @@ SWITCHES: Mapping[str, PartSwitch] = {
 def schema() -> Plain:
     """Return all groups with their fields, and the fields of entries, which several kinds of them may share."""
     fields: list[Plain] = []
-    parts: list[Section | Entries] = [*structure().sections, *structure().lists]
-    parts.sort(key=lambda part: (LEFT + RIGHT).index(part.name))
-    return {"groups": [_group(part, fields) for part in parts], "entryFields": fields}
+    groups = [_group(part, fields) for part in (*structure().sections, *structure().lists)]
+    return {"groups": groups, "entryFields": fields}
 
 
 def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
-    group: Plain = {"name": part.name, "title": part.title, "about": part.description, "left": part.name in LEFT}
+    group: Plain = {"name": part.name, "title": part.title, "about": part.description}
     if isinstance(part, Entries):
         kinds = [
             {

@@ -28,6 +28,7 @@ from ptynb.widgets.form.unsaved_settings import LISTS, Draft, Entry, is_of_entry
 
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
+FIXED = "These settings cannot change during a run; create a new Reconstruction."
 Listener = Callable[[Settings], Any]
 Method = TypeVar("Method", bound=Callable[..., None])
 
@@ -446,20 +447,17 @@ class SettingsForm(Element):
         recon, wanted = self._recon, self._draft.settings
         differences = self._applied.differences(wanted) if self._waiting else {}
         changes = [contents.change_words(name, *pair) for name, pair in differences.items() if name in self._waiting]
-        if not isinstance(recon, SupportsReconfigure):
-            problem = "These settings cannot change during a run; create a new Reconstruction."
-            self.waiting = {"changes": changes, "problem": problem if changes else ""}
-            return
-        self.waiting = {"changes": changes, "problem": ""}
-        checked = self._waiting
+        can_wait, checked = isinstance(recon, SupportsReconfigure), self._waiting
+        self.waiting = {"changes": changes, "problem": "" if can_wait or not changes else FIXED}
 
         def check() -> None:
+            assert isinstance(recon, SupportsReconfigure)
             problem = recon.reconfigure_error(wanted) or ""
             with self._lock:
                 if self._waiting is checked:  # otherwise they have been applied, discarded or edited
                     self.waiting = {"changes": changes, "problem": problem}
 
-        if changes:
+        if changes and can_wait:
             self._actions.put(check, instead_of="check")
 
     # Edits

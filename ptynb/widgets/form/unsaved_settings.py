@@ -5,6 +5,7 @@ An invalid value is kept with its problem until it is corrected; the settings st
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -171,9 +172,8 @@ class Draft:
     def wrong_with(self, name: str, values: Iterable[Any]) -> str:
         """Return the problem of the first of these values that is invalid for a field; "" if all are valid."""
         for value in values:
-            trial = Draft.__new__(Draft)
-            trial.values, trial.entries = {**self.values, name: value}, self.entries
-            trial.problems, trial.settings = {}, self.settings
+            trial = copy.copy(self)
+            trial.values = {**self.values, name: value}
             if not trial.check():
                 told = [trial.problems.get(key, "") for key in ("", name)]
                 return f"{value!r}: {next(filter(None, (*told, *trial.problems.values())))}"

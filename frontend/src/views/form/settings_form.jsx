@@ -12,6 +12,9 @@ import { FieldRow } from "./field.jsx";
 /** @import { FieldSchema, Form, FormValues, GroupSchema, GroupState } from "./values" */
 
 const CHANGED = "changed";
+/** Names of the groups of the left column, or of the first ones, and of the others; such that are not named come last. */
+const LEFT = ["Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations"];
+const RIGHT = ["opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers", "constraints", "Computing"];
 
 /** The fields below the line of a group. In the view of a run only those that were changed are there while it is folded.
  * @type {(group: GroupSchema, on: boolean, open: boolean, values: FormValues) => FieldSchema[]} */
@@ -61,6 +64,14 @@ function Group({ form, group }) {
 /** Beside pictures, what was changed comes first, and what is off last.
  * @type {(state: GroupState) => string} */
 const orderOf = ({ changed, on }) => (changed ? "-1" : on === false ? "1" : "0");
+
+/** The groups of both columns.
+ * @type {(groups: GroupSchema[]) => GroupSchema[][]} */
+function columnsOf(groups) {
+  const named = (/** @type {string[]} */ names) => names.flatMap((name) => groups.find((group) => group.name === name) ?? []);
+  const others = groups.filter(({ name }) => !LEFT.includes(name) && !RIGHT.includes(name));
+  return [named(LEFT), [...named(RIGHT), ...others]];
+}
 
 /** Whether all words are in texts.
  * @type {(words: string[], ...texts: (string | undefined)[]) => boolean} */
@@ -157,9 +168,9 @@ export function SettingsForm({ element: form }) {
       <Waiting form={form} />
       {words.length > 0 && <Found form={form} words={words} groups={groups} />}
       <div class={classes("ptynb-groups", live && "ptynb-compact")} hidden={words.length > 0}>
-        {[true, false].map((left) => (
-          <div key={`${left}`} class="ptynb-group-column">
-            {groups.filter((group) => group.left === left).map((group) => <Group key={group.name} form={form} group={group} />)}
+        {columnsOf(groups).map((column, index) => (
+          <div key={index} class="ptynb-group-column">
+            {column.map((group) => <Group key={group.name} form={form} group={group} />)}
           </div>
         ))}
       </div>

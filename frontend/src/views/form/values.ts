@@ -28,7 +28,6 @@ export interface GroupSchema {
   name: string;
   title: string;
   about: string;
-  left: boolean;
   fields?: FieldSchema[];
   first?: number;
   switch?: boolean;
