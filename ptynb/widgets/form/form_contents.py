@@ -71,7 +71,8 @@ SWITCHES: Mapping[str, PartSwitch] = {
 def schema() -> Plain:
     """Return all groups with their fields, and the fields of entries, which several kinds of them may share."""
     fields: list[Plain] = []
-    groups = [_group(part, fields) for part in (*structure().sections, *structure().lists)]
+    parts: tuple[Section | Entries, ...] = (*structure().sections, *structure().lists)
+    groups = [_group(part, fields) for part in parts]
     return {"groups": groups, "entryFields": fields}
 
 
