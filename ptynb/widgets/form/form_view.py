@@ -24,7 +24,7 @@ from ptynb.widgets.form import form_contents as contents
 from ptynb.widgets.form.field_words import MISSING, label_of
 from ptynb.widgets.form.settings_sources import Source, Sources, read_file, write_file
 from ptynb.widgets.form.tuning_range import Range, TuningRange
-from ptynb.widgets.form.unsaved_settings import LISTS, Draft, Entry, is_of_entry
+from ptynb.widgets.form.unsaved_settings import Draft, Entry, is_of_entry
 
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
@@ -271,7 +271,7 @@ class SettingsForm(Element):
     @edit
     def add(self, list_name: str, kind: str) -> None:
         """Add an entry of this kind to a list."""
-        self._draft.entries[list_name].append(Entry(list_name, LISTS[list_name].kind(kind)))
+        self._draft.entries[list_name].append(Entry(list_name, kind))
 
     @edit
     def switch_entry(self, entry: str, on: bool) -> None:
@@ -422,7 +422,7 @@ class SettingsForm(Element):
         """
         draft, mark = self._draft, dict[str, Any]()
         if self._is_from_defaults(name):
-            if draft.entered(name) and not setting.required:
+            if name in draft.values and not setting.required:
                 mark["was"] = contents.shown(setting, draft.default(name))
         elif draft.value(name) != (value := value_of(self._sources.held.settings, name)):
             mark["was"] = contents.shown(setting, value)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ptynb.exceptions import SettingsError
 from ptynb.settings import Settings
 from ptynb.settings.base_models import fields_of, message_of
 from ptynb.settings.ranges import value_of
-from ptynb.settings.schema import EntryKind, Setting, given, nested, structure
+from ptynb.settings.schema import Setting, given, nested, structure
 from ptynb.settings.settings import changed_defaults
 from ptynb.widgets.form.field_words import MISSING
 
@@ -24,35 +23,20 @@ LISTS = {entries.name: entries for entries in structure().lists}
 _numbers = itertools.count(1)
 
 
-@dataclass(eq=False)
 class Entry:
-    """An entry of a list, such as a constraint: its kind, its values as entered, and whether it is enabled.
+    """An entry of a list, such as a constraint: its kind, and whether it is enabled.
 
     name: that of the list, and a number: "constraints.3"; those of its fields begin with it: "constraints.3.sigma".
     """
 
-    list: str
-    kind: EntryKind
-    values: dict[str, Any] = field(default_factory=dict)
-    on: bool = True
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        self.name = f"{self.list}.{next(_numbers)}"
-
-    @property
-    def fields(self) -> dict[str, Setting]:
-        """The fields by their dotted names."""
-        return {f"{self.name}.{setting.name}": setting for setting in self.kind.settings}
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """Kind and values in the form that `Settings` accepts."""
-        return {"kind": self.kind.kind, **self.values}
+    def __init__(self, list_name: str, kind: str, on: bool = True) -> None:
+        self.list, self.kind, self.on = list_name, LISTS[list_name].kind(kind), on
+        self.name = f"{list_name}.{next(_numbers)}"
+        self.fields = {f"{self.name}.{setting.name}": setting for setting in self.kind.settings}
 
 
 class Draft:
-    """Values by dotted name, entries of lists, the last valid settings, and problems.
+    """Values by dotted name, those of entries too, the entries of lists, the last valid settings, and problems.
 
     problems: messages by dotted name, of a field or an entry; of several fields by "". What edits it does not `check`.
     """
@@ -66,28 +50,36 @@ class Draft:
 
     def take(self, settings: Settings, keep: Iterable[str] = ()) -> None:
         """Replace the values, except invalid ones, the fields named in `keep`, and entries that are off."""
-        edited = {name: self.values[name] for name in (*self.problems, *keep) if name in self.values}
-        for name in LISTS:
-            if getattr(settings, name) != getattr(self.settings, name):
-                self._take_list(name, settings)
-        self.values = {name: value for name, value in given(settings).items() if name not in LISTS}
-        self.settings, self.problems = settings, {}
+        edited = {name: self.values[name] for name in (*self.problems, *keep) if name in self._own}
+        self._take(settings, [name for name in LISTS if getattr(settings, name) != getattr(self.settings, name)])
         if edited:
             self.values |= edited
             self.check()
 
     def replace(self, settings: Settings) -> None:
         """Replace all values, except entries that are off."""
-        for name in LISTS:
-            self._take_list(name, settings)
-        self.settings, self.problems = settings, {}
-        self.take(settings)
+        self._take(settings, LISTS)
 
-    def _take_list(self, name: str, settings: Settings) -> None:
-        off = [entry for entry in self.entries[name] if not entry.on]
-        models, kind = getattr(settings, name), LISTS[name].kind
-        made = [Entry(name, kind(one.kind), one.model_dump(mode="json", exclude_defaults=True)) for one in models]
-        self.entries[name] = [*made, *off]
+    def _take(self, settings: Settings, lists: Iterable[str]) -> None:
+        """Take the values of settings, and the entries of these lists."""
+        entered = {name: value for name, value in self.values.items() if is_of_entry(name)}
+        own = {name: value for name, value in given(settings).items() if name not in LISTS}
+        self.values, self.settings, self.problems = own | entered, settings, {}
+        for name in lists:
+            off = [entry for entry in self.entries[name] if not entry.on]
+            self.entries[name] = [*(self._taken(name, model) for model in getattr(settings, name)), *off]
+        self.values = {name: value for name, value in self.values.items() if self.has(name)}
+
+    def _taken(self, list_name: str, model: Any) -> Entry:
+        entry = Entry(list_name, model.kind)
+        values = model.model_dump(mode="json", exclude_defaults=True)
+        self.values |= {f"{entry.name}.{name}": value for name, value in values.items()}
+        return entry
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        """The values that are not those of entries."""
+        return {name: value for name, value in self.values.items() if not is_of_entry(name)}
 
     @property
     def fields(self) -> Iterator[tuple[str, Setting]]:
@@ -116,13 +108,11 @@ class Draft:
             for follower in changed_defaults(self.value(name), value):
                 if self.value(follower) != 0:
                     self.values.pop(follower, None)
-        values, key = self._place(name)
-        values[key] = value
+        self.values[name] = value
 
     def reset(self, name: str) -> None:
         """Restore the default of one value."""
-        values, key = self._place(name)
-        values.pop(key, None)
+        self.values.pop(name, None)
 
     def put_all(self, values: Mapping[str, Any]) -> None:
         """Set several values; those that are the default then are not entered."""
@@ -130,16 +120,10 @@ class Draft:
             self.values.pop(name, None)
         self.values |= {name: value for name, value in values.items() if self.default(name) != value}
 
-    def entered(self, name: str) -> bool:
-        """Whether a value was entered for a field, or is that of the settings and not the default."""
-        values, key = self._place(name)
-        return key in values
-
     def value(self, name: str) -> Any:
         """Return the value that the form shows for a field: the entered one, or that of the settings."""
-        values, key = self._place(name)
-        if key in values:
-            return values[key]
+        if name in self.values:
+            return self.values[name]
         return self.default(name) if is_of_entry(name) else value_of(self.settings, name)
 
     def default(self, name: str) -> Any:
@@ -147,22 +131,18 @@ class Draft:
         if is_of_entry(name):
             setting = self.setting(name)
             return MISSING if setting.required else setting.default
-        others = {other: value for other, value in self.values.items() if other != name}
+        others = {other: value for other, value in self._own.items() if other != name}
         try:
             return value_of(Settings(**nested(others)), name)
         except SettingsError:
             return value_of(Settings(), name)
 
-    def _place(self, name: str) -> tuple[dict[str, Any], str]:
-        """Return the dictionary with the value of a field if it was entered, and its key there."""
-        return (self.entry(name).values, name.rpartition(".")[2]) if is_of_entry(name) else (self.values, name)
-
     def check(self) -> bool:
         """Validate the values; set `settings` if they are valid, else `problems`. Return whether they are valid."""
         try:
-            lists = {name: [entry.plain for entry in self._on(name)] for name in LISTS}
+            lists = {name: [self._plain(entry) for entry in self._on(name)] for name in LISTS}
             entries = {name: plain for name, plain in lists.items() if plain}
-            settings = Settings(**(nested(self.values) | entries))
+            settings = Settings(**(nested(self._own) | entries))
         except SettingsError as error:
             self.problems = self._located(error)
             return False
@@ -178,6 +158,11 @@ class Draft:
                 told = [trial.problems.get(key, "") for key in ("", name)]
                 return f"{value!r}: {next(filter(None, (*told, *trial.problems.values())))}"
         return ""
+
+    def _plain(self, entry: Entry) -> dict[str, Any]:
+        """Return an entry in the form that `Settings` accepts."""
+        given = {one.name: self.values[name] for name, one in entry.fields.items() if name in self.values}
+        return {"kind": entry.kind.kind, **given}
 
     def _on(self, name: str) -> list[Entry]:
         return [entry for entry in self.entries[name] if entry.on]
