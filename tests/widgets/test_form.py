@@ -135,6 +135,12 @@ def do(command: Any, *given: Any) -> None:
     command.__self__.settle()
 
 
+def done_by(lines: list[str], **names: Any) -> dict[str, Any]:
+    """What these lines of Python make of names."""
+    exec("\n".join(lines), names)
+    return names
+
+
 def entries_of(form: SettingsForm, name: str) -> list[str]:
     return [entry["name"] for entry in form.entries[name]]
 
@@ -382,22 +388,14 @@ def test_valid_changes_are_told_with_the_line_that_does_the_same(form):
     four = Settings(probe={"modes": 4})
     expected = [Settings(probe={"modes": 3}), four, four.replace(optimiser="rpie")]
     assert heard == [*expected, four.replace(optimiser="rpie", object=rates), four]
-    settings = Settings()
-    for line in lines:
-        names: dict[str, Any] = {"settings": settings}
-        exec(line, names)
-        settings = names["settings"]
-    assert settings == one.settings
+    assert done_by(lines, settings=Settings())["settings"] == one.settings
 
 
 def test_an_error_of_a_listener_is_shown(form):
-    def fail(settings: Settings) -> None:
-        raise RuntimeError("nobody is there; look again")
-
     one = form()
-    one.on_change(fail)
+    one.on_change(lambda settings: settings.nothing)
     edit(one, {"batch": "8"})
-    assert one.message == "nobody is there; look again"
+    assert "'Settings' object has no attribute 'nothing'" in one.message
 
 
 # Files and presets
@@ -504,20 +502,16 @@ def test_a_part_is_switched_on_and_off(form, part):
     if part == "slices":
         assert "slices.thickness" in one.problems, "no value is a good guess"
         one.enter("slices.thickness", "2", "nm")
+    elif part == "positions":
+        assert one.groups["positions"]["summary"] == "learning rate 0.1 object pixels"
+        one.enter("positions.learning_rate", "0.3")
     assert (one.problems, one.groups[part]["on"]) == ({}, True)
     assert one.settings.differences(start)
+    as_it_was = one.settings
     one.switch(part, False)
     assert one.settings == start
-
-
-def test_a_part_that_is_on_again_is_as_it_was(form):
-    one = form()
-    one.switch("positions", True)
-    assert one.groups["positions"]["summary"] == "learning rate 0.1 object pixels"
-    one.enter("positions.learning_rate", "0.3")
-    one.switch("positions", False)
-    one.switch("positions", True)
-    assert one.settings.positions.learning_rate == 0.3
+    one.switch(part, True)
+    assert one.settings == as_it_was
 
 
 # Ranges
@@ -611,10 +605,7 @@ def test_a_change_is_applied_to_what_runs_and_told(live):
     do(one.enter, f"{entries_of(one, 'constraints')[0]}.sigma", "0.5")
     blur = {"kind": "gaussian_blur", "sigma": 0.5}
     assert recon.settings == Settings(probe={"learning_rate": 0.002}, constraints=[blur])
-    names = {"recon": Steered()}
-    for line in lines:
-        exec(line, names)
-    assert names["recon"].settings == recon.settings
+    assert done_by(lines, recon=Steered())["recon"].settings == recon.settings
 
 
 NOTHING: dict[str, Any] = {"changes": [], "problem": ""}
@@ -654,16 +645,10 @@ def test_a_live_change_for_which_the_object_has_to_be_enlarged_waits_for_apply(l
     assert one.waiting["changes"] == []
 
 
-def test_an_answer_that_comes_after_discard_shows_nothing(form):
+def test_an_answer_that_comes_after_discard_shows_nothing(live):
+    one, recon, _ = live
     asked, answer = threading.Event(), threading.Event()
-
-    class Slow(Restructured):
-        def reconfigure_error(self, settings: Settings) -> str | None:
-            asked.set()
-            answer.wait(30)
-            return "too late"
-
-    one = form(live=True, recon=Slow())
+    recon.reconfigure_error = lambda settings: asked.set() or (answer.wait(30) and "too late")
     one.enter("batch", "8")
     assert asked.wait(30)
     one.discard()
