@@ -11,11 +11,11 @@ const SCHEMA = {
       { name: "batch", label: "Batch", kind: "integer", about: "Patterns per update", unit: "patterns", limits: ["at least 1"], live: true },
       { name: "loss", label: "Loss", kind: "choice", about: "Minimised", choices: [["l1", "L1 norm"], ["l2", "L2 norm"]] },
     ] },
-    { name: "slices", title: "Slices", about: "Of a thick object", first: 1, switch: true, live: false, fields: [
+    { name: "slices", title: "Slices", about: "Of a thick object", first: 1, switch: true, fields: [
       { name: "slices.thickness", label: "Slice distance", kind: "number", about: "Distance", units: ["nm", "µm"], limits: ["above 0", "over 0"], optional: true },
       { name: "slices.fit", label: "Fit slices", kind: "switch", about: "Refines them" },
     ] },
-    { name: "constraints", title: "Constraints", about: "Imposed in this order", live: true, kinds: [
+    { name: "constraints", title: "Constraints", about: "Imposed in this order", kinds: [
       { kind: "blur", title: "Blur", about: "Smooths.", fields: [0, 1] },
       { kind: "denoise", title: "Denoise", about: "Total variation.", fields: [1] },
     ] },
@@ -169,24 +169,22 @@ test("a source is chosen, and one of any name is told from edited settings", asy
   ]);
 });
 
-test("in a run changed fields come first, others can not be changed or wait for Apply", async () => {
+test("in a run changed fields come first, and others than live ones wait for Apply", async () => {
   const { channel, el, field, press, button, titled, commands } = open({
     mode: "live", marks: { loss: { was: "l1" } }, frozen: { batch: { on: false, rate: 0 } },
     groups: { ...FORM.groups, Batches: { on: null, summary: "loss L2 norm", changed: 1 } },
   });
   assert.equal(field("Preset"), null);
   assert.deepEqual([Boolean(field("Batch")), Boolean(field("Loss"))], [false, true], "folded");
-  assert.ok(field("Loss").disabled && field("Slices").disabled);
-  assert.match(el.textContent, /fixed during a run/);
+  assert.match(el.textContent, /with Apply/);
   assert.deepEqual([...el.querySelectorAll(".ptynb-group")].map((one) => one.style.order), ["-1", "0", "0"]);
   await press("Batches: all settings");
   assert.equal(titled("Batch: set to 0").textContent, "Freeze");
   button("Freeze").click();
-  channel.change("a", { mode: "live with Apply", frozen: { $changed: { batch: { on: true, rate: 0 } }, $removed: [] },
+  channel.change("a", { frozen: { $changed: { batch: { on: true, rate: 0 } }, $removed: [] },
     waiting: { changes: [["Batch", "16 → 8"], ["Constraints", ""]], problem: "" } });
   await settled();
-  assert.ok(!field("Loss").disabled && button("Unfreeze").disabled);
-  assert.match(el.textContent, /with Apply/);
+  assert.ok(button("Unfreeze").disabled);
   assert.match(el.querySelector("[role=status]").textContent, /Waiting for Apply: Batch 16 → 8, Constraints/);
   for (const name of ["Apply", "Discard"]) button(name).click();
   assert.deepEqual(commands().map(({ command }) => command), ["freeze", "apply", "discard"]);

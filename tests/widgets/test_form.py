@@ -40,13 +40,12 @@ TOGETHER: dict[str, dict[str, Any]] = {
 
 
 class Steered:
-    """A reconstruction's settings, as a form knows them; refuses what it is told to."""
+    """A reconstruction's settings, as a form knows them; refuses what it is told to, and another precision."""
 
     closed, refuse, silent = False, "", ""
 
-    def __init__(self, **values: Any) -> None:
-        self._settings = Settings(**values)
-        self.assigned = 0
+    def __init__(self) -> None:
+        self._settings, self.assigned, self.restructured = Settings(), 0, 0
 
     @property
     def settings(self) -> Settings:
@@ -60,12 +59,6 @@ class Steered:
             raise SettingsError(self.refuse, code="settings.not-live" if "reconfigure" in self.refuse else "")
         self._settings = settings
         self.assigned += 1
-
-
-class Restructured(Steered):
-    """One that can begin anew with other settings, but for the precision."""
-
-    restructured = 0
 
     def reconfigure_error(self, settings: Settings) -> str | None:
         return "precision can't change; make another." if settings.precision == "double" else None
@@ -92,8 +85,8 @@ def form():
 
 @pytest.fixture
 def live(form):
-    """A form of a run that can begin anew, the run, and the lines that are told."""
-    recon, lines = Restructured(), []
+    """A form of a run, the run, and the lines that are told."""
+    recon, lines = Steered(), []
     return form(live=True, recon=recon, tell=lines.append), recon, lines
 
 
@@ -588,14 +581,10 @@ def test_a_live_form_has_both_or_neither_as_the_message_says(form, given):
     assert form(live=True, recon=Steered()).settings == form().settings == Settings()
 
 
-def test_the_form_says_what_can_be_changed_while_it_runs(form):
-    assert form(live=True, recon=Steered()).mode == "live"
-    one = form(live=True, recon=Restructured())
-    assert one.mode == "live with Apply"
-    live = {name for name, field in fields_of(one).items() if field.get("live")}
-    assert live == {name for name in ALL if Settings.is_live(name)}
-    fixed = {group["name"] for group in one.schema["groups"] if group.get("switch") and not group["live"]}
-    assert fixed == {"slices", "aberrations", "opr", "descan", "fly_scan"}
+def test_the_form_says_what_can_be_changed_while_it_runs(live):
+    assert live[0].mode == "live"
+    fields = {name for name, field in fields_of(live[0]).items() if field.get("live")}
+    assert fields == {name for name in ALL if Settings.is_live(name)}
 
 
 def test_a_change_is_applied_to_what_runs_and_told(live):
@@ -657,17 +646,16 @@ def test_an_answer_that_comes_after_discard_shows_nothing(live):
     assert one.waiting == NOTHING
 
 
-def test_a_file_for_another_reconstruction_is_not_applied_in_parts_that_can_not_be(form, tmp_path):
-    recon, lines = Steered(), []
-    one = form(live=True, recon=recon, tell=lines.append)
-    (tmp_path / "other.yaml").write_text("batch: 8\nprobe: {learning_rate: 0.002}")
+def test_a_file_for_another_reconstruction_is_not_applied_in_parts_that_can_not_be(live, tmp_path):
+    one, recon, lines = live
+    (tmp_path / "other.yaml").write_text("precision: double\nprobe: {learning_rate: 0.002}")
     one.file = str(tmp_path / "other.yaml")
     do(one.load)
     assert recon.settings == Settings(probe={"learning_rate": 0.002})
     assert lines == ["recon.settings = recon.settings.replace(probe={'learning_rate': 0.002})"]
-    assert "create a new Reconstruction" in one.waiting["problem"]
+    assert "make another" in one.waiting["problem"]
     one.discard()
-    assert one.values["batch"] == "16"
+    assert one.values["precision"] == "single"
 
 
 def test_what_needs_something_that_waits_waits_with_it(live):
@@ -757,7 +745,7 @@ def test_the_form_is_accessible_and_driven_by_keys(form, page: Page, theme: dict
 
 
 def test_the_form_of_a_run_is_accessible_and_what_was_changed_is_first(form, page: Page) -> None:
-    one = form(live=True, recon=Restructured())
+    one = form(live=True, recon=Steered())
     model = BrowserModel(page, one)
     one.enter("precision", "double")
     do(one.add, "constraints", "gaussian_blur")

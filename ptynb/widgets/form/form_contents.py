@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptynb.settings import Settings
 from ptynb.settings.schema import Entries, Section, Setting, structure
 from ptynb.widgets.form import field_words as words
 from ptynb.widgets.form.unsaved_settings import Draft, is_of_entry
@@ -88,7 +87,7 @@ def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
             }
             for kind in part.kinds
         ]
-        return group | {"live": part.live, "kinds": kinds}
+        return group | {"kinds": kinds}
     first = FIRST.get(part.name, ())
     settings = {setting.name: setting for setting in part.settings}
     names = [*first, *(name for name, one in settings.items() if one.simple and name not in first)]
@@ -96,7 +95,7 @@ def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
     group |= {"fields": [_field(settings[name], words.label_of(settings[name])) for name in (*names, *others)]}
     group |= {"first": len(names)}
     if part.name in SWITCHES:
-        group |= {"switch": True, "live": all(Settings.is_live(name) for name in SWITCHES[part.name].on)}
+        group["switch"] = True
     return group
 
 

@@ -10,7 +10,7 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import traitlets
 
@@ -28,24 +28,17 @@ from ptynb.widgets.form.unsaved_settings import Draft, Entry, is_of_entry
 
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
-FIXED = "These settings cannot change during a run; create a new Reconstruction."
 Listener = Callable[[Settings], Any]
 Method = TypeVar("Method", bound=Callable[..., None])
 
 
-class SupportsSettings(Protocol):
+class LiveReconstruction(Protocol):
     """The interface of a reconstruction that a live form uses; `ptynb.Reconstruction` has it."""
 
     settings: Settings
 
     @property
     def closed(self) -> bool: ...  # noqa: D102
-
-
-@runtime_checkable
-class SupportsReconfigure(SupportsSettings, Protocol):
-    """A reconstruction that can also change settings that require a restart of its engines from their state."""
-
     def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
     def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
 
@@ -71,7 +64,7 @@ class SettingsForm(Element):
     """A form of settings; `settings` are the last valid ones.
 
     live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
-    same update; others wait for Apply, which reconfigures it, or are read-only. Changes that are made elsewhere are
+    same update; others wait for Apply, which reconfigures it. Changes that are made elsewhere are
     shown. ticks: each number and choice can be ticked and has a range in which it is tuned, see `ranges`. scan: used by
     presets; may be set later. tell: called with the line of Python equivalent to an edit. Changes are marked against
     the source of the settings: the defaults, a preset, or what was taken with `take`.
@@ -87,7 +80,7 @@ class SettingsForm(Element):
 
     component = "settingsForm"
     schema: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict(contents.schema()))
-    mode = _shown_only(traitlets.Enum(("plain", "live", "live with Apply", "ranges"), "plain"))
+    mode = _shown_only(traitlets.Enum(("plain", "live", "ranges"), "plain"))
     values: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
     marks: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
     revisions: traitlets.Dict[str, int] = _shown_only(traitlets.Dict())
@@ -107,7 +100,7 @@ class SettingsForm(Element):
         settings: Settings | None = None,
         *,
         live: bool = False,
-        recon: SupportsSettings | None = None,
+        recon: LiveReconstruction | None = None,
         ticks: bool = False,
         scan: Any = None,
         tell: Callable[[str], None] | None = None,
@@ -129,7 +122,7 @@ class SettingsForm(Element):
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
         self._actions = Actions("ptynb settings form", self.complain)
-        super().__init__(mode=_mode(recon, ticks))
+        super().__init__(mode="live" if live else "ranges" if ticks else "plain")
         if recon is None:
             self._sources.find(self._applied)
         self._show()
@@ -297,7 +290,7 @@ class SettingsForm(Element):
     @command
     def choose(self, source: str) -> None:
         """Show the settings of a source: the defaults, a preset, or one that was taken."""
-        chosen = self._sources.named(source)
+        chosen = self._sources.offered[source]
         self._actions.put(lambda: self.take(chosen))
 
     @command
@@ -329,7 +322,7 @@ class SettingsForm(Element):
         recon, waiting = self._recon, dict(self._waiting)
 
         def reconfigure() -> None:
-            assert isinstance(recon, SupportsReconfigure)
+            assert recon is not None
             recon.reconfigure(recon.settings.replace(**nested(waiting)))
             with self._lock:
                 self._applied, self._waiting = recon.settings, {}
@@ -406,7 +399,7 @@ class SettingsForm(Element):
             self.tuned = {name: tuning.plain(self._check_of(name)) for name, tuning in ranges.items()}
             changed = [name for name, mark in self.marks.items() if "was" in mark]
             self.groups = contents.group_states(draft, changed, ranges)
-            self.sources = [source.name for source in self._sources.offered]
+            self.sources = [*self._sources.offered]
             edited = bool(draft.problems) or draft.settings != held.settings
             told = {"name": held.name, "title": held.title, "about": held.about, "reasons": {**held.reasons}}
             self.source = told | {"changed": edited}
@@ -444,20 +437,19 @@ class SettingsForm(Element):
 
     def _show_waiting(self) -> None:
         """Show the changes that wait for Apply, and queue the check whether they can be applied."""
-        recon, wanted = self._recon, self._draft.settings
-        differences = self._applied.differences(wanted) if self._waiting else {}
-        changes = [contents.change_words(name, *pair) for name, pair in differences.items() if name in self._waiting]
-        can_wait, checked = isinstance(recon, SupportsReconfigure), self._waiting
-        self.waiting = {"changes": changes, "problem": "" if can_wait or not changes else FIXED}
+        recon, wanted, checked = self._recon, self._draft.settings, self._waiting
+        differences = self._applied.differences(wanted) if checked else {}
+        changes = [contents.change_words(name, *pair) for name, pair in differences.items() if name in checked]
+        self.waiting = {"changes": changes, "problem": ""}
 
         def check() -> None:
-            assert isinstance(recon, SupportsReconfigure)
+            assert recon is not None
             problem = recon.reconfigure_error(wanted) or ""
             with self._lock:
                 if self._waiting is checked:  # otherwise they have been applied, discarded or edited
                     self.waiting = {"changes": changes, "problem": problem}
 
-        if changes and can_wait:
+        if changes:
             self._actions.put(check, instead_of="check")
 
     # Edits
@@ -536,9 +528,3 @@ class SettingsForm(Element):
     def _say(self, line: str) -> None:
         if self.tell is not None:
             self.tell(line)
-
-
-def _mode(recon: SupportsSettings | None, ticks: bool) -> str:
-    if recon is None:
-        return "ranges" if ticks else "plain"
-    return "live with Apply" if isinstance(recon, SupportsReconfigure) else "live"

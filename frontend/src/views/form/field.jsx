@@ -7,8 +7,6 @@ import { Button, Check, classes, Message, Select, TextField } from "../../page/p
 /** @import { VNode } from "preact" */
 /** @import { FieldSchema, Form, Mark, RangeValues, Shown } from "./values" */
 
-export const FIXED = "fixed during a run";
-
 /** @type {(shown: Shown, unit: number) => string} */
 const textOf = (shown, unit) => (typeof shown === "string" ? shown : shown !== null && typeof shown === "object" ? shown.texts[unit] : "");
 
@@ -25,12 +23,12 @@ function wordsOf({ choices, units, unit: only }, shown, unit) {
 }
 
 /** The field itself.
- * @type {(given: { form: Form, field: FieldSchema, name: string, unit: number, disabled: boolean }) => VNode} */
-function Control({ form, field, name, unit, disabled }) {
+ * @type {(given: { form: Form, field: FieldSchema, name: string, unit: number }) => VNode} */
+function Control({ form, field, name, unit }) {
   const { values, revisions } = form.use();
   const { label, about, units, choices } = field;
   const shown = values[name];
-  const line = { class: classes("ptynb-row-field", units && "ptynb-row-measured"), label, title: about, disabled };
+  const line = { class: classes("ptynb-row-field", units && "ptynb-row-measured"), label, title: about };
   const enter = (/** @type {string | boolean} */ value) => form.call("enter", { name, value, unit: units?.[unit] ?? "" });
   if (choices) return <Select {...line} options={choices} value={typeof shown === "string" ? shown : null} onCommit={enter} />;
   if (field.kind === "switch") return <Check {...line} checked={shown === true} indent={true} onCommit={enter} />;
@@ -39,13 +37,13 @@ function Control({ form, field, name, unit, disabled }) {
 }
 
 /** What is said of a field, in a line that is cut off until the field has the focus, and its problem.
- * @type {(given: { field: FieldSchema, unit: number, mark: Mark, source: string, reason?: string, notes: string[] }) => VNode} */
-function About({ field, unit, mark: { was, problem }, source, reason, notes }) {
+ * @type {(given: { field: FieldSchema, unit: number, mark: Mark, source: string, reason?: string, note: string }) => VNode} */
+function About({ field, unit, mark: { was, problem }, source, reason, note }) {
   const whole = [field.about, field.limits?.[unit]].filter(Boolean).join("; ");
   const said = [
     field.unit,
     was !== undefined ? <><b>● changed</b> ({source}: {wordsOf(field, was, unit)})</> : reason && <><b>◆ {source}</b>: {reason}</>,
-    ...notes.map((note) => note && <i>{note}</i>),
+    note && <i>{note}</i>,
     <span class="ptynb-muted">{whole}</span>,
   ].filter(Boolean);
   return (
@@ -94,15 +92,14 @@ function Range({ form, field: { name, label, kind, choices, units }, range, unit
 }
 
 /** A row with a field, its unit, what freezes or resets it, and what is said of it; entry: the name of its entry in a list.
- * @type {(given: { form: Form, field: FieldSchema, entry?: string, fixed?: string }) => VNode} */
-export function FieldRow({ form, field, entry, fixed }) {
+ * @type {(given: { form: Form, field: FieldSchema, entry?: string }) => VNode} */
+export function FieldRow({ form, field, entry }) {
   const { mode, values, marks, source: { title, reasons }, tuned, frozen } = form.use();
   const { label, units } = field;
   const name = entry ? `${entry}.${field.name}` : field.name;
   const [unit, choose] = useState(() => fitting(values[name]));
   const [mark, range, freezing, source] = [marks[name] ?? {}, tuned[name], frozen[name], entry ? "default" : title];
-  const held = fixed ?? (mode === "live" && !field.live ? FIXED : "");
-  const note = fixed === undefined && mode === "live with Apply" && !field.live ? "with Apply" : "";
+  const note = mode === "live" && !field.live && !entry ? "with Apply" : "";
   return (
     <div>
       <div class="ptynb-row">
@@ -116,7 +113,7 @@ export function FieldRow({ form, field, entry, fixed }) {
             onChange={(event) => form.call("tune", { name, on: event.currentTarget.checked })}
           />
         )}
-        <Control {...{ form, field, name, unit }} disabled={held !== ""} />
+        <Control {...{ form, field, name, unit }} />
         {units && <span class="ptynb-row-in">in</span>}
         {units && (
           <Select class="ptynb-row-unit" title={`Unit of ${label}`} options={units} value={units[unit]} onCommit={(one) => choose(units.indexOf(one))} />
@@ -131,12 +128,12 @@ export function FieldRow({ form, field, entry, fixed }) {
           />
         )}
         <Button
-          class={classes("ptynb-row-reset", (mark.was === undefined || held) && "ptynb-invisible")}
+          class={classes("ptynb-row-reset", mark.was === undefined && "ptynb-invisible")}
           icon="undo"
           title={`${label}: reset to ${source}`}
           onClick={() => form.call("reset", { name })}
         />
-        <About {...{ field, unit, mark, source, reason: reasons[name], notes: [held, note] }} />
+        <About {...{ field, unit, mark, source, reason: reasons[name], note }} />
       </div>
       {range && <Range {...{ form, field, range, unit }} />}
     </div>

@@ -20,7 +20,7 @@ const RIGHT = ["opr", "pattern_intensities", "background", "descan", "fly_scan",
  * @type {(group: GroupSchema, on: boolean, open: boolean, values: FormValues) => FieldSchema[]} */
 function shownFields({ fields = [], first }, on, open, { mode, marks }) {
   if (open) return fields;
-  if (mode.startsWith("live")) return fields.filter(({ name }) => marks[name]?.was !== undefined);
+  if (mode === "live") return fields.filter(({ name }) => marks[name]?.was !== undefined);
   return on ? fields.slice(0, first) : [];
 }
 
@@ -31,7 +31,7 @@ function Group({ form, group }) {
   const values = form.use();
   const { name, title, about } = group;
   const state = values.groups[name];
-  const live = values.mode.startsWith("live");
+  const live = values.mode === "live";
   return (
     <div class="ptynb-group" style={live ? { order: orderOf(state) } : undefined}>
       <div class="ptynb-group-line">
@@ -42,7 +42,6 @@ function Group({ form, group }) {
             label={title}
             title={`${about}: on or off`}
             checked={state.on === true}
-            disabled={values.mode === "live" && !group.live}
             onCommit={(on) => form.call("switch", { part: name, on })}
           />
         ) : (
@@ -136,7 +135,7 @@ function Waiting({ form }) {
 export function SettingsForm({ element: form }) {
   const values = form.use();
   const [find, look] = useState("");
-  const live = values.mode.startsWith("live");
+  const live = values.mode === "live";
   const groups = values.schema.groups.filter((group) => !(values.mode === "ranges" && group.kinds));
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   return (

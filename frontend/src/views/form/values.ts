@@ -3,7 +3,7 @@
 import type { Element } from "../../page/elements.js";
 import type { ElementValues, Mark as Place, Option } from "../../page/types";
 
-/** A field. units: of those one is chosen, unit: the only one; limits: as text in each of them; live: of a run. */
+/** A field. units: of those one is chosen, unit: the only one; limits: as text in each of them; live: it can be changed at any update of a run. */
 export interface FieldSchema {
   name: string;
   label: string;
@@ -31,7 +31,6 @@ export interface GroupSchema {
   fields?: FieldSchema[];
   first?: number;
   switch?: boolean;
-  live?: boolean;
   kinds?: KindSchema[];
 }
 /** A switch, the key of a choice, or a number as text, or as texts in all units and the index of the one that fits. */
@@ -63,7 +62,7 @@ export interface GroupState {
 }
 export interface FormValues extends ElementValues {
   schema: { groups: GroupSchema[]; entryFields: FieldSchema[] };
-  mode: "plain" | "live" | "live with Apply" | "ranges";
+  mode: "plain" | "live" | "ranges";
   values: Record<string, Shown>;
   marks: Record<string, Mark>;
   revisions: Record<string, number>;
