@@ -475,19 +475,18 @@ class SettingsForm(Element):
         """Queue the changes of a valid draft and show it; line: of Python, if it is not a `replace`."""
         with self._lock:
             before, now = self._applied, self._draft.settings
-            if not self._draft.problems and self._recon is None:
-                self._sources.find(now)
             if not self._draft.problems:
                 changes = before.changes_to(now)
-                if self._recon is not None:
+                if self._recon is None:
+                    self._sources.find(now)
+                else:
                     changes = self._without_waiting(before, changes)
                     now = before.replace(**nested(changes))
                 self._applied = now
                 line = "" if self._waiting else line
                 if changes:  # in the queue before `refresh` compares: this is not a change made elsewhere
                     self._actions.put(lambda: self._carry_out(now, changes, line))
-                if self._recon is not None:
-                    self._show_waiting()
+                self._show_waiting()
             self._show()
 
     def _without_waiting(self, before: Settings, changes: dict[str, Any]) -> dict[str, Any]:
