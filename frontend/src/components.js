@@ -9,6 +9,7 @@ import { Tuner } from "./views/tuner.jsx";
 import { LiveErrors } from "./views/live/errors.jsx";
 import { Live } from "./views/live/live.jsx";
 import { Watch } from "./views/live/watch.jsx";
+import { Inspect } from "./views/inspect/inspect.jsx";
 import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
 import { render as fileList } from "./widgets/file_list.js";
@@ -22,6 +23,6 @@ export const components = { viewer, choice, codeView, fileList, ownTab };
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */
 export const views = {
-  compare: Compare, compareTab: CompareTab, history: History, live: Live, liveErrors: LiveErrors, settingsForm: SettingsForm,
-  setUp: SetUp, tuner: Tuner, watch: Watch,
+  compare: Compare, compareTab: CompareTab, history: History, inspect: Inspect, live: Live, liveErrors: LiveErrors,
+  settingsForm: SettingsForm, setUp: SetUp, tuner: Tuner, watch: Watch,
 };

@@ -243,8 +243,8 @@ def test_a_file_is_opened_and_everything_follows(tmp_path: Path, monkeypatch: py
         look = bench._scan_tab._inspect
         assert look is not None
         look.settle()
-        field(bench, "Scan", "Exclude").value = "3, 7-9"
-        button(bench, "Scan", "Remove from scan").click()
+        look.positions.exclude = "3, 7-9"
+        look.positions.remove_excluded()
         look.settle()
         assert len(bench.scan) == 21
     finally:
@@ -667,27 +667,27 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
     try:
         look = tab._inspect
         assert look is not None
-        assert look._tab.titles == ("First pictures",), "the others need all patterns"
-        assert "need all patterns" in look._problems[2].value
-        assert "<b>0</b> of 36 patterns came" in look._progress.value
+        assert [*look.panels] == ["First pictures"], "the others need all patterns"
+        assert "need all patterns" in look.note
+        assert "<b>0</b> of 36 patterns came" in look.arrivals
         assert (shown(tab._receiving), tab._receiving.stop.disabled, tab._receiving.received.disabled) == (
             True,
             False,
             True,
         )
         source.give([5, 9, 20])
-        until(lambda: "<b>3</b> of 36" in look._progress.value and look.state.index == 20)
+        until(lambda: look.arrivals.get("arrived") == 3 and look.state.index == 20)
         look.settle()
-        np.testing.assert_array_equal(look.patterns._counts, scan.counts(20, 21)[0])
+        assert look.pattern_note.startswith(f"{scan.counts(20, 21).sum():,.0f} counts")
         look.choose(7)
         look.settle()
-        assert "Pattern 7 has not come yet (3 of 36 have)" in look._problems[0].value
+        assert "Pattern 7 has not come yet (3 of 36 have)" in look.pattern_message
         look.choose(5)
         source.give([7])
-        until(lambda: "<b>4</b> of 36" in look._progress.value)
+        until(lambda: look.arrivals.get("arrived") == 4)
         look.settle()
         assert look.state.index == 5, "the one that was chosen stays"
-        assert look._problems[0].value == ""
+        assert look.pattern_message == ""
         bench._form.preview()
         bench._form.settle()
         assert "being measured" in bench._form.message
@@ -707,14 +707,14 @@ def test_a_live_scan_is_shown_as_it_comes_and_opened_after_its_end(tmp_path: Pat
         until(lambda: not tab._receiving.received.disabled)
         assert tab._receiving.stop.disabled
         assert not shown(tab._receiving.question), "it ended by itself"
-        assert "The scan has ended" in look._problems[2].value
+        assert "The scan has ended" in look.note
         tab._receiving.received.click()
         bench._actions.settle()
         assert bench.scan is not None
         assert (len(bench.scan), bench.scan.acquisition) == (35, None)
         assert not shown(tab._receiving)
         assert tab._inspect is not None
-        assert len(tab._inspect._tab.titles) > 1
+        assert len(tab._inspect.panels) > 1
         assert bench.code.splitlines()[-1] == f"scan = pt.load({str(source.folder / 'scan.h5')!r})"
     finally:
         bench.close()

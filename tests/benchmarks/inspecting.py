@@ -42,14 +42,14 @@ def main() -> None:
         look = pt.inspect(scan)
         opened = time.perf_counter() - began
         try:
-            for view in (look.patterns._view, look.patterns._map_view):
+            for view in (look.view, look.map_view):
                 confirm(view)
             seconds = [seconds_to(look, int(index)) for index in random.permutation(wanted)]
-            while look.state.seen is None:
+            while look.state.survey is None:
                 time.sleep(0.01)
             first = time.perf_counter() - began
             seconds += [seconds_to(look, int(index)) for index in random.permutation(wanted)]
-            surveyed = look.state.seen.patterns
+            surveyed = look.state.survey.patterns
         finally:
             look.close()
     print(f"{chosen.patterns} patterns of {chosen.window} x {chosen.window}: opened in {opened:.2f} s")
@@ -81,9 +81,10 @@ def seconds_to(look: Inspect, index: int) -> float:
     """From the choice of a pattern until its picture is on its way."""
     began = time.perf_counter()
     look.choose(index)
-    look._look.settle()
+    title = f"pattern {index}"
+    while [one["title"] for one in look.view.frame["pictures"]] != [title]:
+        time.sleep(0.001)
     seconds = time.perf_counter() - began
-    assert look.state.index == index
     time.sleep(0.05)
     return seconds
 

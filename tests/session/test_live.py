@@ -16,7 +16,7 @@ from ptynb.acquisition.emulators.playback import Faults, order
 from ptynb.data.scan import Scan
 from ptynb.loading import arrival_watch
 from ptynb.settings.recipe import Stage
-from ptynb.widgets.live.arrival_bar import arrival_bar
+from ptynb.widgets.arrival_facts import arrival_facts
 from tests.acquisition.emulated import emulator, expected, planned, recorded
 from tests.live_source import Source, equal
 from tests.raising import raises
@@ -150,7 +150,7 @@ def test_a_receiver_that_is_silent_ends_the_scan(source: Source, monkeypatch: py
         assert ended is not None
         assert str(os.getpid()) in ended
         assert "60 of 100" in ended
-        assert "no sign of life" in arrival_bar(arrivals(recon))
+        assert "no sign of life" in arrival_facts(arrivals(recon))["ended"]
 
 
 def test_a_scan_without_a_pattern_is_an_error(source: Source) -> None:

@@ -1,33 +1,33 @@
+"""The inspector and its panels, with a browser that draws at once."""
+
 import dataclasses
 import io
 import math
-import re
 import threading
 import time
-from xml.etree import ElementTree
 
 import h5py
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
+from playwright.sync_api import expect
 
 import ptynb as pt
 from ptynb import analysis, preparation
 from ptynb.data.patterns import ArrayFrames, HDF5Frames
 from ptynb.data.scan import Scan
+from ptynb.polling import wait_until
 from ptynb.simulation.simulated_scan import simulate
-from ptynb.widgets import elements
-from ptynb.widgets.elements import below
-from ptynb.widgets.inspect import Inspect, facts, inspect
-from ptynb.widgets.inspect.inspect_state import number_list, read_number_list
+from ptynb.widgets.inspect.panels import number_list, read_number_list
 from ptynb.widgets.inspect.position_map import KINDS, PositionMap
-from ptynb.widgets.inspect.scan_facts import histogram
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.analysis.scans import made, raster
 from tests.live_source import Source
-from tests.preparation.test_rotation_fit import electron_scan
+from tests.preparation.test_rotation_fit import electron_scan, phase_scan
 from tests.raising import raises
 from tests.tuning import recommend_scans
+from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
 
 SCAN = simulate(patterns=36, window=32, seed=3)
 COUNTS = SCAN.counts(0, len(SCAN)).astype(np.float64)
@@ -37,15 +37,14 @@ MASK[3:5, 20:24] = False
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Looks at a scan with a browser that draws at once, and closes the look afterwards."""
+    """Inspects a scan with a browser that draws at once, and closes the inspector afterwards."""
     monkeypatch.setattr(Viewer, "ready", property(lambda _: True))
     open_ones = []
 
-    def look(scan, *, wait=True):
-        one = inspect(scan)
-        open_ones.append(one)
+    def look(scan, *, wait=True, tab="Statistics"):
+        open_ones.append(one := pt.inspect(scan))
         one.lines = []
-        one.tell = one.lines.append
+        one.tell, one.tab = one.lines.append, tab
         if wait:
             one.settle()
         return one
@@ -55,21 +54,20 @@ def shown(monkeypatch):
         one.close()
 
 
-def control(look, description):
-    found = [widget for widget in below(look) if getattr(widget, "description", "") == description]
-    assert found, description
-    return found[0]
+def do(look, command, **arguments):
+    command(**arguments)
+    look.settle()
 
 
-def press(look, description):
-    control(look, description).click()
+def put(look, element, **traits):
+    element.receive_values(traits)  # as the browser sets them
     look.settle()
 
 
 def picture(look, name):
     """The newest picture of this name: its description, and its grey levels or colours as an array."""
-    frames = [widget.frame["pictures"] for widget in below(look) if isinstance(widget, Viewer)]
-    found = next(picture for pictures in frames for picture in pictures if picture["name"] == name)
+    views = [look.map_view, look.view, *(panel.view for panel in look.panels.values() if panel.view is not None)]
+    found = next(one for view in views for one in view.frame["pictures"] if one["name"] == name)
     return found, np.asarray(Image.open(io.BytesIO(found["image"]))).astype(float)
 
 
@@ -80,420 +78,297 @@ def values(look, name):
     return low + levels / 255 * (high - low), (high - low) / 250
 
 
-def words(look):
-    return " ".join(widget.value for widget in below(look) if isinstance(widget, elements.HTML))
+def assert_shows(look, name, expected):
+    found, step = values(look, name)
+    assert np.abs(found - expected).max() <= step, name
 
 
-def done_by(lines, scan):
-    """What the lines of Python make of a scan."""
-    names = {"pt": pt, "np": np, "scan": scan}
-    exec("\n".join(lines), names)
-    return names
+def assert_done_by(lines, scan, made_of_it):
+    """The lines of Python make this of the scan."""
+    exec("\n".join(lines), names := {"pt": pt, "np": np, "scan": scan})
+    np.testing.assert_array_equal(names["scan"].positions, made_of_it.positions)
+    np.testing.assert_array_equal(names["scan"].counts(0, len(names["scan"])), made_of_it.counts(0, len(made_of_it)))
+    np.testing.assert_array_equal(names["scan"].mask, made_of_it.mask)
 
 
-def same(one, other):
-    np.testing.assert_array_equal(one.positions, other.positions)
-    np.testing.assert_array_equal(one.counts(0, len(one)), other.counts(0, len(other)))
-    assert (one.mask is None) == (other.mask is None)
-    if one.mask is not None:
-        np.testing.assert_array_equal(one.mask, other.mask)
+# Patterns and their positions
 
 
-# Patterns and their places
-
-
-def test_a_look_shows_facts_map_pattern_and_statistics(shown):
-    look = shown(SCAN)
-    assert isinstance(look, Inspect)
-    assert "36 patterns of 32 × 32, float32" in facts(SCAN)
-    assert "8.266 keV, object pixel 125 × 125 nm" in facts(SCAN)
-    assert facts(SCAN) in words(look)
-    assert "36 of 36 patterns surveyed, complete" in words(look)
-    for name, expected in (
-        ("pattern", COUNTS[0]),
-        ("mean", COUNTS.mean(0)),
-        ("maximum", COUNTS.max(0)),
-        ("variance", COUNTS.var(0)),
-    ):
-        found, step = values(look, name)
-        assert np.abs(found - np.log10(expected + 1)).max() <= step, name
-    found, _ = values(look, "map")
-    assert found.max() > 0
-    assert look.scan is SCAN
+def test_facts_map_pattern_and_statistics_are_shown(shown):
+    look = shown(dataclasses.replace(SCAN, mask=MASK))
+    assert look.facts[:2] == [SCAN.name, "36 patterns of 32 × 32, float32"]
+    assert "8.266 keV, object pixel 125 × 125 nm" in look.facts
+    assert "8 bad pixels masked" in look.facts
+    assert look.surveyed == 36
+    statistics = look.panels["Statistics"]
+    fields = {"mean": COUNTS.mean(0), "maximum": COUNTS.max(0), "variance": COUNTS.var(0)}
+    scales = {"linear": lambda counts: counts, "log": lambda c: np.log10(c + 1), "gamma": lambda c: c**0.3}
+    for scale, change in scales.items():
+        for element in (look, statistics):
+            put(look, element, scale=scale, exponent=0.3)
+        assert_shows(look, "pattern", change(COUNTS[0] * MASK))
+        for name, expected in fields.items():
+            assert_shows(look, name, change(expected * MASK))
+    put(look, look, scale="cubic")
+    assert look.scale == "gamma"
+    assert (statistics.patterns, sum(statistics.octaves)) == (36, 36 * MASK.sum())
     assert look.lines == []
 
 
-def test_a_pattern_is_chosen_by_number_buttons_and_a_click_on_the_map(shown):
+def test_a_pattern_is_chosen_by_number_steps_and_a_click_on_the_map(shown):
     look = shown(SCAN)
 
-    def chosen():
+    def assert_chosen(index):
         look.settle()
-        index = look.state.index
-        found, step = values(look, "pattern")
-        assert np.abs(found - np.log10(COUNTS[index] + 1)).max() <= step
+        assert (look.chosen, look.state.index, look.map_view.chosen["map"]) == (index, index, index)
+        assert_shows(look, "pattern", np.log10(COUNTS[index] + 1))
         y, x = SCAN.positions[index]
-        assert f"{COUNTS[index].sum():,.0f} counts, maximum {COUNTS[index].max():,.0f}; " in words(look)
-        assert f"position y {y:.2f}, x {x:.2f} object pixels" in words(look)
-        assert control(look, "Pattern").value == index
-        assert look.patterns._map_view.chosen["map"] == index
-        return index
+        counts = f"{COUNTS[index].sum():,.0f} counts, maximum {COUNTS[index].max():,.0f}"
+        assert look.pattern_note == f"{counts}; position y {y:.2f}, x {x:.2f} object pixels"
+        assert look.view.value_at("pattern", 4, 5) == f"{COUNTS[index, 4, 5]:,.6g} counts"
 
-    assert chosen() == 0
-    control(look, "Pattern").value = 17
-    assert chosen() == 17
-    press(look, "Next")
-    assert chosen() == 18
-    press(look, "Previous")
-    press(look, "Previous")
-    assert chosen() == 16
-    places = look.patterns._map.points
-    y, x = places[29]
-    look.patterns._map_view._received(None, {"kind": "click", "name": "map", "y": y + 0.2, "x": x}, [])
-    assert chosen() == 29
-    control(look, "Pattern").value = 35
-    press(look, "Next")
-    assert chosen() == 35
-
-
-@pytest.mark.parametrize(
-    ("scale", "change"),
-    [("linear", lambda counts: counts), ("log", lambda c: np.log10(c + 1)), ("gamma", lambda c: c**0.3)],
-)
-def test_counts_are_shown_linear_logarithmic_or_to_a_power(shown, scale, change):
-    look = shown(SCAN)
-    control(look, "Scale").value = scale
-    control(look, "Exponent").value = 0.3
-    look.settle()
-    found, step = values(look, "pattern")
-    assert np.abs(found - change(COUNTS[0])).max() <= step
-    assert (control(look, "Exponent").layout.display == "none") == (scale != "gamma")
-    assert look.patterns._value_at("pattern", 4, 5) == f"{COUNTS[0, 4, 5]:,.6g} counts"
-
-
-def test_what_means_nothing_now_is_not_offered(shown):
-    """A pause after the survey, a radius of what has none."""
-    look = shown(SCAN)
-    assert control(look, "Pause survey").layout.display == "none"
-    for kind, offered in (("counts", False), ("bright field", True), ("dark field", True), ("brightest", False)):
-        control(look, "Map").value = kind
-        assert (control(look, "Radius [pixels]").layout.display is None) == offered
-    look.settle()
-    assert f"{int((~MASK).sum())} bad pixels masked" in words(shown(dataclasses.replace(SCAN, mask=MASK)))
+    assert_chosen(0)
+    look.choose(17)
+    look.step(1)
+    look.step(1)  # from the one chosen last, though it may not be shown yet
+    assert_chosen(19)
+    look.step(-1)
+    assert_chosen(18)
+    y, x = PositionMap(SCAN).points[29]
+    look.map_view.receive({"kind": "click", "name": "map", "y": y + 0.2, "x": x})
+    assert_chosen(29)
+    look.choose(99)
+    assert_chosen(35)
+    put(look, look, dots=False)
+    assert (look.map_view.chosen["map"], len(look.map_view.points["map"])) == (0, 8), "one point of two float32"
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 def test_fft_order_looks_the_same_as_centred(shown, mask):
-    centred = Scan.from_arrays(COUNTS, SCAN.positions, mask=mask)
-    other = Scan.from_arrays(
-        np.fft.ifftshift(COUNTS, axes=(1, 2)),
-        SCAN.positions,
-        order="fft",
-        mask=None if mask is None else np.fft.ifftshift(mask),
-    )
-    one, two = shown(centred), shown(other)
-    for look in (one, two):
-        look._tab.selected_index = 1
-        look.settle()
+    centred = shown(Scan.from_arrays(COUNTS, SCAN.positions, mask=mask), tab="Mask")
+    patterns, mask = np.fft.ifftshift(COUNTS, axes=(1, 2)), None if mask is None else np.fft.ifftshift(mask)
+    other = shown(Scan.from_arrays(patterns, SCAN.positions, order="fft", mask=mask), tab="Mask")
     for name in ("pattern", "map", "mask"):
-        assert picture(one, name)[0]["image"] == picture(two, name)[0]["image"], name
+        assert picture(centred, name)[0]["image"] == picture(other, name)[0]["image"], name
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_virtual_images_are_those_of_the_counts(shown, kind):
+def test_virtual_images_are_those_of_the_counts(shown):
     look = shown(SCAN)
-    control(look, "Map").value = kind
-    control(look, "Radius [pixels]").value = 4
-    look.settle()
-    seen = look.state.survey
     moments = preparation.centre_of_mass(SCAN) - preparation.centre_of_mass(SCAN).mean(0)
-    expected = {
-        "counts": COUNTS.sum((1, 2)),
-        "bright field": seen.annulus(0, 4),
-        "dark field": seen.annulus(4),
-        "brightest": COUNTS.max((1, 2)),
-        "centre of mass y": moments[:, 0],
-        "centre of mass x": moments[:, 1],
-    }
-    if kind == "centre of mass":
-        assert picture(look, "map")[0]["limits"] is None
-        return
-    found, step = values(look, "map")
-    low, high = picture(look, "map")[0]["limits"]
-    for index, (y, x) in enumerate(look.patterns._map.points.astype(int)):
-        assert abs(found[y, x] - np.clip(expected[kind][index], low, high)) <= step
+    inside, outside = look.state.survey.annulus(0, 4), look.state.survey.annulus(4)
+    expected = [COUNTS.sum((1, 2)), inside, outside, COUNTS.max((1, 2)), None, moments[:, 0], moments[:, 1]]
+    y, x = PositionMap(SCAN).points.astype(int).T
+    for kind, of_patterns in zip(KINDS, expected, strict=True):
+        put(look, look, map_kind=kind, radius=4)
+        limits = picture(look, "map")[0]["limits"]
+        assert (limits is None) == (of_patterns is None), "complex"
+        if of_patterns is not None:
+            found, step = values(look, "map")
+            np.testing.assert_allclose(found[y, x], np.clip(of_patterns, *limits), atol=step)
 
 
-def test_the_map_finds_every_pattern_and_keeps_the_scale_of_both_axes():
+def test_the_map_finds_every_pattern_and_fills_what_is_between_them():
     places = PositionMap(SCAN)
     assert [places.pattern_at(y, x) for y, x in places.points] == list(range(len(SCAN)))
     ratio = np.ptp(places.points, axis=0) / np.ptp(SCAN.positions, axis=0)
     assert ratio[0] == pytest.approx(ratio[1])
-    one = PositionMap(Scan.from_arrays(COUNTS[:1], SCAN.positions[:1]))
-    assert one.pattern_at(0, 0) == 0
+    assert PositionMap(Scan.from_arrays(COUNTS[:1], SCAN.positions[:1])).pattern_at(0, 0) == 0
     # A sample fills the picture between its patterns, and a hole in the scan stays one.
     ring = raster(2500)
     hole = np.hypot(*(ring - ring.mean(0)).T) > 20
     scan = Scan.from_arrays(np.ones((int(hole.sum()), 4, 4)), ring[hole])
-    some = np.zeros(len(scan), bool)
-    some[::10] = True
+    some = np.arange(len(scan)) % 10 == 0
     image = PositionMap(scan).image(np.where(some, 5.0, np.nan), some)
-    middle = image.shape[0] // 2
-    assert image[middle, middle] == 0
+    assert image[image.shape[0] // 2, image.shape[1] // 2] == 0
     assert (image[10] == 5).mean() > 0.9
-
-
-@pytest.mark.parametrize("steps", [(1, 1), (4, 1), (1, 9)])
-def test_rasters_with_oblong_steps_leave_no_stripes(steps):
-    scan = Scan.from_arrays(np.ones((900, 40, 40)), raster(900, 1.0) * steps)
-    assert (PositionMap(scan).image(np.ones(900), np.ones(900, bool)) == 1).all()
+    for steps in ((1, 1), (4, 1), (1, 9)):
+        scan = Scan.from_arrays(np.ones((900, 40, 40)), raster(900, 1.0) * steps)
+        assert (PositionMap(scan).image(np.ones(900), np.ones(900, bool)) == 1).all(), steps
 
 
 @pytest.mark.parametrize("value", [0, 7])
-def test_patterns_without_contrast_and_single_ones_are_no_warning(shown, value):
-    frames = ArrayFrames.of(np.full((1, 8, 8), value, np.uint16))
-    scan = Scan(frames=frames, positions=SCAN.positions[:1])
-    look = shown(scan)
+def test_patterns_without_contrast_and_single_ones_are_no_error(shown, value):
+    look = shown(Scan(frames=ArrayFrames.of(np.full((1, 8, 8), value, np.uint16)), positions=SCAN.positions[:1]))
     assert len(np.unique(picture(look, "pattern")[1])) == 1
-    for scale in ("linear", "gamma"):
-        control(look, "Scale").value = scale
-    for kind in KINDS:
-        control(look, "Map").value = kind
-        look.settle()
-    for tab in range(4):
-        look._tab.selected_index = tab
-        look.settle()
-    press(look, "Find suspicious")
-    assert "alert" not in words(look)
-    assert f"{64 * value} counts, maximum {value};" in words(look)
-
-
-def test_a_hostile_name_is_text(shown):
-    scan = dataclasses.replace(SCAN, name="<script>alert('x')</script>&")
-    assert "&lt;script&gt;" in facts(scan)
-    assert "<script" not in words(shown(scan))
-
-
-def test_the_histogram_is_a_picture_with_a_bar_for_each_octave():
-    patterns = np.zeros((1, 8, 8))
-    patterns[0, 0, :4] = [1, 2, 3, 9]
-    root = ElementTree.fromstring(histogram(analysis.survey(Scan.from_arrays(patterns, [[0.0, 0.0]]))))
-    titles = [bar.find("title").text for bar in root.findall("rect")]
-    assert titles == [
-        "from 0 counts: 60 pixels",
-        "from 1 counts: 1 pixels",
-        "from 2 counts: 2 pixels",
-        "from 4 counts: 0 pixels",
-        "from 8 counts: 1 pixels",
-    ]
+    for kind, tab in zip(KINDS, [*look.panels, "Mask", "Prepare"], strict=True):
+        put(look, look, map_kind=kind, tab=tab, scale="gamma")
+    do(look, look.positions.find_suspicious)
+    assert (look.message, look.pattern_message, look.survey_message) == ("", "", "")
+    assert f"{64 * value} counts, maximum {value};" in look.pattern_note
 
 
 # Mask
 
 
 def stroke(look, path, radius, erase=False):
-    """As the browser sends it: places count from a pixel's corner."""
+    """As the browser sends it: coordinates count from a pixel's corner."""
     points = (np.array(path) + 0.5).astype("<f4").tobytes()
-    look.mask._view._received(None, {"kind": "stroke", "name": "mask", "radius": radius, "erase": erase}, [points])
+    look.mask.view.receive({"kind": "stroke", "name": "mask", "radius": radius, "erase": erase}, [points])
     look.settle()
+    assert look.mask.view.problem == ""
 
 
 @pytest.mark.parametrize("order", ["centred", "fft"])
 def test_a_mask_is_painted_undone_saved_loaded_and_used(shown, order, tmp_path):
     turn = np.fft.ifftshift if order == "fft" else np.asarray
-    patterns = turn(COUNTS, axes=(1, 2)) if order == "fft" else COUNTS
-    scan = Scan.from_arrays(patterns, SCAN.positions, order=order)
-    look = shown(scan)
-    look._tab.selected_index = 1
-    control(look, "Paint").value = True
-    assert look.mask._view.painted == "mask"
+    scan = Scan.from_arrays(turn(COUNTS, (1, 2)) if order == "fft" else COUNTS, SCAN.positions, order=order)
+    look = shown(scan, tab="Mask")
+    mask = look.mask
+    put(look, mask, painting=True)
+    assert mask.view.painted == "mask"
     stroke(look, [[4, 5], [4, 9]], 1.5)
     stroke(look, [[20, 20]], 3.0)
+    before = analysis.painted(analysis.painted(np.ones((32, 32)), [[4, 5], [4, 9]], 1.5), [[20, 20]], 3)
     stroke(look, [[20, 21]], 1.0, erase=True)
-    expected = analysis.painted(np.ones((32, 32), bool), [[4, 5], [4, 9]], 1.5)
-    expected = analysis.painted(expected, [[20, 20]], 3)
-    before = expected
-    expected = analysis.painted(expected, [[20, 21]], 1, good=True)
-    np.testing.assert_array_equal(look.mask.mask, turn(expected))
-    colours = picture(look, "mask")[1]
-    np.testing.assert_array_equal((colours == (230, 159, 0)).all(-1), ~expected)
-    press(look, "Undo")
-    np.testing.assert_array_equal(look.mask.mask, turn(before))
+    expected = analysis.painted(before, [[20, 21]], 1, good=True)
+    np.testing.assert_array_equal(mask.mask, turn(expected))
+    np.testing.assert_array_equal((picture(look, "mask")[1] == (230, 159, 0)).all(-1), ~expected)
+    assert (mask.text, mask.changed) == (f"{(~expected).sum()} of 1,024 pixels masked (orange).", True)
+    do(look, mask.undo)
+    np.testing.assert_array_equal(mask.mask, turn(before))
     for name in ("mask.npy", "mask.h5"):
-        control(look, "File").value = str(tmp_path / name)
-        press(look, "Save")
+        do(look, mask.save, path=str(tmp_path / name))
         np.testing.assert_array_equal(pt.load_mask(tmp_path / name), turn(before))
-    control(look, "y").value, control(look, "x").value = 8, 9
-    press(look, "Mask disc")
-    assert (~look.mask.mask).sum() > (~before).sum()
-    press(look, "Load")
-    np.testing.assert_array_equal(look.mask.mask, turn(before))
-    press(look, "Use mask")
+        assert mask.text.startswith(f"Saved to {tmp_path / name}")
+    mask.view.receive({"kind": "click", "name": "mask", "y": 8.6, "x": 9.2})
+    assert mask.disc == {"y": 8, "x": 9, "radius": 5}
+    do(look, mask.set_disc, good=False)
+    np.testing.assert_array_equal(mask.mask, turn(analysis.painted(before, [[8, 9]], 5)))
+    do(look, mask.load, path=str(tmp_path / "mask.h5"))
+    do(look, mask.use)
     np.testing.assert_array_equal(look.scan.mask, turn(before))
-    same(look.scan, done_by(look.lines, scan)["scan"])
-    assert f"{int((~before).sum())} bad pixels masked" in words(look)
-    press(look, "Undo last change")
+    assert_done_by(look.lines, scan, look.scan)
+    assert f"{int((~before).sum())} bad pixels masked" in look.facts
+    assert look.can_undo
+    do(look, look.undo)
     assert look.scan is scan
-    assert done_by(look.lines, scan)["scan"] is scan
+    assert not look.can_undo
+    assert_done_by(look.lines, scan, scan)
 
 
 def test_a_mask_that_nothing_was_painted_on_is_saved_and_used_by_lines_that_run(shown, tmp_path):
-    scan = analysis.with_mask(SCAN, MASK)
-    look = shown(scan)
-    look._tab.selected_index = 1
-    control(look, "File").value = str(tmp_path / "mask.npy")
-    press(look, "Save")
+    look = shown(scan := analysis.with_mask(SCAN, MASK))
+    do(look, look.mask.save, path=str(tmp_path / "mask.npy"))
     (tmp_path / "mask.npy").unlink()
-    done_by(look.lines, scan)
+    assert_done_by(look.lines, scan, scan)
     np.testing.assert_array_equal(pt.load_mask(tmp_path / "mask.npy"), MASK)
     look.lines.clear()
-    press(look, "Use mask")
-    same(look.scan, done_by(look.lines, scan)["scan"])
+    do(look, look.mask.use)
+    assert_done_by(look.lines, scan, look.scan)
 
 
 def test_bad_pixels_are_found_and_taken_over(shown):
     patterns = COUNTS.copy()
-    patterns[:, 12, 20] = 1e7
-    patterns[:, 16, 16] = 0
+    patterns[:, 12, 20], patterns[:, 16, 16] = 1e7, 0
     scan = dataclasses.replace(SCAN, frames=ArrayFrames.of(patterns))
-    look = shown(scan)
-    look._tab.selected_index = 1
-    press(look, "Find bad pixels")
-    assert "1 hot, 1 dead, 0 stuck" in words(look)
+    look = shown(scan, tab="Mask")
+    do(look, look.mask.find)
+    assert "Found: 1 hot, 1 dead, 0 stuck, 0 not finite; 2 not masked yet (blue)." in look.mask.text
     assert np.argwhere((picture(look, "mask")[1] == (86, 180, 233)).all(-1)).tolist() == [[12, 20], [16, 16]]
-    press(look, "Mask found")
-    press(look, "Use mask")
-    assert np.argwhere(~look.scan.mask).tolist() == [[12, 20], [16, 16]]
-    same(look.scan, done_by(look.lines, scan)["scan"])
-    # The next change begins with the mask that the scan has by now.
-    stroke(look, [[2, 2]], 0.5)
-    press(look, "Use mask")
-    same(look.scan, done_by(look.lines, scan)["scan"])
-    press(look, "Undo last change")
-    assert np.argwhere(~look.scan.mask).tolist() == [[12, 20], [16, 16]]
-    same(look.scan, done_by(look.lines, scan)["scan"])
+    assert look.mask.new == 2
+    do(look, look.mask.mask_found)
+    assert look.mask.new == 0
+    do(look, look.mask.use)
+    stroke(look, [[2, 2]], 0.5)  # begins with the mask that the scan has by now
+    do(look, look.mask.use)
+    for masked in ([[2, 2], [12, 20], [16, 16]], [[12, 20], [16, 16]]):
+        assert np.argwhere(~look.scan.mask).tolist() == masked
+        assert_done_by(look.lines, scan, look.scan)
+        do(look, look.undo)
 
 
-def test_a_mask_that_leaves_nothing_is_refused_in_the_widget(shown, tmp_path):
+def test_a_mask_that_leaves_nothing_or_has_another_shape_is_refused(shown, tmp_path):
     look = shown(SCAN)
     stroke(look, [[16, 16]], 100)
-    press(look, "Use mask")
-    assert "mask is False everywhere" in words(look)
+    do(look, look.mask.use)
+    assert "mask is False everywhere" in look.message
     assert look.scan is SCAN
-    press(look, "Undo")
-    assert "mask is False everywhere" not in words(look)
+    do(look, look.mask.undo)
+    assert look.message == ""
     np.save(tmp_path / "mask.npy", np.ones((4, 4), bool))
-    control(look, "File").value = str(tmp_path / "mask.npy")
-    press(look, "Load")
-    assert "mask has shape (4, 4); expected that of a pattern" in words(look)
+    do(look, look.mask.load, path=str(tmp_path / "mask.npy"))
+    assert "mask has shape (4, 4); expected that of a pattern" in look.message
 
 
-# Places
-
-
-def turned_scan():
-    from tests.preparation.test_rotation_fit import phase_scan
-
-    return phase_scan(None, math.radians(25.0), False)[0]
+# Positions
 
 
 def test_the_rotation_is_found_and_applied(shown):
-    scan = turned_scan()
+    scan = phase_scan(None, math.radians(25.0), False)[0]
     look = shown(scan)
-    press(look, "Find rotation")
-    assert re.search(r"<b>2[45]\.\d\d°</b>", words(look))
-    press(look, "Rotate positions")
-    look.settle()
+    do(look, look.positions.find_rotation)
+    assert float(look.positions.rotation["angle"].removesuffix("°")) == pytest.approx(25, abs=1)
+    assert "The curl is" in look.positions.rotation["text"]
+    do(look, look.positions.rotate)
     assert abs(preparation.estimate_rotation(look.scan).degrees) < 0.5
-    same(look.scan, done_by(look.lines, scan)["scan"])
+    assert_done_by(look.lines, scan, look.scan)
     assert look.state.survey.complete
+    assert look.positions.rotation == {}
 
 
-def test_suspicious_patterns_are_listed_shown_and_left_out(shown):
+def test_suspicious_patterns_are_listed_and_excluded(shown):
     patterns = COUNTS.copy()
     patterns[7] = 0
     patterns[20] *= 4
-    scan = dataclasses.replace(SCAN, frames=ArrayFrames.of(patterns))
+    scan, taken = dataclasses.replace(SCAN, frames=ArrayFrames.of(patterns)), []
     look = shown(scan)
-    press(look, "Find suspicious")
-    listed = control(look, "Suspicious")
-    assert [text for _, text in listed.options] == ["7: dark", "20: brighter"]
-    listed.value = listed.offered[1]
-    look.settle()
-    assert look.state.index == 20
-    press(look, "Exclude chosen")
-    assert look.excluded == [20]
-    press(look, "Exclude all suspicious")
-    control(look, "Exclude").value += ", 30-32"
-    assert look.excluded == [7, 20, 30, 31, 32]
-    taken = []
-    look.on_scan = taken.append
-    press(look, "Remove from scan")
-    assert len(look.scan) == 31
+    look.on_scan, positions = taken.append, look.positions
+    do(look, positions.find_suspicious)
+    assert positions.rows == [[7, "dark"], [20, "brighter"]]
+    assert positions.text == "1 dark, 1 brighter in 36 patterns"
+    do(look, look.choose, index=35)
+    do(look, positions.exclude_shown)
+    assert look.excluded == [35]
+    do(look, positions.exclude_suspicious)
+    put(look, positions, exclude=f"{positions.exclude}, 30-32")
+    assert look.excluded == [7, 20, 30, 31, 32, 35]
+    do(look, positions.remove_excluded)
     assert taken == [look.scan]
-    assert look.excluded == []
-    same(look.scan, done_by(look.lines, scan)["scan"])
-    control(look, "Exclude").value = "seven"
-    press(look, "Remove from scan")
-    assert "&#x27;seven&#x27; is not an index" in words(look)
+    assert (len(look.scan), look.length, look.chosen, look.state.index) == (30, 30, 29, 29)
+    assert (look.excluded, positions.rows) == ([], [])
+    assert_done_by(look.lines, scan, look.scan)
+    put(look, positions, exclude="seven")
+    do(look, positions.remove_excluded)
+    assert "'seven' is not an index" in look.message
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"), [("3, 7-9", [3, 7, 8, 9]), ("", []), ("1, 2", [1, 2]), ("0-2, 10", [0, 1, 2, 10])]
-)
-def test_lists_of_numbers_are_written_and_read(text, numbers):
-    assert number_list(numbers) == text
-    assert read_number_list(text, 11) == numbers
-
-
-@pytest.mark.parametrize(
-    ("text", "fact"),
-    [("0-99999999999", "from 0 to 10"), ("11", "from 0 to 10"), ("9-7", "7-9"), ("²", "expected integers")],
-)
-def test_lists_of_patterns_that_are_not_there_are_refused(text, fact):
-    with raises("argument.invalid-value", text, fact):
-        read_number_list(f"1, {text}", 11)
+def test_lists_of_patterns_are_written_and_read():
+    for text, numbers in {"3, 7-9": [3, 7, 8, 9], "": [], "1, 2": [1, 2], "0-2, 10": [0, 1, 2, 10]}.items():
+        assert (number_list(numbers), read_number_list(text, 11)) == (text, numbers)
+    refused = {"0-99999999999": "from 0 to 10", "11": "from 0 to 10", "9-7": "7-9", "²": "expected integers"}
+    for text, fact in refused.items():
+        with raises("argument.invalid-value", text, fact):
+            read_number_list(f"1, {text}", 11)
 
 
 # Preparation
 
 
 def test_steps_are_seen_before_and_after_and_applied(shown):
-    look = shown(SCAN)
-    look._tab.selected_index = 3
-
-    def add(name, value=None):
-        step = control(look, "Step")
-        step.value = dict(step.options)[name]
-        if value is not None:
-            control(look, "Number").value = value
-        press(look, "Add step")
-
-    add("crop", "24")
-    add("bin", "2")
-    add("centre")
-    add("remove counts below", "3")
-    add("rotate positions", "30")
-    press(look, "Remove last")
+    look = shown(SCAN, tab="Prepare")
+    steps = look.panels["Prepare"]
+    numbers = {"crop": "24", "bin": "2", "centre": "", "remove counts below": "3", "rotate positions": "30"}
+    for kind, number in numbers.items():
+        do(look, steps.add, kind=kind, number=number)
+    do(look, steps.remove)
     expected = preparation.remove_negatives(preparation.centre(preparation.bin(preparation.crop(SCAN, 24), 2)), 3.0)
-    control(look, "Pattern").value = 5
-    look.settle()
-    before, step = values(look, "before")
-    assert np.abs(before - np.log10(COUNTS[5] + 1)).max() <= step
-    after, step = values(look, "after")
-    assert np.abs(after - np.log10(expected.counts(5, 6)[0] + 1)).max() <= step
-    assert look.scan is SCAN
-    press(look, "Apply")
-    same(look.scan, expected)
-    same(look.scan, done_by(look.lines, SCAN)["scan"])
-    assert "36 patterns of 12 × 12" in words(look)
-    add("crop", "many")
-    assert "&#x27;many&#x27;; expected an integer" in words(look)
-    look._tab.selected_index = 0  # what is drawn meanwhile takes no complaint away
-    look.settle()
-    assert "expected an integer" in words(look)
-    add("pad", "6")
-    assert "window is 6 x 6 pixels and the patterns have 12 x 12" in words(look)
-    press(look, "Undo last change")
+    do(look, look.choose, index=5)
+    assert_shows(look, "before", np.log10(COUNTS[5] + 1))
+    assert_shows(look, "after", np.log10(expected.counts(5, 6)[0] + 1))
+    assert "crop" in steps.recipe
+    assert steps.facts[1] == "36 patterns of 12 × 12, float32"
+    assert (look.scan, look.lines) == (SCAN, [])
+    do(look, steps.apply)
+    np.testing.assert_array_equal(look.scan.counts(0, 36), expected.counts(0, 36))
+    assert_done_by(look.lines, SCAN, look.scan)
+    assert (look.facts, steps.lines) == (steps.facts, [])
+    do(look, steps.add, kind="crop", number="many")
+    assert "'many'; expected an integer" in look.message
+    put(look, look, tab="Statistics")  # what is drawn meanwhile takes no error away
+    assert "expected an integer" in look.message
+    do(look, steps.add, kind="pad", number="6")
+    assert "window is 6 x 6 pixels and the patterns have 12 x 12" in look.message
+    do(look, look.undo)
     assert look.scan is SCAN
 
 
@@ -501,18 +376,14 @@ def test_steps_are_seen_before_and_after_and_applied(shown):
 
 
 def test_what_can_not_be_drawn_is_said_and_the_survey_goes_on(shown):
-    scan = made(3000)
-    look = shown(scan, wait=False)
-    control(look, "Map").value = "dark field"
-    control(look, "Radius [pixels]").value = 1e4
-    look.settle()
+    look = shown(made(3000), wait=False)
+    put(look, look, map_kind="dark field", radius=1e4)
     assert look.state.survey.complete
-    assert "virtual detector reaches from 10000 to inf pixels" in words(look)
-    control(look, "Radius [pixels]").value = 5
-    look.settle()
-    assert "virtual detector" not in words(look)
-    press(look, "Remove from scan")
-    assert "list of patterns to exclude is empty" in words(look)
+    assert "virtual detector reaches from 10000 to inf pixels" in look.message
+    put(look, look, radius=5)
+    assert look.message == ""
+    do(look, look.positions.remove_excluded)
+    assert "list of patterns to exclude is empty" in look.message
 
 
 def test_a_scan_far_larger_than_memory_opens_at_once_and_is_read_in_portions(shown, tmp_path):
@@ -522,146 +393,127 @@ def test_a_scan_far_larger_than_memory_opens_at_once_and_is_read_in_portions(sho
         patterns[150_000] = 3
         frames = HDF5Frames.of(patterns)
     look = shown(Scan(frames=frames, positions=raster(200_000)), wait=False)
-    control(look, "Pattern").value = 150_000
-    look._reading.settle()
-    assert look.patterns._counts.sum() == 3 * 64**2
-    until = time.monotonic() + 30
-    while look.state.survey is None and time.monotonic() < until:
-        time.sleep(0.05)
-    assert 256 <= look.state.survey.patterns < 20_000
-    assert "of 200,000 patterns surveyed, running" in words(look)
-    press_pause = control(look, "Pause survey")
-    assert press_pause.layout.display is None
-    press_pause.value = True
-    look.settle()
-    assert "paused" in words(look)
-    assert not control(look, "Positions").value
+    look.choose(150_000)
+    assert wait_until(lambda: look.pattern_note.startswith(f"{3 * 64**2:,} counts"), 30)
+    assert wait_until(lambda: look.surveyed > 0, 30)
+    assert 256 <= look.surveyed < 20_000
+    put(look, look, paused=True)
+    time.sleep(0.5)  # the portion that is being read
+    paused_at = look.surveyed
+    time.sleep(1.5)  # longer than the interval of reports
+    assert look.surveyed == paused_at
+    assert not look.dots
     # Closing it ends the survey long before its end: the fixture of all tests finds threads left behind.
 
 
-def test_only_the_last_of_many_choices_is_read(shown):
-    scan = made(2000)
-    look = shown(scan)
+def test_only_the_last_of_many_choices_is_read(shown, monkeypatch):
+    look = shown(scan := made(2000))
     scan.frames.reads.clear()
     free = threading.Event()
-    look._reading.put(free.wait)
-    time.sleep(0.05)
-    for index in range(1, 60):
+    monkeypatch.setattr(Viewer, "ready", property(lambda _: free.is_set()))
+    look.choose(1)
+    assert wait_until(lambda: scan.frames.reads, 10)
+    for index in range(2, 60):
         look.choose(index)
     free.set()
     look.settle()
-    assert scan.frames.reads == [1]
-    assert look.state.index == 59
-
-
-def test_clicks_count_from_the_last_one_while_older_patterns_are_drawn(shown, monkeypatch):
-    look = shown(SCAN)
-    drawn, allowed = threading.Semaphore(0), threading.Semaphore(0)
-    follow = look.patterns._follow
-
-    def wait_and_follow():
-        drawn.release()
-        assert allowed.acquire(timeout=30)
-        follow()
-
-    monkeypatch.setattr(look.patterns, "_follow", wait_and_follow)
-    control(look, "Pattern").value = 5
-    assert drawn.acquire(timeout=30)
-    control(look, "Next").click()
-    control(look, "Next").click()
-    allowed.release()
-    assert drawn.acquire(timeout=30)  # 5 was followed, 7 is about to be
-    control(look, "Next").click()
-    allowed.release(9)
-    look.settle()
-    assert (control(look, "Pattern").value, look.state.index) == (8, 8)
-
-
-def test_a_closed_look_reads_no_more(shown):
-    scan = made(200_000)
-    look = shown(scan, wait=False)
-    look.choose(3)
-    look._reading.settle()
-    look.close()
-    look._surveying.wait(10)
-    reads = len(scan.frames.reads)
-    look.choose(4)
-    time.sleep(0.1)
-    assert len(scan.frames.reads) == reads
-    assert sum(scan.frames.reads) < 200_000
+    assert (scan.frames.reads, look.state.index) == ([1, 1], 59)
 
 
 def test_a_file_that_is_gone_is_said_and_a_pattern_that_can_be_read_takes_it_away(shown, tmp_path):
-    path = tmp_path / "scan.h5"
-    scan = pt.save_scan(SCAN, path)
-    look = shown(scan)
-    path.rename(tmp_path / "elsewhere.h5")
-    look.choose(3)
-    look.settle()
-    assert "Patterns 3 to 3 can&#x27;t be read from" in words(look)
-    (tmp_path / "elsewhere.h5").rename(path)
-    look.choose(3)
-    look.settle()
-    assert "can&#x27;t be read" not in words(look)
+    path, elsewhere = tmp_path / "scan.h5", tmp_path / "elsewhere.h5"
+    look = shown(pt.save_scan(SCAN, path))
+    path.rename(elsewhere)
+    do(look, look.choose, index=3)
+    assert "Patterns 3 to 3 can't be read from" in look.pattern_message
+    elsewhere.rename(path)
+    do(look, look.choose, index=3)
+    assert look.pattern_message == ""
 
 
-def test_every_control_says_what_it_is(shown):
-    for widget in below(shown(SCAN)):
-        if isinstance(widget, elements.Control) and not isinstance(widget, elements.HTML):
-            assert getattr(widget, "description", "") or isinstance(widget, Viewer), widget
+# First pictures
 
 
 def test_first_pictures_fill_in_while_a_scan_is_measured(shown, tmp_path):
     scan = electron_scan(0.0, counts=1e4, grid=(12, 14))
     sums = scan.counts(0, len(scan)).sum((1, 2))
     source = Source(scan, tmp_path / "spool")
-
-    def wait(text):
-        last = time.monotonic() + 60
-        while text not in words(look):
-            assert time.monotonic() < last
-            time.sleep(0.02)
-
     try:
-        look = shown(source.live, wait=False)
-        assert look._tab.titles == ("First pictures",)
-        wait("None of the 168 patterns")
-        for come in (range(5), range(70), range(168)):
-            for number in come:
+        look = shown(source.live, wait=False, tab="First pictures")
+        direct = look.panels["First pictures"]
+        assert look.panels == {"First pictures": direct}
+        assert "need all patterns" in look.note
+        assert wait_until(lambda: "None of the 168 patterns" in direct.note, 60)
+        for count in (5, 70, 168):
+            for number in range(count):
                 source.frame(number)
-            wait(f"<b>{len(come)}</b> of 168")
-            source.give(come)  # positions come later
-            wait(f"{len(come)} of 168 patterns have come")
-            seen, step = values(look, "sum")
-            np.testing.assert_allclose(
-                seen.ravel()[: len(come)], sums[: len(come)].clip(*picture(look, "sum")[0]["limits"]), atol=step
-            )
-            assert (picture(look, "sum")[1].ravel()[len(come) :] == 0).all()
-        assert look._problems[1].value == ""
-        assert not look.lines
+            assert wait_until(lambda count=count: look.arrivals.get("arrived") == count, 60)
+            source.give(range(count))  # positions come later
+            assert wait_until(lambda count=count: f"{count} of 168 patterns have come" in direct.text, 60)
+            (seen, step), (found, levels) = values(look, "sum"), picture(look, "sum")
+            np.testing.assert_allclose(seen.ravel()[:count], sums[:count].clip(*found["limits"]), atol=step)
+            assert (levels.ravel()[count:] == 0).all()
+        assert (look.message, look.lines) == ("", [])
     finally:
         source.close()
 
 
-def test_first_pictures_come_when_their_page_is_opened_and_give_the_first_guess(shown):
+def test_first_pictures_come_when_their_tab_is_opened_and_give_the_first_guess(shown):
     scan = electron_scan(30.05, transposed=True, counts=1e4, grid=(16, 18))
     look = shown(scan)
-    assert "electrons of 299.7 kV" in facts(scan)
-    assert "pt.direct" not in " ".join(look.lines)
-    look._tab.selected_index = 4
-    look.settle()
+    direct = look.panels["First pictures"]
+    assert "electrons of 299.7 kV" in " ".join(look.facts)
+    assert look.lines == []
+    put(look, look, tab="First pictures")
     expected = pt.direct(scan)
     seen, step = values(look, "integrated phase")
     phase = expected.pictures["integrated phase"]
     inside = np.isfinite(phase) & (seen > seen.min()) & (seen < seen.max())
     np.testing.assert_allclose(seen[inside], phase[inside], atol=step)
     assert inside.mean() > 0.9
-    assert f"{abs(np.degrees(expected.angle)):.1f}" in words(look)
-    press(look, "Use as first guess")
+    assert direct.rows == [expected.table().heads, *expected.table().rows]
+    assert direct.guess
+    do(look, direct.use_guess)
     assert "scan = first.initial_guess(scan)" in look.lines
-    np.testing.assert_array_equal(look.scan.positions, done_by(look.lines, scan)["scan"].positions)
+    assert_done_by(look.lines, scan, look.scan)
     assert not pt.preparation.estimate_rotation(look.scan).needed
-    near = shown(recommend_scans.SCANS["near field"]())
-    near._tab.selected_index = 4
-    near.settle()
-    assert "patterns are images themselves" in words(near)
+    near = shown(recommend_scans.SCANS["near field"](), tab="First pictures")
+    assert "patterns are images themselves" in near.panels["First pictures"].note
+
+
+def test_reading_for_first_pictures_is_cancelled(shown):
+    look = shown(electron_scan(0.0, counts=1e4, grid=(12, 14)))
+    direct, progress = look.panels["First pictures"], []
+
+    def cancel(change):
+        progress.append(change["new"])
+        direct.cancel()
+
+    direct.observe(cancel, "reading")
+    do(look, direct.compute)
+    assert progress == [{"done": 0, "total": 168}, {}]
+    assert (direct.note, direct.guess) == ("The reading was cancelled.", False)
+
+
+# In a browser
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_all_tabs_have_names_and_contrast(shown, page, theme):
+    look = shown(dataclasses.replace(SCAN, name=(name := "<script>alert('x')</script>&")))
+    model = BrowserModel(page, look, theme=theme)
+
+    def click(role, title):
+        page.get_by_role(role, name=title, exact=True).click()
+        model.collect()
+        look.settle()
+        model.collect()
+
+    expect(page.get_by_text(name, exact=True)).to_be_visible()
+    rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
+    for title in look.panels:
+        click("tab", title)
+        assert Axe().run(page, options={"rules": rules}).response["violations"] == [], title
+    click("button", "Next")
+    expect(page.get_by_label("Pattern", exact=True)).to_have_value("1")
+    model.close()

@@ -10,10 +10,11 @@ from ptynb.data import images
 from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import PANES, Epoch
 from ptynb.widgets import elements
+from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.live import Live
-from ptynb.widgets.live.live_facts import arrival_facts, record, summary
+from ptynb.widgets.live.live_facts import record, summary
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
 from tests.widgets.test_live import ARRIVALS, Recon
 

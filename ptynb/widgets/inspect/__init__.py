@@ -2,4 +2,3 @@
 
 from ptynb.widgets.inspect.inspect_view import Inspect as Inspect
 from ptynb.widgets.inspect.inspect_view import inspect as inspect
-from ptynb.widgets.inspect.scan_facts import facts as facts

@@ -1,4 +1,4 @@
-"""The inspector of a scan: facts, panels, a survey in the background, and the scan with all changes.
+"""The inspector of a scan: facts, patterns, panels, a survey in the background, and the scan with all changes.
 
 It has three threads besides the kernel's: one reads and shows the chosen pattern, so that scrolling waits for nothing
 else; one executes actions of the panels; one surveys the scan while the other two are idle. Of a scan that is being
@@ -12,41 +12,67 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import traitlets
 
 from ptynb.analysis import Survey
 from ptynb.data.arrivals import SCAN_NAME, ArrivalIndex
+from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
-from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.arrival_facts import arrival_facts
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
-from ptynb.widgets.inspect.direct_panel import DirectPanel
-from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, row
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, shown
 from ptynb.widgets.inspect.mask_panel import MaskPanel
-from ptynb.widgets.inspect.pattern_panel import PatternPanel
-from ptynb.widgets.inspect.positions_panel import PositionsPanel
-from ptynb.widgets.inspect.preparation_panel import PreparePanel
-from ptynb.widgets.inspect.scan_facts import facts, progress
-from ptynb.widgets.inspect.statistics_panel import StatisticsPanel
-from ptynb.widgets.live.arrival_bar import arrival_bar
-from ptynb.widgets.shared_widgets import complaint, note, put
+from ptynb.widgets.inspect.panels import DirectPanel, PositionsPanel, StatisticsPanel
+from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
+from ptynb.widgets.inspect.preparation_panel import PreparationPanel
+from ptynb.widgets.inspect.scan_display import SCALES, facts, pattern_note, pattern_of, pattern_picture, show
+from ptynb.widgets.viewer.viewer import Viewer
 
+TABS = STATISTICS, MASK, POSITIONS, PREPARE, FIRST = "Statistics", "Mask", "Positions", "Prepare", "First pictures"
 ARRIVALS_SECONDS = 0.5
 """Time between looks at what has come of a scan that is being measured [s]."""
+SHARE, LIVE_SHARE = 0.6, 0.5
+"""Part of the window for the pictures; less with the progress of a reception above them."""
+DOTS = 400
+"""Maximum number of positions that are marked by default; more would hide the map."""
 WAITING = (
     "Statistics, mask, positions and preparation need all patterns, and the scan is being measured: they are offered "
     "for its file, {path}, after its end."
 )
-
 ENDED = "The scan has ended: open its file, {path}, for statistics, mask, positions and preparation."
 
 
-class Inspect(elements.VBox):
+class Inspect(Element):
     """The inspector of a scan; see `inspect`.
 
     tell: called with each line of Python equivalent to a click, with the scan as `scan` and the mask as `mask`.
     on_scan: called with the scan after each change. on_end: called when a scan that is being measured has ended. They
     are called in a thread of the inspector.
+
+    chosen: the pattern chosen last; `state.index` is the one that is shown. panels: by their titles, in the order of
+    the tabs; tab: the visible one. surveyed: how many patterns. messages: errors of reading a pattern, of the last
+    action, and of the survey.
     """
+
+    component = "inspect"
+
+    facts, length = shown(traitlets.List()), shown(traitlets.Int(1))
+    map_view, view, panels = shown(traitlets.Any()), shown(traitlets.Any()), shown(traitlets.Dict())
+    maps, scales = shown(traitlets.List([*KINDS])), shown(traitlets.List([*SCALES]))
+    live, can_undo = shown(traitlets.Bool(False)), shown(traitlets.Bool(False))
+    surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Dict())
+    pattern_message, message, survey_message, note = (shown(traitlets.Unicode("")) for _ in range(4))
+    chosen, pattern_note = shown(traitlets.Int(0)), shown(traitlets.Dict())
+
+    paused = traitlets.Bool(False).tag(sync=True)
+    tab = traitlets.Enum(TABS, STATISTICS).tag(sync=True)
+    scale = traitlets.Enum(SCALES, SCALES[0]).tag(sync=True)
+    exponent = traitlets.Float(0.5, min=0.05, max=5.0).tag(sync=True)
+    map_kind = traitlets.Enum(KINDS, KINDS[0]).tag(sync=True)
+    radius = traitlets.Float(0.0, min=0.0, max=1e5).tag(sync=True)
+    dots = traitlets.Bool(True).tag(sync=True)
 
     def __init__(self, scan: Scan) -> None:
         self.on_scan: Callable[[Scan], None] | None = None
@@ -54,40 +80,34 @@ class Inspect(elements.VBox):
         self._reading = Actions("ptynb inspect reading", self._pattern_failed)
         self._work = Actions("ptynb inspect work", self._action_failed)
         self._drawing = threading.RLock()
-        self._ended = False
-        self.state = InspectorState(scan, self._work, self.choose, self._replaced, self._clear)
-        self._facts = elements.HTML(facts(scan))
-        self._progress = elements.HTML(progress(None, len(scan), paused=False))
-        self._pause = elements.ToggleButton(value=False, description="Pause survey", icon="pause")
-        self._pause.layout.width = "auto"
-        self._back = elements.Button(description="Undo last change", icon="undo", disabled=True)
-        self._back.tooltip, self._back.layout.width = "Restores the scan before the last change", "auto"
-        self._problems = elements.HTML(), elements.HTML(), elements.HTML()
-        self.patterns = PatternPanel(self.state)
-        self.mask, self.positions = MaskPanel(self.state), PositionsPanel(self.state)
-        self._prepare = PreparePanel(self.state)
-        self._panels: list[InspectorPanel] = [
-            StatisticsPanel(self.state), self.mask, self.positions, self._prepare, DirectPanel(self.state)
-        ]  # fmt: skip
-        acquisition = self.state.acquisition
-        pages = self._panels if acquisition is None else self._panels[-1:]
-        self._tab = elements.Tab(pages, titles=[panel.title for panel in pages], selected_index=0)
-        super().__init__(
-            [self._facts, row(self._progress, self._pause, self._back), *self._problems, self.patterns, self._tab],
-            layout=elements.Layout(overflow="visible"),
-        )
-        self.add_class("ptynb-inspect")
-        self._pause.observe(self._paused, "value")
-        self._back.on_click(lambda _: self.state.run(self.state.undo))
-        self._came, self._newest = (-1, -1), -1
-        self._arrivals_over = False
+        self.state = InspectorState(scan, self._work, self._replaced, self._clear)
+        self._map: PositionMap | None = None
+        self._counts: Array = np.zeros(scan.pattern_shape)
+        self._came, self._newest, self._arrivals_over = (-1, -1), -1, False
         self._index: ArrivalIndex | None = None
+        acquisition = self.state.acquisition
+        pair: dict[str, Any] = {"columns": 1, "height": 340, "share": SHARE if acquisition is None else LIVE_SHARE}
+        self.mask, self.positions = MaskPanel(self.state), PositionsPanel(self.state)
+        self._panels: list[InspectorPanel] = [
+            StatisticsPanel(self.state), self.mask, self.positions,
+            PreparationPanel(self.state), DirectPanel(self.state),
+        ]  # fmt: skip
+        super().__init__(
+            facts=facts(scan),
+            length=len(scan),
+            dots=len(scan) <= DOTS,
+            map_view=Viewer(linked=False, **pair),
+            view=Viewer(linked=False, value_at=self._value_at, **pair),
+            panels=dict(zip(TABS, self._panels, strict=True)),
+        )
         if acquisition is not None:
-            for widget in (self._pause, self._back):
-                widget.layout.display = "none"
-            self._progress.layout.width = "100%"
-            put(self._problems[2], note(WAITING.format(path=acquisition.folder / SCAN_NAME)))
-        self._tab.observe(lambda _: self._work.put(self._draw_selected, instead_of="tab"), "selected_index")
+            self.live, self.tab, self.panels = True, FIRST, {FIRST: self._panels[-1]}
+            self.note = WAITING.format(path=acquisition.folder / SCAN_NAME)
+        self.map_view.on_click(self._map_clicked)
+        self.observe(lambda _: self.choose(self.chosen), ["scale", "exponent"])
+        self.observe(lambda _: self.state.run(self._draw_map, instead_of="map"), ["map_kind", "radius", "dots"])
+        self.observe(lambda _: self._work.put(self._draw_selected, instead_of="tab"), "tab")
+        self.observe(lambda _: self._surveying.pause(self.paused), "paused")
         self._surveying = self._new_survey()
         self._begin()
 
@@ -106,84 +126,113 @@ class Inspect(elements.VBox):
         self.state.tell = tell
 
     @property
-    def closed(self) -> bool:
-        """Whether the inspector was closed."""
-        return self._ended
-
-    @property
     def excluded(self) -> list[int]:
         """Indices of the patterns to exclude."""
         return self.positions.excluded
 
+    @command
     def choose(self, index: int) -> None:
-        """Show a pattern; return immediately: of several calls in a row only the last one reads a pattern."""
-        chosen = self.state.chosen = min(max(index, 0), len(self.state.scan) - 1)
+        """Show a pattern; of several calls in a row only the last one reads a pattern."""
+        chosen = self.chosen = min(max(index, 0), len(self.scan) - 1)
         self._reading.put(lambda: self._show_pattern(chosen), instead_of="pattern")
+
+    @command
+    def step(self, by: int) -> None:
+        """Show a pattern before or after the one chosen last, which may not be shown yet."""
+        self.choose(self.chosen + by)
+
+    @command
+    def undo(self) -> None:
+        """Restore the scan before the last change."""
+        self.state.run(self.state.undo)
 
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all actions are carried out and the survey is complete. Raises TimeoutError."""
         self._work.settle(seconds)
-        if not self._pause.value:
+        if not self.paused:
             self._surveying.wait(seconds)
         self._reading.settle(seconds)
         self._work.settle(seconds)
 
     def close(self) -> None:
         """Close the inspector and end its threads."""
-        self._ended = True
+        super().close()
         self._surveying.close()
         self._reading.close()
         self._work.close()
-        super().close()
-        for panel in self._panels:  # also those that have no page
+        for panel in self._panels:  # also those that have no tab
             panel.close()
+        self.map_view.close()
+        self.view.close()
+
+    def _map_clicked(self, name: str, y: float, x: float) -> None:
+        if self._map is not None:
+            self.choose(self._map.pattern_at(y, x))
+
+    def _value_at(self, name: str, y: int, x: int) -> str:
+        height, width = self._counts.shape
+        return f"{self._counts[y, x]:,.6g} counts" if 0 <= y < height and 0 <= x < width else ""
 
     # Executed in the threads
 
     def _show_pattern(self, index: int) -> None:
-        self.state.index = min(index, len(self.state.scan) - 1)  # the scan may have become shorter
-        self.patterns.draw_pattern()
-        if self._selected is self._prepare:
+        scan = self.scan
+        index = self.state.index = min(index, len(scan) - 1)  # the scan may have become shorter
+        self._counts = pattern_of(scan, index)
+        title = f"pattern {index}"
+        show(self.view, [pattern_picture(self._counts, "pattern", title, self.scale, self.exponent)])
+        self.pattern_note = pattern_note(scan, index, self._counts)
+        self._mark()
+        if self.tab == PREPARE:
             self._work.put(self._draw_selected, instead_of="tab")
 
-    @property
-    def _selected(self) -> InspectorPanel | None:
-        """The visible panel; the others are drawn when they are selected."""
-        index = self._tab.selected_index
-        return None if index is None else self._tab.children[index]
+    def _draw_map(self) -> None:
+        self._map = self._map or PositionMap(self.scan)
+        if self.state.acquisition is not None:
+            picture = self._map.arrived(self.state.acquisition.index().placed())
+        else:
+            picture = self._map.picture(self.state.survey, self.map_kind, self.radius)
+        show(self.map_view, [picture])
+        self._mark()
+
+    def _mark(self) -> None:
+        positions, index = self._map, self.state.index
+        if positions is not None and index < len(positions.points):
+            points = positions.points if self.dots else positions.points[index : index + 1]
+            self.map_view.mark(NAME, points, chosen=index if self.dots else 0)
 
     def _draw(self) -> None:
         with self._drawing:
-            self.patterns.draw()
+            self._draw_map()
         self._draw_selected()
 
     def _draw_selected(self) -> None:
+        """Draw the visible panel; the others are drawn when they are selected."""
         with self._drawing:
-            if self._selected is not None:
-                self._selected.draw()
+            self.panels[self.tab].draw()
 
     def _surveyed(self, source: BackgroundSurvey, survey: Survey) -> None:
-        if source is self._surveying and not self._ended:
+        if source is self._surveying and not self.closed:
             self.state.survey = survey
             self._show_progress()
             try:
                 self._draw()
             except Exception as error:  # noqa: BLE001 - shown; the survey continues
-                put(self._problems[1], complaint(error))
+                self.message = str(error)
 
     def _survey_failed(self, source: BackgroundSurvey, error: Exception) -> None:
-        if source is self._surveying and not self._ended:
-            put(self._problems[2], complaint(f"The survey failed: {error}"))
+        if source is self._surveying and not self.closed:
+            self.survey_message = f"The survey failed: {error}"
 
     def _replaced(self) -> None:
         """Reset the panels and start a survey for another scan."""
         with self._drawing:
             self._surveying.close()
-            put(self._facts, facts(self.scan))
-            put(self._problems[2], "")
-            for panel in (self.patterns, *self._panels):
+            self._map = None
+            self.facts, self.length, self.can_undo = facts(self.scan), len(self.scan), self.state.can_undo
+            self.survey_message = ""
+            for panel in self._panels:
                 panel.renew()
-            self._back.disabled = not self.state.can_undo
             self._surveying = self._new_survey()
         self._begin()
         if self.on_scan is not None:
@@ -191,43 +240,42 @@ class Inspect(elements.VBox):
 
     def _new_survey(self) -> BackgroundSurvey:
         survey = BackgroundSurvey(self.scan, self._surveyed, self._survey_failed, self._busy)
-        survey.paused = self._pause.value
+        survey.paused = self.paused
         return survey
 
     def _begin(self) -> None:
-        if self.state.acquisition is not None:
-            self._surveying.close()
-            self._show_arrivals()
-            self._work.put(self._draw, instead_of="draw")
-            repeat(
-                self,
-                "ptynb inspect arrivals",
-                ARRIVALS_SECONDS,
-                Inspect._show_arrivals,
-                Inspect._pattern_failed,
-                over=lambda view: view._arrivals_over,
-            )
-            return
-        self._show_progress()
-        self.choose(self.state.chosen)
         self._work.put(self._draw, instead_of="draw")
-        self._surveying.start()
+        if self.state.acquisition is None:
+            self._show_progress()
+            self.choose(self.chosen)
+            self._surveying.start()
+            return
+        self._surveying.close()
+        self._show_arrivals()
+        repeat(
+            self,
+            "ptynb inspect arrivals",
+            ARRIVALS_SECONDS,
+            Inspect._show_arrivals,
+            Inspect._pattern_failed,
+            over=lambda view: view._arrivals_over,
+        )
 
     def _show_arrivals(self) -> None:
         """Show what has come, and the newest pattern, unless another one was chosen."""
         assert self.state.acquisition is not None
         self._index = index = self._index or self.state.acquisition.index()
         arrivals = index.summary()
-        put(self._progress, arrival_bar(arrivals))
+        self.arrivals = arrival_facts(arrivals)
         if (came := (arrivals.arrived, arrivals.placed)) != self._came:  # a position may come after its pattern
             self._came = came
-            if arrivals.arrived and self.state.chosen == max(self._newest, 0):
+            if arrivals.arrived and self.chosen == max(self._newest, 0):
                 self._newest = int(np.nanargmax(index.arrival_times()))
                 self.choose(self._newest)
             self._work.put(self._draw, instead_of="draw")
         if arrivals.ended is not None and not self._arrivals_over:
             self._arrivals_over = True
-            put(self._problems[2], note(ENDED.format(path=self.state.acquisition.folder / SCAN_NAME)))
+            self.note = ENDED.format(path=self.state.acquisition.folder / SCAN_NAME)
             if self.on_end is not None:
                 self.on_end()
 
@@ -235,26 +283,19 @@ class Inspect(elements.VBox):
         return self._reading.busy or self._work.busy
 
     def _show_progress(self) -> None:
-        survey = self.state.survey
-        put(self._progress, progress(survey, len(self.scan), paused=self._pause.value))
-        complete = survey is not None and survey.patterns == len(self.scan)
-        self._pause.layout.display = "none" if complete else None
-
-    def _paused(self, change: Any) -> None:
-        self._surveying.pause(change["new"])
-        self._work.put(self._show_progress)
+        self.surveyed = 0 if self.state.survey is None else self.state.survey.patterns
 
     # Errors
 
     def _pattern_failed(self, error: Exception | None) -> None:
-        put(self._problems[0], complaint(error))
+        self.pattern_message = "" if error is None else str(error)
 
     def _action_failed(self, error: Exception | None) -> None:
         if error is not None:  # drawing does not remove the error of a click
-            put(self._problems[1], complaint(error))
+            self.message = str(error)
 
     def _clear(self) -> None:
-        put(self._problems[1], "")
+        self.message = ""
 
 
 def inspect(scan: Scan) -> Inspect:

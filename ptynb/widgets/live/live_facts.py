@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import Change, Epoch, Health, Status
 from ptynb.data.record import stop_reason
 from ptynb.settings import Settings
@@ -18,8 +17,6 @@ from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_le
 from ptynb.widgets.number_text import number
 
 MOST_CHANGES = 8
-SILENT_SECONDS = 3.0
-"""Silence of the receiver that is shown."""
 CHUNK = 100
 """Rows of a record in one piece: browsers get the pieces that have changed."""
 
@@ -59,31 +56,6 @@ def summary(recon: Watched, status: Status, state: str, measured: float | None =
         "speed": f"{speed:,.0f}" if speed else "",
         "left": "" if left is None else rough_duration(left),
     }
-
-
-def arrival_facts(arrivals: Arrivals | None) -> dict[str, Any]:
-    """Return what has come of a scan that is being measured; nothing of one that was measured before.
-
-    used: whether patterns in use are counted. remarks: (text, meaning) of further counts.
-    """
-    if arrivals is None:
-        return {}
-    going, silent = arrivals.ended is None, arrivals.silence > SILENT_SECONDS
-    return {
-        "planned": arrivals.planned,
-        "arrived": arrivals.arrived,
-        "placed": arrivals.placed,
-        "admitted": arrivals.admitted,
-        "remarks": [list(one) for one in arrivals.remarks()],
-        "rate": f"{arrivals.rate:,.3g}" if arrivals.rate else "",
-        "lag": _short(arrivals.lag) if arrivals.lag and going else "",
-        "ended": arrivals.ended or "",
-        "silence": f"{arrivals.silence:.0f} s" if going and silent else "",
-    }
-
-
-def _short(seconds: float) -> str:
-    return f"{1e3 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def facts(recon: Watched, status: Status) -> list[str]:

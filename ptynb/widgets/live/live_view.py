@@ -23,6 +23,7 @@ from ptynb.data.engine_records import Status
 from ptynb.settings import PART_OF_COMPONENT, Settings
 from ptynb.settings.schema import ABBREVIATIONS
 from ptynb.widgets.actions import Actions, repeat
+from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.live import live_facts
 from ptynb.widgets.live.errors_page import LINE as ERRORS_LINE
@@ -66,12 +67,12 @@ def shown(trait: Any) -> Any:
 class Live(LivePictures):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
-    summary: see `live_facts.summary`. usable: the commands of the run that make sense now. parts: label and learning
-    rate by component, of those that are or were optimised. r_factor_every: interval of the R-factor [epochs], 0: never.
-    record: see `live_facts.record`. marks: epochs in which settings were changed. changes, health, facts, arrivals: see
-    `live_facts`. messages: errors that are to be read; notices: what has gone wrong without stopping the run.
-    pattern: index of the one that is shown, of `patterns`; pattern_facts: its counts in words. logarithmic: its scale.
-    extra: elements below the controls. pages: further pages below the pictures, by title.
+    summary, record, changes, health, facts: see `live_facts`; arrivals: see `arrival_facts`. usable: commands of the
+    run that make sense now. parts: label and learning rate of components that are or were optimised. r_factor_every:
+    interval of the R-factor [epochs], 0: never. marks: epochs in which settings were changed. messages: errors;
+    notices: what has gone wrong without stopping the run. pattern: index of the one that is shown, of `patterns`;
+    pattern_facts: its counts in words; logarithmic: its scale. extra: elements below the controls. pages: further pages
+    below the pictures, by title.
     tell: called with the line of Python equivalent to a click, after the click was carried out.
     """
 
@@ -203,7 +204,7 @@ class Live(LivePictures):
             self._show_controls(state, {PART_OF_COMPONENT.get(name, name) for name in status.rates})
             if self._text_is_due(state):
                 self.summary = live_facts.summary(recon, status, state, self._speed)
-                self.arrivals = live_facts.arrival_facts(status.arrivals)
+                self.arrivals = arrival_facts(status.arrivals)
                 self.facts = live_facts.facts(recon, status)
                 self._show_record()
             return state

@@ -61,7 +61,7 @@ export function Live({ element }) {
         <Summary summary={values.summary} />
         <OwnTab page={element.page} title="Live view" />
       </div>
-      {"planned" in arrivals && <ArrivalBar arrivals={/** @type {import("./values").Arrivals} */ (arrivals)} />}
+      <ArrivalBar arrivals={arrivals} />
       {messages.map((text) => (
         <Message key={text} text={text} />
       ))}

@@ -61,10 +61,11 @@ export function Summary({ summary }) {
   );
 }
 
-/** The patterns of a scan that is being measured: which have come, and which are used.
- * @type {(given: { arrivals: Arrivals }) => VNode} */
+/** The patterns of a scan that is being measured, which have come and which are used; nothing of another scan.
+ * @type {(given: { arrivals: Arrivals | Partial<Arrivals> }) => VNode | null} */
 export function ArrivalBar({ arrivals }) {
-  const { planned, arrived, placed, admitted, remarks, rate, lag, ended, silence } = arrivals;
+  if (!arrivals.planned) return null;
+  const { planned, arrived, placed, admitted, remarks, rate, lag, ended, silence } = /** @type {Arrivals} */ (arrivals);
   const used = admitted ?? placed;
   const part = (/** @type {number} */ count) => ({ width: `${Math.min((100 * count) / planned, 100).toFixed(2)}%` });
   const count = (/** @type {number} */ number) => number.toLocaleString("en");
