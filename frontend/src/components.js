@@ -10,7 +10,6 @@ import { LiveErrors } from "./views/live/errors.jsx";
 import { Live } from "./views/live/live.jsx";
 import { Watch } from "./views/live/watch.jsx";
 import { Inspect } from "./views/inspect/inspect.jsx";
-import { render as choice } from "./widgets/choice.js";
 import { render as codeView } from "./widgets/code_view.js";
 import { render as fileList } from "./widgets/file_list.js";
 import { render as ownTab } from "./widgets/own_tab.js";
@@ -18,7 +17,7 @@ import { render as ownTab } from "./widgets/own_tab.js";
 /** @import { Drawing, Rendering } from "./page/types" */
 
 /** @type {Record<string, Rendering>} */
-export const components = { viewer, choice, codeView, fileList, ownTab };
+export const components = { viewer, codeView, fileList, ownTab };
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */

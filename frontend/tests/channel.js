@@ -22,7 +22,7 @@ export const DEFAULTS = {
   progress: { ...CONTROL, value: 0, min: 0, max: 100 },
   box: { ...ELEMENT, children: [] },
   tab: { ...ELEMENT, children: [], titles: [], selected_index: 0 },
-  choice: { ...ELEMENT, options: [], chosen: [], description: "", head: "", rows: 1, several: false, disabled: false },
+  codeView: { ...ELEMENT, lines: [] },
   drawer: { ...ELEMENT, titles: [], icons: [], pages: [], beside: [], description: "", shown: null },
   segments: { ...ELEMENT, options: [], icons: [], chosen: "", description: "" },
   accordion: { ...ELEMENT, children: [], titles: [], selected_index: null },

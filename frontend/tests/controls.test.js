@@ -331,14 +331,14 @@ test("an accordion shows the page of the open title, of which it tells the kerne
 });
 
 test("what a script of its own draws gets the element, and is told of its end", async () => {
-  const { channel, el } = drawn({ a: ["box", { children: marks("b") }], b: ["choice", { options: [["x", "X"], ["y", "Y"]] }] });
+  const { channel, el } = drawn({ a: ["box", { children: marks("b") }], b: ["codeView", { lines: ["import ptynb"] }] });
   const element = pageOf(channel).element("b");
   await settled();
-  fire(el.querySelector(".ptynb-drawn select"), "change", { value: "y" });
-  assert.deepEqual(channel.taken(), [{ to: "b", set: { chosen: ["y"] } }]);
+  assert.match(el.querySelector(".ptynb-drawn").textContent, /import ptynb/);
+  assert.notEqual([...element.listeners.values()].flat().length, 0);
   channel.change("a", { children: [] });
   await settled();
-  assert.equal(el.querySelector("select"), null);
+  assert.equal(el.querySelector(".ptynb-drawn"), null);
   assert.deepEqual([...element.listeners.values()].flat(), []);
 });
 

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 
-import { render as choice } from "../src/widgets/choice.js";
 import { render as codeView } from "../src/widgets/code_view.js";
 import { render as fileList } from "../src/widgets/file_list.js";
 import { openPage, press, TestModel } from "./page.js";
@@ -9,7 +8,6 @@ import { openPage, press, TestModel } from "./page.js";
 let el;
 beforeEach(() => (el = openPage()));
 
-const CHOICE = { options: [["k1", "one"], ["k2", "two"]], chosen: ["k2"], several: true, rows: 5, disabled: false, description: "Scans", head: "", tooltip: null };
 const FILES = {
   items: [["f", "folder", "data", "", ""], ["s", "scan", "scan.h5", "2 MB", "2026-01-02 10:00"], ["t", "other", "text.txt", "1 kB", "2026-01-03 11:00"]],
   current: "s",
@@ -18,7 +16,6 @@ const FILES = {
 
 test("nothing listens to a model after its view has gone", () => {
   for (const [render, values] of [
-    [choice, CHOICE],
     [codeView, { lines: [] }],
     [fileList, FILES],
   ]) {
@@ -28,18 +25,6 @@ test("nothing listens to a model after its view has gone", () => {
     end();
     assert.deepEqual(model.acts, [], render.toString().slice(0, 80));
   }
-});
-
-test("a list keeps the elements of options that stay, and marks the chosen ones", () => {
-  const model = new TestModel({ ...CHOICE });
-  choice({ model, el });
-  const select = el.querySelector("select");
-  const [, two] = select.options;
-  assert.deepEqual([...select.options].map((option) => option.selected), [false, true]);
-  model.set("options", [["k2", "2"], ["k3", "three"]]);
-  assert.equal(select.options[0], two);
-  assert.deepEqual([...select.options].map((option) => option.textContent), ["2", "three"]);
-  assert.equal(select.selectedOptions[0], two);
 });
 
 test("keys move along files, letters find them, and Backspace goes up", () => {

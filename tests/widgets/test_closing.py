@@ -16,7 +16,6 @@ import ptynb as pt
 from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
-from ptynb.widgets.choice import Choice
 from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.form import SettingsForm
@@ -74,7 +73,6 @@ def workbench_of_live_scan(recon: pt.Reconstruction, folder: Path) -> Any:
 WIDGETS: dict[str, Opened] = {
     "viewer": lambda recon, folder: Viewer(),
     "code": lambda recon, folder: CodeView(["import ptynb as pt"]),
-    "choice": lambda recon, folder: Choice("Kept states"),
     "inspect": lambda recon, folder: pt.inspect(recon.scan),
     "set up": lambda recon, folder: pt.settings_form(recon.scan),
     "form": form_opened,
