@@ -7,7 +7,7 @@ from pathlib import Path
 
 import traitlets
 
-from ptynb.app.session_state import COMPARISON, RUN, Desk
+from ptynb.app.session_state import COMPARISON, RUN, Session
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint
@@ -31,12 +31,12 @@ class CompareTab(Element):
     said = traitlets.Unicode("").tag(sync=True, settable=False)
     comparison = traitlets.Instance(Compare, allow_none=True).tag(sync=True, settable=False)
 
-    def __init__(self, desk: Desk, actions: Actions) -> None:
+    def __init__(self, session: Session, actions: Actions) -> None:
         super().__init__()
-        self._desk, self._actions = desk, actions
+        self._session, self._actions = session, actions
         self._sources: dict[str, str] = {}
         """Python of the results that are checkpoints, by name: each of them is read once."""
-        desk.on_change(self._follow)
+        session.on_change(self._follow)
 
     def close(self) -> None:
         """Close the tab and its comparison."""
@@ -55,7 +55,7 @@ class CompareTab(Element):
                     code="argument.missing",
                 )
             file = Path(path.strip())
-            self._desk.add_result(file.name, load_result(file), f"pt.load_result({str(file)!r})")
+            self._session.add_result(file.name, load_result(file), f"pt.load_result({str(file)!r})")
 
         self._actions.put(act, lane=COMPARISON)
 
@@ -64,14 +64,14 @@ class CompareTab(Element):
         """Add the state of each branch of the reconstruction."""
 
         def act() -> None:
-            recon = self._desk.recon
+            recon = self._session.recon
             if recon is None:
                 raise InvalidValueError(
                     "There is no reconstruction; start one to compare its branches.", code="workbench.no-reconstruction"
                 )
             for branch in recon.branches:
                 source = f"recon.branch_result({branch.name!r})"
-                self._desk.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
+                self._session.add_result(f"branch {branch.name}", recon.branch_result(branch.name), source)
 
         self._actions.put(act, lane=COMPARISON, after=(RUN,))
 
@@ -92,42 +92,42 @@ class CompareTab(Element):
             name = name_of_checkpoint(checkpoint.path, checkpoint.epoch, checkpoint.update)
             source = f"pt.load_result({str(checkpoint.path)!r})"
             if self._sources.get(name) != source:  # a checkpoint of another run may have the same name
-                name = self._desk.add_result(name, load_result(checkpoint.path), source)
+                name = self._session.add_result(name, load_result(checkpoint.path), source)
                 self._sources[name] = source
             names.append(name)
-        recon = self._desk.recon
+        recon = self._session.recon
         if with_now and recon is not None:
-            names.append(self._desk.add_result(f"now, epoch {recon.epoch}", recon.result, "recon.result"))
+            names.append(self._session.add_result(f"now, epoch {recon.epoch}", recon.result, "recon.result"))
         self.chosen = names
         self._show(names)
 
     def _follow(self, what: str) -> None:
         if what == "results":
-            self.results = [*self._desk.results]
+            self.results = [*self._session.results]
             self.chosen = [*self.chosen, self.results[-1]]
 
     def _put(self, action: Callable[[list[str]], None]) -> None:
         """Queue an action on the currently selected results."""
-        names = [name for name in self._desk.results if name in self.chosen]
+        names = [name for name in self._session.results if name in self.chosen]
         self._actions.put(lambda: action(names), lane=COMPARISON)
 
     def _report(self, names: list[str]) -> None:
         self.said = ""
         _check_chosen(names, 1)
         path = free_name("comparison" if len(names) > 1 else "report", ".html")
-        written = report({name: self._desk.results[name] for name in names}, path)
-        self._desk.tell(f"pt.report({{name: kept[name] for name in {names!r}}}, {path!r})")
+        written = report({name: self._session.results[name] for name in names}, path)
+        self._session.tell(f"pt.report({{name: kept[name] for name in {names!r}}}, {path!r})")
         self.said = f"written: {written}"
 
     def _show(self, names: list[str]) -> None:
         _check_chosen(names, 2)
         before = self.comparison
         looks = None if before is None else before.looks  # colours and limits are those of the comparison before
-        shown = Compare({name: self._desk.results[name] for name in names}, looks)
-        self.comparison, shown.tell = shown, self._desk.tell
+        shown = Compare({name: self._session.results[name] for name in names}, looks)
+        self.comparison, shown.tell = shown, self._session.tell
         if before is not None:
             before.close()
-        self._desk.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")
+        self._session.tell(f"view = pt.compare({{name: kept[name] for name in {names!r}}})")
 
 
 def _check_chosen(names: list[str], fewest: int) -> None:

@@ -1,277 +1,214 @@
-"""The tab Run of the workbench: start, the live view, live settings, history, and the result."""
+"""The tab Run of the workbench: what a new run is given, its start, its live view, and its result."""
 
 from __future__ import annotations
 
-import html
-import re
+import threading
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from typing import Any
 
-from ptynb.analysis.faults.diagnosis import Finding
-from ptynb.app.checkpoint_fields import CheckpointFields
-from ptynb.app.cluster_choice import LOCAL, RunCluster
-from ptynb.app.cluster_fields import OWN_WIDTH, ClusterFields, StartRow
+import traitlets
+
+from ptynb.app.cluster_choice import EXISTING, LOCAL, Existing
 from ptynb.app.diagnosis_panel import DiagnosisPanel
-from ptynb.app.film_panel import FilmPanel
-from ptynb.app.session_state import RUN, SCAN, Desk
+from ptynb.app.run_fields import CheckpointFields, ClusterFields
+from ptynb.app.session_state import FILM, FILM_RATE, RUN, SCAN, Session
 from ptynb.data.engine_records import Checkpoint
-from ptynb.exceptions import ClusterError, InvalidValueError, PtynbError, ReconstructionError, ScanError
-from ptynb.io.new_files import free_name
-from ptynb.report.report_file import report
-from ptynb.session.reconstruction import Reconstruction
-from ptynb.session.resume import attach
+from ptynb.exceptions import PtynbError
 from ptynb.settings.cluster_options import SlurmCluster
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
-from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
-from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.live import Live
-from ptynb.widgets.shared_widgets import free, marking, put
+from ptynb.widgets.shared_widgets import CancelledError
 
-STAGES_EXAMPLE = """\
-- epochs: 50
-  pattern_size: 64
-- epochs: 150
-  settings: {probe: {modes: 3}}"""
-
-CHECKPOINTS = "Checkpoints"
-CHECKPOINTING = "Checkpointing"
-CLUSTER = "Cluster"
-"""The page with the checkpoints of a run, and those with what a new run is given."""
+STAGES, CHECKPOINTS, CLUSTER, RESULT = PAGES = "Stages", "Checkpointing", "Cluster", "Result"
+"""The pages of the drawer."""
+HISTORY = "Checkpoints"
+"""The page of the live view with the checkpoints of the run."""
 
 
-class RunTab(elements.VBox):
-    """A bar with what a new run needs, behind its buttons what is needed now and then; below it the reconstruction."""
+class RunTab(Element):
+    """What a new run needs, its start, the live view of the current run, and what is written of it.
 
-    def __init__(self, desk: Desk, actions: Actions) -> None:
-        self._desk, self._actions = desk, actions
-        self.open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
-        """Shows checkpoints side by side; see `History`."""
-        self.next_run: Callable[[Finding], None] = lambda finding: None
-        """Takes the remedy of a finding into the scan and settings of the next run."""
-        self._cluster, self._clusters = RunCluster(desk), ClusterFields(actions, desk.cluster)
-        self._starting = StartRow()
-        self._epochs = elements.BoundedIntText(
-            100, min=1, max=1_000_000, description="Epochs", style=OWN_WIDTH, layout=elements.Layout(width="150px")
-        )
+    page: the open page of the drawer; "": none. starting: what a start waits for; can_cancel: whether that can be
+    ended. said: what the last command about the result or a film has done. film: frames of a film that are written, and
+    all; empty without one. view: the live view, with the pages history and diagnosis.
+    """
+
+    component = "runTab"
+    epochs = traitlets.Int(100, min=1, max=1_000_000).tag(sync=True)
+    stages = traitlets.Unicode("").tag(sync=True)
+    result_path = traitlets.Unicode("").tag(sync=True)
+    film_path = traitlets.Unicode("").tag(sync=True)
+    film_of = traitlets.Enum(("checkpoints", "thumbnails"), "checkpoints").tag(sync=True)
+    film_rate = traitlets.Float(FILM_RATE, min=0.5, max=50.0).tag(sync=True)
+    page = traitlets.Enum(("", *PAGES), "").tag(sync=True)
+    starting = traitlets.Unicode("").tag(sync=True, settable=False)
+    can_cancel = traitlets.Bool(False).tag(sync=True, settable=False)
+    said = traitlets.Unicode("").tag(sync=True, settable=False)
+    film: traitlets.List[int] = traitlets.List([]).tag(sync=True, settable=False)
+    clusters: Any = traitlets.Instance(ClusterFields).tag(sync=True, settable=False)
+    checkpoints: Any = traitlets.Instance(CheckpointFields).tag(sync=True, settable=False)
+    view: Any = traitlets.Instance(Live, allow_none=True).tag(sync=True, settable=False)
+
+    open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
+    """Shows checkpoints side by side; see `History`."""
+    history: History
+    diagnosis: DiagnosisPanel
+
+    def __init__(self, session: Session, actions: Actions) -> None:
+        self._session, self._actions = session, actions
+        self._start_cancelled, self._film_cancelled = threading.Event(), threading.Event()
         self._proposed = ""
-        self._stages = elements.Textarea(
-            description="Stages",
-            placeholder=STAGES_EXAMPLE,
-            tooltip="Stages of the run, as in a run file; empty: so many epochs with the settings",
-            layout=elements.Layout(width="620px", max_width="100%", height="110px"),
-        )
-        self._path = elements.Text(
-            description="Result file",
-            placeholder="scan.result.h5",
-            layout=elements.Layout(width="380px", max_width="100%"),
-        )
-        self._saved = elements.HTML()
-        first = (
-            *self._clusters.beside, self._epochs,
-            self._button(
-                "New run", "play", self._begin, "Starts a reconstruction of the scan with the settings", after=(SCAN,)
-            ),
-        )  # fmt: skip
-        cluster = [
-            self._button(
-                "Attach", "plug", lambda: self.attach(self._clusters.existing),
-                "Attaches to a run that continues without its notebook; of several, to that of the existing cluster",
-            ),
-            self._button("Stop engines", "power", self._stop_engines, "Stops the cluster that New run started"),
-        ]  # fmt: skip
-        result = [
-            self._path,
-            self._button("Save result", "save", self._save, "Writes the result to this file (HDF5)"),
-            self._button("Report", "file-text", self._report, "Writes a report (HTML) next to the result file"),
-            self._button("Add to comparison", "copy", self._keep, "Adds the current result to the tab Compare"),
-            self._saved,
-        ]
-        wrapped = elements.Layout(flex_flow="row wrap", overflow="visible", align_items="center")
-        self._run = elements.VBox(layout=free())
-        self._film = FilmPanel(desk, self._film_path)
-        self._checkpoints = CheckpointFields(actions)
-        self._bar = Drawer(
-            {
-                "Stages": self._stages,
-                CHECKPOINTING: self._checkpoints,
-                CLUSTER: elements.VBox([self._clusters, elements.HBox(cluster, layout=wrapped)], layout=free()),
-                "Result": elements.VBox([elements.HBox(result, layout=wrapped), self._film], layout=free()),
-            },
-            "More about the run",
-            icons={"Stages": "list-checks", CHECKPOINTING: "archive", CLUSTER: "server", "Result": "save"},
-            beside=first,
-        )
-        self._bar.on_change(self._clusters.look)
-        super().__init__([self._bar, self._starting, self._run], layout=free())
-        self.add_class("ptynb-run")
-
-    def _button(
-        self, text: str, icon: str, action: Callable[[], None], tooltip: str, after: Collection[str] = ()
-    ) -> elements.Button:
-        layout = elements.Layout(width="auto")
-        button = elements.Button(description=text, icon=icon, tooltip=tooltip, layout=layout)
-        button.on_click(lambda _: self._actions.put(action, lane=RUN, after=after))
-        return button
+        super().__init__(clusters=ClusterFields(actions, session.cluster), checkpoints=CheckpointFields(actions))
+        session.on_change(self._follow)
 
     def propose(self, stages: tuple[Stage, ...]) -> None:
         """Enter stages, which may be none, in the place of those that were entered so before, or of an empty field."""
-        if stages or self._stages.value == self._proposed:
-            self._proposed = self._stages.value = StagePlan(stages).to_yaml()
+        if stages or self.stages == self._proposed:
+            self._proposed = self.stages = StagePlan(stages).to_yaml()
 
-    def _begin(self) -> None:
-        desk, scan = self._desk, self._desk.scan  # another one may be loaded while engines start
-        if scan is None:
-            raise ScanError("There is no scan; load one in the tab Scan first.", code="workbench.no-scan")
-        before = desk.recon
-        if before is not None and _is_active(before):
-            raise InvalidValueError(
-                f"A run uses the engines, at epoch {before.epoch}; press Stop before starting another one.",
-                code="workbench.run-active",
-            )
-        recipe = Recipe.from_yaml(f"stages:\n{self._stages.value}")  # before anything is closed
-        recipe = Recipe(settings=desk.settings, stages=recipe.stages)
-        try:
-            checkpointing, argument = self._checkpoints.checkpointing(), self._checkpoints.argument
-        except PtynbError:  # shown at its field
-            self._bar.shown = CHECKPOINTING
-            return
-        if not self._have_engines():
-            return
-        if before is not None:
-            before.close()
-        self._clear()
-        self._starting.say("starting the run …")
-        try:
-            with marking(self._checkpoints):
-                recon = Reconstruction(scan, recipe, desk.cluster, checkpointing=checkpointing)
-            chosen = "settings"
-            if recipe.stages:
-                chosen = "recipe"
-                desk.tell(f"recipe = pt.Recipe(settings=settings, stages={[*StagePlan(recipe.stages).plain]!r})")
-            given = [chosen, *(["cluster"] if desk.cluster is not None else []), *([argument] if argument else [])]
-            desk.tell(f"recon = pt.Reconstruction(scan, {', '.join(given)})")
-            self.show(recon)
-        finally:
-            self._starting.say("")
-        self._path.value = _free_path(recon.scan.name)
-        epochs = None if recipe.stages else self._epochs.value
-        recon.start(epochs)
-        desk.tell(f"recon.start({'' if epochs is None else f'epochs={epochs}'})")
+    @command
+    def new_run(self) -> None:
+        """Start a reconstruction of the scan with the settings."""
+        self._put(self._start, after=(SCAN,))
 
-    def attach(self, name: str | None = None) -> None:
-        """Attach to a run that continues without its notebook; name: as for `pt.attach`."""
-        desk = self._desk
-        recon = attach(name)
-        desk.tell(f"recon = pt.attach({'' if name is None else repr(name)})")
-        self._clear()
-        if desk.scan is None:
-            desk.scan = recon.scan
-        assert recon.cluster is not None
-        self._cluster.adopt(recon.cluster)
-        self._clusters.show_existing(recon.cluster.name)
-        self.show(recon)
+    @command
+    def cancel_start(self) -> None:
+        """End the wait for a cluster, and cancel the job."""
+        self._start_cancelled.set()
 
-    def _have_engines(self) -> bool:
-        """Start or find the chosen cluster; return False if an error is shown at its field, or the user cancelled."""
-        starting, ended = self._starting, ""
+    @command
+    def attach(self) -> None:
+        """Attach to a run that continues without its notebook; of several, to that of the existing cluster."""
+        fields = self.clusters
+        self._put(lambda: self._session.attach(fields.fields.text(EXISTING) if fields.launcher == EXISTING else None))
+
+    @command
+    def stop_engines(self) -> None:
+        """Stop the cluster that the workbench has started."""
+
+        def stop() -> None:
+            self._session.stop_engines()
+            if self.clusters.launcher == EXISTING:  # it is gone
+                self.clusters.launcher = LOCAL
+
+        self._put(stop)
+
+    @command
+    def save(self) -> None:
+        """Write the result to the file."""
+        self._put(lambda: self._say(f"saved: {self._session.save(self.result_path.strip())}"))
+
+    @command
+    def report(self) -> None:
+        """Write a report beside the file of the result."""
+        self._put(lambda: self._say(f"written: {self._session.report(self.result_path.strip())}"))
+
+    @command
+    def add_to_comparison(self) -> None:
+        """Add the present result to the tab Compare."""
+        self._put(lambda: self._say(f"added to comparison: {self._session.add_to_comparison()}"))
+
+    @command
+    def make_film(self) -> None:
+        """Write a film of the run, while that goes on."""
+        if not self.film:
+            self._film_cancelled.clear()
+            self.said, self.film = "", [0, 1]
+            self._actions.put(self._make_film, lane=FILM)
+
+    @command
+    def cancel_film(self) -> None:
+        """End the film; no file is written."""
+        self._film_cancelled.set()
+
+    def close(self) -> None:
+        """Cancel what is waited for, and close the view of the run, which continues."""
+        self._start_cancelled.set()
+        self._film_cancelled.set()
+        self._show(None)
+        super().close()
+
+    def _put(self, action: Callable[[], None], after: Collection[str] = ()) -> None:
+        def act() -> None:
+            self.said = ""
+            action()
+
+        self._actions.put(act, lane=RUN, after=after)
+
+    def _start(self) -> None:
+        session, ended = self._session, ""
+        stages = Recipe.from_yaml(f"stages:\n{self.stages}").stages
         try:
-            chosen = self._clusters.chosen()
-            starting.begin(may_be_cancelled=isinstance(chosen, SlurmCluster))
-            self._cluster.use(chosen, starting.say, starting.cancelled)
+            checkpointing, cluster = self.checkpoints.checkpointing(), self.clusters.chosen()
+            self._start_cancelled = threading.Event()
+            self.can_cancel = isinstance(cluster, SlurmCluster)
+            session.start_run(
+                self.epochs, stages=stages, checkpointing=checkpointing, cluster=cluster, report=self._report_start,
+                cancel=self._start_cancelled,
+            )  # fmt: skip
         except PtynbError as error:
             if error.code == "cluster.start-cancelled":
                 ended = "The start was cancelled, and no job is left."
-                return False
-            if not self._clusters.complain(error):
+            elif self.checkpoints.mark(error):
+                self.page = CHECKPOINTS
+            elif self.clusters.mark(error):
+                self.page = CLUSTER
+            else:
                 raise
-            self._bar.shown = CLUSTER
-            return False
         finally:
-            starting.end(ended)
-        return True
+            self.starting, self.can_cancel = ended, False
 
-    def _stop_engines(self) -> None:
-        self._cluster.stop()
-        if self._clusters.existing is not None:  # it is gone
-            self._clusters.show_launcher(LOCAL)
+    def _report_start(self, text: str) -> None:
+        self.starting = text
 
-    def show(self, recon: Reconstruction) -> None:
-        """Set the current reconstruction and show its views."""
-        self._desk.recon = recon
-        form = SettingsForm(recon.settings, live=True, recon=recon)
-        history = History(recon)
-        diagnosis = DiagnosisPanel(recon, self._actions, self.next_run, self._desk.tell)
-        view = Live(recon, pages={"Live settings": form, CHECKPOINTS: history, "Diagnosis": diagnosis})
+    @traitlets.observe("page")
+    def _turned(self, _: Any) -> None:
+        if self.page == CLUSTER:
+            self.clusters.look()
+
+    def _follow(self, what: str) -> None:
+        if what == "recon":
+            self._show(self._session.recon)
+        elif what == "cluster":
+            self.can_cancel = False  # it is there
+            if isinstance(self._session.chosen_cluster, Existing):
+                self.clusters.show_existing(self._session.chosen_cluster.name)
+
+    def _show(self, recon: Any) -> None:
+        """Show the views of a reconstruction."""
+        before, self.view = self.view, None
+        if before is not None:
+            before.close()
+        if recon is None:
+            return
+        session = self._session
+        form, history = SettingsForm(recon.settings, live=True, recon=recon), History(recon)
+        self.history, self.diagnosis = history, DiagnosisPanel(recon, session, self._actions)
+        view = Live(recon, pages={"Live settings": form, HISTORY: history, "Diagnosis": self.diagnosis})
         history.rest(True)
-        view.on_page(lambda: history.rest(view.page != CHECKPOINTS))
-        for widget in (form, history, view):
-            widget.tell = self._desk.tell
+        view.on_page(lambda: history.rest(view.page != HISTORY))
+        form.tell = history.tell = view.tell = session.tell
         history.open_comparison = self.open_comparison
-        self._run.children = [view]
-
-    def _clear(self) -> None:
-        shown, self._run.children = self._run.children, []
-        for one in shown:
-            one.close()
-
-    def _current(self) -> Reconstruction:
-        if self._desk.recon is None:
-            raise InvalidValueError(
-                "There is no reconstruction; press New run first.", code="workbench.no-reconstruction"
-            )
-        return self._desk.recon
-
-    def _save(self) -> None:
-        put(self._saved, "")
-        recon = self._current()
-        path = Path(self._path.value.strip() or _free_path(recon.scan.name))
-        self._say_wait(recon)
-        written = recon.save(path)
-        self._desk.tell(f"recon.save({str(path)!r})")
-        self._say(f"saved: {written}")
-
-    def _report(self) -> None:
-        put(self._saved, "")
-        recon = self._current()
-        beside = Path(self._path.value.strip() or _free_path(recon.scan.name))
-        path = beside.with_name(
-            free_name(beside.name.removesuffix(".h5").removesuffix(".result"), ".html", beside.parent)
-        )
-        self._say_wait(recon)
-        written = report(recon, path)
-        self._desk.tell(f"pt.report(recon, {str(path)!r})")
-        self._say(f"written: {written}")
-
-    def _film_path(self) -> str:
-        beside = Path(self._path.value.strip() or "scan.result.h5")
-        stem = beside.name.removesuffix(".h5").removesuffix(".result")
-        return str(beside.with_name(free_name(stem, ".gif", beside.parent)))
-
-    def _keep(self) -> None:
-        recon = self._current()
-        self._say_wait(recon)
-        name = self._desk.add_result(f"epoch {recon.epoch}", recon.result, "recon.result")
-        self._say(f"added to comparison: {name}")
-
-    def _say_wait(self, recon: Reconstruction) -> None:
-        """Add `recon.wait()` to the lines of Python if the user waited for the end of the run."""
-        if recon.state == "ready" and self._desk.lines[-1].startswith("recon.start("):
-            self._desk.tell("recon.wait()")
+        self.view, self.result_path = view, session.free_path()
 
     def _say(self, text: str) -> None:
-        put(self._saved, f'<span role="status">{html.escape(text)}</span>')
+        self.said = text
 
+    def _make_film(self) -> None:
+        def show(done: int, frames: int) -> None:
+            if self._film_cancelled.is_set():
+                raise CancelledError
+            self.film = [done, frames]
 
-def _is_active(recon: Reconstruction) -> bool:
-    try:
-        return recon.state in ("running", "paused", "recovering")
-    except (ReconstructionError, ClusterError):  # its engines have ended
-        return False
-
-
-def _free_path(name: str) -> str:
-    """Return a file name for a result that does not exist."""
-    return free_name(re.sub(r"[^\w.-]+", "_", name) or "scan", ".result.h5")
+        path, beside, thumbnails = self.film_path.strip(), self.result_path.strip(), self.film_of == "thumbnails"
+        try:
+            written = self._session.film(path, thumbnails=thumbnails, rate=self.film_rate, result=beside, progress=show)
+            self.said = f"written: {written}"
+        except CancelledError:
+            self.said = "The film was cancelled; no file was written."
+        finally:
+            self.film = []

@@ -1,38 +1,50 @@
-"""The workbench: scan, settings, run, comparison and tuning in the tabs of one widget."""
+"""The workbench: scan, settings, run, comparison and tuning in the tabs of one view."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
+from typing import Any
+
+import traitlets
 
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.compare_tab import CompareTab
-from ptynb.app.resume_offer import Offer
+from ptynb.app.resume_offer import ResumeSearch
 from ptynb.app.run_tab import RunTab
 from ptynb.app.scan_tab import ScanTab
-from ptynb.app.session_state import COMPARISON, LANES, RUN, Desk
+from ptynb.app.session_state import COMPARISON, LANES, RUN, Session
 from ptynb.app.settings_form import settings_form
 from ptynb.app.tuner_app import tuner
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.engine_records import Checkpoint
 from ptynb.data.scan import Scan
-from ptynb.io.prepared_scan import prepare
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.text import counted
-from ptynb.widgets import elements
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.code_view import CodeView
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.settings_sources import Source
-from ptynb.widgets.layout.own_tab import OwnTab
-from ptynb.widgets.shared_widgets import complaint, free, put
 
 TABS = ("Scan", "Settings", "Run", "Compare", "Tune", "Python")
 
 
-class Workbench(elements.VBox):
-    """Scan, settings, run, comparison, tuning, and the equivalent lines of Python; see `workbench`."""
+class Workbench(Element):
+    """Scan, settings, run, comparison, tuning, and the equivalent lines of Python; see `workbench`.
+
+    session: the state of all tabs, and what can be done with it. actions: execute what is clicked.
+    """
+
+    component = "workbench"
+    facts = traitlets.Dict({"scan": "", "about": []}).tag(sync=True, settable=False)
+    """Name of the scan, and what is known of it and of the cluster."""
+    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    offers: traitlets.Dict[str, str] = traitlets.Dict({}).tag(sync=True, settable=False)
+    """Descriptions of the runs that continue without a notebook, by name."""
+    tab = traitlets.Enum(TABS, "Scan").tag(sync=True)
+    views: traitlets.Dict[str, Any] = traitlets.Dict({}).tag(sync=True, settable=False)
+    """What the tabs contain; None for what pages do not have yet: they get that of the tab in front first."""
+    lines: traitlets.List[str] = traitlets.List([]).tag(sync=True, settable=False)
 
     def __init__(
         self,
@@ -43,154 +55,159 @@ class Workbench(elements.VBox):
         by_itself: bool = False,
     ) -> None:
         """by_itself: whether to attach without a click to a run of the scan that continues without a notebook."""
+        super().__init__()
         if recon is not None:
             scan, settings, cluster = scan or recon.scan, settings or recon.settings, cluster or recon.cluster
-        self._desk = Desk(scan, settings, cluster)
-        self._actions = Actions("ptynb workbench", self._complain, lanes=LANES)
-        self._facts, self._message = elements.HTML(), elements.HTML()
-        self._offer = Offer(self._actions, self.come_back)
-        self._code = CodeView(self._desk.lines)
-        self._scan_tab = ScanTab(self._desk, self._actions)
-        self._run_tab = RunTab(self._desk, self._actions)
-        self._compare_tab = CompareTab(self._desk, self._actions)
-        self._run_tab.open_comparison = self._compare_checkpoints
-        self._run_tab.next_run = self._take_remedy
-        self._form = settings_form(scan, self._desk.settings, cluster)
-        self._form.tell, self._form.use_scan = self._desk.tell, self._take_scan
-        self._form.use_stages = self._run_tab.propose
-        self._tuning = tuner(scan, self._desk.settings, cluster, use=self._take_settings, use_scan=self._take_scan)
-        self._tuning.tell, self._tuning.form.tell = self._desk.tell, None  # its form is updated from the other one
-        for form in (self._form.form, self._tuning.form):
+        self.session = Session(scan, settings, cluster)
+        self.actions = Actions("ptynb workbench", self._complain, lanes=LANES)
+        self._by_itself = by_itself
+        self._search = ResumeSearch(self._found, lambda error: self.actions.put(lambda: _raise(error), lane=RUN))
+        self.scan_tab = ScanTab(self.session, self.actions)
+        self.run_tab = RunTab(self.session, self.actions)
+        self.run_tab.open_comparison = self._compare_checkpoints
+        self.compare_tab = CompareTab(self.session, self.actions)
+        self.form = settings_form(scan, self.session.settings, cluster)
+        self.form.tell, self.form.use_scan = self.session.tell, self._use_scan
+        self.form.use_stages = self.run_tab.propose
+        self.tuning = tuner(scan, self.session.settings, cluster, use=self.use_settings, use_scan=self._use_scan)
+        self.tuning.tell, self.tuning.form.tell = self.session.tell, None  # its form is updated from the other one
+        for form in (self.form.form, self.tuning.form):
             self._listen(form)
-        self._tabs = elements.Tab(
-            [
-                self._scan_tab, self._form, self._run_tab, self._compare_tab, self._tuning,
-                elements.VBox([self._code], layout=free()),
-            ],
-            layout=free(width="auto"),
-        )  # fmt: skip
-        self._tabs.titles = TABS
-        tab = OwnTab(title="Workbench")
-        head = elements.HBox([self._facts, tab])
-        head.add_class("ptynb-workbench-head")
-        pages = elements.VBox([head, self._tabs], layout=free())
-        pages.add_class("ptynb-workbench-pages")
-        super().__init__([self._offer, self._message, pages], layout=free())
-        self.add_class("ptynb-workbench")
-        self._desk.on_change(self._follow)
-        self._show_facts()
+        self._all: dict[str, Element] = dict(
+            zip(TABS, (self.scan_tab, self.form, self.run_tab, self.compare_tab, self.tuning), strict=False)
+        )
+        self.session.on_settings = self._take_settings_of_remedy
+        self.session.on_change(self._follow)
         if recon is not None:
-            self._desk.tell("# recon: from the line that opened this workbench")
-            self._run_tab.show(recon)
-            self._tabs.selected_index = TABS.index("Run")
-        elif cluster is None:
-            self._offer.look(scan, by_itself)
+            self.session.tell("# recon: from the line that opened this workbench")
+            self.session.recon = recon
+            self.tab = "Run"
+        self._follow("cluster")
+        self._follow("lines")
+        self._send_tab()
+        if recon is None and cluster is None:
+            self._search.begin(scan, by_itself)
 
     @property
     def scan(self) -> Scan | None:
         """The scan, with all changes."""
-        return self._desk.scan
+        return self.session.scan
 
     @property
     def settings(self) -> Settings:
         """The settings of the next reconstruction."""
-        return self._desk.settings
+        return self.session.settings
 
     @property
     def cluster(self) -> Cluster | None:
         """The cluster of the next reconstruction."""
-        return self._desk.cluster
+        return self.session.cluster
 
     @property
     def recon(self) -> Reconstruction | None:
         """The current reconstruction."""
-        return self._desk.recon
+        return self.session.recon
 
     @property
     def code(self) -> str:
         """The session so far as lines of Python."""
-        return self._code.text
+        return "\n".join(self.session.lines)
 
-    def come_back(self, name: str | None = None) -> None:
+    @command
+    def attach(self, name: str | None = None) -> None:
         """Attach to a run that continues without its notebook, with its settings; name: as for `pt.attach`."""
-        self._run_tab.attach(name)
-        assert self.recon is not None
-        self._take_settings(self.recon.settings)
-        self._tabs.selected_index = TABS.index("Run")
+
+        def attach() -> None:
+            self.session.attach(name)
+            assert self.recon is not None
+            self.use_settings(self.recon.settings)
+            self.tab = "Run"
+
+        self.actions.put(attach, lane=RUN)
+
+    @command
+    def show_all(self) -> None:
+        """Send what the other tabs contain: a page has drawn the one in front."""
+        self.views = {**self._all}
+
+    def use_settings(self, settings: Settings, source: SettingsForm | None = None) -> None:
+        """Show settings in all forms; source: the form in which they were edited."""
+        if settings == self.settings or (source is not None and source.settings != settings):
+            return  # already shown, or edited again: the newer settings will follow
+        self.session.settings = settings
+        for form in (self.form.form, self.tuning.form):
+            if form is not source and form.settings != settings:
+                form.settings = settings
 
     def close(self) -> None:
         """Close all views and end their threads; a run and its cluster continue, and so does the receiver of a scan.
 
         A receiver whose scan has not begun ends.
         """
-        self._actions.close()
+        self._search.close()
+        self.actions.close()
+        for view in self._all.values():
+            view.close()
         super().close()
+
+    @traitlets.observe("tab")
+    def _send_tab(self, _: Any = None) -> None:
+        self.views = {title: view if title == self.tab else self.views.get(title) for title, view in self._all.items()}
+
+    def _found(self, runs: dict[str, str]) -> None:
+        if self._by_itself and len(runs) == 1:
+            self.attach(*runs)
+        else:
+            self.offers = runs
 
     def _compare_checkpoints(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
         def show() -> None:
-            self._compare_tab.show_checkpoints(checkpoints, with_now)
-            self._tabs.selected_index = TABS.index("Compare")
+            self.compare_tab.show_checkpoints(checkpoints, with_now)
+            self.tab = "Compare"
 
-        self._actions.put(show, lane=COMPARISON, after=(RUN,))
+        self.actions.put(show, lane=COMPARISON, after=(RUN,))
 
     def _listen(self, form: SettingsForm) -> None:
-        form.on_change(lambda settings: self._take_settings(settings, form))
+        form.on_change(lambda settings: self.use_settings(settings, form))
 
-    def _take_settings(self, settings: Settings, source: SettingsForm | None = None) -> None:
-        """Show settings in all forms; source: the form in which they were edited."""
-        if settings == self._desk.settings or (source is not None and source.settings != settings):
-            return  # already shown, or edited again: the newer settings will follow
-        self._desk.settings = settings
-        for form in (self._form.form, self._tuning.form):
-            if form is not source and form.settings != settings:
-                form.settings = settings
+    def _use_scan(self, scan: Scan) -> None:
+        self.session.scan = scan
 
-    def _take_scan(self, scan: Scan) -> None:
-        """Make the scan of a trial that of the workbench."""
-        self._scan_tab.show(scan)
-        self._desk.scan = scan
-
-    def _take_remedy(self, finding: Finding) -> None:
-        """Take the remedy of a finding of the current reconstruction into the scan and settings of the next one."""
-        assert self.recon is not None
-        source = f"found[{finding.name!r}]"
-        if finding.prepare:
-            self._take_scan(prepare(self.recon.scan, finding.prepare))
-            self._desk.tell(f"scan = pt.prepare(recon.scan, {source}.prepare)")
-        if finding.changes:
-            settings = self.settings.with_values(finding.changes)
-            reasons = dict.fromkeys(finding.changes, finding.explanation)
-            line = f"settings.with_values({source}.changes)"
-            title = f"remedy of {finding.name}"
-            self._form.form.take(Source(title, title, settings, line, "from a diagnosis of the run", reasons))
+    def _take_settings_of_remedy(self, settings: Settings, line: str, finding: Finding) -> None:
+        """Show settings in the form, with what they are for; the form tells the line."""
+        reasons, title = dict.fromkeys(finding.changes, finding.explanation), f"remedy of {finding.name}"
+        self.form.form.take(Source(title, title, settings, line, "from a diagnosis of the run", reasons))
 
     def _follow(self, what: str) -> None:
+        session = self.session
         if what == "lines":
-            self._code.lines = [*self._desk.lines]
+            self.lines = [*session.lines]
         elif what == "recon":
-            self._offer.end()
-        elif what == "cluster":
-            self._form.cluster = self._tuning.cluster = self._desk.cluster
+            self._search.close()
+            self.offers = {}
         elif what == "scan":
-            self._form.scan = self._tuning.scan = self._desk.scan
+            self.form.scan = self.tuning.scan = session.scan
+        elif what == "cluster":
+            self.form.cluster = self.tuning.cluster = session.cluster
         if what in ("scan", "cluster"):
-            self._show_facts()
-
-    def _show_facts(self) -> None:
-        scan, cluster = self._desk.scan, self._desk.cluster
-        parts = ["no scan"]
-        if scan is not None:
-            height, width = scan.pattern_shape
-            parts = [scan.name, f"{len(scan):,} patterns of {height} × {width}"]
-        if cluster is not None:
-            parts.append(f"{counted(len(cluster), 'engine')} on {cluster.plan.engines[0].kind}")
-        first, *others = map(html.escape, parts)
-        shown = " &nbsp;·&nbsp; ".join([f"<b>{first}</b>" if scan is not None else first, *others])
-        whole = " · ".join([first, *others])  # of which a narrow page shows the beginning
-        put(self._facts, f'<div class="ptynb-workbench-facts" title="{whole}">{shown}</div>')
+            self.facts = _facts(session.scan, session.cluster)
 
     def _complain(self, error: Exception | None) -> None:
-        put(self._message, complaint(error))
+        self.message = "" if error is None else str(error)
+
+
+def _facts(scan: Scan | None, cluster: Cluster | None) -> dict[str, Any]:
+    about = []
+    if scan is not None:
+        height, width = scan.pattern_shape
+        about.append(f"{len(scan):,} patterns of {height} × {width}")
+    if cluster is not None:
+        about.append(f"{counted(len(cluster), 'engine')} on {cluster.plan.engines[0].kind}")
+    return {"scan": "" if scan is None else scan.name, "about": about}
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def workbench(
@@ -199,7 +216,7 @@ def workbench(
     cluster: Cluster | None = None,
     recon: Reconstruction | None = None,
 ) -> Workbench:
-    """Return the workbench: scan, settings, run, comparison and tuning in one widget.
+    """Return the workbench: scan, settings, run, comparison and tuning in one view.
 
     It is displayed if it is the last expression of a notebook cell. Without `recon` and `cluster` it offers to attach
     to a run of the scan that continues without a notebook.
@@ -219,7 +236,7 @@ def workbench(
     Returns
     -------
     Workbench
-        The widget. Its `scan`, `settings`, `cluster` and `recon` can be used in other cells; `code` are the
+        The view. Its `scan`, `settings`, `cluster` and `recon` can be used in other cells; `code` are the
         equivalent lines of Python.
     """
     return Workbench(scan, settings, cluster, recon)

@@ -67,6 +67,15 @@ SbatchOption = Annotated[
     str, _matching(r"-[^\x00-\x1f\x7f]+", "options of sbatch, each a text that begins with '-', such as '--qos=high'")
 ]
 
+NONE = "none"
+"""Key in the schema of an option: what None means, which a form shows in an empty field."""
+
+
+def _none(text: str, meaning: str, more: JsonDict | None = None) -> dict[str, Any]:
+    """Return description and schema of an option that may be None. more: of the schema."""
+    return {"description": f"{text}; none: {meaning}", "json_schema_extra": {NONE: meaning, **(more or {})}}
+
+
 DeviceOption = Annotated[
     Device,
     Field(default="auto", description="Device of the engines; auto: GPUs if present (NVIDIA's, then one of Intel)"),
@@ -76,8 +85,10 @@ DetachedTimeout = Annotated[
     Field(
         default=None,
         title="Detached timeout [s]",
-        description="Time that a run continues after the process that holds its cluster has ended [s]; none: 3600 in a "
-        "notebook, 0 elsewhere",
+        **_none(
+            "Time that a run continues after the process that holds its cluster has ended [s]",
+            "3600 in a notebook, 0 elsewhere",
+        ),
     ),
 ]
 Timeout = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
@@ -86,20 +97,19 @@ Address = Annotated[
     str | None,
     Field(
         default=None,
-        description="Address of this machine to which engines connect; none: the one on the route to them",
-        json_schema_extra=LISTENS,
+        **_none("Address of this machine to which engines connect", "the one on the route to them", LISTENS),
     ),
 ]
 START_TITLE = "Longest start [s]"
 START_TIMEOUT = "Longest time that engines may take to start [s]"
-THREADS = "Threads of each engine on the CPU; none: an equal share of the cores"
+THREADS = _none("Threads of each engine on the CPU", "an equal share of the cores")
 
 
 class LocalOptions(TypedDict, total=False):
     """Options of engines on this machine."""
 
     device: DeviceOption
-    threads: Annotated[Count | None, Field(default=None, description=THREADS)]
+    threads: Annotated[Count | None, Field(default=None, **THREADS)]
     detached_timeout: DetachedTimeout
     timeout: Annotated[Timeout, Field(default=120.0, title=START_TITLE, description=START_TIMEOUT)]
 
@@ -108,7 +118,7 @@ class AloneOptions(TypedDict, total=False):
     """Options of a run without engines."""
 
     device: DeviceOption
-    threads: Annotated[Count | None, Field(default=None, description="Threads on the CPU; none: all cores")]
+    threads: Annotated[Count | None, Field(default=None, **_none("Threads on the CPU", "all cores"))]
 
 
 class SlurmOptions(TypedDict, total=False):
@@ -118,16 +128,14 @@ class SlurmOptions(TypedDict, total=False):
         CountOrNone | None,
         Field(default=None, title="GPUs per node", description="GPUs of each node, with one engine on each GPU"),
     ]
-    engines_per_node: Annotated[
-        CountOrNone | None, Field(default=None, description="CPU engines of each node; none: 1")
-    ]
+    engines_per_node: Annotated[CountOrNone | None, Field(default=None, **_none("CPU engines of each node", "1"))]
     device: DeviceOption
     cpus_per_engine: Annotated[
         CountOrNone | None,
         Field(
             default=None,
             title="Cores per engine",
-            description="Cores and threads of each engine; none: its share of the present job, or 4",
+            **_none("Cores and threads of each engine", "its share of the present job, or 4"),
         ),
     ]
     time: Annotated[
@@ -146,6 +154,7 @@ class SlurmOptions(TypedDict, total=False):
             default=None,
             title="Memory per node",
             description="Memory of each node, a number and K, M, G or T, such as 64G",
+            examples=["64G"],
         ),
     ]
     extra: Annotated[
@@ -155,6 +164,7 @@ class SlurmOptions(TypedDict, total=False):
             max_length=64,
             title="Options of sbatch",
             description="Further options of sbatch, such as --qos=high; they override the others",
+            examples=["--qos=high"],
             json_schema_extra={TRUST: "goes to sbatch"},
         ),
     ]
@@ -174,13 +184,16 @@ class SshOptions(TypedDict, total=False):
     """Options of engines on hosts that ssh reaches."""
 
     device: DeviceOption
-    threads: Annotated[Count | None, Field(default=None, description=THREADS)]
+    threads: Annotated[Count | None, Field(default=None, **THREADS)]
     python: Annotated[
         str | None,
         Field(
             default=None,
-            description="Path of Python on the hosts; none: the path of this one",
-            json_schema_extra={TRUST: "is the program that is run on the hosts"},
+            **_none(
+                "Path of Python on the hosts",
+                "the path of this one",
+                {TRUST: "is the program that is run on the hosts"},
+            ),
         ),
     ]
     ssh: Annotated[
@@ -189,8 +202,11 @@ class SshOptions(TypedDict, total=False):
             default=None,
             max_length=64,
             title="ssh command",
-            description="Command that connects to a host, with its options; none: ssh",
-            json_schema_extra={TRUST: "is the command that is run here for each host"},
+            **_none(
+                "Command that connects to a host, with its options",
+                "ssh",
+                {TRUST: "is the command that is run here for each host"},
+            ),
         ),
     ]
     address: Address
@@ -267,7 +283,7 @@ LocalCluster = _section(
     kind=(Literal["local"], "local"),
     engines=Annotated[
         Count | None,
-        Field(default=None, description="Number of engines; none: one per GPU, or on the CPU one per NUMA node"),
+        Field(default=None, **_none("Number of engines", "one per GPU, or on the CPU one per NUMA node")),
     ],
 )
 NoCluster = _section("NoCluster", ClusterSection, AloneOptions, kind=(Literal["none"], "none"))
@@ -278,7 +294,7 @@ SlurmCluster = _section(
     kind=(Literal["slurm"], "slurm"),
     nodes=Annotated[
         Annotated[int, Field(ge=1, le=100_000)] | None,
-        Field(default=None, description="Number of nodes; none: those of the present job"),
+        Field(default=None, **_none("Number of nodes", "those of the present job")),
     ],
 )
 SshCluster = _section(

@@ -1,5 +1,5 @@
 """What a notebook shows: the only importer of elements."""
 
-from ptynb.widgets.kernel_messages import keep_messages
+from ptynb.widgets.kernel_messages import keep_order
 
-keep_messages()
+keep_order()

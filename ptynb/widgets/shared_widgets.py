@@ -23,7 +23,7 @@ STATE_COLOURS = {
 class Form(Protocol):
     """A view with fields."""
 
-    def mark(self, error: PtynbError) -> None:
+    def mark(self, error: PtynbError) -> object:
         """Show which fields an error is about, by its `fields`."""
 
 

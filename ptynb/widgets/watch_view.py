@@ -11,14 +11,15 @@ import traitlets
 from PIL import Image
 
 from ptynb.data.engine_records import Picture
-from ptynb.data.record import Epoch
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
 from ptynb.widgets.actions import repeat
 from ptynb.widgets.element_tree import Element
-from ptynb.widgets.live.live_facts import MOST_CHANGES, record
+from ptynb.widgets.live.live_facts import MOST_CHANGES, pieces
 from ptynb.widgets.viewer.viewer import Viewer
 
 REFRESH_SECONDS = 0.5
+UNKNOWN = None, None, None
+"""Changes of object, probe and positions in an epoch, which the files do not have."""
 
 
 class Watch(Element):
@@ -74,20 +75,14 @@ class Watch(Element):
                 return
             self.state, self.facts = report.state, [*report.facts, folder.written]
             if changed:
-                self._show_record(report)
+                known = itertools.zip_longest(report.losses, report.seconds[: len(report.losses)])
+                self.record = pieces("epochs", [(number, *both, *UNKNOWN) for number, both in enumerate(known, 1)])
+                self.marks = [epoch + 1 for epoch, _ in report.changes]
+                self.changes = [[str(epoch + 1), name] for epoch, name in report.changes[-MOST_CHANGES:]]
                 self._waiting = _pictures(folder, report)
             if self._waiting is not None and self.pictures.ready:
                 self.pictures.show(self._waiting, epoch=report.picture[0], update=report.picture[1])
                 self._waiting = None
-
-    def _show_record(self, report: StatusReport) -> None:
-        known = itertools.zip_longest(report.losses, report.seconds[: len(report.losses)])
-        epochs = [
-            Epoch(number, _or_nan(loss), _or_nan(seconds), 0.0) for number, (loss, seconds) in enumerate(known, 1)
-        ]
-        self.record = record(epochs, ())
-        self.marks = [epoch + 1 for epoch, _ in report.changes]
-        self.changes = [[str(epoch + 1), name] for epoch, name in report.changes[-MOST_CHANGES:]]
 
     def complain(self, error: Exception | None) -> None:
         """Show an error of `refresh`; its next success removes it."""
@@ -126,10 +121,6 @@ def _pictures(folder: Folder, report: StatusReport) -> list[Picture] | None:
         Picture("phase", "Object phase, ramp removed", phase, _shape(phase), limits=limits["phase"], unit="rad"),
         Picture("probe", "Probe modes", probe, _shape(probe), note=f"power {powers}" if powers else ""),
     ]
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 def _shape(image: bytes) -> tuple[int, int]:

@@ -1,10 +1,11 @@
-"""What is typed about a cluster, without widgets: the options, the call that they make, and what is wrong with them."""
+"""What is typed about a cluster: the options, the call that they make, what is wrong with them, and their fields."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,22 +15,20 @@ import ptynb as pt
 from ptynb.app import cluster_choice
 from ptynb.app.cluster_choice import (
     EXISTING,
-    LAUNCHER,
     LOCAL,
     SECTIONS,
     SLURM,
     SSH,
-    Existing,
-    RunCluster,
     existing_clusters,
     lines_of,
-    options_of,
     section_of,
 )
-from ptynb.app.session_state import Desk
+from ptynb.app.run_fields import options_of
+from ptynb.app.workbench_app import Workbench
 from ptynb.cluster import cluster_start
-from ptynb.settings.base_models import told_by_field
-from ptynb.settings.cluster_options import LocalCluster, NoCluster
+from ptynb.polling import wait_until
+from ptynb.settings.cluster_options import ClusterSection, NoCluster
+from ptynb.widgets.option_fields import OptionFields
 from tests.raising import raises
 
 
@@ -91,8 +90,9 @@ def test_what_is_wrong_is_one_sentence_about_a_field(
 ) -> None:
     with pytest.raises(pt.exceptions.SettingsError) as caught:
         section_of(launcher, texts)
-    titles = {name: option.title for name, option in options_of(launcher).items()}
-    ((name, sentence),) = told_by_field(caught.value, titles).items()
+    fields = OptionFields(options_of(launcher))
+    assert fields.mark(caught.value)
+    ((name, sentence),) = fields.problems.items()
     assert name == field
     assert told in sentence
     assert "\n" not in sentence
@@ -107,84 +107,154 @@ def test_a_quote_that_is_not_closed_is_wrong_at_its_field() -> None:
 def test_options_are_those_of_the_models_with_titles_and_what_an_empty_field_means() -> None:
     for launcher, section in SECTIONS.items():
         options = options_of(launcher)
-        assert [*options] == [name for name in section.model_fields if name != "kind"]
-        assert len({option.title for option in options.values()}) == len(options)
-        assert all(option.description for option in options.values())
-    slurm = options_of(SLURM)
-    assert (slurm["nodes"].usual, slurm["extra"].usual) == ("those of the present job", "such as --qos=high")
+        assert [option.name for option in options] == [name for name in section.model_fields if name != "kind"]
+        assert len({option.title for option in options}) == len(options)
+        assert all(option.help for option in options)
+    slurm = {option.name: option for option in options_of(SLURM)}
+    assert [slurm[name].placeholder for name in ("nodes", "extra", "time")] == [
+        "those of the present job", "such as --qos=high", "",
+    ]  # fmt: skip
     assert (slurm["gpus_per_node"].title, slurm["timeout"].initial) == ("GPUs per node", "300")
-    assert "xpu" in options_of(LOCAL)["device"].choices
-    assert "xpu" not in slurm["device"].choices
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk(None, None, None)
-    yield made
-    if made.cluster is not None:
-        made.cluster.stop()
-
-
-def test_engines_are_kept_while_the_choice_is_the_same_and_ended_when_it_changes(desk: Desk) -> None:
-    engines, told = RunCluster(desk), list[str]()
-    one = LocalCluster(engines=1, device="cpu", threads=1)
-    with raises("workbench.no-cluster"):
-        engines.stop()
-    engines.use(one, told.append, threading.Event())
-    first = desk.cluster
-    assert first is not None
-    engines.use(one, told.append, threading.Event())
-    assert desk.cluster is first
-    assert told == ["starting 1 engine …"]
-    engines.use(NoCluster(), told.append, threading.Event())
-    assert desk.cluster is None
-    assert not first.running
-    assert desk.lines[-2:] == ["cluster = pt.Cluster(1, device='cpu', threads=1)", "cluster.stop()"]
-
-
-def test_an_existing_cluster_is_joined_and_left_running(desk: Desk) -> None:
-    engines = RunCluster(desk)
-    with pt.Cluster(1, device="cpu", threads=1) as mine:
-        assert existing_clusters()[mine.name] == f"{mine.name}: local, 1 engine"
-        engines.use(Existing(mine.name), print, threading.Event())
-        assert desk.cluster is mine
-        assert desk.lines[-1] == f"cluster = pt.Cluster.joined({mine.name!r})"
-        assert pt.Cluster.joined(mine.name) is mine
-        with raises("workbench.no-cluster"):
-            engines.stop()
-        engines.use(NoCluster(), print, threading.Event())
-        assert mine.running
-        name = mine.name
-    assert name not in existing_clusters()
-    with raises("cluster.not-reachable", name) as caught:
-        engines.use(Existing(name), print, threading.Event())
-    assert caught.value.fields == (EXISTING,)
-
-
-def test_nothing_is_ended_for_what_can_not_be_started(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = RunCluster(desk)
-    engines.use(LocalCluster(engines=1, device="cpu", threads=1), print, threading.Event())
-    running = desk.cluster
-    monkeypatch.setattr(cluster_start.slurm_commands, "require", lambda name: name)
-    for launcher, texts, field in (
-        (SLURM, {"nodes": "1"}, "gpus_per_node"),
-        (SLURM, {"device": "cpu"}, "nodes"),
-        (SSH, {"hosts": "-oX"}, "hosts"),
-    ):
-        with pytest.raises(pt.ClusterError) as caught:
-            engines.use(section_of(launcher, texts), print, threading.Event())
-        assert caught.value.fields[0] == field
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", "/nowhere")
-    with raises("slurm.not-installed") as missing:
-        engines.use(section_of(SLURM, {"nodes": "1", "device": "cpu"}), print, threading.Event())
-    assert missing.value.fields == (LAUNCHER,)
-    assert desk.cluster is running
-    assert running is not None
-    assert running.running
+    assert [name for name, _ in slurm["device"].choices] == ["auto", "cpu", "cuda"]
+    local = {option.name: option for option in options_of(LOCAL)}
+    assert [name for name, _ in local["device"].choices] == ["auto", "cpu", "cuda", "xpu"]
 
 
 def test_a_cluster_that_another_process_holds_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     with pt.Cluster(1, device="cpu", threads=1) as mine:
         monkeypatch.setattr(cluster_choice.os, "getpid", lambda: os.getppid())
         assert mine.name not in existing_clusters()
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workbench]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # without clusters of others
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    bench = pt.workbench(pt.simulate(patterns=36, window=32, seed=2))
+    bench.run_tab.epochs = 1
+    yield bench
+    if bench.recon is not None:
+        bench.recon.close()
+    if bench.cluster is not None:
+        bench.cluster.stop()
+    bench.close()
+
+
+def choose(bench: Workbench, launcher: str, **texts: str) -> OptionFields:
+    clusters = bench.run_tab.clusters
+    clusters.launcher = launcher
+    for name, text in texts.items():
+        clusters.fields.enter(name, text)
+    bench.actions.settle()
+    fields = clusters.fields
+    assert isinstance(fields, OptionFields)
+    return fields
+
+
+def done(bench: Workbench, command: Callable[[], None]) -> str:
+    command()
+    bench.actions.settle(60)
+    return str(bench.message)
+
+
+def test_options_of_this_machine_are_those_of_the_run_until_its_engines_are_stopped(bench: Workbench) -> None:
+    choose(bench, LOCAL, engines="1", device="cpu", threads="1")
+    line = "cluster = pt.Cluster(1, device='cpu', threads=1)"
+    assert bench.run_tab.clusters.line == line
+    assert done(bench, bench.run_tab.new_run) == ""
+    assert bench.cluster is not None
+    assert [engine.threads for engine in bench.cluster.plan.engines] == [1]
+    assert line in bench.lines
+    assert bench.facts["about"][-1].startswith("1 engine on ")
+    first = bench.cluster
+    assert done(bench, bench.run_tab.stop_engines) == ""
+    assert (bench.cluster, first.running, bench.facts["about"][1:]) == (None, False, [])
+
+
+def test_a_cluster_of_another_cell_is_chosen_by_its_name(bench: Workbench) -> None:
+    tab, fields = bench.run_tab, choose(bench, EXISTING)
+    assert done(bench, tab.new_run) == ""
+    assert "No cluster runs that this notebook could use" in fields.problems[EXISTING]
+    assert (bench.recon, tab.page) == (None, "Cluster")
+    with pt.Cluster(1, device="cpu", threads=1) as mine:
+        tab.receive_values({"page": ""})  # opened again, the list is that of now
+        tab.receive_values({"page": "Cluster"})
+        bench.actions.settle()
+        assert (fields.text(EXISTING), fields.problems) == (mine.name, {})
+        assert done(bench, tab.new_run) == ""
+        assert bench.cluster is mine
+        assert "has not started engines" in done(bench, tab.stop_engines)
+        assert bench.recon is not None
+        bench.recon.close()
+        bench.session.use_cluster(NoCluster())
+
+
+def test_a_given_cluster_is_shown_and_not_exchanged() -> None:
+    with pt.Cluster(1, device="cpu", threads=1) as mine:
+        bench = pt.workbench(cluster=mine)
+        clusters = bench.run_tab.clusters
+        assert (clusters.launcher, clusters.fields.text("engines")) == ("given", "1")
+        assert {"engines", "device"} <= {*clusters.fields.disabled}
+        bench.close()
+
+
+def test_what_is_wrong_is_said_at_its_field_before_anything_is_ended(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(bench, LOCAL, engines="0")
+    tab = bench.run_tab
+    assert done(bench, tab.new_run) == ""
+    recon = bench.recon
+    assert recon is not None
+    recon.wait()
+    monkeypatch.setattr("ptynb.cluster.cluster_start.slurm_commands.require", lambda name: name)
+    for launcher, texts, field, told in (
+        (SLURM, {"nodes": "two"}, "nodes", "Nodes is 'two'"),
+        (SLURM, {"nodes": "1"}, "gpus_per_node", "No GPUs were requested"),
+        (SLURM, {"gpus_per_node": "1", "nodes": ""}, "nodes", "There is no present Slurm job"),
+        (SSH, {}, "hosts", "Hosts is required"),
+        (SSH, {"hosts": "-oX"}, "hosts", "expected a name for ssh"),
+        (SSH, {"hosts": "no.such.host.invalid"}, "hosts", "no.such.host.invalid cannot be used"),
+    ):
+        fields, tab.page = choose(bench, launcher, **texts), ""
+        assert done(bench, tab.new_run) == ""
+        assert (tab.page, [*fields.problems]) == ("Cluster", [field])
+        assert told in fields.problems[field]
+        assert (bench.recon, recon.closed, tab.clusters.problem) == (recon, False, "")
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", "/nowhere")
+    fields = choose(bench, SLURM, nodes="1", device="cpu")
+    assert (fields.text("gpus_per_node"), done(bench, tab.new_run)) == ("1", "")  # as it was left
+    assert "sbatch was not found on this machine" in tab.clusters.problem
+
+
+def test_the_news_of_a_queue_is_shown_and_cancel_or_closing_ends_the_wait(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancels: list[threading.Event] = []
+
+    def wait(chosen: ClusterSection, report: Any, cancel: threading.Event) -> None:
+        cancels.append(cancel)
+        report("job 12 waits in the queue (waiting for resources; may start at 14:05)")
+        assert cancel.wait(30)
+        raise pt.ClusterError("The start of the cluster was cancelled.", code="cluster.start-cancelled")
+
+    monkeypatch.setattr("ptynb.app.session_state.start_cluster", wait)
+    monkeypatch.setattr("ptynb.app.cluster_choice.check", lambda chosen: None)
+    choose(bench, SLURM, nodes="1", device="cpu")
+    tab = bench.run_tab
+    assert not tab.can_cancel
+    tab.new_run()
+    assert wait_until(lambda: "may start at 14:05" in tab.starting, 10)
+    assert tab.can_cancel
+    assert done(bench, tab.cancel_start) == ""
+    assert (tab.starting, tab.can_cancel) == ("The start was cancelled, and no job is left.", False)
+    assert (bench.recon, bench.cluster) == (None, None)
+    assert not [line for line in bench.lines if line.startswith("cluster")]
+    tab.new_run()
+    assert wait_until(lambda: len(cancels) == 2, 10)
+    bench.close()
+    assert cancels[1].is_set()

@@ -5,21 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import ptynb as pt
-from ptynb.app import resume_offer as offers
-from ptynb.app.resume_offer import Offer
-from ptynb.app.session_state import LANES
+from ptynb.app import resume_offer
+from ptynb.app.cluster_choice import EXISTING, LOCAL
 from ptynb.app.workbench_app import Workbench
 from ptynb.cluster import runtime_dir
 from ptynb.data.scan import Scan
+from ptynb.polling import wait_until
 from ptynb.session.resume import going_on
-from ptynb.widgets import elements
-from ptynb.widgets.actions import Actions
+from ptynb.widgets.element_tree import command
 
 LEFT = """import os, pathlib, time, ptynb as pt
 cluster = pt.Cluster(1, device="cpu", threads=1, detached_timeout=300.0)
@@ -32,50 +31,26 @@ pathlib.Path({folder!r}, "name").write_text(cluster.name)
 os._exit(0)"""
 
 
-def until(there: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-class Taken(list[str]):
-    """The names that were come back to."""
-
-    def __call__(self, name: str) -> None:
-        self.append(name)
-
-    def complain(self, error: Exception | None) -> None:
-        if error is not None:
-            raise error
-
-
-def lines(offer: Offer) -> list[str]:
-    return [line.children[1].value for line in offer.children]
-
-
-def test_one_run_is_come_back_to_by_itself_and_several_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, runs = Taken(), dict[str, str]()
-    actions = Actions("test", taken.complain, lanes=LANES)
-    monkeypatch.setattr(offers, "going_on", lambda scan: dict(runs))
-    monkeypatch.setattr(offers, "any_held_elsewhere", lambda: True)
-    offer = Offer(actions, taken)
-    offer.look(None, by_itself=True)
+def test_one_run_is_come_back_to_by_itself_and_several_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+    taken, runs = list[str](), dict[str, str]()
+    monkeypatch.setattr(resume_offer, "going_on", lambda scan: dict(runs))
+    monkeypatch.setattr(resume_offer, "any_held_elsewhere", lambda: True)
+    monkeypatch.setattr(Workbench, "attach", command(lambda bench, name: taken.append(name)))
+    bench = Workbench(by_itself=True)
     time.sleep(0.2)
-    runs["ptynb-one"] = "one <run>"  # let go of by the page before only now
-    until(lambda: taken == ["ptynb-one"])
-    assert offer.children == ()
+    runs["ptynb-one"] = "one run"  # let go of by the page before only now
+    assert wait_until(lambda: taken == ["ptynb-one"], 60)
+    assert bench.offers == {}
+    bench.close()
     runs["ptynb-two"] = "another one"
-    offer.look(None, by_itself=True)
-    until(lambda: len(offer.children) == 2)
-    assert "one &lt;run&gt;" in lines(offer)[0]
-    button = offer.children[1].children[0]
-    assert isinstance(button, elements.Button)
-    button.click()
-    until(lambda: taken == ["ptynb-one", "ptynb-two"])
-    offer.end()
-    assert offer.children == ()
-    actions.close()
+    bench = Workbench(by_itself=True)
+    assert wait_until(lambda: bench.offers == runs, 60)
+    bench.receive_command("attach", {"name": "ptynb-two"})
+    assert taken == ["ptynb-one", "ptynb-two"]
+    bench.close()
 
 
 @pytest.fixture
@@ -98,18 +73,21 @@ def test_a_run_without_its_notebook_is_found_by_its_scan_and_come_back_to(left: 
     assert "simulated, running" in going_on()[name]
     assert name not in going_on(other)
     offered = pt.workbench(scan)
-    until(lambda: len(offered._offer.children) == 1)
-    assert name in lines(offered._offer)[0]
+    assert wait_until(lambda: [*offered.offers] == [name], 60)
     assert offered.recon is None
     bench = Workbench(scan, by_itself=True)
     try:
-        until(lambda: bench.recon is not None)
+        assert wait_until(lambda: bench.recon is not None, 60)
+        bench.actions.settle()
         assert bench.recon is not None
-        bench._actions.settle()
         assert bench.recon.epoch >= 2
-        assert (bench.settings.batch, bench._tabs.selected_index) == (12, 2)
-        assert f"recon = pt.attach({name!r})" in bench.code
+        assert (bench.settings.batch, bench.tab, bench.offers) == (12, "Run", {})
+        assert bench.run_tab.clusters.fields.text(EXISTING) == name
+        assert f"recon = pt.attach({name!r})" in bench.lines
         assert going_on(scan) == {}  # it has a notebook now
+        bench.run_tab.stop_engines()
+        bench.actions.settle(60)
+        assert (bench.message, bench.cluster, bench.run_tab.clusters.launcher) == ("", None, LOCAL)
     finally:
         for shown in (offered, bench):
             shown.close()

@@ -10,8 +10,6 @@ import pytest
 import torch
 
 import ptynb as pt
-from ptynb.app.run_tab import RunTab
-from ptynb.app.session_state import Desk
 from ptynb.batch.rank_env import Place, Seat, take_seat
 from ptynb.cli import main
 from ptynb.cluster import devices
@@ -23,7 +21,6 @@ from ptynb.engine.update_timing import synchronize
 from ptynb.loading.engine_patterns import free_on_device
 from ptynb.settings.cluster_options import SlurmCluster, SshCluster, checked
 from ptynb.settings.run_files.run_file import RunFile
-from ptynb.widgets.actions import Actions
 from tests.cases import a_scan
 from tests.raising import raises
 
@@ -55,13 +52,6 @@ class Machine:
     def memory(self, device: Any = 0) -> tuple[int, int]:
         self.properties(device)
         return 3 * 2**30, 4 * 2**30
-
-
-class Complaints:
-    """Nothing of it is expected."""
-
-    def add(self, error: BaseException | None) -> None:
-        assert error is None
 
 
 @pytest.fixture
@@ -183,14 +173,6 @@ def test_run_files_and_the_command_line_take_the_names(having: Having, capsys: p
     having(CAPABLE)
     main.main(["doctor", "--device", "xpu"])
     assert f"rank 0: {MAX}" in capsys.readouterr().out
-
-
-def test_the_workbench_offers_what_may_be_there() -> None:
-    actions = Actions("test", Complaints().add)
-    tab = RunTab(Desk(None, None, None), actions)
-    assert tab._clusters.device.options == ("auto", "cpu", "cuda", "xpu")
-    tab.close()
-    actions.close()
 
 
 def test_memory_and_synchronisation_are_those_of_the_device(having: Having) -> None:

@@ -14,8 +14,6 @@ import numpy as np
 import ptynb as pt
 from ptynb.cluster import controller
 from ptynb.cluster.addresses import address_towards, interface_of
-from ptynb.widgets import elements
-from ptynb.widgets.elements import below
 
 SETTINGS = pt.Settings(batch=20, schedule={"kind": "constant"})  # for runs of any length
 
@@ -60,23 +58,21 @@ class Notebook:
     def workbench(self, hosts: str, python: str) -> dict[str, Any]:
         """A run of two epochs on these hosts, started in the tab Run; what it says, and where its engines were."""
         bench = pt.workbench(pt.simulate(patterns=24, window=32, seed=3))
-        tab = bench._run_tab
-        tab._clusters.launcher.value, tab._epochs.value = "ssh", 2
-        fields = tab._clusters.fields["ssh"]
+        tab = bench.run_tab
+        tab.clusters.launcher, tab.epochs = "ssh", 2
         texts = {"hosts": hosts, "ssh": shlex.join(self._ssh), "python": python, "device": "cpu", "threads": "1"}
         for name, text in texts.items():
-            fields[name].value = text
-        buttons = {one.description: one for one in below(tab) if isinstance(one, elements.Button)}
-        buttons["New run"].click()
-        bench._actions.settle(60)
-        said = {"problems": tab._clusters.problems, "message": bench._message.value}
+            tab.clusters.fields.enter(name, text)
+        tab.new_run()
+        bench.actions.settle(60)
+        said = {"problems": tab.clusters.fields.problems, "message": bench.message}
         if bench.recon is not None and bench.cluster is not None:
             bench.recon.wait()
             engines = [status["host"] for status in bench.cluster.status()]
-            lines = [line for line in bench.code.splitlines() if line.startswith("cluster = ")]
+            lines = [line for line in bench.lines if line.startswith("cluster = ")]
             said |= {"epoch": bench.recon.epoch, "hosts": engines, "lines": lines}
-            buttons["Stop engines"].click()
-            bench._actions.settle(60)
+            tab.stop_engines()
+            bench.actions.settle(60)
         bench.close()
         return said
 

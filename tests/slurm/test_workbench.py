@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import ptynb as pt
 from ptynb.app.cluster_choice import SLURM
 from ptynb.app.workbench_app import Workbench
 from ptynb.cluster.launchers import slurm_commands
-from ptynb.widgets import elements
-from ptynb.widgets.elements import below
 from tests.slurm.daemons import Slurm
 from tests.slurm.runs import until
 
@@ -22,8 +19,8 @@ from tests.slurm.runs import until
 def bench(nodes: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
     monkeypatch.chdir(tmp_path)
     bench = pt.workbench(pt.simulate(patterns=36, window=32, seed=2))
-    bench._run_tab._clusters.launcher.value = SLURM
-    bench._run_tab._epochs.value = 2
+    bench.run_tab.clusters.launcher = SLURM
+    bench.run_tab.epochs = 2
     yield bench
     if bench.cluster is not None:
         bench.cluster.stop()
@@ -32,13 +29,8 @@ def bench(nodes: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def enter(bench: Workbench, **texts: str) -> None:
     for name, text in texts.items():
-        bench._run_tab._clusters.fields[SLURM][name].value = text
-    bench._actions.settle()
-
-
-def press(bench: Workbench, text: str) -> None:
-    places = below(bench._run_tab)
-    next(one for one in places if isinstance(one, elements.Button) and one.description == text).click()
+        bench.run_tab.clusters.fields.enter(name, text)
+    bench.actions.settle()
 
 
 def queued() -> list[str]:
@@ -47,28 +39,28 @@ def queued() -> list[str]:
 
 def test_a_job_that_waits_is_followed_and_cancel_leaves_none_behind(bench: Workbench) -> None:
     enter(bench, nodes="1", device="cpu", extra="--hold")
-    row = bench._run_tab._starting
-    press(bench, "New run")
-    until(lambda: "waits in the queue" in row.text.value)
+    tab = bench.run_tab
+    tab.new_run()
+    until(lambda: "waits in the queue" in tab.starting)
     [job] = queued()
-    assert f"job {job} waits in the queue (held; &#x27;scontrol release&#x27; releases it)" in row.text.value
-    press(bench, "Cancel")
-    bench._actions.settle(60)
-    assert "was cancelled, and no job is left" in row.text.value
+    assert f"job {job} waits in the queue (held; 'scontrol release' releases it)" in tab.starting
+    tab.cancel_start()
+    bench.actions.settle(60)
+    assert "was cancelled, and no job is left" in tab.starting
     assert (queued(), slurm_commands.state(job).over) == ([], True)
-    assert (bench._message.value, bench.cluster, bench.recon) == ("", None, None)
+    assert (bench.message, bench.cluster, bench.recon) == ("", None, None)
 
 
 def test_engines_on_a_node_run_and_the_line_is_that_of_the_fields(bench: Workbench) -> None:
     enter(bench, nodes="1", device="cpu", cpus_per_engine="1", time="00:10:00", partition="long", extra="--hold")
-    row, seen = bench._run_tab._starting, list[str]()
-    row.text.observe(lambda change: seen.append(re.sub("<.*?>", "", change["new"])), "value")
-    press(bench, "New run")
-    until(lambda: "waits in the queue" in row.text.value)
+    tab, seen = bench.run_tab, list[str]()
+    tab.observe(lambda change: seen.append(change["new"]), "starting")
+    tab.new_run()
+    until(lambda: "waits in the queue" in tab.starting)
     [job] = queued()
     slurm_commands.ask("scontrol", "release", job)
-    bench._actions.settle(60)
-    assert bench._message.value == ""
+    bench.actions.settle(60)
+    assert bench.message == ""
     assert bench.recon is not None
     bench.recon.wait()
     assert bench.recon.epoch == 2
@@ -78,17 +70,17 @@ def test_engines_on_a_node_run_and_the_line_is_that_of_the_fields(bench: Workben
         "extra=('--hold',))"
     )
     assert line in bench.code.splitlines()
-    press(bench, "Stop engines")
-    bench._actions.settle(60)
+    tab.stop_engines()
+    bench.actions.settle(60)
     assert bench.cluster is None
     assert slurm_commands.state(job).over
 
 
 def test_a_partition_that_is_not_there_is_said_at_its_field_and_nothing_is_submitted(bench: Workbench) -> None:
     enter(bench, nodes="1", device="cpu", partition="nowhere")
-    press(bench, "New run")
-    bench._actions.settle()
-    problems = bench._run_tab._clusters.problems
+    bench.run_tab.new_run()
+    bench.actions.settle()
+    problems = bench.run_tab.clusters.fields.problems
     assert [*problems] == ["partition"]
     assert "sinfo lists no node --partition=nowhere" in problems["partition"]
-    assert (queued(), bench._message.value) == ([], "")
+    assert (queued(), bench.message) == ([], "")

@@ -27,6 +27,9 @@ LIGHT = {
 DARK = {
     "--jp-layout-color1": "#111",
     "--jp-layout-color2": "#424242",
+    "--jp-layout-color3": "#616161",
+    "--jp-ui-inverse-font-color1": "rgba(0,0,0,.8)",
+    "--jp-error-color1": "#f44336",
     "--jp-border-color1": "#616161",
     "--jp-ui-font-color1": "#fff",
     "--jp-ui-font-color2": "rgba(255,255,255,.7)",

@@ -13,10 +13,8 @@ import ipywidgets
 import pytest
 
 import ptynb as pt
-from ptynb.app.scan_tab import LIVE
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
-from ptynb.widgets.code_view import CodeView
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.viewer.viewer import Viewer
@@ -55,8 +53,8 @@ def form_opened(recon: pt.Reconstruction, _: Path) -> SettingsForm:
 def workbench_used(recon: pt.Reconstruction, _: Path) -> Any:
     """With a run whose views were replaced by those of another one."""
     bench = pt.workbench(recon=recon)
-    bench._run_tab._clear()
-    bench._run_tab.show(recon)
+    bench.session.recon = None
+    bench.session.recon = recon
     return bench
 
 
@@ -65,14 +63,13 @@ def workbench_of_live_scan(recon: pt.Reconstruction, folder: Path) -> Any:
     source = Source(recon.scan, Path(tempfile.mkdtemp(dir=folder)))
     source.give([3, 4])
     bench = pt.workbench(source.live)
-    bench._scan_tab._kind.chosen = LIVE
+    bench.scan_tab.live = True
     source.close()
     return bench
 
 
 WIDGETS: dict[str, Opened] = {
     "viewer": lambda recon, folder: Viewer(),
-    "code": lambda recon, folder: CodeView(["import ptynb as pt"]),
     "inspect": lambda recon, folder: pt.inspect(recon.scan),
     "set up": lambda recon, folder: pt.settings_form(recon.scan),
     "form": form_opened,

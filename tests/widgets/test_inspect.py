@@ -431,7 +431,30 @@ def test_a_file_that_is_gone_is_said_and_a_pattern_that_can_be_read_takes_it_awa
     assert look.pattern_message == ""
 
 
-# First pictures
+# Scans that are being measured, and first pictures
+
+
+def test_the_newest_pattern_is_shown_until_another_one_is_chosen(shown, tmp_path):
+    source, ended = Source(SCAN, tmp_path / "spool"), []
+    try:
+        look = shown(source.live, wait=False, tab="First pictures")
+        look.on_end = lambda: ended.append(len(look.scan))
+        source.give([5, 9, 20])
+        assert wait_until(lambda: look.state.index == 20, 30)
+        look.settle()
+        assert_shows(look, "pattern", np.log10(COUNTS[20] + 1))
+        do(look, look.choose, index=7)
+        assert "Pattern 7 has not come yet (3 of 36 have)" in look.pattern_message
+        look.choose(5)
+        source.give([7])
+        assert wait_until(lambda: "<b>4</b> of 36" in look.arrivals, 30)
+        look.settle()
+        assert (look.state.index, look.pattern_message, ended) == (5, "", [])
+        source.end("ended early: 4 of 36")
+        assert wait_until(lambda: ended, 30)
+        assert "The scan has ended" in look.note
+    finally:
+        source.close()
 
 
 def test_first_pictures_fill_in_while_a_scan_is_measured(shown, tmp_path):

@@ -118,6 +118,7 @@ def test_the_starter_notebook_is_watched_and_steered_in_a_browser(lab: Lab, page
         assert ask(kernel, "[(s.epoch, s.update) for s in recon.status()]") == held
         assert held[0] == held[1]
 
+        view.get_by_role("button", name="Changes", exact=True).click()
         field = view.get_by_label("Probe learning rate", exact=True)
         field.fill("0.004")
         field.press("Enter")

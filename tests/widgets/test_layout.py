@@ -12,7 +12,6 @@ from ptynb.data.engine_records import PANES, Epoch
 from ptynb.widgets import elements
 from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.layout.drawer import Drawer
-from ptynb.widgets.layout.segments import Segments
 from ptynb.widgets.live import Live
 from ptynb.widgets.live.live_facts import record, summary
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
@@ -214,24 +213,18 @@ def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
 
 
 def test_icons_of_buttons_are_seen_and_not_read(page):
-    """Of segments and of a drawer; a button without an icon has its text alone."""
-    for widget, role in (
-        (Segments("Scan from", ["File", "Live source"], ["file"]), "radio"),
-        (
-            Drawer({"File": elements.HTML(), "Live source": elements.HTML()}, "Scan from", icons={"File": "file"}),
-            "button",
-        ),
-    ):
-        model = BrowserModel(page, widget)
-        first, second = (page.get_by_role(role, name=name, exact=True) for name in ("File", "Live source"))
-        assert first.locator(".ptynb-button-icon[aria-hidden=true] > svg").count() == 1
-        assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
-        for button in (first, second):
-            assert button.get_attribute("type") == "button"
-        found = Axe().run(page, context="main", options={"rules": {"region": {"enabled": False}}})
-        assert [one["id"] for one in found.response["violations"]] == []
-        model.close()
-        widget.close()
+    """A button without an icon has its text alone."""
+    widget = Drawer({"File": elements.HTML(), "Live source": elements.HTML()}, "Scan from", icons={"File": "file"})
+    model = BrowserModel(page, widget)
+    first, second = (page.get_by_role("button", name=name, exact=True) for name in ("File", "Live source"))
+    assert first.locator(".ptynb-button-icon[aria-hidden=true] > svg").count() == 1
+    assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
+    for button in (first, second):
+        assert button.get_attribute("type") == "button"
+    found = Axe().run(page, context="main", options={"rules": {"region": {"enabled": False}}})
+    assert [one["id"] for one in found.response["violations"]] == []
+    model.close()
+    widget.close()
 
 
 def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):

@@ -1,11 +1,9 @@
-"""Choosing a file, and the fields for what it lacks: without a browser, and the list of files in a real one."""
+"""Choosing a file, and the fields for what it lacks: without a browser, and in a real one."""
 
 from __future__ import annotations
 
-import html
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,11 @@ import ptynb as pt
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.file_info import Fact
 from ptynb.io.load import FORMATS, SUFFIXES
-from ptynb.widgets.layout.segments import Segments
-from ptynb.widgets.load.file_chooser import ALL, FileChooser, _bytes
-from ptynb.widgets.load.file_facts import remarks_of
-from ptynb.widgets.load.file_list import FileList
-from ptynb.widgets.load.load_panel import LoadPanel
-from ptynb.widgets.load.quantities import UNITS, fact_text, number_and_unit, quantity
+from ptynb.widgets.load.file_chooser import FileChooser
+from ptynb.widgets.load.load_fields import LoadFields
+from ptynb.widgets.load.quantities import fact_text, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
+from tests.live_source import Source as LiveSource
 from tests.raising import raises
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
 from tests.widgets.conftest import screenshot
@@ -52,29 +48,21 @@ def chosen() -> list[tuple[str, bool]]:
 
 
 @pytest.fixture
-def chooser(folder: Path, chosen: list[tuple[str, bool]]) -> Iterator[FileChooser]:
-    made = FileChooser(lambda path, twice: chosen.append((path.name, twice)), folder)
-    yield made
-    made.close()
-
-
-def click(chooser: FileChooser, name: str, twice: bool = False) -> None:
-    chooser.list._said(None, {"open": name, "twice": twice}, [])
+def chooser(folder: Path, chosen: list[tuple[str, bool]]) -> FileChooser:
+    return FileChooser(lambda path, twice: chosen.append((path.name, twice)), folder)
 
 
 def names(chooser: FileChooser) -> list[str]:
-    return [item[2] for item in chooser.list.items]
+    return [item[0] for item in chooser.items]
 
 
-def test_folders_come_first_and_only_what_may_be_a_scan_is_listed(chooser: FileChooser) -> None:
+def test_folders_come_first_and_only_what_may_be_a_scan_is_listed(chooser: FileChooser, folder: Path) -> None:
     assert names(chooser) == ["Older", "A.cxi", "b.h5", "stack.zarr"]
-    assert [item[1] for item in chooser.list.items] == ["folder", "scan", "scan", "scan"]
-    assert chooser.list.items[1][3] == "1.5 kB"
-    chooser.filter.value = ALL
-    assert names(chooser) == ["Older", "A.cxi", "b.h5", "notes.txt", "stack.zarr"]
+    assert [item[1] for item in chooser.items] == ["folder", "scan", "scan", "scan"]
+    assert chooser.items[1][2] == "1.5 kB"
     for name in ("run10.h5", "run9.h5"):
-        (chooser.folder / name).write_bytes(b"")
-    chooser.show(chooser.folder)
+        (folder / name).write_bytes(b"")
+    chooser.all_files = True
     assert names(chooser) == ["Older", "A.cxi", "b.h5", "notes.txt", "run9.h5", "run10.h5", "stack.zarr"]
 
 
@@ -87,47 +75,36 @@ def test_every_format_has_names_by_which_its_files_are_listed() -> None:
 def test_clicks_go_through_folders_to_a_file(
     chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path
 ) -> None:
-    click(chooser, "Older")
-    assert (names(chooser), chooser.place.value) == (["deep"], str(folder / "Older"))
-    click(chooser, "b.h5")  # of the list before, on its way while the folder was opened
+    chooser.open("Older")
+    assert (names(chooser), chooser.folder) == (["deep"], str(folder / "Older"))
+    chooser.open("b.h5")  # of the list before, on its way while the folder was opened
     assert chosen == []
-    chooser.list._said(None, {"up": True}, [])
-    click(chooser, "b.h5")
-    click(chooser, "b.h5", twice=True)
+    chooser.up()
+    chooser.open("b.h5")
+    chooser.open("b.h5", twice=True)
     assert chosen == [("b.h5", False), ("b.h5", True)]
-    assert chooser.list.current == "b.h5"
-    chooser.place.value = str(folder / "Older" / "deep")
-    assert names(chooser) == []
-    chooser.up.click()
-    assert names(chooser) == ["deep"]
-    chooser.show(Path("/"))
-    assert chooser.up.disabled
-
-
-def test_a_folder_that_is_not_there_is_told_and_the_last_one_stays(chooser: FileChooser, folder: Path) -> None:
-    chooser.place.value = str(folder / "nowhere")
-    assert "cannot be read: No such file or directory. Choose another folder." in chooser._message.value
-    assert chooser.folder == folder
-    chooser.show(folder / "Older")
-    assert chooser._message.value == ""
+    assert chooser.current == str(folder / "b.h5")
+    chooser.show(str(folder / "nowhere"))
+    assert "nowhere cannot be read: No such file or directory. Choose another folder." in chooser.message
+    assert (chooser.folder, chooser.is_top) == (str(folder), False), "the last one stays"
+    chooser.show("/")
+    assert (chooser.message, chooser.is_top) == ("", True)
+    chooser.show()
+    assert chooser.folder == str(Path.cwd())
 
 
 def test_files_that_were_loaded_last_are_offered(
     chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path
 ) -> None:
-    assert chooser.recent.disabled
-    remember(folder / "A.cxi")
-    remember(folder / "b.h5")
-    remember(folder / "A.cxi")
-    chooser.show(folder / "Older")
+    for name in ("A.cxi", "b.h5", "A.cxi"):
+        remember(folder / name)
+    chooser.show(str(folder / "Older"))
+    assert chooser.recent == []
     chooser.refresh()
-    assert [label for label, _ in chooser.recent.options] == [
-        "loaded last ...",
-        *(f"{name}  ({folder})" for name in ("A.cxi", "b.h5")),
-    ]
-    chooser.recent.value = str(folder / "b.h5")
+    assert chooser.recent == [str(folder / "A.cxi"), str(folder / "b.h5")]
+    chooser.recall(str(folder / "b.h5"))
     assert chosen == [("b.h5", False)]
-    assert (chooser.folder, chooser.list.current, chooser.recent.value) == (folder, "b.h5", "")
+    assert (chooser.folder, chooser.current) == (str(folder), str(folder / "b.h5"))
 
 
 def test_recent_files_are_few_exist_and_survive_what_is_broken(folder: Path, tmp_path: Path) -> None:
@@ -152,22 +129,6 @@ def test_recent_files_are_few_exist_and_survive_what_is_broken(folder: Path, tmp
     assert recent_files() == []
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "unit", "expected"),
-    [
-        ("12", "eV", "keV", 12e3),
-        ("12.4 keV", "eV", "eV", 12.4e3),
-        ("55", "m", "µm", 55e-6),
-        ("55um", "m", "mm", 55e-6),
-        ("1e-3 m", "m", "mm", 1e-3),
-        ("3 furlongs", "m", "m", "3 furlongs"),
-        ("fast", "m", "m", "fast"),
-    ],
-)
-def test_quantities_are_typed_in_the_unit_shown_or_their_own(text: str, kind: str, unit: str, expected: Any) -> None:
-    assert number_and_unit(text, UNITS[kind], unit) == expected
-
-
 def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
     assert quantity((5.5e-05, 5.5e-05), "m") == "55 × 55 µm"
     assert quantity((0.99,), "m") == "990 mm"
@@ -176,198 +137,163 @@ def test_quantities_are_shown_in_a_unit_that_reads_easily() -> None:
     assert fact_text(Fact("patterns", "", "counts", "", ("9 of ", (4, 6), ", uint16"))) == "9 of 4 × 6, uint16 counts"
     assert fact_text(Fact("mask", "12 of 36 pixels bad")) == "12 of 36 pixels bad"
     assert fact_text(Fact("version", "3 x 4 over 2e-6", "m")) == "3 x 4 over 2e-6 m", "words stay as they are"
-    assert [_bytes(size) for size in (0, 999, 1000, 1_250_000, 3 * 10**9)] == [
-        "0 B",
-        "999 B",
-        "1 kB",
-        "1.25 MB",
-        "3 GB",
-    ]
 
 
-@pytest.fixture
-def panel() -> Iterator[LoadPanel]:
-    made = LoadPanel()
-    yield made
-    made.close()
+# Fields of the options of `load`
 
 
-def test_options_are_entered_with_units(panel: LoadPanel) -> None:
-    entered: dict[str, Any] = {
-        "geometry": "near field", "energy": "12.4", "distance": "990 mm", "detector_pixel": "55",
-        "focus_to_sample": "10", "raster": "5, 6", "step": "1.5 2", "rotation": "90", "positions": "places.npy",
-        "clip_negative": True,
-    }  # fmt: skip
-    for name, value in entered.items():
-        panel.fields[name].input.value = value
-    found = panel.arguments
-    assert found.pop("rotation") == pytest.approx(np.pi / 2)
+def test_options_are_entered_with_units() -> None:
+    fields = LoadFields()
+    for name, text, unit, value in (
+        ("energy", "12", "keV", 12e3), ("energy", "12.4 keV", "eV", 12.4e3), ("distance", "99e-2", "m", 0.99),
+        ("step", "55um", "mm", 55e-6), ("step", "1.5 2", "µm", [1.5e-6, 2e-6]), ("distance", "3 miles", "m", "3 miles"),
+        ("detector_pixel", "55", "µm", 55e-6), ("raster", "5, 6", None, ["5", "6"]), ("mask", " a.npy ", None, "a.npy"),
+        ("distance", "990 mm", "m", 0.99), ("focus_to_sample", "10", None, 0.01), ("probe", " ", None, None),
+        ("clip_negative", True, None, True), ("rotation", "180", "°", np.pi), ("geometry", *[None] * 2, "far field"),
+    ):  # fmt: skip
+        fields.enter(name, text, unit)
+        assert fields.entered(name) == value
+    fields.enter("geometry", "near field")
+    found = fields.arguments
     assert found == {
         "geometry": "near field", "energy": 12.4e3, "distance": 0.99, "detector_pixel": (55e-6, 55e-6),
-        "focus_to_sample": 0.01, "raster": (5, 6), "step": (1.5e-6, 2e-6), "positions": "places.npy",
-        "clip_negative": True,
+        "raster": (5, 6), "focus_to_sample": 0.01, "step": (1.5e-6, 2e-6), "mask": "a.npy", "clip_negative": True,
+        "rotation": np.pi,
     }  # fmt: skip
-    panel.fields["energy"].input.value = "bright"
-    with raises("argument.invalid-value", "energy", "bright"):
-        panel.arguments  # noqa: B018 - raises
-    fields = ("energy", "rotation", "none of these")
-    panel.mark(InvalidValueError("", code="argument.conflict", fields=fields, proposals={"energy": 8300.0}))
-    assert "it proposes 8.3 keV" in panel.fields["energy"]._about.value
-    assert [name for name, one in panel.fields.items() if "see the message" in one._about.value] == [
-        "rotation",
-        "energy",
-    ]
-    panel.clear()
-    assert "see the message" not in panel.fields["energy"]._about.value
-    assert panel.arguments == {}
+    for name, text in (("energy", "bright"), ("raster", "5"), ("detector_pixel", "1 2 3"), ("detector_pixel", "wide")):
+        before = fields.text(name)
+        fields.enter(name, text)
+        with raises("argument.invalid-value", name, text.split()[0]):
+            fields.arguments  # noqa: B018 - raises
+        fields.enter(name, before)
     lens = {"convergence_angle": 0.0214, "defocus": -1.5e-8, "aberrations": {"C12": (2e-9, 0.5), "C30": 1e-3}}
-    panel.fill(lens)
-    shown = {"convergence_angle": "21.4", "defocus": "-15", "aberrations": "C12=2e-09@0.5,C30=0.001"}
-    assert {name: panel.fields[name].input.value for name in lens} == shown
-    assert panel.arguments == lens
-    panel.clear()
-    panel.fill(found)
-    assert panel.arguments == found
-    assert panel.fields["focus_to_sample"].input.value == "10"
+    for values in (lens, found):
+        fields.clear()
+        assert fields.arguments == {}
+        fields.fill(values)
+        assert fields.arguments == values
+    assert fields.values["focus_to_sample"] == "10"
 
 
-def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(panel: LoadPanel, tmp_path: Path) -> None:
-    calls: list[int] = []
-    panel._edited = lambda: calls.append(1)
+def test_fields_that_an_error_is_about_are_marked_and_the_first_one_gets_the_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields, said = LoadFields(), list[Any]()
+    monkeypatch.setattr(fields, "send", said.append)
+    about = ("rotation", "energy", "none of these")
+    fields.mark(InvalidValueError("", code="argument.conflict", fields=about, proposals={"energy": 8300.0}))
+    assert {name: one["text"] for name, one in fields.notes.items()} == {
+        "energy": "see the message; it proposes 8.3 keV", "rotation": "see the message",
+    }  # fmt: skip
+    assert said == [{"focus": "energy"}], "which is not folded"
+    fields.focus(["raster", "probe"])
+    assert said[1:] == [{"focus": "probe"}], "the first on the page"
+    fields.clear()
+    assert fields.notes == {}
+
+
+def test_what_a_file_lacks_is_asked_for_first_and_what_it_has_is_said(tmp_path: Path) -> None:
+    edits: list[int] = []
+    fields = LoadFields(lambda: edits.append(1))
 
     def shown() -> list[str]:
-        names = [name for name, row in panel._shown.items() if row.layout.display is None]
-        assert [name for name, row in panel._others.items() if row.layout.display is None] == [
-            name for name in panel._others if name not in names
-        ]
-        return names
+        return [name for name in fields.options if name not in fields.folded]
 
-    boxes = panel, *panel._folded.children
-    children = [box.children for box in boxes]
     usual = ["geometry", "energy", "distance", "detector_pixel"]
     assert shown() == usual
     np.savez(tmp_path / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
-    panel.show(pt.info(tmp_path / "bare.npz"))
+    fields.show(pt.info(tmp_path / "bare.npz"))
     assert {*shown()} == {*usual, "positions", "raster", "step", "wavelength", "voltage", "angular_pixel"}
-    assert "● missing in the file" in panel.fields["distance"]._about.value
-    assert "● or this instead" in panel.fields["energy"]._about.value
+    assert fields.notes["distance"] == {"text": "missing in the file", "needed": True}
+    assert fields.notes["energy"] == {"text": "or this instead", "needed": True}
+    fields.clear()
+    assert shown() == usual
     with h5py.File(tmp_path / "scan.h5", "w") as file:
         file["patterns"] = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
         for name, value, unit in (("wavelength", 1e-10, "m"), ("distance", 2.0, "m")):
             file[name] = value
             file[name].attrs["units"] = unit
-    panel.show(pt.info(tmp_path / "scan.h5"))
-    assert ">file: 12.398 keV" in panel.fields["energy"]._about.value
-    assert ">file: 2 m" in panel.fields["distance"]._about.value
-    panel.fields["geometry"].input.value = "near field"
-    assert calls == [1]
-    panel.show(pt.info(tmp_path / "scan.h5"))
+    fields.show(pt.info(tmp_path / "scan.h5"))
+    assert fields.notes["energy"] == {"text": "file: 12.398 keV", "needed": False}
+    assert fields.notes["distance"]["text"] == "file: 2 m"
+    fields.enter("geometry", "near field")
+    assert edits == [1]
+    fields.show(pt.info(tmp_path / "scan.h5"))
     assert shown()[:2] == ["geometry", "focus_to_sample"]
-    assert [box.children for box in boxes] == children, "a page would make fields anew in which somebody is typing"
 
 
 # In a browser
 
 
-def test_a_choice_of_few_is_made_by_keys_and_by_mouse(page: Page) -> None:
-    choice = Segments("Scan from", ["File", "Live source"], ["file", "rss"])
-    model = BrowserModel(page, choice)
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("radio", name="File")).to_be_focused()
-    for key, name in (("ArrowRight", "Live source"), ("ArrowRight", "File"), ("ArrowLeft", "Live source")):
+def test_files_are_chosen_by_keys_and_by_mouse(
+    chooser: FileChooser, chosen: list[tuple[str, bool]], folder: Path, page: Page
+) -> None:
+    model = BrowserModel(page, chooser)
+    focused = page.locator(".ptynb-files button:focus")
+    page.get_by_role("button", name="A.cxi").focus()
+    for key, name in (("ArrowDown", "b.h5"), ("End", "stack.zarr"), ("Home", "Older/"), ("Enter", "deep/")):
         page.keyboard.press(key)
         model.collect()
-        assert choice.chosen == name
-        expect(page.locator("[aria-checked=true]:focus")).to_contain_text(name)
-    page.get_by_role("radio", name="File").click()
-    model.collect()
-    assert choice.chosen == "File"
-    choice.chosen = "Live source"
-    expect(page.locator("[aria-checked=true]")).to_have_text("Live source")
-    choice.chosen = "nothing of these"
-    assert choice.chosen == "Live source"
-    choice.close()
-
-
-@pytest.fixture
-def heard() -> list[Any]:
-    return []
-
-
-@pytest.fixture
-def files(heard: list[Any]) -> Iterator[FileList]:
-    made = FileList(lambda key, twice: heard.append((key, twice)), lambda: heard.append("up"))
-    made.label = "Files in /night"
-    made.items = [
-        ("old", "folder", "old", "", ""),
-        ("a.h5", "scan", "a.h5", "1.5 kB", "2026-01-02 03:04"),
-        ("b.h5", "scan", "b.h5", "12 GB", "2026-01-02 03:04"),
-        ("notes.txt", "other", "notes.txt", "3 B", "2026-01-02 03:04"),
-    ]
-    yield made
-    made.close()
-
-
-def test_files_are_chosen_by_keys_and_by_mouse(files: FileList, heard: list[Any], page: Page) -> None:
-    model = BrowserModel(page, files)
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="old/")).to_be_focused()
-    for key, name in (("ArrowDown", "a.h5"), ("End", "notes.txt"), ("ArrowDown", "notes.txt"), ("b", "b.h5")):
-        page.keyboard.press(key)
-        expect(page.locator("button:focus")).to_contain_text(name)
-    page.keyboard.press("Enter")
+        expect(focused).to_contain_text(name), "the focus stays in a list that changes"
     page.keyboard.press("Backspace")
     model.collect()
-    assert heard == [("b.h5", False), "up"]
-    files.current = "b.h5"
-    expect(page.locator("[aria-current=true]")).to_contain_text("b.h5")
-    heard.clear()
-    page.get_by_role("button", name="a.h5").dblclick()
+    expect(focused).to_contain_text("Older/")
+    page.keyboard.press("b")
+    page.keyboard.press("Enter")
     model.collect()
-    assert heard == [("a.h5", False), ("a.h5", True)]
-    heard.clear()
-    page.get_by_role("button", name="b.h5").click()
-    files.items = files.items[1:]
-    page.keyboard.press("Home")
-    expect(page.locator("button:focus")).to_contain_text("a.h5"), "the focus stays in a list that changes"
-
-
-def test_a_double_click_on_a_folder_opens_nothing_that_lies_there_then(
-    files: FileList, heard: list[Any], page: Page
-) -> None:
-    model = BrowserModel(page, files)
-    box = page.get_by_role("button", name="old/").bounding_box()
+    expect(page.locator("[aria-current=true]")).to_contain_text("b.h5")
+    page.get_by_role("button", name="A.cxi").dblclick()
+    model.collect()
+    assert chosen == [("b.h5", False), ("A.cxi", False), ("A.cxi", True)]
+    box = page.get_by_role("button", name="Older/").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 20, box["y"] + 8)
-    page.mouse.down(click_count=1)
-    page.mouse.up(click_count=1)
-    files.items = files.items[1:]  # as the kernel answers
-    page.mouse.down(click_count=2)
-    page.mouse.up(click_count=2)
-    model.collect()
-    assert heard == [("old", False)]
+    for count in (1, 2):  # after the first click another folder lies there
+        page.mouse.down(click_count=count)
+        page.mouse.up(click_count=count)
+        model.collect()
+    assert chooser.folder == str(folder / "Older")
 
 
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
-def test_the_list_of_files_is_readable_for_all(files: FileList, page: Page, name: str, theme: dict[str, str]) -> None:
-    BrowserModel(page, files, theme=theme)
-    files.current = "a.h5"
-    screenshot(page, f"files-{name}")
-    rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
-    found = Axe().run(page, options={"rules": rules})
-    assert found.violations_count == 0, found.generate_report()
+def test_the_tab_is_usable_by_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, page: Page, name: str, theme: dict[str, str]
+) -> None:
+    monkeypatch.chdir(folder)
+    np.savez(folder / "bare.npz", patterns=pt.simulate(patterns=25, window=32, seed=7).counts(0, 25))
+    source = LiveSource(pt.simulate(patterns=36, window=32, seed=2), folder / "spool")
+    bench = pt.workbench(source.live)
+    tab = bench._scan_tab
+    assert tab.inspection is not None
+    tab.inspection.close()
+    tab.inspection = None  # its own tests look at it
+    model = BrowserModel(page, tab, theme=theme)
 
+    def look(what: str) -> None:
+        bench._actions.settle()
+        model.collect()
+        screenshot(page, f"load-{what}-{name}")
+        rules = {"region": {"enabled": False}, "page-has-heading-one": {"enabled": False}}
+        found = Axe().run(page, options={"rules": rules})
+        assert found.violations_count == 0, found.generate_report()
 
-def test_a_message_is_shown_as_it_is_whatever_is_in_the_path(tmp_path: Path) -> None:
-    folder = tmp_path / "give" / "energy=8.0"
-    folder.mkdir(parents=True)
-    with h5py.File(folder / "scan.h5", "w") as file:
-        file["patterns"] = pt.simulate(patterns=25, window=32, seed=7).counts(0, 25)
-        file["positions"] = np.indices((5, 5)).reshape(2, -1).T * 1e-6
-        for name, value in (("energy", 12.4e3), ("distance", 2e9), ("x_pixel_size", 50e-6), ("y_pixel_size", 50e-6)):
-            file[name] = value
-    found = pt.info(folder / "scan.h5")
-    assert found.problem is not None
-    assert f"{folder}/scan.h5 has a distance to the detector of 2e+09 m" in found.problem
-    assert "give distance= [m]" in found.problem
-    assert html.escape(found.problem) in remarks_of(found)
+    page.get_by_role("button", name="Choose file").click()
+    model.collect()
+    page.get_by_role("button", name="bare.npz").click()
+    model.collect()
+    look("file")
+    expect(page.get_by_label("Photon energy")).to_be_focused(), "the first field that the file lacks"
+    expect(page.get_by_role("cell", name="25 of 32 × 32")).to_be_visible()
+    page.get_by_role("radio", name="File").press("ArrowRight")
+    page.get_by_role("button", name="Listen", exact=True).click()
+    page.get_by_role("button", name="Stop listening").click()
+    model.collect()
+    look("live")
+    assert tab.live
+    expect(page.get_by_role("alert")).to_contain_text("No source is named")
+    expect(page.get_by_role("button", name="End the scan")).to_be_visible()
+    page.get_by_role("button", name="Plan").click()
+    expect(page.get_by_label("Planned positions")).to_have_count(0)
+    model.close()
+    bench.close()
+    source.close()

@@ -167,13 +167,13 @@ def compare_runs(bench: Bench) -> None:
     with bench.task("compare two runs") as user:
         user.click(bench.button("Result"))
         user.click(bench.button("Add to comparison"))
-        user.wait(bench.until("len(bench._desk.results) == 1"))
+        user.wait(bench.until("len(bench.session.results) == 1"))
         user.click(bench.button("New run"))
         # The first run, which is closed now, ended at another epoch.
         user.wait(bench.until("bench.recon.epoch == 100 and bench.recon.state == 'ready'"), run=True)
         user.wait(lambda: expect(bench.badge).to_have_text("ready", timeout=20_000))
         user.click(bench.button("Add to comparison"))
-        user.wait(bench.until("len(bench._desk.results) == 2"))
+        user.wait(bench.until("len(bench.session.results) == 2"))
         user.click(bench.tab("Compare"))
         user.click(bench.button("Compare"))
         user.wait(lambda: expect(bench.view.locator(".ptynb-compare")).to_contain_text("FRC", timeout=60_000))

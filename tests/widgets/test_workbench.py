@@ -339,7 +339,7 @@ def mask(session: Session) -> None:
 def open_near_field(session: Session) -> None:
     """A file whose shadows look like those of the near field: three clicks, and the distance is there to be edited."""
     session.enter("File", "")
-    session.wait("bench._scan_tab._path.value == ''")  # a busy page sends it after the click that follows
+    session.wait("bench.scan_tab.path == ''")  # a busy page sends it after the click that follows
     session.bench.get_by_role("button", name="shadows.cxi").click()
     near = session.bench.locator("button").filter(has_text="Use near field, focus to sample about 10")
     near.wait_for()
@@ -484,7 +484,7 @@ def go_back(session: Session) -> None:
     session.look("went-back")
     session.click("Result")
     session.click("Add to comparison")
-    session.wait(f"list(bench._desk.results) == ['epoch {kept}']")
+    session.wait(f"list(bench.session.results) == ['epoch {kept}']")
     session.enter("Branch name", "slow")
     session.click("Branch")
     session.wait("bench.recon.branch_name == 'slow'")
@@ -501,7 +501,7 @@ def run_again(session: Session) -> None:
     session.wait(f"bench.recon.state == 'ready' and bench.recon.epoch == {reached + 5}")
     expect(session.bench.locator(".ptynb-live b").first).to_have_text("ready", timeout=20_000)
     session.click("Add to comparison")
-    session.wait("len(bench._desk.results) == 2")
+    session.wait("len(bench.session.results) == 2")
 
 
 def start(session: Session) -> None:
@@ -543,7 +543,7 @@ def leave_and_come_back(session: Session) -> None:
     session.click("Stop")
     session.wait("bench.recon.state == 'ready'")
     session.click("Add to comparison")
-    session.wait("len(bench._desk.results) == 2")
+    session.wait("len(bench.session.results) == 2")
 
 
 def compare_two(session: Session) -> None:
@@ -609,11 +609,11 @@ def tune(session: Session) -> None:
     session.enter("Trials", "8")
     session.enter("Epochs", "5")
     session.click("Start")
-    session.wait("bench._tuning.study is not None and bench._tuning.study.done == 8", 180)
+    session.wait("bench.tuning.study is not None and bench.tuning.study.done == 8", 180)
     expect(session.bench.locator(".ptynb-tuner table tr")).to_have_count(9, timeout=20_000)
     session.look("tune")
     session.click("Use")
-    session.wait("bench.settings == bench._tuning.study.best_settings")
+    session.wait("bench.settings == bench.tuning.study.best_settings")
 
 
 def keep(session: Session) -> None:

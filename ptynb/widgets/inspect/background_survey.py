@@ -24,14 +24,15 @@ class BackgroundSurvey:
     """Survey of a scan in a thread, until all patterns are read or `close` is called.
 
     progress, failed: called in that thread. busy: whether the user waits for something; the survey pauses meanwhile.
+    closed: whether it has ended.
     """
 
     def __init__(self, scan: Scan, progress: Progress, failed: Failed, busy: Callable[[], bool]) -> None:
         self._scan, self._progress, self._failed, self._busy = scan, progress, failed, busy
         self._surveyor: Surveyor | None = None
         self._next_report = 0.0
-        self._ended, self._wake = threading.Event(), threading.Event()
-        self.paused = False
+        self._wake = threading.Event()
+        self.paused = self.closed = False
 
     def start(self) -> None:
         """Start the thread."""
@@ -42,20 +43,10 @@ class BackgroundSurvey:
         self.paused = paused
         self._wake.set()
 
-    def wait(self, seconds: float = 60.0) -> None:
-        """Wait until the survey has ended. Raises TimeoutError."""
-        if not self._ended.wait(seconds):
-            raise TimeoutError(f"The survey is not complete after {seconds:g} s.")
-
     def close(self) -> None:
         """End the thread after the current portion."""
-        self._ended.set()
+        self.closed = True
         self._wake.set()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the survey has ended."""
-        return self._ended.is_set()
 
     def _advance(self) -> float:
         """Read a portion of patterns and report progress; return the time until the next portion [s]."""

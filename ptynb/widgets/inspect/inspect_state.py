@@ -26,16 +26,22 @@ class InspectorState:
     """The scan, its survey and its earlier versions.
 
     index: the pattern that is shown. work: executes actions of panels. replaced: called after a change of the scan.
-    clear: removes an error. tell: called with the lines of Python that do the same as clicks.
+    clear: removes an error. say: called with the lines of Python that do the same as clicks.
     """
 
-    def __init__(self, scan: Scan, work: Actions, replaced: Callable[[], None], clear: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        work: Actions,
+        replaced: Callable[[], None],
+        clear: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         check_scan(scan)
         self.scan = scan
         self.survey: Survey | None = None
         self.index = 0
-        self.tell: Callable[[str], None] | None = None
-        self.work = work
+        self.work, self.say = work, say
         self._replaced, self._clear = replaced, clear
         self._earlier: list[tuple[Scan, tuple[str, ...]]] = []
         self._lines: tuple[str, ...] = ()
@@ -79,11 +85,6 @@ class InspectorState:
     def can_undo(self) -> bool:
         """Whether the scan was changed."""
         return bool(self._earlier)
-
-    def say(self, line: str) -> None:
-        """Pass a line of Python to `tell`."""
-        if self.tell is not None:
-            self.tell(line)
 
     def need_survey(self) -> Survey:
         """Return the survey. Raises ValueError before it has any pattern."""

@@ -18,6 +18,7 @@ from ptynb.analysis import Survey
 from ptynb.data.arrivals import SCAN_NAME, ArrivalIndex
 from ptynb.data.engine_records import Array
 from ptynb.data.scan import Scan
+from ptynb.polling import wait_until
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.arrival_facts import arrival_facts
 from ptynb.widgets.element_tree import Element, command
@@ -75,12 +76,13 @@ class Inspect(Element):
     dots = traitlets.Bool(True).tag(sync=True)
 
     def __init__(self, scan: Scan) -> None:
+        self.tell: Callable[[str], None] | None = None
         self.on_scan: Callable[[Scan], None] | None = None
         self.on_end: Callable[[], None] | None = None
         self._reading = Actions("ptynb inspect reading", self._pattern_failed)
         self._work = Actions("ptynb inspect work", self._action_failed)
         self._drawing = threading.RLock()
-        self.state = InspectorState(scan, self._work, self._replaced, self._clear)
+        self.state = InspectorState(scan, self._work, self._replaced, self._clear, self._say)
         self._map: PositionMap | None = None
         self._counts: Array = np.zeros(scan.pattern_shape)
         self._came, self._newest, self._arrivals_over = (-1, -1), -1, False
@@ -117,15 +119,6 @@ class Inspect(Element):
         return self.state.scan
 
     @property
-    def tell(self) -> Callable[[str], None] | None:
-        """Called with lines of Python; see the class."""
-        return self.state.tell
-
-    @tell.setter
-    def tell(self, tell: Callable[[str], None] | None) -> None:
-        self.state.tell = tell
-
-    @property
     def excluded(self) -> list[int]:
         """Indices of the patterns to exclude."""
         return self.positions.excluded
@@ -149,8 +142,8 @@ class Inspect(Element):
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all actions are carried out and the survey is complete. Raises TimeoutError."""
         self._work.settle(seconds)
-        if not self.paused:
-            self._surveying.wait(seconds)
+        if not self.paused and not wait_until(lambda: self._surveying.closed, seconds):
+            raise TimeoutError(f"The survey is not complete after {seconds:g} s.")
         self._reading.settle(seconds)
         self._work.settle(seconds)
 
@@ -285,7 +278,7 @@ class Inspect(Element):
     def _show_progress(self) -> None:
         self.surveyed = 0 if self.state.survey is None else self.state.survey.patterns
 
-    # Errors
+    # Errors, and lines of Python
 
     def _pattern_failed(self, error: Exception | None) -> None:
         self.pattern_message = "" if error is None else str(error)
@@ -296,6 +289,10 @@ class Inspect(Element):
 
     def _clear(self) -> None:
         self.message = ""
+
+    def _say(self, line: str) -> None:
+        if self.tell is not None:
+            self.tell(line)
 
 
 def inspect(scan: Scan) -> Inspect:

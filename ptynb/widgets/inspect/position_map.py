@@ -52,21 +52,20 @@ class PositionMap:
 
     def picture(self, seen: Survey | None, kind: str, radius: float) -> Picture:
         """Return a virtual image; radius: of the bright field [detector pixels], 0: found in the mean pattern."""
-        pixel = self.pixel_size
         if seen is None:
-            return images.picture(np.zeros(self.shape), NAME, "positions", limits=(0.0, 1.0), pixel_size=pixel)
+            return self._picture(np.zeros(self.shape), "positions", (0.0, 1.0))
         values, unit = virtual(seen, kind, radius)
-        image = self.image(values, seen.covered)
-        shown = values[np.isfinite(values)]
-        limits = None if np.iscomplexobj(values) else images.limits_of(shown, 0.5, 99.5)
-        return images.picture(image, NAME, kind, limits=limits, unit=unit, pixel_size=pixel, colours="viridis")
+        limits = None if np.iscomplexobj(values) else images.limits_of(values[np.isfinite(values)], 0.5, 99.5)
+        return self._picture(self.image(values, seen.covered), kind, limits, unit)
 
     def arrived(self, came: Array) -> Picture:
         """Return where patterns have come (pattern,) of a scan that is being measured."""
         image = self.image(came.astype(float), came) if came.any() else np.zeros(self.shape)
-        pixel = self.pixel_size
+        return self._picture(image, "patterns that came", (0.0, 1.0), "(came)")
+
+    def _picture(self, image: Array, title: str, limits: tuple[float, float] | None, unit: str = "") -> Picture:
         return images.picture(
-            image, NAME, "patterns that came", limits=(0.0, 1.0), unit="(came)", pixel_size=pixel, colours="viridis"
+            image, NAME, title, limits=limits, unit=unit, pixel_size=self.pixel_size, colours="viridis"
         )
 
     def _nearest_of(self, seen: Array) -> Array:

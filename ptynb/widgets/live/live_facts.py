@@ -74,17 +74,21 @@ def _scaling_hint(settings: Settings, engines: int) -> str:
 
 
 def record(epochs: Sequence[Epoch], r_factors: Sequence[tuple[int, float]]) -> dict[str, bytes]:
-    """Return the record in pieces of `CHUNK` rows, float64, by "epochs 0", ..., and "r_factors 0", ...
+    """Return "epochs" (number, loss, seconds, changes of object, probe, positions) and "r_factors" (epoch, value).
 
-    epochs: number, loss, seconds, changes of object, probe and positions. r_factors: epoch, R-factor. NaN: not known.
+    See `pieces`.
     """
     rows = [
         (one.number, one.loss, one.seconds, one.object_change, one.probe_change, one.position_change) for one in epochs
     ]
+    return pieces("epochs", rows) | pieces("r_factors", r_factors)
+
+
+def pieces(table: str, rows: Sequence[Sequence[float | None]]) -> dict[str, bytes]:
+    """Return a table as float64, `CHUNK` rows in a piece, by the name of the table and a number; NaN: not known."""
     return {
-        f"{name} {start // CHUNK}": np.array(values[start : start + CHUNK], dtype="<f8").tobytes()
-        for name, values in (("epochs", rows), ("r_factors", list(r_factors)))
-        for start in range(0, len(values), CHUNK)
+        f"{table} {start // CHUNK}": np.array(rows[start : start + CHUNK], dtype="<f8").tobytes()
+        for start in range(0, len(rows), CHUNK)
     }
 
 

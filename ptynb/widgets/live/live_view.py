@@ -133,7 +133,7 @@ class Live(LivePictures):
             extra=[*extra],
             pages={**(pages or {})},
         )
-        self._actions = Actions("ptynb live actions", self._complain, self._obeyed, self._say)
+        self._actions = Actions("ptynb live actions", self.complain, self._obeyed, self._say)
         self.object_pictures.on_click(lambda _, y, x: self._clicked(y, x))
         self.object_pictures.tell = self._say
         self._show_controls("starting", set())
@@ -142,7 +142,7 @@ class Live(LivePictures):
             ("ptynb live view", self._pause_seconds, Live.refresh, UPDATE, self._update_now),
             ("ptynb live requests", REQUEST_SECONDS, Live.request_more, REQUEST, self._request_now),
         ):
-            complain = partial(_complain, thread=thread)
+            complain = partial(Live.complain, thread=thread)
             repeat(self, name, seconds, work, complain, soon=soon, over=lambda view: view._recon.closed)
 
     def close(self) -> None:
@@ -396,10 +396,11 @@ class Live(LivePictures):
             self._errors.clear()
             self._show_messages()
 
-    def _complain(self, error: Exception | str | None, thread: str = ACTION) -> None:
+    def complain(self, error: Exception | None, thread: str = ACTION) -> None:
         """Show an error of a thread in place of its last one; None: removes it."""
         if error is not None or thread in self._errors:
-            self._errors[thread] = "" if error is None else str(error)
+            kind = "" if thread == ACTION else f"{type(error).__name__}: "  # of no error that users make
+            self._errors[thread] = "" if error is None else f"{kind}{error}"
             self._show_messages()
 
     def _show_messages(self) -> None:
@@ -431,7 +432,3 @@ def live(recon: Any, rate: float = 10.0, size: int = 1024, extra: Sequence[Eleme
         The view. `close` ends it and its threads; the reconstruction continues.
     """
     return Live(recon, rate, size, extra)
-
-
-def _complain(view: Live, error: Exception | None, thread: str) -> None:
-    view._complain(None if error is None else f"{type(error).__name__}: {error}", thread)

@@ -6,86 +6,90 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+import traitlets
 
 from ptynb.io.load import SUFFIXES
+from ptynb.table import gigabytes
 from ptynb.text import Order, natural_order
-from ptynb.widgets import elements
-from ptynb.widgets.load.file_list import FileList, Item
+from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.load.recent_files import recent_files
-from ptynb.widgets.shared_widgets import complaint, free, put
 
 MOST = 2000
 """Maximum number of items that are shown of a folder."""
-SCANS, ALL = "possible scans", "all files"
+Item = tuple[str, str, str, str]
+"""Name, kind ("folder", "scan" or "other"), size and date."""
 
 
-class FileChooser(elements.VBox):
+class FileChooser(Element):
     """The list of a folder; `chosen` is called with the path of a file, and whether it was clicked twice.
 
-    folder: the folder that is shown.
+    folder: that is shown; is_top: whether none is above it. items: see `Item`; more: how many there are beyond them.
+    current: path of the file that is marked. recent: paths of files that were loaded last. message: why another folder
+    cannot be shown. all_files: whether files are listed that are no scans.
     """
 
+    component = "fileChooser"
+
+    folder = traitlets.Unicode("").tag(sync=True, settable=False)
+    is_top = traitlets.Bool(False).tag(sync=True, settable=False)
+    items: traitlets.List[Item] = traitlets.List().tag(sync=True, settable=False)
+    more = traitlets.Int(0).tag(sync=True, settable=False)
+    current = traitlets.Unicode("").tag(sync=True, settable=False)
+    recent: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
+    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    all_files = traitlets.Bool(False).tag(sync=True)
+
     def __init__(self, chosen: Callable[[Path, bool], None], folder: Path | None = None) -> None:
-        self._chosen, self.folder = chosen, (folder or Path.cwd()).absolute()
-        self.up, self.home, self.again = (
-            self._button(icon, tooltip, action)
-            for icon, tooltip, action in (
-                ("arrow-up", "Folder above", self._go_up),
-                ("house", "Folder of the notebook", lambda: self.show(Path.cwd())),
-                ("refresh-cw", "Reads the folder again", lambda: self.show(self.folder)),
-            )
-        )
-        flexible = {"flex": "1 1 100px", "width": "auto", "min_width": "0"}
-        self.place = elements.Text(
-            description="Folder", tooltip="Type another folder", continuous_update=False,
-            style={"description_width": "44px"}, layout=elements.Layout(**flexible),
-        )  # fmt: skip
-        self.place.observe(self._typed, "value")
-        self.filter = elements.Dropdown(
-            options=[SCANS, ALL], description="Show", tooltip="Which files are listed",
-            style={"description_width": "36px"}, layout=elements.Layout(width="170px"),
-        )  # fmt: skip
-        self.filter.observe(lambda _: self.show(self.folder), "value")
-        self.recent = elements.Dropdown(
-            description="Recent", tooltip="Files that were loaded last",
-            style={"description_width": "46px"}, layout=elements.Layout(**flexible),
-        )  # fmt: skip
-        self.recent.observe(self._again, "value")
-        self.list = FileList(self._open, self._go_up)
-        self._message = elements.HTML()
-        bar = elements.HBox([self.up, self.home, self.again, self.place], layout=free())
-        below = elements.HBox([self.filter, self.recent], layout=free())
-        super().__init__([bar, self.list, below, self._message], layout=free())
+        self._chosen = chosen
+        super().__init__(folder=str((folder or Path.cwd()).absolute()))
         self.refresh()
 
-    def show(self, folder: Path) -> None:
-        """Show another folder; one that cannot be read is told, and the last one stays."""
+    @command
+    def show(self, folder: str = "") -> None:
+        """Show another folder; one that cannot be read is told, and the last one stays. "": that of the notebook."""
+        place = Path(folder.strip() or ".").expanduser().absolute()
         try:
-            items = self._items(folder)
+            items = self._items(place)
         except OSError as error:
-            put(self._message, complaint(f"{folder} cannot be read: {error.strerror}. Choose another folder."))
+            self.message = f"{place} cannot be read: {error.strerror}. Choose another folder."
             return
-        self.folder = folder
-        more = len(items) - MOST
-        put(self._message, f"and {more} more; type the name of one in the field File." if more > 0 else "")
-        with self.list.hold_sync():
-            self.list.label = f"Files in {folder}"
-            self.list.items = items[:MOST]
-        self.place.value = str(folder)
-        self.up.disabled = folder == folder.parent
+        with self.hold_sync():
+            self.folder, self.is_top, self.message = str(place), place == place.parent, ""
+            self.items, self.more = items[:MOST], max(len(items) - MOST, 0)
 
-    def mark(self, path: Path | None) -> None:
-        """Mark a file as the current one."""
-        self.list.current = "" if path is None else path.name
+    @command
+    def up(self) -> None:
+        """Show the folder above."""
+        self.show(str(Path(self.folder).parent))
 
+    @command
     def refresh(self) -> None:
         """Read the folder and the files that were loaded last again."""
-        options = [("loaded last ...", ""), *((f"{path.name}  ({path.parent})", str(path)) for path in recent_files())]
-        if [*self.recent.options] != options:
-            self.recent.options = options
-            self.recent.value = ""
-        self.recent.disabled = len(options) == 1
+        self.recent = [str(path) for path in recent_files()]
+        self.show(self.folder)
+
+    @command
+    def open(self, name: str, twice: bool = False) -> None:
+        """Show a folder of the list, or choose a file."""
+        kind = {item[0]: item[1] for item in self.items}.get(name)
+        if kind == "folder":
+            self.show(os.path.join(self.folder, name))
+        elif kind is not None:  # None: it was clicked before the browser had the list of another folder
+            self._choose(Path(self.folder, name), twice)
+
+    @command
+    def recall(self, path: str) -> None:
+        """Choose a file that was loaded before."""
+        self.show(str(Path(path).parent))
+        self._choose(Path(path), False)
+
+    def _choose(self, path: Path, twice: bool) -> None:
+        self.current = str(path)
+        self._chosen(path, twice)
+
+    @traitlets.observe("all_files")
+    def _list_others(self, _: object) -> None:
         self.show(self.folder)
 
     def _items(self, folder: Path) -> list[Item]:
@@ -96,42 +100,10 @@ class FileChooser(elements.VBox):
                     continue
                 kind = _kind(entry)
                 if kind == "folder":
-                    folders.append((entry.name, kind, entry.name, "", ""))
-                elif kind == "scan" or self.filter.value == ALL:
-                    files.append((entry.name, kind, entry.name, *_size_and_date(entry)))
+                    folders.append((entry.name, kind, "", ""))
+                elif kind == "scan" or self.all_files:
+                    files.append((entry.name, kind, *_size_and_date(entry)))
         return [*sorted(folders, key=_name), *sorted(files, key=_name)]
-
-    def _open(self, name: str, twice: bool) -> None:
-        path = self.folder / name
-        kinds = {item[0]: item[1] for item in self.list.items}
-        if name not in kinds:  # clicked before the browser had the list of another folder
-            return
-        if kinds[name] == "folder":
-            self.show(path)
-            return
-        self.mark(path)
-        self._chosen(path, twice)
-
-    def _go_up(self) -> None:
-        self.show(self.folder.parent)
-
-    def _typed(self, change: dict[str, Any]) -> None:
-        folder = Path(change["new"].strip() or ".").expanduser().absolute()
-        if folder != self.folder:
-            self.show(folder)
-
-    def _again(self, change: dict[str, Any]) -> None:
-        if change["new"]:
-            path = Path(change["new"])
-            self.recent.value = ""
-            self.show(path.parent)
-            self.mark(path)
-            self._chosen(path, False)
-
-    def _button(self, icon: str, tooltip: str, action: Callable[[], None]) -> elements.Button:
-        button = elements.Button(icon=icon, tooltip=tooltip, layout=elements.Layout(width="34px", padding="0"))
-        button.on_click(lambda _: action())
-        return button
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
@@ -145,7 +117,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 def _name(item: Item) -> Order:
-    return natural_order(item[2].lower())
+    return natural_order(item[0].lower())
 
 
 def _size_and_date(entry: os.DirEntry[str]) -> tuple[str, str]:
@@ -154,13 +126,4 @@ def _size_and_date(entry: os.DirEntry[str]) -> tuple[str, str]:
     except OSError:
         return "", ""
     date = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.st_mtime))
-    return ("" if entry.is_dir() else _bytes(found.st_size)), date
-
-
-def _bytes(size: int) -> str:
-    amount, unit = float(size), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if amount < 999.5 or unit == "TB":
-            break
-        amount /= 1000
-    return f"{amount:.3g} {unit}"
+    return ("" if entry.is_dir() else gigabytes(found.st_size)), date

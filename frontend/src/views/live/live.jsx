@@ -6,14 +6,12 @@ import { Curve } from "../../page/curve.jsx";
 import { lineOf } from "../../page/part.jsx";
 import { Drawer, Message, useNode } from "../../page/parts.jsx";
 import { divide } from "../../widgets/divider.js";
-import { offerTab } from "../../widgets/own_tab.js";
+import { OwnTab } from "../own_tab.jsx";
 import { Choice, More, Rates, Run } from "./controls.jsx";
 import { Changes, Children, Engines, Pattern, Positions } from "./pages.jsx";
 import { curvesOf } from "./record.js";
 import { ArrivalBar, Summary } from "./summary.jsx";
 
-/** @import { VNode } from "preact" */
-/** @import { Page } from "../../page/elements.js" */
 /** @import { Drawing } from "../../page/types" */
 /** @import { LiveValues } from "./values" */
 
@@ -23,14 +21,6 @@ const ICONS = { "Live settings": "sliders-horizontal", Checkpoints: "history", D
 function Divider() {
   const node = useNode("div");
   useLayoutEffect(() => divide(node.current), [node]);
-  return <div ref={node} />;
-}
-
-/** A button that shows the view in a tab of its own, where there are tabs.
- * @type {(given: { page: Page, title: string }) => VNode} */
-function OwnTab({ page, title }) {
-  const node = useNode("div");
-  useLayoutEffect(() => offerTab(page, node.current, title), [page, node, title]);
   return <div ref={node} />;
 }
 

@@ -4,14 +4,12 @@
 // JupyterLab does not know such a tab and cannot restore it after the page is loaded again. The session of the browser's
 // tab remembers which views were open; the button, which comes back with the notebook's output, opens its view again.
 
-import { make } from "../elements.js";
+import { useEffect } from "preact/hooks";
 
+/** @import { VNode } from "preact" */
 /** @import { Page } from "../page/elements.js" */
-/** @import { Rendering, Shower } from "../page/types" */
+/** @import { Shower } from "../page/types" */
 
-const MARK =
-  '<svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path fill="none" stroke="currentColor" ' +
-  'stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5"/></svg>';
 const REMEMBERED = "ptynb-own-tabs";
 const RESTORING_MS = 30_000;
 
@@ -86,33 +84,33 @@ async function openTab(page, shower, title) {
 
 /** Of a page in this tab of the browser.
  * @type {(page: Page) => string} */
-function nameOf(page) {
-  return page.channel.model_id ?? "";
+const nameOf = (page) => page.channel.model_id ?? "";
+
+/** What can add a tab to JupyterLab; null elsewhere.
+ * @type {(page: Page) => Shower | null} */
+function showerOf({ model }) {
+  const can = document.querySelector(".jp-LabShell") && typeof model?.widget_manager.context?.addSibling === "function";
+  return can ? model : null;
 }
 
-/** @type {Rendering} */
-export const render = ({ model, el }) => offerTab(model.page, el, model.get("title"));
-
-/** Shows the button that opens a page in a tab with a title.
- * @type {(page: Page, el: HTMLElement, title: string) => (() => void) | undefined} */
-export function offerTab(page, el, title) {
-  const shower = page.model;
-  if (!shower || !document.querySelector(".jp-LabShell") || typeof shower.widget_manager.context?.addSibling !== "function") {
-    el.style.display = "none";
-    return undefined;
-  }
-  const button = make("button", "ptynb-own-tab-button", { type: "button", innerHTML: MARK, title: "Open in a tab of its own" });
-  button.setAttribute("aria-label", button.title);
-  button.addEventListener("click", () => openTab(page, shower, title));
-  el.append(button);
-  let gone = false;
-  if (remembered().includes(nameOf(page))) {
-    restored().then(() => {
-      if (!gone) openTab(page, shower, title);
-    });
-  }
-  return () => {
-    gone = true;
-    button.remove();
-  };
+/** A button that opens its page in a tab of JupyterLab; nothing elsewhere.
+ * @type {(given: { page: Page, title: string }) => VNode | null} */
+export function OwnTab({ page, title }) {
+  const shower = showerOf(page);
+  useEffect(() => {
+    let gone = false;
+    if (shower && remembered().includes(nameOf(page))) {
+      restored().then(() => void (gone || openTab(page, shower, title)));
+    }
+    return () => void (gone = true);
+  }, [page, shower, title]);
+  if (!shower) return null;
+  const label = "Open in a tab of its own";
+  return (
+    <button class="ptynb-own-tab-button" type="button" title={label} aria-label={label} onClick={() => openTab(page, shower, title)}>
+      <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true">
+        <path fill="none" stroke="currentColor" stroke-width="1.5" d="M9 2h5v5M14 2L7.5 8.5M12 9.5V14H2V4h4.5" />
+      </svg>
+    </button>
+  );
 }

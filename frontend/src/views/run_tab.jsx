@@ -1,0 +1,194 @@
+// The tab Run: what a new run is given, the live view of the current one, and what is written of it.
+
+import { lineOf, Parts } from "../page/part.jsx";
+import { Button, Drawer, Message, NumberField, Progress, Select, TextArea, TextField } from "../page/parts.jsx";
+import { OptionFields, PythonLine } from "./option_fields.jsx";
+
+/** @import { VNode } from "preact" */
+/** @import { Element } from "../page/elements.js" */
+/** @import { Drawing, ElementValues, Mark } from "../page/types" */
+/** @import { OptionValues } from "./option_fields.jsx" */
+/** @typedef {ElementValues & { epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
+ *   film_rate: number, page: string, starting: string, can_cancel: boolean, said: string,
+ *   film: number[], clusters: Mark, checkpoints: Mark, view: Mark | null }} RunValues */
+/** @typedef {ElementValues & { launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
+/** @typedef {(given: { element: Element<RunValues> }) => VNode} RunPart */
+
+const STAGES_EXAMPLE = `\
+- epochs: 50
+  pattern_size: 64
+- epochs: 150
+  settings: {probe: {modes: 3}}`;
+/** @type {Record<string, string>} */
+const LAUNCHERS = { local: "this machine", slurm: "Slurm", ssh: "ssh hosts", existing: "existing cluster" };
+const GIVEN = "given";
+/** Options of this machine that stand in the bar. */
+const IN_BAR = ["engines", "device"];
+
+/** The element of a mark, which is there as long as the one that has the mark.
+ * @type {(element: Element, mark: Mark) => Element} */
+const elementOf = (element, mark) => /** @type {Element} */ (element.page.element(mark.$element));
+
+/** Engines and device of this machine, or the name of another launcher.
+ * @type {(given: { element: Element<ClusterValues> }) => VNode} */
+function Engines({ element }) {
+  const { launcher, fields: mark } = element.use();
+  /** @type {Element<OptionValues>} */
+  const fields = elementOf(element, mark);
+  const { fields: options, values, disabled } = fields.use();
+  if (launcher !== "local" && launcher !== GIVEN) return <div class="ptynb-line">Engines:&nbsp;<b>{LAUNCHERS[launcher]}</b></div>;
+  const given = { labelWidth: "initial", disabled: disabled.includes("engines") };
+  const enter = (/** @type {string} */ name) => (/** @type {string | number} */ value) => fields.call("enter", { name, value: `${value}` });
+  return (
+    <>
+      <NumberField
+        {...given} label="Engines" title="Number of engines; 0: runs in the process of the notebook" style={{ width: "112px" }}
+        min={0} max={64} value={parseInt(values.engines) || 0} onCommit={(number) => enter("engines")(Math.round(number))}
+      />
+      <Select
+        {...given} label="Device" style={{ width: "128px" }} options={options.find(({ name }) => name === "device")?.choices ?? []}
+        value={values.device} onCommit={enter("device")}
+      />
+    </>
+  );
+}
+
+/** @type {(given: { element: Element<ClusterValues> }) => VNode} */
+function Cluster({ element }) {
+  const { launcher, fields: mark, problem, line } = element.use();
+  /** @type {Element<OptionValues>} */
+  const fields = elementOf(element, mark);
+  const { fields: options, problems } = fields.use();
+  const here = launcher === "local" || launcher === GIVEN;
+  const names = launcher === GIVEN ? [] : options.map(({ name }) => name).filter((name) => !here || !IN_BAR.includes(name));
+  return (
+    <>
+      <Select
+        label="Launcher" title="What starts the engines of a new run" labelWidth="initial" style={{ width: "230px" }}
+        disabled={launcher === GIVEN} value={launcher} onCommit={(name) => element.put("launcher", name)}
+        options={launcher === GIVEN ? [[GIVEN, "that of this workbench"]] : Object.entries(LAUNCHERS)}
+      />
+      <Message text={problem} />
+      {here && IN_BAR.map((name) => <Message key={name} text={problems[name] ?? ""} />)}
+      <OptionFields key={launcher} element={fields} names={names} inRow class={`ptynb-run-options ptynb-run-${launcher}`} />
+      <PythonLine text={line} />
+    </>
+  );
+}
+
+/** usual: what happens by default.
+ * @type {(given: { element: Element }) => VNode} */
+function Checkpointing({ element }) {
+  const { line, usual } = element.use();
+  return (
+    <div class="ptynb-run-checkpointing">
+      <OptionFields element={element} names={["wanted", "folder"]} />
+      <OptionFields element={element} names={["epochs", "seconds", "max_to_keep"]} inRow />
+      <PythonLine text={line} />
+      <div class="ptynb-run-usual">{usual}</div>
+    </div>
+  );
+}
+
+/** @type {RunPart} */
+function Result({ element }) {
+  const { result_path: path, film_path: filmPath, film_of: of, film_rate: rate, film, said } = element.use();
+  const [done, frames] = film;
+  return (
+    <>
+      <div class="ptynb-row-wrap">
+        <TextField
+          label="Result file" placeholder="scan.result.h5" style={{ width: "380px" }}
+          value={path} onCommit={(text) => element.put("result_path", text)}
+        />
+        <Button text="Save result" icon="save" title="Writes the result to this file (HDF5)" onClick={() => element.call("save")} />
+        <Button text="Report" icon="file-text" title="Writes a report (HTML) next to the result file" onClick={() => element.call("report")} />
+        <Button
+          text="Add to comparison" icon="copy" title="Adds the current result to the tab Compare"
+          onClick={() => element.call("add_to_comparison")}
+        />
+      </div>
+      <div class="ptynb-row-wrap">
+        <TextField
+          label="Film file" placeholder="scan.gif or scan.mp4" style={{ width: "380px" }}
+          value={filmPath} onCommit={(text) => element.put("film_path", text)}
+        />
+        <Select
+          label="of" labelWidth="initial" style={{ width: "auto" }} options={["checkpoints", "thumbnails"]} value={of}
+          title="Checkpoints have every pixel; thumbnails of up to 8 epochs are in every result"
+          onCommit={(kind) => element.put("film_of", kind)}
+        />
+        <NumberField
+          label="Frames/s" labelWidth="initial" style={{ width: "130px" }} min={0.5} max={50} step={0.5} value={rate}
+          onCommit={(number) => element.put("film_rate", number)}
+        />
+        <Button
+          text="Film" icon="film" title="Writes a film of the run (GIF or MP4) to this file" disabled={frames > 0}
+          onClick={() => element.call("make_film")}
+        />
+        {frames > 0 && <Progress label="Film" labelWidth="initial" style={{ width: "240px" }} value={done} max={frames} />}
+        {frames > 0 && <Button text="Cancel film" icon="x" title="Ends the film; no file is written" onClick={() => element.call("cancel_film")} />}
+      </div>
+      <div role="status" class="ptynb-run-said">{said}</div>
+    </>
+  );
+}
+
+/** @type {Drawing<RunValues>} */
+export function RunTab({ element }) {
+  const { epochs, stages, page, starting, can_cancel: canCancel, clusters: clusterMark, checkpoints, view, ...line } = element.use();
+  const clusters = elementOf(element, clusterMark);
+  const pages = [
+    {
+      title: "Stages",
+      icon: "list-checks",
+      content: () => (
+        <TextArea
+          label="Stages" placeholder={STAGES_EXAMPLE} style={{ width: "620px", height: "110px" }}
+          title="Stages of the run, as in a run file; empty: so many epochs with the settings"
+          value={stages} onCommit={(text) => element.put("stages", text)}
+        />
+      ),
+    },
+    { title: "Checkpointing", icon: "archive", content: () => <Checkpointing element={elementOf(element, checkpoints)} /> },
+    {
+      title: "Cluster",
+      icon: "server",
+      content: () => (
+        <>
+          <Cluster element={clusters} />
+          <div class="ptynb-row-wrap">
+            <Button
+              text="Attach" icon="plug" onClick={() => element.call("attach")}
+              title="Attaches to a run that continues without its notebook; of several, to that of the existing cluster"
+            />
+            <Button text="Stop engines" icon="power" title="Stops the cluster that New run started" onClick={() => element.call("stop_engines")} />
+          </div>
+        </>
+      ),
+    },
+    { title: "Result", icon: "save", content: () => <Result element={element} /> },
+  ];
+  return (
+    <div {...lineOf(line, "ptynb-element ptynb-run")}>
+      <Drawer label="More about the run" pages={pages} shown={page} onShow={(title) => element.put("page", title)}>
+        <Engines element={clusters} />
+        <NumberField
+          label="Epochs" labelWidth="initial" style={{ width: "150px" }} min={1} max={1_000_000} value={epochs}
+          onCommit={(number) => element.put("epochs", Math.round(number))}
+        />
+        <Button
+          text="New run" icon="play" class="ptynb-auto" title="Starts a reconstruction of the scan with the settings"
+          onClick={() => element.call("new_run")}
+        />
+      </Drawer>
+      <div class="ptynb-row-wrap">
+        <span role="status">{starting}</span>
+        {canCancel && starting && (
+          <Button text="Cancel" icon="x" title="Ends the wait, and cancels the job" onClick={() => element.call("cancel_start")} />
+        )}
+      </div>
+      <Parts page={element.page} of={view} />
+    </div>
+  );
+}
