@@ -10,7 +10,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.app.compare_tab import CompareTab
-from ptynb.app.session_state import LANES, Desk
+from ptynb.app.session_state import LANES, Session
 from ptynb.io.result_file import save_result
 from ptynb.widgets.actions import Actions
 from tests.analysis.test_result_comparison import result
@@ -21,7 +21,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.desk, self.actions = Desk(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
+        self.desk, self.actions = Session(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
         self.tab = CompareTab(self.desk, self.actions)
 
     def complain(self, error: Exception | None) -> None:
