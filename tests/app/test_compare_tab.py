@@ -38,6 +38,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.chdir(tmp_path)
     made = Bench()
     yield made
+    if made.tab.comparison is not None:
+        made.tab.comparison.settle()
     made.actions.close()
     made.tab.close()
 
@@ -61,6 +63,7 @@ def test_results_are_compared_and_reported_by_lines_that_do_the_same(bench: Benc
     names: dict[str, Any] = {}
     exec("\n".join(bench.desk.lines), names)
     assert [*names["view"].results] == bench.tab.results
+    names["view"].settle()
     assert "<h1>" in Path("comparison.html").read_text(encoding="utf-8")
     names["view"].close()
 
