@@ -10,7 +10,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.app.compare_tab import CompareTab
-from ptynb.app.session_state import LANES, Desk
+from ptynb.app.session_state import LANES, Session
 from ptynb.io.result_file import save_result
 from ptynb.widgets.actions import Actions
 from tests.analysis.test_result_comparison import result
@@ -21,7 +21,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.desk, self.actions = Desk(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
+        self.desk, self.actions = Session(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
         self.tab = CompareTab(self.desk, self.actions)
 
     def complain(self, error: Exception | None) -> None:
@@ -38,6 +38,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.chdir(tmp_path)
     made = Bench()
     yield made
+    if made.tab.comparison is not None:
+        made.tab.comparison.settle()
     made.actions.close()
     made.tab.close()
 
@@ -61,6 +63,7 @@ def test_results_are_compared_and_reported_by_lines_that_do_the_same(bench: Benc
     names: dict[str, Any] = {}
     exec("\n".join(bench.desk.lines), names)
     assert [*names["view"].results] == bench.tab.results
+    names["view"].settle()
     assert "<h1>" in Path("comparison.html").read_text(encoding="utf-8")
     names["view"].close()
 
