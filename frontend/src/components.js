@@ -16,12 +16,11 @@ import { RunTab } from "./views/run_tab.jsx";
 import { ScanTab } from "./views/scan_tab.jsx";
 import { Tuner } from "./views/tuner.jsx";
 import { Workbench } from "./views/workbench.jsx";
-import { render as choice } from "./widgets/choice.js";
 
 /** @import { Drawing, Rendering } from "./page/types" */
 
 /** @type {Record<string, Rendering>} */
-export const components = { viewer, choice };
+export const components = { viewer };
 
 /** Views, which are drawn from the values of their element.
  * @type {Record<string, Drawing>} */

@@ -8,6 +8,7 @@ import { openPage } from "./page.js";
 
 globalThis.window = new Window(); // which some of the next look at while they are loaded
 export const { pageOf, show } = await import("../src/page/show.jsx");
+export const { components } = await import("../src/components.js");
 const ELEMENT = { layout: {}, classes: [], tooltip: null };
 const CONTROL = { ...ELEMENT, description: "", disabled: false, style: {} };
 export const DEFAULTS = {
@@ -22,7 +23,6 @@ export const DEFAULTS = {
   progress: { ...CONTROL, value: 0, min: 0, max: 100 },
   box: { ...ELEMENT, children: [] },
   tab: { ...ELEMENT, children: [], titles: [], selected_index: 0 },
-  choice: { ...ELEMENT, options: [], chosen: [], description: "", head: "", rows: 1, several: false, disabled: false },
   drawer: { ...ELEMENT, titles: [], icons: [], pages: [], beside: [], description: "", shown: null },
   segments: { ...ELEMENT, options: [], icons: [], chosen: "", description: "" },
   accordion: { ...ELEMENT, children: [], titles: [], selected_index: null },

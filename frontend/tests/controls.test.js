@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { drawn, fire, marks, pageOf, settled, show } from "./channel.js";
+import { components, drawn, fire, marks, pageOf, settled, show } from "./channel.js";
 import { press } from "./page.js";
 
 test("what is being typed stays while another value changes, and goes when this one does", async () => {
@@ -331,15 +331,17 @@ test("an accordion shows the page of the open title, of which it tells the kerne
 });
 
 test("what a script of its own draws gets the element, and is told of its end", async () => {
-  const { channel, el } = drawn({ a: ["box", { children: marks("b") }], b: ["choice", { options: [["x", "X"], ["y", "Y"]] }] });
-  const element = pageOf(channel).element("b");
+  const ended = [];
+  components.script = ({ model, el: node }) => {
+    node.textContent = model.get("text");
+    return () => ended.push(node.textContent);
+  };
+  const { channel, el } = drawn({ a: ["box", { children: marks("b") }], b: ["script", { layout: {}, classes: [], text: "drawn" }] });
   await settled();
-  fire(el.querySelector(".ptynb-drawn select"), "change", { value: "y" });
-  assert.deepEqual(channel.taken(), [{ to: "b", set: { chosen: ["y"] } }]);
+  assert.deepEqual([el.querySelector(".ptynb-drawn").textContent, ended], ["drawn", []]);
   channel.change("a", { children: [] });
   await settled();
-  assert.equal(el.querySelector("select"), null);
-  assert.deepEqual([...element.listeners.values()].flat(), []);
+  assert.deepEqual([el.querySelector(".ptynb-drawn"), ended], [null, ["drawn"]]);
 });
 
 test("arrows choose the next segment and the previous one, around the ends", async () => {

@@ -123,7 +123,7 @@ test("what this browser has set itself is not set again by its echo, what others
 });
 
 test("values are sent once, together, and only if they are new", () => {
-  const { channel, page } = pageOf({ a: ["choice", { index: [1] }] });
+  const { channel, page } = pageOf({ a: ["list", { index: [1] }] });
   const a = page.element("a");
   a.set("index", [1]);
   a.save_changes();

@@ -6,15 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import traitlets
 
-from ptynb.data.engine_records import Branch, Checkpoint, Result
+from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint, progress_text
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.compare.compare_view import compare
+from ptynb.widgets.compare.compare_view import Compare, compare
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.number_text import number
 
@@ -24,34 +24,13 @@ NOW = "now"
 NOW_NAME = "current state"
 
 
-class SupportsCheckpoints(Protocol):
-    """The interface of a reconstruction that the history uses; `ptynb.Reconstruction` has it."""
-
-    @property
-    def checkpoints(self) -> tuple[Checkpoint, ...]: ...  # noqa: D102
-    @property
-    def branches(self) -> tuple[Branch, ...]: ...  # noqa: D102
-    @property
-    def branch_name(self) -> str: ...  # noqa: D102
-    @property
-    def epoch(self) -> int: ...  # noqa: D102
-    @property
-    def closed(self) -> bool: ...  # noqa: D102
-    @property
-    def result(self) -> Result: ...  # noqa: D102
-    def save_checkpoint(self) -> Path: ...  # noqa: D102
-    def restore(self, checkpoint: Any) -> None: ...  # noqa: D102
-    def branch(self, name: str | None = None, checkpoint: Any = None) -> str: ...  # noqa: D102
-    def switch_branch(self, name: str) -> None: ...  # noqa: D102
-
-
 class History(Element):
     """Checkpoints, newest last, and branches; see `history`.
 
     checkpoints: the texts of each and its "key", the path of its file: commands get keys, as the list may have changed
     between what a user saw and clicked. present: the current branch. over: whether the reconstruction was closed.
 
-    tell: called with the line of Python equivalent to a click.
+    recon: a `ptynb.Reconstruction`. tell: called with the line of Python equivalent to a click.
     open_comparison: called with the checkpoints to compare, and with whether the current state is compared too, in
     place of showing them beneath the list; it returns at once.
     resting: whether the list is out of sight, so that nothing is read to follow it.
@@ -64,13 +43,13 @@ class History(Element):
     over = traitlets.Bool(False).tag(sync=True, settable=False)
     message = traitlets.Unicode("").tag(sync=True, settable=False)
     notice = traitlets.Unicode("").tag(sync=True, settable=False)
-    comparison = traitlets.Instance(Element, allow_none=True).tag(sync=True, settable=False)
+    comparison = traitlets.Instance(Compare, allow_none=True).tag(sync=True, settable=False)
 
     tell: Callable[[str], None] | None = None
     open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
     resting = False
 
-    def __init__(self, recon: SupportsCheckpoints) -> None:
+    def __init__(self, recon: Any) -> None:
         super().__init__()
         self._recon, self._lock = recon, threading.Lock()
         self._known: dict[str, Checkpoint] = {}

@@ -15,7 +15,6 @@ import pytest
 import ptynb as pt
 from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
-from ptynb.widgets.choice import Choice
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.viewer.viewer import Viewer
@@ -71,7 +70,6 @@ def workbench_of_live_scan(recon: pt.Reconstruction, folder: Path) -> Any:
 
 WIDGETS: dict[str, Opened] = {
     "viewer": lambda recon, folder: Viewer(),
-    "choice": lambda recon, folder: Choice("Kept states"),
     "inspect": lambda recon, folder: pt.inspect(recon.scan),
     "set up": lambda recon, folder: pt.settings_form(recon.scan),
     "form": form_opened,

@@ -77,7 +77,7 @@ class Compare(Element):
         self._units: dict[str, str] = {}
         self._quantity = ""
         self._told_cuts: dict[str, str] = {}
-        self._telling, self._waiting_lines = threading.Lock(), dict[str, threading.Event]()
+        self._lock, self._waiting_lines = threading.Lock(), dict[str, threading.Event]()
         # The first pair is the second result minus the first.
         pairs = {f"{one} − {other}": (one, other) for other, one in itertools.permutations(results, 2)}
         between: dict[str, Any] = {OFF: OFF}
@@ -116,7 +116,7 @@ class Compare(Element):
     def close(self) -> None:
         """Close the view and end its thread."""
         self._actions.close()
-        with self._telling:
+        with self._lock:
             for followed in self._waiting_lines.values():
                 followed.set()
         for viewer in (self.viewer, self._cuts.viewer):
@@ -228,7 +228,8 @@ class Compare(Element):
 
     def _set(self, values: Mapping[str, Any]) -> None:
         offered = {name: {one: text for text, one in self._offered[name].items()} for name in values}
-        self.chosen = {**self.chosen, **{name: offered[name][value] for name, value in values.items()}}
+        with self._lock:  # the viewer's tools choose in another thread
+            self.chosen = {**self.chosen, **{name: offered[name][value] for name, value in values.items()}}
 
     def _choose_pair(self, chosen: str, pair: Pair | str) -> None:
         """Choose two results in one pane: at most one of the ways to show them has a pair."""
@@ -366,7 +367,7 @@ class Compare(Element):
     def _say_soon(self, what: str, line: str) -> None:
         """Tell a line once no other one of the same kind follows it, as during a drag."""
         followed = threading.Event()
-        with self._telling:
+        with self._lock:
             self._waiting_lines.get(what, followed).set()
             followed = self._waiting_lines[what] = threading.Event()
 
