@@ -48,13 +48,13 @@ test("notes are beside the fields and problems below, and what is typed stays wh
   const { channel, el } = drawn({ a: ["optionFields", {}] });
   const input = el.querySelector("input");
   fire(input, "input", { value: "unfinished" });
-  channel.change("a", { notes: { $changed: { energy: { text: "missing", needed: true } }, $removed: [] }, folded: [], problems: { $changed: { mask: "no file" }, $removed: [] } });
+  channel.change("a", { notes: { $changed: { energy: { text: "missing", needed: true } }, $removed: [] }, folded: [], disabled: ["clip"], problems: { $changed: { mask: "no file" }, $removed: [] } });
   await settled();
   assert.equal(el.querySelector("input"), input);
   assert.equal(input.value, "unfinished");
   assert.equal(el.querySelector(".ptynb-option-needed").textContent, "● missing");
   assert.equal(el.querySelector("[role=alert]").textContent, "no file");
-  assert.equal(el.querySelectorAll("input, select").length, 5);
+  assert.deepEqual([...el.querySelectorAll("input, select")].map((one) => one.disabled), [false, false, false, true, false]);
   assert.equal(el.querySelector("details"), null);
 });
 

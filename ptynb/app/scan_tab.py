@@ -104,7 +104,9 @@ class ScanTab(Element):
     @command
     def answer(self, end: bool) -> None:
         """End the reception, or not."""
-        self._actions.put(self._stop_listening if end else self._ask_no_more, lane=SCAN)
+        self.question = ""
+        if end:
+            self._actions.put(self._session.stop_listening, lane=SCAN)
 
     @command
     def open_received(self) -> None:
@@ -246,16 +248,9 @@ class ScanTab(Element):
                 "received, and the scan cannot be continued."
             )
 
-    def _ask_no_more(self) -> None:
-        self.question = ""
-
     def _show_end(self) -> None:
         """Offer what the end of the scan allows."""
         self.receiving, self.question = "ended", ""
-
-    def _stop_listening(self) -> None:
-        self.question = ""
-        self._session.stop_listening()
 
     def _open_received(self) -> None:
         if self._acquisition is not None:

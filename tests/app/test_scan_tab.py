@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from ptynb.acquisition.emulators.playback import Recording
 from ptynb.app.plan_fields import FROM_ADDRESS, SAME_FILE, PlanFields
 from ptynb.app.scan_tab import ScanTab
 from ptynb.app.workbench_app import Workbench
-from ptynb.data.scan import Scan
+from ptynb.polling import wait_until
 from ptynb.settings.load_options import LoadOptions
 from ptynb.widgets.shared_widgets import marking
 from tests.acquisition.emulated import emulator, recorded
@@ -50,13 +49,6 @@ def after(bench: Workbench, command: Callable[..., Any], *arguments: Any, **name
     return str(bench.message)
 
 
-def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
-    last = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < last
-        time.sleep(0.01)
-
-
 def loads(bench: Workbench) -> list[str]:
     return [line for line in bench.code.splitlines() if line.startswith("scan = pt.load")]
 
@@ -72,14 +64,12 @@ def test_what_a_file_lacks_is_entered_in_fields(
     monkeypatch.setattr(tab.options, "send", lambda content: pointed.append(content["focus"]))
     assert "No file is named" in after(bench, tab.open)
     after(bench, tab.name_file, "some.npz")
-    assert tab.remarks == [
-        {
-            "role": "status",
-            "text": "The file lacks the positions, the wavelength, the distance to the detector and the detector's "
-            "pixel size: enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron "
-            "voltage; Detector distance; Detector pixel size or Pixel angle.",
-        }
-    ]
+    lacks = (
+        "The file lacks the positions, the wavelength, the distance to the detector and the detector's pixel size: "
+        "enter Positions from, or Raster and Raster step; Wavelength, Photon energy or Electron voltage; Detector "
+        "distance; Detector pixel size or Pixel angle."
+    )
+    assert tab.remarks == [{"role": "status", "text": lacks}]
     assert ["patterns", "25 of 32 × 32, float32 counts", "patterns"] in tab.facts, "before it is loaded"
     assert "does not contain the positions, the wavelength" in after(bench, tab.open)
     assert {*pointed} == {"energy"}, "the first one on the page"
@@ -276,13 +266,13 @@ def test_a_wait_for_a_scan_is_shown_and_cancelled_and_ends_with_the_workbench(
     line = "scan = pt.listen('never.h5', plan=pt.Plan(positions=np.load('planned.npy')), folder='night')"
     assert (fields.line, fields.problems) == (line, {})
     panel.listen()
-    until(lambda: panel.waiting == "waiting for the scan to begin, 0:01")
+    assert wait_until(lambda: panel.waiting == "waiting for the scan to begin, 0:01", 30)
     assert panel.busy
     after(bench, panel.cancel)
     assert (panel.status, panel.waiting, panel.busy) == ("Cancelled; nothing was received.", "", False)
     assert line not in bench.code
     panel.listen()
-    until(lambda: panel.waiting)
+    assert wait_until(lambda: panel.waiting, 30)
     bench.close()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["planned.npy"]
 
@@ -307,7 +297,7 @@ def test_the_end_of_a_live_scan_is_asked_for_and_what_came_is_opened_after_it(tm
     try:
         assert (tab.receiving, tab.question) == ("on", "")
         source.give([5, 9, 20, 7])
-        until(lambda: source.index.summary().arrived == 4)
+        assert wait_until(lambda: source.index.summary().arrived == 4, 30)
         after(bench, tab.stop)
         assert tab.question.startswith("End the scan? 4 of 36 patterns came")
         assert source.index.ended is None
@@ -318,7 +308,7 @@ def test_the_end_of_a_live_scan_is_asked_for_and_what_came_is_opened_after_it(tm
         after(bench, tab.stop)
         source.give([number for number in range(36) if number not in (5, 9, 20, 7, 30)])
         source.end("ended early: 35 of 36")
-        until(lambda: tab.receiving == "ended")
+        assert wait_until(lambda: tab.receiving == "ended", 30)
         assert tab.question == "", "it ended by itself"
         after(bench, tab.open_received)
         assert bench.scan is not None
@@ -343,14 +333,13 @@ def test_an_emulated_detector_is_listened_to_and_stopped(bench: Workbench, tab: 
         line = bench.code.splitlines()[-1]
         plan = "plan=pt.Plan(positions=np.load('planned.npy')), folder='night'"
         assert line == f"scan = pt.listen({emulated.source!r}, {plan})"
-        until(lambda: scan.acquisition.index().summary().arrived > 32)
+        assert wait_until(lambda: scan.acquisition.index().summary().arrived > 32, 30)
         after(bench, tab.stop)
         assert scan.acquisition.index().ended is None
         after(bench, tab.answer, end=True)
         assert "stopped on request" in scan.acquisition.index().ended
     assert after(bench, tab.open_received) == ""
-    opened: Scan | None = bench.scan
-    assert opened is not None
+    opened: Any = bench.scan
     assert 32 <= len(opened) < 100
     assert bench.code.splitlines()[-2:] == ["scan.stop_listening()", "scan = pt.load('night/scan.h5')"]
     with emulator(path, "--as", "stream2", "--rate", 0) as emulated:  # the line is pasted, for another scan

@@ -28,7 +28,7 @@ function FileList({ element }) {
   const wanted = reached.current === current && paths.includes(reached.path) ? reached.path : current;
   const inOrder = Math.max(paths.indexOf(wanted), 0);
   useLayoutEffect(() => {
-    if (!focused.current || list.current.contains(document.activeElement)) return;
+    if (!focused.current || document.activeElement !== document.body) return;
     (list.current.querySelectorAll("button")[inOrder] ?? list.current).focus(); // the one before has gone with its folder
   });
   /** @type {(event: TargetedKeyboardEvent<HTMLElement>) => void} */
