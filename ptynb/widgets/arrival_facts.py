@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptynb.data.arrivals import Arrivals
+from ptynb.table import duration
 
 SILENT_SECONDS = 3.0
 """Silence of the receiver that is shown."""
@@ -13,7 +14,8 @@ SILENT_SECONDS = 3.0
 def arrival_facts(arrivals: Arrivals | None) -> dict[str, Any]:
     """Return what has come of a scan that is being measured; nothing of one that was measured before.
 
-    used: whether patterns in use are counted. remarks: (text, meaning) of further counts.
+    admitted: patterns in use; None without a reconstruction. remarks: (text, meaning) of further counts. The others are
+    texts, "" if they have nothing to say.
     """
     if arrivals is None:
         return {}
@@ -25,11 +27,7 @@ def arrival_facts(arrivals: Arrivals | None) -> dict[str, Any]:
         "admitted": arrivals.admitted,
         "remarks": [list(one) for one in arrivals.remarks()],
         "rate": f"{arrivals.rate:,.3g}" if arrivals.rate else "",
-        "lag": _short(arrivals.lag) if arrivals.lag and going else "",
+        "lag": duration(arrivals.lag) if arrivals.lag and going else "",
         "ended": arrivals.ended or "",
         "silence": f"{arrivals.silence:.0f} s" if going and silent else "",
     }
-
-
-def _short(seconds: float) -> str:
-    return f"{1e3 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

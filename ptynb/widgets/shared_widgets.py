@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from ptynb.exceptions import PtynbError
 from ptynb.widgets import elements
-
-STATE_COLOURS = {
-    "running": "#2e7d32",
-    "paused": "#b26a00",
-    "ready": "#1565c0",
-    "recovering": "#6a1b9a",
-    "failed": "#c62828",
-}
 
 
 class Form(Protocol):
@@ -82,32 +74,10 @@ class CancelBar(elements.VBox):
         super().close()
 
 
-def row(*widgets: elements.Element, **layout: Any) -> elements.HBox:
-    """Return widgets in a row that wraps."""
-    return elements.HBox(
-        [*widgets], layout=elements.Layout(flex_flow="row wrap", align_items="center", overflow="visible", **layout)
-    )
-
-
-def checkbox(text: str, value: bool, tooltip: str = "", width: str = "auto") -> elements.Checkbox:
-    """Return a checkbox with its label to the right."""
-    return elements.Checkbox(
-        value, description=text, tooltip=tooltip or text, indent=False, layout=elements.Layout(width=width)
-    )
-
-
 def put(widget: elements.HTML, value: str) -> None:
     """Set the value if it differs, to avoid needless messages to the browser."""
     if widget.value != value:
         widget.value = value
-
-
-def state_row(state: str, parts: Sequence[str]) -> str:
-    """Return HTML of a state in its colour, followed by parts, which are HTML."""
-    colour = STATE_COLOURS.get(state, "#555")
-    badge = f'<b style="background:{colour};color:white;border-radius:4px;padding:2px 8px">{html.escape(state)}</b>'
-    spans = "".join(f'<span style="margin-right:18px">{part}</span>' for part in (badge, *parts))
-    return f'<div style="font-variant-numeric:tabular-nums;line-height:2">{spans}</div>'
 
 
 def free(width: str = "100%") -> elements.Layout:
@@ -118,11 +88,6 @@ def free(width: str = "100%") -> elements.Layout:
 def complaint(error: Exception | str | None) -> str:
     """Return HTML of an error: its first line beside a red bar, the rest as details; "" for None."""
     return "" if error is None else _box(str(error), "#c62828", "alert")
-
-
-def note(text: str) -> str:
-    """Return HTML of a notice beside an amber bar."""
-    return _box(text, "#b26a00", "status")
 
 
 def _box(text: str, colour: str, role: str) -> str:

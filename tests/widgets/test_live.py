@@ -342,7 +342,7 @@ def test_state_record_and_changes_are_told(recon, view):
     recon.epochs = (Epoch(1, 0.5, 0.1, 1000.0, None, 0.25), Epoch(2, 0.125, 0.1, 1234.0))
     recon.changes = (Change(1, 3, "probe.learning_rate", 0.01, 0.02),)
     recon.settings = Settings(batch=8, batch_per="engine")
-    until(lambda: view.summary.get("epoch") == 2 and view.marks)
+    until(lambda: view.summary.get("epoch") == 2 and view.changes)
     told = {**view.summary, "update": 0}
     assert told == {
         "state": "running", "epoch": 2, "target": 40, "after_scan": 0, "update": 0, "updates": 99, "stopped": "",
