@@ -246,18 +246,7 @@ def test_a_mask_is_painted_undone_saved_loaded_and_used(shown, order, tmp_path):
     assert_done_by(look.lines, scan, scan)
 
 
-def test_a_mask_that_nothing_was_painted_on_is_saved_and_used_by_lines_that_run(shown, tmp_path):
-    look = shown(scan := analysis.with_mask(SCAN, MASK))
-    do(look, look.mask.save, path=str(tmp_path / "mask.npy"))
-    (tmp_path / "mask.npy").unlink()
-    assert_done_by(look.lines, scan, scan)
-    np.testing.assert_array_equal(pt.load_mask(tmp_path / "mask.npy"), MASK)
-    look.lines.clear()
-    do(look, look.mask.use)
-    assert_done_by(look.lines, scan, look.scan)
-
-
-def test_bad_pixels_are_found_and_taken_over(shown):
+def test_bad_pixels_are_found_and_taken_over(shown, tmp_path):
     patterns = COUNTS.copy()
     patterns[:, 12, 20], patterns[:, 16, 16] = 1e7, 0
     scan = dataclasses.replace(SCAN, frames=ArrayFrames.of(patterns))
@@ -269,6 +258,10 @@ def test_bad_pixels_are_found_and_taken_over(shown):
     do(look, look.mask.mask_found)
     assert look.mask.new == 0
     do(look, look.mask.use)
+    do(look, look.mask.save, path=str(path := tmp_path / "mask.npy"))  # on which nothing was painted yet
+    path.unlink()
+    assert_done_by(look.lines, scan, look.scan)
+    np.testing.assert_array_equal(pt.load_mask(path), look.scan.mask)
     stroke(look, [[2, 2]], 0.5)  # begins with the mask that the scan has by now
     do(look, look.mask.use)
     for masked in ([[2, 2], [12, 20], [16, 16]], [[12, 20], [16, 16]]):
@@ -434,49 +427,38 @@ def test_a_file_that_is_gone_is_said_and_a_pattern_that_can_be_read_takes_it_awa
 # Scans that are being measured, and first pictures
 
 
-def test_the_newest_pattern_is_shown_until_another_one_is_chosen(shown, tmp_path):
-    source, ended = Source(SCAN, tmp_path / "spool"), []
-    try:
-        look = shown(source.live, wait=False, tab="First pictures")
-        look.on_end = lambda: ended.append(len(look.scan))
-        source.give([5, 9, 20])
-        assert wait_until(lambda: look.state.index == 20, 30)
-        look.settle()
-        assert_shows(look, "pattern", np.log10(COUNTS[20] + 1))
-        do(look, look.choose, index=7)
-        assert "Pattern 7 has not come yet (3 of 36 have)" in look.pattern_message
-        look.choose(5)
-        source.give([7])
-        assert wait_until(lambda: "<b>4</b> of 36" in look.arrivals, 30)
-        look.settle()
-        assert (look.state.index, look.pattern_message, ended) == (5, "", [])
-        source.end("ended early: 4 of 36")
-        assert wait_until(lambda: ended, 30)
-        assert "The scan has ended" in look.note
-    finally:
-        source.close()
-
-
-def test_first_pictures_fill_in_while_a_scan_is_measured(shown, tmp_path):
+def test_a_scan_that_is_measured_fills_in_and_its_newest_pattern_is_shown_until_another_is_chosen(shown, tmp_path):
     scan = electron_scan(0.0, counts=1e4, grid=(12, 14))
-    sums = scan.counts(0, len(scan)).sum((1, 2))
+    counts, ended = scan.counts(0, len(scan)), []
+    sums = counts.sum((1, 2))
     source = Source(scan, tmp_path / "spool")
     try:
         look = shown(source.live, wait=False, tab="First pictures")
-        direct = look.panels["First pictures"]
+        look.on_end, direct = lambda: ended.append(True), look.panels["First pictures"]
         assert look.panels == {"First pictures": direct}
         assert "need all patterns" in look.note
         assert wait_until(lambda: "None of the 168 patterns" in direct.note, 60)
-        for count in (5, 70, 168):
+        do(look, look.choose, index=7)
+        assert "Pattern 7 has not come yet (0 of 168 have)" in look.pattern_message
+        look.choose(0)
+        for count, index in ((5, 4), (70, 69), (167, 3)):
             for number in range(count):
                 source.frame(number)
             assert wait_until(lambda count=count: look.arrivals.get("arrived") == count, 60)
             source.give(range(count))  # positions come later
             assert wait_until(lambda count=count: f"{count} of 168 patterns have come" in direct.text, 60)
+            look.settle()
+            assert (look.state.index, look.pattern_message) == (index, "")
+            assert_shows(look, "pattern", np.log10(counts[index] + 1))
             (seen, step), (found, levels) = values(look, "sum"), picture(look, "sum")
             np.testing.assert_allclose(seen.ravel()[:count], sums[:count].clip(*found["limits"]), atol=step)
             assert (levels.ravel()[count:] == 0).all()
-        assert (look.message, look.lines) == ("", [])
+            if count == 70:
+                look.choose(3)
+        assert (look.message, look.lines, ended) == ("", [], [])
+        source.end("ended early: 167 of 168")
+        assert wait_until(lambda: ended, 30)
+        assert "The scan has ended" in look.note
     finally:
         source.close()
 

@@ -65,7 +65,7 @@ class Inspect(Element):
     live, can_undo = shown(traitlets.Bool(False)), shown(traitlets.Bool(False))
     surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Dict())
     pattern_message, message, survey_message, note = (shown(traitlets.Unicode("")) for _ in range(4))
-    chosen, pattern_note = shown(traitlets.Int(0)), shown(traitlets.Dict())
+    chosen, pattern_note = shown(traitlets.Int(0)), shown(traitlets.Unicode(""))
 
     paused = traitlets.Bool(False).tag(sync=True)
     tab = traitlets.Enum(TABS, STATISTICS).tag(sync=True)
