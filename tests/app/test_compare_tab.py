@@ -10,7 +10,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.app.compare_tab import CompareTab
-from ptynb.app.session_state import LANES, Desk
+from ptynb.app.session_state import LANES, Session
 from ptynb.io.result_file import save_result
 from ptynb.widgets.actions import Actions
 from tests.analysis.test_result_comparison import result
@@ -21,8 +21,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.desk, self.actions = Desk(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
-        self.tab = CompareTab(self.desk, self.actions)
+        self.session, self.actions = Session(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
+        self.tab = CompareTab(self.session, self.actions)
 
     def complain(self, error: Exception | None) -> None:
         self.error = error
@@ -59,7 +59,7 @@ def test_results_are_compared_and_reported_by_lines_that_do_the_same(bench: Benc
     assert bench.does("report").said == "written: comparison.html"
     Path("comparison.html").unlink()
     names: dict[str, Any] = {}
-    exec("\n".join(bench.desk.lines), names)
+    exec("\n".join(bench.session.lines), names)
     assert [*names["view"].results] == bench.tab.results
     assert "<h1>" in Path("comparison.html").read_text(encoding="utf-8")
     names["view"].close()
@@ -80,7 +80,7 @@ def test_what_cannot_be_done_says_why(bench: Bench) -> None:
 
 def test_only_what_is_selected_and_still_there_is_taken(bench: Bench) -> None:
     for name in ("one", "two", "three"):
-        bench.desk.add_result(name, result(), name)
+        bench.session.add_result(name, result(), name)
     bench.tab.receive_values({"chosen": ["three", "gone", "one"], "results": ["none"]})
     assert bench.tab.results == ["one", "two", "three"]
     shown = bench.does("show").comparison
@@ -95,7 +95,7 @@ def test_branches_and_checkpoints_are_added_each_once(bench: Bench, tmp_path: Pa
         recon.step()
         recon.save_checkpoint()
         recon.step()
-        bench.desk.recon = recon
+        bench.session.recon = recon
         assert bench.does("add_branches").results == ["branch main"]
         for _ in range(2):
             bench.tab.show_checkpoints(recon.checkpoints, with_now=True)
@@ -104,4 +104,4 @@ def test_branches_and_checkpoints_are_added_each_once(bench: Bench, tmp_path: Pa
         assert bench.tab.comparison is not None
         assert [*bench.tab.comparison.results] == bench.tab.chosen
         told = f"kept['epoch 1 (main)'] = pt.load_result({str(recon.checkpoints[0].path)!r})"
-        assert told in bench.desk.lines
+        assert told in bench.session.lines
