@@ -195,7 +195,6 @@ CODES: dict[str, str] = {
     "tuning.trials-failed": "Too many trials in a row have failed.",
     "widget.nothing-selected": "A click needs a selection in a list, and there is none.",
     "widget.selection-gone": "The selected item does not exist any more.",
-    "widget.several-selected": "Several entries of a list are selected where one is needed.",
     "workbench.cluster-stopped": "The cluster of the workbench was stopped.",
     "workbench.no-cluster": "The workbench has not started engines.",
     "workbench.no-reconstruction": "The workbench has no reconstruction.",

@@ -21,8 +21,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
-        self.session, self.actions = Session(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
-        self.tab = CompareTab(self.session, self.actions)
+        self.desk, self.actions = Session(None, None, None), Actions("ptynb test", self.complain, lanes=LANES)
+        self.tab = CompareTab(self.desk, self.actions)
 
     def complain(self, error: Exception | None) -> None:
         self.error = error
@@ -38,6 +38,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.chdir(tmp_path)
     made = Bench()
     yield made
+    if made.tab.comparison is not None:
+        made.tab.comparison.settle()
     made.actions.close()
     made.tab.close()
 
@@ -59,8 +61,9 @@ def test_results_are_compared_and_reported_by_lines_that_do_the_same(bench: Benc
     assert bench.does("report").said == "written: comparison.html"
     Path("comparison.html").unlink()
     names: dict[str, Any] = {}
-    exec("\n".join(bench.session.lines), names)
+    exec("\n".join(bench.desk.lines), names)
     assert [*names["view"].results] == bench.tab.results
+    names["view"].settle()
     assert "<h1>" in Path("comparison.html").read_text(encoding="utf-8")
     names["view"].close()
 
@@ -80,7 +83,7 @@ def test_what_cannot_be_done_says_why(bench: Bench) -> None:
 
 def test_only_what_is_selected_and_still_there_is_taken(bench: Bench) -> None:
     for name in ("one", "two", "three"):
-        bench.session.add_result(name, result(), name)
+        bench.desk.add_result(name, result(), name)
     bench.tab.receive_values({"chosen": ["three", "gone", "one"], "results": ["none"]})
     assert bench.tab.results == ["one", "two", "three"]
     shown = bench.does("show").comparison
@@ -95,7 +98,7 @@ def test_branches_and_checkpoints_are_added_each_once(bench: Bench, tmp_path: Pa
         recon.step()
         recon.save_checkpoint()
         recon.step()
-        bench.session.recon = recon
+        bench.desk.recon = recon
         assert bench.does("add_branches").results == ["branch main"]
         for _ in range(2):
             bench.tab.show_checkpoints(recon.checkpoints, with_now=True)
@@ -104,4 +107,4 @@ def test_branches_and_checkpoints_are_added_each_once(bench: Bench, tmp_path: Pa
         assert bench.tab.comparison is not None
         assert [*bench.tab.comparison.results] == bench.tab.chosen
         told = f"kept['epoch 1 (main)'] = pt.load_result({str(recon.checkpoints[0].path)!r})"
-        assert told in bench.session.lines
+        assert told in bench.desk.lines

@@ -189,6 +189,7 @@ def test_what_a_browser_chooses_is_told_as_python_that_does_the_same(shown):
     other = shown(result(), changed())
     for line in lines:
         eval(line, {"view": other})
+    other.settle()
     assert other.chosen == view.chosen
 
 

@@ -73,6 +73,8 @@ def view(recon: Recon, lines: list[str]) -> Iterator[History]:
     made = History(recon)
     made.tell = lines.append
     yield made
+    if made.comparison is not None:
+        made.comparison.settle()
     made.close()
 
 
@@ -175,11 +177,13 @@ def test_several_are_compared(recon: Recon, view: History, lines: list[str], tmp
     assert view.message == view.notice == ""
     before = view.comparison
     assert before is not None
+    before.settle()
     assert [*before.results] == ["epoch 2 (main)", "epoch 4 (main)", "current state"]
     assert lines == [f"view = pt.compare({first!r}, {second!r}, {{'current state': recon.result}})"]
     names = {"pt": pt, "recon": recon}
     exec(lines[0], names)
     assert len(names["view"].results) == 3
+    names["view"].settle()
     names["view"].close()
     carried_out(view, "compare", [first, second])
     assert view.comparison is not None

@@ -1,4 +1,4 @@
-"""What is told about results that are compared: tables, curves and sentences, as plain data."""
+"""What is told about results that are compared: tables, curves (`CurveSpec` of the scripts) and sentences."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ def losses(results: Mapping[str, Result]) -> dict[str, Any]:
     kinds = {name: str(result.settings.get("loss", "unknown")) for name, result in results.items()}
     told = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
     apart = f"The losses are of different kinds ({told}); their heights do not compare."
-    return {
-        "curve": _curve("Loss", ["epoch", "s"], lines, log=True, file="losses"),
-        "note": apart if len({*kinds.values()}) > 1 else "",
-    }
+    curve = {
+        "title": "Loss", "axes": ["epoch", "s"], "log": True, "lowest": None, "highest": None, "lines": lines,
+        "marks": [], "marked": "", "file": "losses",
+    }  # fmt: skip
+    return {"curve": curve, "note": apart if len({*kinds.values()}) > 1 else ""}
 
 
 def difference(found: Difference, pair: tuple[str, str], pixel_size: tuple[float, float] | None) -> dict[str, Any]:
@@ -71,27 +72,12 @@ def difference(found: Difference, pair: tuple[str, str], pixel_size: tuple[float
         {"name": "FRC", "x": [frequencies], "y": _finite(rings.correlation.tolist())},
         {"name": "half-bit", "x": [frequencies], "y": _finite(rings.half_bit.tolist()), "faint": True},
     ]
-    title, axes = f"Fourier ring correlation of {pair[0]} and {pair[1]}", [f"spatial frequency [1/{unit}]"]
-    curve = _curve(title, axes, lines, marks=marks, marked="period at the threshold", file="correlation", highest=1.0)
-    return {"registration": "; ".join(parts) + ".", "curve": curve, "meaning": f"{told} {found.meaning}"}
-
-
-def _curve(
-    title: str,
-    axes: list[str],
-    lines: list[dict[str, Any]],
-    *,
-    file: str,
-    log: bool = False,
-    marks: Sequence[dict[str, Any]] = (),
-    marked: str = "",
-    highest: float | None = None,
-) -> dict[str, Any]:
-    """Return what the browser draws a curve of: `CurveSpec` in its scripts."""
-    return {
-        "title": title, "axes": axes, "log": log, "lowest": None, "highest": highest, "lines": lines,
-        "marks": [*marks], "marked": marked, "file": file,
+    title, axis = f"Fourier ring correlation of {pair[0]} and {pair[1]}", f"spatial frequency [1/{unit}]"
+    curve = {
+        "title": title, "axes": [axis], "log": False, "lowest": None, "highest": 1.0, "lines": lines, "marks": marks,
+        "marked": "period at the threshold", "file": "correlation",
     }  # fmt: skip
+    return {"registration": "; ".join(parts) + ".", "curve": curve, "meaning": f"{told} {found.meaning}"}
 
 
 def _finite(values: Iterable[float]) -> list[float | None]:
