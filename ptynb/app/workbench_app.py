@@ -9,7 +9,7 @@ import traitlets
 
 from ptynb.analysis.faults.diagnosis import Finding
 from ptynb.app.compare_tab import CompareTab
-from ptynb.app.resume_offer import ResumeSearch
+from ptynb.app.resume_offer import look_for_runs
 from ptynb.app.run_tab import RunTab
 from ptynb.app.scan_tab import ScanTab
 from ptynb.app.session_state import COMPARISON, LANES, RUN, Session
@@ -61,7 +61,6 @@ class Workbench(Element):
         self.session = Session(scan, settings, cluster)
         self.actions = Actions("ptynb workbench", self._complain, lanes=LANES)
         self._by_itself = by_itself
-        self._search = ResumeSearch(self._found, lambda error: self.actions.put(lambda: _raise(error), lane=RUN))
         self.scan_tab = ScanTab(self.session, self.actions)
         self.run_tab = RunTab(self.session, self.actions)
         self.run_tab.open_comparison = self._compare_checkpoints
@@ -86,7 +85,7 @@ class Workbench(Element):
         self._follow("lines")
         self._send_tab()
         if recon is None and cluster is None:
-            self._search.begin(scan, by_itself)
+            look_for_runs(self, scan, Workbench._found, Workbench._complain, wait=by_itself)
 
     @property
     def scan(self) -> Scan | None:
@@ -144,7 +143,6 @@ class Workbench(Element):
 
         A receiver whose scan has not begun ends.
         """
-        self._search.close()
         self.actions.close()
         for view in self._all.values():
             view.close()
@@ -155,9 +153,9 @@ class Workbench(Element):
         self.views = {title: view if title == self.tab else self.views.get(title) for title, view in self._all.items()}
 
     def _found(self, runs: dict[str, str]) -> None:
-        if self._by_itself and len(runs) == 1:
+        if self.recon is None and self._by_itself and len(runs) == 1:
             self.attach(*runs)
-        else:
+        elif self.recon is None:
             self.offers = runs
 
     def _compare_checkpoints(self, checkpoints: Sequence[Checkpoint], with_now: bool) -> None:
@@ -183,7 +181,6 @@ class Workbench(Element):
         if what == "lines":
             self.lines = [*session.lines]
         elif what == "recon":
-            self._search.close()
             self.offers = {}
         elif what == "scan":
             self.form.scan = self.tuning.scan = session.scan
@@ -204,10 +201,6 @@ def _facts(scan: Scan | None, cluster: Cluster | None) -> dict[str, Any]:
     if cluster is not None:
         about.append(f"{counted(len(cluster), 'engine')} on {cluster.plan.engines[0].kind}")
     return {"scan": "" if scan is None else scan.name, "about": about}
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def workbench(
