@@ -17,9 +17,9 @@
 
 Of a user's process these stay: the helpers of the hot path, which sleep (`kernels/thread_pool.py`, with callbacks at
 exit and after a fork); the operations, compiler passes and HDF5 filters that torch, numba and hdf5plugin are given; the
-thread of a notebook's kernel that handles the messages of its pages (`widgets/kernel_messages.py`). In processes of its own the package also sets handlers of signals, `PYTHONSAFEPATH`,
-variables of NCCL, the working folder, standard output and cores, and leaves them so: engines, the receiver, the
-watchdog and commands.
+thread of a notebook's kernel that handles the messages of its pages (`widgets/kernel_messages.py`). In processes of its
+own the package also sets handlers of signals, `PYTHONSAFEPATH`, variables of NCCL, the working folder, standard output
+and cores, and leaves them so: engines, the receiver, the watchdog and commands.
 
 `tests/test_process_state.py` compares all this before and after a reconstruction.
 """

@@ -22,8 +22,10 @@ async function found(manager, name) {
   }
 }
 
-/** @type {(text: string) => Promise<typeof import("./index.js")>} */
-function imported(text) {
+/** @type {(packed: BufferSource) => Promise<typeof import("./index.js")>} */
+async function imported(packed) {
+  const unpacked = /** @type {ReadableStream} */ (new Response(packed).body).pipeThrough(new DecompressionStream("gzip"));
+  const text = await new Response(unpacked).text();
   const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   return import(address).finally(() => URL.revokeObjectURL(address));
 }
@@ -62,7 +64,7 @@ export default {
     const manager = model.widget_manager;
     const [script, channel] = await Promise.all(["script", "channel"].map((name) => found(manager, model.get(name))));
     const digest = script.get("digest");
-    const known = modules.get(digest) ?? imported(script.get("text"));
+    const known = modules.get(digest) ?? imported(script.get("packed"));
     modules.set(digest, known);
     const { show } = await known;
     return show({ channel, model, el });

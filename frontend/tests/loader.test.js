@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
+import { gzipSync } from "node:zlib";
 
 // Twice, as each widget of a notebook loads its own text of it.
 import one from "../src/loader.js?one";
@@ -41,7 +42,7 @@ const pageWidget = (models) => ({
 const scriptOf = (name) =>
   modelOf({
     digest: `digest of ${name}`,
-    text: `loaded.push("${name}"); export const show = (given) => { shown.push(given); return "end of ${name}"; };`,
+    packed: gzipSync(`loaded.push("${name}"); export const show = (given) => { shown.push(given); return "end of ${name}"; };`),
   });
 
 test("two pages load the bundle once, and each shows its own channel", async () => {

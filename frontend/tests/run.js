@@ -8,7 +8,7 @@ import { build } from "esbuild";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 const OPTIONS = ["--enable-source-maps", "--test", "--test-reporter=spec"];
-const outdir = at("../node_modules/.cache/ptynb-tests"); // from where libraries are found
+const outdir = at(`../node_modules/.cache/ptynb-tests-${process.pid}`); // from where libraries are found
 const files = (await readdir(at("."))).filter((name) => /\.test\.jsx?$/.test(name));
 /** Icons are part of the bundle: Node imports none. */
 const icons = {
@@ -17,7 +17,6 @@ const icons = {
     onResolve({ filter: /\.svg$/ }, ({ path }) => ({ path: fileURLToPath(import.meta.resolve(path)) }));
   },
 };
-await rm(outdir, { recursive: true, force: true });
 await build({
   entryPoints: files.map((name) => at(name)),
   outdir,
@@ -38,6 +37,7 @@ const { status, stdout } = spawnSync(process.execPath, [...OPTIONS, ...bundled],
   encoding: "utf8",
   stdio: ["ignore", "pipe", "inherit"],
 });
+await rm(outdir, { recursive: true, force: true });
 const [passed] = stdout.match(/^ℹ pass \d+$/m) ?? [];
 console.log(status === 0 && passed ? passed.slice(2) : stdout);
 process.exitCode = status ?? 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ STATIC = Path(__file__).parent / "static"
 
 
 class PageScript(ipywidgets.Widget):
-    """The bundle of scripts and styles of all pages, once in a kernel."""
+    """The bundle of scripts and styles of all pages, once in a kernel; packed: by gzip."""
 
-    text = traitlets.Unicode().tag(sync=True)
+    packed = traitlets.Bytes().tag(sync=True)
     digest = traitlets.Unicode().tag(sync=True)
 
 
@@ -72,5 +73,5 @@ def script_text() -> str:
 
 @functools.cache
 def _script() -> PageScript:
-    text = script_text()
-    return PageScript(text=text, digest=hashlib.sha256(text.encode()).hexdigest())
+    text = script_text().encode()
+    return PageScript(packed=gzip.compress(text, mtime=0), digest=hashlib.sha256(text).hexdigest())

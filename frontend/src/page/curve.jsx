@@ -1,6 +1,6 @@
 // A curve in a view: drawn by the script of reports, from arrays of numbers.
 
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 
 import { Curve as Drawing } from "../widgets/curve.js";
 import { useNode } from "./parts.jsx";
@@ -14,7 +14,7 @@ export function Curve({ spec, axis, small = false, class: name }) {
   const node = useNode("div");
   const [first] = useState(spec); // whose axes and scale choose the tools
   const [drawing, draw] = useState(/** @type {Drawing | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     const made = new Drawing(node.current, first, small);
     draw(made);
     return () => made.end();
