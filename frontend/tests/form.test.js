@@ -7,15 +7,15 @@ import { drawn, fire, marks, settled } from "./channel.js";
 
 const SCHEMA = {
   groups: [
-    { name: "Batches", title: "Batches", about: "Patterns of an update", left: true, first: 1, fields: [
+    { name: "Batches", title: "Batches", about: "Patterns of an update", first: 1, fields: [
       { name: "batch", label: "Batch", kind: "integer", about: "Patterns per update", unit: "patterns", limits: ["at least 1"], live: true },
       { name: "loss", label: "Loss", kind: "choice", about: "Minimised", choices: [["l1", "L1 norm"], ["l2", "L2 norm"]] },
     ] },
-    { name: "slices", title: "Slices", about: "Of a thick object", left: false, first: 1, switch: true, live: false, fields: [
+    { name: "slices", title: "Slices", about: "Of a thick object", first: 1, switch: true, fields: [
       { name: "slices.thickness", label: "Slice distance", kind: "number", about: "Distance", units: ["nm", "µm"], limits: ["above 0", "over 0"], optional: true },
       { name: "slices.fit", label: "Fit slices", kind: "switch", about: "Refines them" },
     ] },
-    { name: "constraints", title: "Constraints", about: "Imposed in this order", left: false, live: true, kinds: [
+    { name: "constraints", title: "Constraints", about: "Imposed in this order", kinds: [
       { kind: "blur", title: "Blur", about: "Smooths.", fields: [0, 1] },
       { kind: "denoise", title: "Denoise", about: "Total variation.", fields: [1] },
     ] },
@@ -52,7 +52,7 @@ function open(values = {}) {
 }
 
 test("a group shows its first fields while its part is on, and all once it is unfolded", async () => {
-  const { channel, field, press, commands } = open();
+  const { channel, el, field, press, commands } = open();
   assert.ok(field("Batch"));
   assert.equal(field("Loss"), null);
   await press("Batches: all settings");
@@ -64,6 +64,12 @@ test("a group shows its first fields while its part is on, and all once it is un
   assert.ok(field("Slice distance"), "though it is off");
   field("Slices").click();
   assert.deepEqual(commands(), [{ command: "switch", part: "slices", on: true }]);
+  const columns = () => [...el.querySelectorAll(".ptynb-group-column")].map((one) => [...one.querySelectorAll(".ptynb-group-title")].map((title) => title.textContent));
+  assert.deepEqual(columns(), [["Batches", "Slices"], ["Constraints"]]);
+  channel.change("a", { schema: { $changed: { groups: [{ name: "new", title: "New", about: "" }, ...SCHEMA.groups.slice(1)] }, $removed: [] },
+    groups: { $changed: { new: { on: null, summary: "", changed: 0 } }, $removed: [] } });
+  await settled();
+  assert.deepEqual(columns(), [["Slices"], ["Constraints", "New"]], "each group has a place");
 });
 
 test("what is entered is sent with the unit that is shown", async () => {
@@ -75,9 +81,8 @@ test("what is entered is sent with the unit that is shown", async () => {
   fire(field("Batch"), "change", { value: "many" });
   fire(field("Loss"), "change", { selectedIndex: 0 });
   field("Fit slices").click();
-  assert.deepEqual(commands().map(({ command, entry, ...given }) => [command, entry, ...Object.values(given)]), [
-    ["enter", null, "slices.thickness", "5", "µm"], ["enter", null, "batch", "many", ""],
-    ["enter", null, "loss", "l1", ""], ["enter", null, "slices.fit", true, ""],
+  assert.deepEqual(commands().map((given) => Object.values(given)), [
+    ["enter", "slices.thickness", "5", "µm"], ["enter", "batch", "many", ""], ["enter", "loss", "l1", ""], ["enter", "slices.fit", true, ""],
   ]);
   fire(el.querySelector("[aria-label='Unit of Slice distance']"), "change", { selectedIndex: 0 });
   await settled();
@@ -97,10 +102,10 @@ test("marks say what was changed, why, what is wrong, and reset it", async () =>
   });
   const said = () => [...el.querySelectorAll(".ptynb-row .ptynb-clip")].map((one) => one.textContent);
   assert.deepEqual(said(), ["patterns · ● changed (preset x: 8 patterns) · Patterns per update; at least 1", "● changed (preset x: none µm) · Distance; over 0"]);
-  assert.equal(el.querySelector(".ptynb-problem[role=alert]").textContent, "⚠ expected a number");
+  assert.equal(el.querySelector(".ptynb-row-problem[role=alert]").textContent, "⚠ expected a number");
   assert.equal(el.querySelector(".ptynb-form-about").textContent, "for tests");
   button("Batch: reset to preset x").click();
-  assert.deepEqual(commands(), [{ command: "reset", name: "batch", entry: null }]);
+  assert.deepEqual(commands(), [{ command: "reset", name: "batch" }]);
   channel.change("a", { marks: { $changed: {}, $removed: ["batch"] }, source: { $changed: { reasons: { batch: "few patterns" } }, $removed: [] } });
   await settled();
   assert.ok(button("Batch: reset to preset x").classList.contains("ptynb-invisible"));
@@ -108,19 +113,23 @@ test("marks say what was changed, why, what is wrong, and reset it", async () =>
 });
 
 test("entries of a list are added, entered, switched, moved and removed", async () => {
-  const entry = { number: 7, kind: "blur", on: true, values: { sigma: "2", every: "1" }, marks: { sigma: { problem: "too wide" } }, problem: "no slices." };
-  const { el, press, field, button, commands } = open({ entries: { constraints: [entry] } });
+  const entry = { name: "constraints.7", kind: "blur", on: true, problem: "no slices" };
+  const { el, press, field, button, commands } = open({
+    entries: { constraints: [entry] }, values: { ...FORM.values, "constraints.7.sigma": "2", "constraints.7.every": "1" },
+    marks: { "constraints.7.sigma": { problem: "too wide" }, "constraints.7.every": { was: "2" } }, source: { ...FORM.source, title: "preset x" },
+  });
   await press("Constraints: all settings");
   fire(field("Sigma"), "change", { value: "3" });
   field("Blur").click();
-  for (const name of ["Move up", "Remove"]) button(name).click();
+  for (const name of ["Move up", "Remove", "Interval: reset to default"]) button(name).click();
   fire(field("New constraint"), "change", { selectedIndex: 1 });
   await settled();
   assert.match(el.textContent, /Total variation/);
   button("Add").click();
   assert.deepEqual(commands(), [
-    { command: "enter", name: "sigma", value: "3", unit: "", entry: 7 }, { command: "switch_entry", entry: 7, on: false },
-    { command: "move_up", entry: 7 }, { command: "remove", entry: 7 }, { command: "add", list_name: "constraints", kind: "denoise" },
+    { command: "enter", name: "constraints.7.sigma", value: "3", unit: "" }, { command: "switch_entry", entry: "constraints.7", on: false },
+    { command: "move_up", entry: "constraints.7" }, { command: "remove", entry: "constraints.7" },
+    { command: "reset", name: "constraints.7.every" }, { command: "add", list_name: "constraints", kind: "denoise" },
   ]);
   assert.deepEqual([...el.querySelectorAll("[role=alert]")].map((one) => one.textContent), ["⚠ too wide", "no slices."]);
 });
@@ -160,24 +169,22 @@ test("a source is chosen, and one of any name is told from edited settings", asy
   ]);
 });
 
-test("in a run changed fields come first, others can not be changed or wait for Apply", async () => {
+test("in a run changed fields come first, and others than live ones wait for Apply", async () => {
   const { channel, el, field, press, button, titled, commands } = open({
     mode: "live", marks: { loss: { was: "l1" } }, frozen: { batch: { on: false, rate: 0 } },
     groups: { ...FORM.groups, Batches: { on: null, summary: "loss L2 norm", changed: 1 } },
   });
   assert.equal(field("Preset"), null);
   assert.deepEqual([Boolean(field("Batch")), Boolean(field("Loss"))], [false, true], "folded");
-  assert.ok(field("Loss").disabled && field("Slices").disabled);
-  assert.match(el.textContent, /fixed during a run/);
+  assert.match(el.textContent, /with Apply/);
   assert.deepEqual([...el.querySelectorAll(".ptynb-group")].map((one) => one.style.order), ["-1", "0", "0"]);
   await press("Batches: all settings");
   assert.equal(titled("Batch: set to 0").textContent, "Freeze");
   button("Freeze").click();
-  channel.change("a", { mode: "live with Apply", frozen: { $changed: { batch: { on: true, rate: 0 } }, $removed: [] },
+  channel.change("a", { frozen: { $changed: { batch: { on: true, rate: 0 } }, $removed: [] },
     waiting: { changes: [["Batch", "16 → 8"], ["Constraints", ""]], problem: "" } });
   await settled();
-  assert.ok(!field("Loss").disabled && button("Unfreeze").disabled);
-  assert.match(el.textContent, /with Apply/);
+  assert.ok(button("Unfreeze").disabled);
   assert.match(el.querySelector("[role=status]").textContent, /Waiting for Apply: Batch 16 → 8, Constraints/);
   for (const name of ["Apply", "Discard"]) button(name).click();
   assert.deepEqual(commands().map(({ command }) => command), ["freeze", "apply", "discard"]);

@@ -93,7 +93,6 @@ class Entries:
     name: str
     title: str
     description: str
-    live: bool
     kinds: tuple[EntryKind, ...]
 
     def kind(self, name: str) -> EntryKind:
@@ -207,7 +206,7 @@ def _entries(name: str, field: Schema, models: Schema) -> Entries:
         # The fields of a kind come first, then those that all kinds have.
         settings = sorted(_settings("", model), key=lambda setting: setting.name in common and not setting.required)
         kinds.append(EntryKind(kind, _words(kind), model["description"].partition("\n")[0], tuple(settings)))
-    return Entries(name, _title(name, field), field["description"], bool(field.get("live")), tuple(kinds))
+    return Entries(name, _title(name, field), field["description"], tuple(kinds))
 
 
 def _settings(prefix: str, model: Schema) -> Iterator[Setting]:

@@ -42,37 +42,15 @@ PREFIXES = {
 }
 """First words of the labels of a part's fields, where they are not its title."""
 CHOICES = {
-    "adam": "Adam",
-    "adamw": "AdamW",
-    "nadam": "NAdam",
-    "radam": "RAdam",
-    "rmsprop": "RMSprop",
-    "sgd": "SGD",
-    "lbfgs": "L-BFGS",
-    "rpie": "rPIE",
-    "lsqml": "LSQ-ML",
-    "dm": "difference map (DM)",
-    "raar": "RAAR",
-    "poisson": "Poisson",
-    "tv": "total variation",
-    "l1": "L1 norm",
-    "l2": "L2 norm",
-    "amplitude_phase": "amplitude and phase",
-    "group": "all engines together",
-    "engine": "each engine",
-    "spread": "spread over the scan",
-    "compact": "neighbours",
-    "interleaved": "every n-th pattern",
-    "auto": "first with enough space",
-    "device": "memory of the device",
-    "host": "memory of the host",
-    "disk": "file",
-    "sparse": "probe windows only",
-    "dense": "whole object",
-    "update": "each update",
-    "epoch": "each epoch",
+    "adam": "Adam", "adamw": "AdamW", "nadam": "NAdam", "radam": "RAdam", "rmsprop": "RMSprop", "sgd": "SGD",
+    "lbfgs": "L-BFGS", "rpie": "rPIE", "lsqml": "LSQ-ML", "dm": "difference map (DM)", "raar": "RAAR",
+    "poisson": "Poisson", "tv": "total variation", "l1": "L1 norm", "l2": "L2 norm",
+    "amplitude_phase": "amplitude and phase", "group": "all engines together", "engine": "each engine",
+    "spread": "spread over the scan", "compact": "neighbours", "interleaved": "every n-th pattern",
+    "auto": "automatic", "device": "memory of the device", "host": "memory of the host", "disk": "file",
+    "sparse": "probe windows only", "dense": "whole object", "update": "each update", "epoch": "each epoch",
     "plane": "fitted plane",
-}
+}  # fmt: skip
 """Names of choices that are not words of the field by themselves."""
 
 

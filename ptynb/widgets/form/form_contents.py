@@ -6,23 +6,14 @@ first are below; the others are unfolded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptynb.settings import Settings
 from ptynb.settings.schema import Entries, Section, Setting, structure
 from ptynb.widgets.form import field_words as words
-from ptynb.widgets.form.unsaved_settings import Draft, Entry
+from ptynb.widgets.form.unsaved_settings import Draft, is_of_entry
 
-LEFT = (
-    "Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations",
-)  # fmt: skip
-RIGHT = (
-    "opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers",
-    "constraints", "Computing",
-)  # fmt: skip
-"""Names of the groups in two columns, or below each other in this order."""
 FIRST = {
     "probe": ("probe.modes",),
     "slices": ("slices.count", "slices.thickness"),
@@ -32,8 +23,6 @@ FIRST = {
 }
 """Fields that come first in their group; the others follow in the order of the settings."""
 Plain = dict[str, Any]
-Range = tuple[float, float, bool] | tuple[Any, ...]
-"""(lowest, highest, logarithmic) of a number; the values of a choice."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +70,13 @@ SWITCHES: Mapping[str, PartSwitch] = {
 def schema() -> Plain:
     """Return all groups with their fields, and the fields of entries, which several kinds of them may share."""
     fields: list[Plain] = []
-    parts: list[Section | Entries] = [*structure().sections, *structure().lists]
-    parts.sort(key=lambda part: (LEFT + RIGHT).index(part.name))
-    return {"groups": [_group(part, fields) for part in parts], "entryFields": fields}
+    parts: tuple[Section | Entries, ...] = (*structure().sections, *structure().lists)
+    groups = [_group(part, fields) for part in parts]
+    return {"groups": groups, "entryFields": fields}
 
 
 def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
-    group: Plain = {"name": part.name, "title": part.title, "about": part.description, "left": part.name in LEFT}
+    group: Plain = {"name": part.name, "title": part.title, "about": part.description}
     if isinstance(part, Entries):
         kinds = [
             {
@@ -98,7 +87,7 @@ def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
             }
             for kind in part.kinds
         ]
-        return group | {"live": part.live, "kinds": kinds}
+        return group | {"kinds": kinds}
     first = FIRST.get(part.name, ())
     settings = {setting.name: setting for setting in part.settings}
     names = [*first, *(name for name, one in settings.items() if one.simple and name not in first)]
@@ -106,7 +95,7 @@ def _group(part: Section | Entries, fields: list[Plain]) -> Plain:
     group |= {"fields": [_field(settings[name], words.label_of(settings[name])) for name in (*names, *others)]}
     group |= {"first": len(names)}
     if part.name in SWITCHES:
-        group |= {"switch": True, "live": all(Settings.is_live(name) for name in SWITCHES[part.name].on)}
+        group["switch"] = True
     return group
 
 
@@ -156,27 +145,6 @@ def read(setting: Setting, given: Any, unit: str) -> Any:
     return words.MISSING if value is None and not setting.optional else value
 
 
-def entry_settings(list_name: str, kind: str) -> dict[str, Setting]:
-    """Return the fields of a kind of entry by name."""
-    entries = next(entries for entries in structure().lists if entries.name == list_name)
-    return {setting.name: setting for setting in entries.kind(kind).settings}
-
-
-def entry_contents(list_name: str, entry: Entry, problems: Mapping[Any, str]) -> Plain:
-    """Return an entry of a list with its values and marks."""
-    settings, marks = entry_settings(list_name, entry.kind), dict[str, Plain]()
-    for name, setting in settings.items():
-        if name in entry.values and not setting.required:
-            marks.setdefault(name, {})["was"] = shown(setting, setting.default)
-        if problem := problems.get((entry, name)):
-            marks.setdefault(name, {})["problem"] = problem
-    absent = {name: words.MISSING if setting.required else setting.default for name, setting in settings.items()}
-    values = {name: shown(settings[name], value) for name, value in (absent | entry.values).items()}
-    problem = f"{told}." if (told := problems.get((entry, ""))) else ""
-    given = {"number": entry.number, "kind": entry.kind, "on": entry.on}
-    return {**given, "values": values, "marks": marks, "problem": problem}
-
-
 def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str]) -> dict[str, Plain]:
     """Return what the line of each group says: whether it is on (None: it has no switch), a summary, what was changed.
 
@@ -184,7 +152,7 @@ def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str])
     """
     states: dict[str, Plain] = {}
     for entries in structure().lists:
-        titles = [entries.kind(entry.kind).title for entry in draft.entries[entries.name] if entry.on]
+        titles = [entry.kind.title for entry in draft.entries[entries.name] if entry.on]
         states[entries.name] = {"on": None, "summary": ", ".join(titles) or "none", "changed": len(titles)}
     for section in structure().sections:
         switch = SWITCHES.get(section.name)
@@ -198,91 +166,25 @@ def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str])
     return states
 
 
-def change_words(name: str, old: Any, new: Any) -> tuple[str, str]:
+def change_words(name: str, old: Any, new: Any) -> list[str]:
     """Return the label of a field and its change in words; of a list, that it changes."""
     if not structure().has(name):
-        return words.label_of_name(name), ""
+        return [words.label_of_name(name), ""]
     setting = structure().setting(name)
-    return words.label_of(setting), f"{words.value_words(setting, old)} → {words.value_words(setting, new)}"
+    return [words.label_of(setting), f"{words.value_words(setting, old)} → {words.value_words(setting, new)}"]
 
 
-def problem_words(problems: Mapping[Any, str]) -> str:
+def problem_words(draft: Draft) -> str:
     """Return the labels of all invalid fields, and the problem of several fields; "" without one."""
-    if not problems:
+    if not draft.problems:
         return ""
-    together = problems.get("", "")
-    labels = ", ".join(dict.fromkeys(_label(one) for one in problems if one != ""))
+    together = draft.problems.get("", "")
+    labels = ", ".join(dict.fromkeys(_label(name, draft) for name in draft.problems if name))
     return f"Edits are applied after this is corrected: {f'{labels}. {together}'.strip() if labels else together}"
 
 
-def _label(field: Any) -> str:
-    """Return the label of a field, or of (entry, field)."""
-    if isinstance(field, str):
-        return words.label_of_name(field)
-    entry, name = field
-    kind = next(kind for entries in structure().lists for kind in entries.kinds if kind.kind == entry.kind)
-    title = next((setting.title for setting in kind.settings if setting.name == name), "")
-    return f"{kind.title}: {title}" if title else kind.title
-
-
-class TuningRange:
-    """The range in which a field is tuned: lowest and highest value as typed, or the choices to try.
-
-    on: whether it is tuned; what was entered stays while it is not.
-    """
-
-    def __init__(self, setting: Setting) -> None:
-        self.setting, self.on, self.logarithmic = setting, False, False
-        self.ends = {"low": ("", setting.unit), "high": ("", setting.unit)}
-        self.chosen: tuple[Any, ...] = ()
-
-    def suggest(self, value: Any) -> None:
-        """Fill in 0.1 to 10 times a number, half to double an integer, within its limits; the current choice."""
-        setting = self.setting
-        if not setting.numeric:
-            self.chosen = self.chosen or (value,)
-            return
-        if any(text for text, _ in self.ends.values()) or not isinstance(value, int | float) or value <= 0:
-            return
-        factor = 10 if setting.kind == "number" else 2
-        low, high = value / factor, value * factor
-        if setting.low is not None and setting.low > 0:
-            low = max(low, setting.low)
-        if setting.high is not None:
-            high = min(high, setting.high)
-        if setting.kind == "integer":
-            low, high = max(int(low), 1), int(high)
-        else:
-            low, high = float(f"{low:.6g}"), float(f"{high:.6g}")
-        unit = words.fitting_unit(setting, value)
-        self.ends = {end: (words.text_of(one, setting, unit), unit) for end, one in (("low", low), ("high", high))}
-        self.logarithmic = setting.kind == "number"
-
-    def read(self, check: Callable[[Iterable[Any]], str]) -> tuple[str, Range]:
-        """Return the problem, or "", and the range. check: returns the problem of values."""
-        if not self.setting.numeric:
-            return (check(self.chosen) if self.chosen else "no value is selected; select at least one"), self.chosen
-        low, high = (words.value_of(text, self.setting, unit) for text, unit in self.ends.values())
-        if not isinstance(low, int | float) or not isinstance(high, int | float):
-            return "lowest or highest value is missing or not a number; enter both", ()
-        if low >= high:
-            return f"the lowest value is {low:g} and the highest {high:g}; enter a lowest value below the highest", ()
-        if self.logarithmic and low <= 0:
-            return f"the lowest value is {low:g}; enter one above 0 for a logarithmic range", ()
-        return check((low, high)), (low, high, self.logarithmic)
-
-    def plain(self, check: Callable[[Iterable[Any]], str]) -> Plain:
-        """Return it as the browser shows it; both ends as text in each unit."""
-        problem, _ = self.read(check)
-        told = {"problem": f"{problem.rstrip('.')}." if problem else ""}
-        if not self.setting.numeric:
-            return told | {"chosen": [*self.chosen]}
-        return told | {end: self._texts(*typed) for end, typed in self.ends.items()} | {"logarithmic": self.logarithmic}
-
-    def _texts(self, text: str, unit: str) -> list[str]:
-        """Return typed text in each unit; what is not a number stays as it is."""
-        value = words.value_of(text, self.setting, unit)
-        units = words.units_of(self.setting) or (unit,)
-        if not isinstance(value, int | float):
-            return [text] * len(units)
-        return [text if one == unit else words.text_of(value, self.setting, one) for one in units]
+def _label(name: str, draft: Draft) -> str:
+    if not is_of_entry(name):
+        return words.label_of_name(name)
+    entry = draft.entry(name)
+    return entry.kind.title if name == entry.name else f"{entry.kind.title}: {draft.setting(name).title}"

@@ -6,10 +6,11 @@ running reconstruction a thread shows changes that are made elsewhere (by code o
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import traitlets
 
@@ -22,26 +23,22 @@ from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.form import form_contents as contents
 from ptynb.widgets.form.field_words import MISSING, label_of
 from ptynb.widgets.form.settings_sources import Source, Sources, read_file, write_file
-from ptynb.widgets.form.unsaved_settings import LISTS, Draft, Entry
+from ptynb.widgets.form.tuning_range import Range, TuningRange
+from ptynb.widgets.form.unsaved_settings import Draft, Entry, is_of_entry
 
 FOLLOW_SECONDS = 0.25
 """Interval of checks for changes that are made elsewhere."""
 Listener = Callable[[Settings], Any]
+Method = TypeVar("Method", bound=Callable[..., None])
 
 
-class SupportsSettings(Protocol):
+class LiveReconstruction(Protocol):
     """The interface of a reconstruction that a live form uses; `ptynb.Reconstruction` has it."""
 
     settings: Settings
 
     @property
     def closed(self) -> bool: ...  # noqa: D102
-
-
-@runtime_checkable
-class SupportsReconfigure(SupportsSettings, Protocol):
-    """A reconstruction that can also change settings that require a restart of its engines from their state."""
-
     def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
     def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
 
@@ -50,11 +47,24 @@ def _shown_only(trait: Any) -> Any:
     return trait.tag(sync=True, settable=False)
 
 
+def edit(method: Method) -> Method:
+    """Make a method a command that edits the draft, which is validated, shown and applied then."""
+
+    @functools.wraps(method)
+    def edited(form: SettingsForm, *values: Any, **named: Any) -> None:
+        with form._lock:
+            method(form, *values, **named)
+            form._draft.check()
+            form._edited()
+
+    return command(edited)  # type: ignore[return-value]  # as `method`
+
+
 class SettingsForm(Element):
     """A form of settings; `settings` are the last valid ones.
 
     live: the form of a running reconstruction, `recon`: live settings are applied immediately, on all engines at the
-    same update; others wait for Apply, which reconfigures it, or are read-only. Changes that are made elsewhere are
+    same update; others wait for Apply, which reconfigures it. Changes that are made elsewhere are
     shown. ticks: each number and choice can be ticked and has a range in which it is tuned, see `ranges`. scan: used by
     presets; may be set later. tell: called with the line of Python equivalent to an edit. Changes are marked against
     the source of the settings: the defaults, a preset, or what was taken with `take`.
@@ -70,7 +80,7 @@ class SettingsForm(Element):
 
     component = "settingsForm"
     schema: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict(contents.schema()))
-    mode = _shown_only(traitlets.Enum(("plain", "live", "live with Apply", "ranges"), "plain"))
+    mode = _shown_only(traitlets.Enum(("plain", "live", "ranges"), "plain"))
     values: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
     marks: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
     revisions: traitlets.Dict[str, int] = _shown_only(traitlets.Dict())
@@ -90,7 +100,7 @@ class SettingsForm(Element):
         settings: Settings | None = None,
         *,
         live: bool = False,
-        recon: SupportsSettings | None = None,
+        recon: LiveReconstruction | None = None,
         ticks: bool = False,
         scan: Any = None,
         tell: Callable[[str], None] | None = None,
@@ -108,11 +118,11 @@ class SettingsForm(Element):
         self._sources = Sources(scan)
         self._switched_off: dict[str, dict[str, Any]] = {}
         self._rates: dict[str, tuple[float, float]] = {}
-        self._ranges: dict[str, contents.TuningRange] = {}
+        self._ranges: dict[str, TuningRange] = {}
         self._listeners: list[Listener] = []
         self._range_listeners: list[Callable[[], Any]] = []
         self._actions = Actions("ptynb settings form", self.complain)
-        super().__init__(mode=_mode(recon, ticks))
+        super().__init__(mode="live" if live else "ranges" if ticks else "plain")
         if recon is None:
             self._sources.find(self._applied)
         self._show()
@@ -160,9 +170,9 @@ class SettingsForm(Element):
             self._edited(f"{target} = {source.line}")
 
     @property
-    def problems(self) -> dict[Any, str]:
+    def problems(self) -> dict[str, str]:
         """The problems of what was entered, by dotted name; empty if `settings` contain all of it."""
-        return dict(self._draft.problems)
+        return {**self._draft.problems}
 
     def on_change(self, callback: Listener) -> None:
         """Register a function that is called with the settings after each valid change, in a thread of the form."""
@@ -172,12 +182,12 @@ class SettingsForm(Element):
         """Register a function that is called after each change of ranges."""
         self._range_listeners.append(callback)
 
-    def ranges(self) -> dict[str, contents.Range]:
+    def ranges(self) -> dict[str, Range]:
         """Return the ranges of ticked fields by dotted name: (lowest, highest, logarithmic), or the values of a choice.
 
         Raises SettingsError for an invalid range.
         """
-        found: dict[str, contents.Range] = {}
+        found: dict[str, Range] = {}
         for name, tuning in self._ranges.items():
             if tuning.on:
                 problem, found[name] = tuning.read(self._check_of(name))
@@ -213,102 +223,80 @@ class SettingsForm(Element):
         self._actions.close()
         super().close()
 
-    # Commands on fields
+    # Commands on fields and entries of lists
 
-    @command
-    def enter(self, name: str, value: Any, unit: str = "", entry: int | None = None) -> None:
-        """Enter what was typed or chosen for a field; unit: of a number; entry: the number of one of a list."""
-        with self._lock:
-            found = contents.read(self._setting(name, entry), value, unit)
-            if entry is not None:
-                self._put_in_entry(entry, name, found)
-            elif found is MISSING:
-                self._reset(name)
-            else:
-                self._draft.put(name, found)
-            self._edited()
-            key = name if entry is None else f"{entry}.{name}"
-            self.revisions = {**self.revisions, key: self.revisions.get(key, 0) + 1}
+    def receive_command(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Call the command of this name, unless its entry was removed meanwhile."""
+        if self._draft.has(str(arguments.get("entry", arguments.get("name", "")))):
+            super().receive_command(name, arguments)
 
-    @command
-    def reset(self, name: str, entry: int | None = None) -> None:
+    @edit
+    def enter(self, name: str, value: Any, unit: str = "") -> None:
+        """Enter what was typed or chosen for a field; unit: of a number."""
+        found = contents.read(self._draft.setting(name), value, unit)
+        if found is MISSING:
+            self._reset(name)
+        else:
+            self._draft.put(name, found)
+        self.revisions = {**self.revisions, name: self.revisions.get(name, 0) + 1}
+
+    @edit
+    def reset(self, name: str) -> None:
         """Restore the value of the source, or of an entry's field its default."""
-        with self._lock:
-            if entry is None:
-                self._reset(name)
-            else:
-                self._put_in_entry(entry, name, MISSING)
-            self._edited()
+        self._reset(name)
 
-    @command
+    @edit
     def switch(self, part: str, on: bool) -> None:
         """Switch a part of the model on, with the values it had or those for a start, or off."""
         switch = contents.SWITCHES[part]
-        with self._lock:
-            if on:
-                values = self._switched_off.pop(part, dict(switch.on))
-            else:
-                values = {**switch.off, **switch.unused}
-                self._switched_off[part] = {name: self._draft.value(name) for name in values}
-            self._draft.put_all(values)
-            self._edited()
+        if on:
+            values = self._switched_off.pop(part, dict(switch.on))
+        else:
+            values = {**switch.off, **switch.unused}
+            self._switched_off[part] = {name: self._draft.value(name) for name in values}
+        self._draft.put_all(values)
 
-    @command
+    @edit
     def freeze(self, name: str) -> None:
         """Set a learning rate to 0, or back to the last one, or to the default if there is none."""
-        with self._lock:
-            frozen = self.frozen[name]
-            self._draft.put(name, frozen["rate"] if frozen["on"] else 0.0)
-            self._edited()
+        self._draft.put(name, self.frozen[name]["rate"])
 
-    # Commands on entries of lists
-
-    @command
+    @edit
     def add(self, list_name: str, kind: str) -> None:
         """Add an entry of this kind to a list."""
-        with self._lock:
-            contents.entry_settings(list_name, kind)  # is known
-            self._draft.entries[list_name].append(Entry(kind))
-            self._entries_edited()
+        self._draft.entries[list_name].append(Entry(list_name, kind))
 
-    @command
-    def switch_entry(self, entry: int, on: bool) -> None:
+    @edit
+    def switch_entry(self, entry: str, on: bool) -> None:
         """Make an entry a part of the settings, or keep it in the form only."""
-        with self._lock:
-            self._entry(entry)[1].on = on
-            self._entries_edited()
+        self._draft.entry(entry).on = on
 
-    @command
-    def move_up(self, entry: int) -> None:
+    @edit
+    def move_up(self, entry: str) -> None:
         """Move an entry before the previous one."""
-        with self._lock:
-            list_name, one = self._entry(entry)
-            entries = self._draft.entries[list_name]
-            at = entries.index(one)
-            if at > 0:
-                entries[at - 1], entries[at] = entries[at], entries[at - 1]
-                self._entries_edited()
+        one = self._draft.entry(entry)
+        entries = self._draft.entries[one.list]
+        if at := entries.index(one):
+            entries[at - 1], entries[at] = one, entries[at - 1]
 
-    @command
-    def remove(self, entry: int) -> None:
+    @edit
+    def remove(self, entry: str) -> None:
         """Remove an entry."""
-        with self._lock:
-            list_name, one = self._entry(entry)
-            self._draft.entries[list_name].remove(one)
-            self._entries_edited()
+        one = self._draft.entry(entry)
+        self._draft.entries[one.list].remove(one)
 
     # Commands on all settings
 
     @command
     def choose(self, source: str) -> None:
         """Show the settings of a source: the defaults, a preset, or one that was taken."""
-        chosen = self._sources.named(source)
+        chosen = self._sources.offered[source]
         self._actions.put(lambda: self.take(chosen))
 
     @command
     def load(self) -> None:
         """Show the settings in the file."""
-        path = self._path
+        path = Path(self.file.strip()).expanduser()
 
         def take() -> None:
             line = f"pt.Settings.from_yaml(Path({str(path)!r}))"
@@ -319,7 +307,7 @@ class SettingsForm(Element):
     @command
     def save(self) -> None:
         """Write the settings to the file."""
-        path, settings = self._path, self.settings
+        path, settings = Path(self.file.strip()).expanduser(), self.settings
         source = "settings" if self._recon is None else "recon.settings"
 
         def write() -> None:
@@ -334,7 +322,7 @@ class SettingsForm(Element):
         recon, waiting = self._recon, dict(self._waiting)
 
         def reconfigure() -> None:
-            assert isinstance(recon, SupportsReconfigure)
+            assert recon is not None
             recon.reconfigure(recon.settings.replace(**nested(waiting)))
             with self._lock:
                 self._applied, self._waiting = recon.settings, {}
@@ -395,50 +383,52 @@ class SettingsForm(Element):
     def _show(self) -> None:
         """Show the draft."""
         draft, held = self._draft, self._sources.held
-        problems = draft.problems
         with self._lock, self.hold_sync():
-            settings = structure().settings
-            self.values = {one.name: contents.shown(one, draft.value(one.name)) for one in settings}
-            marks: dict[str, dict[str, Any]] = {}
-            for one in settings:
-                if self._is_changed(one.name):
-                    marks.setdefault(one.name, {})["was"] = contents.shown(one, self._was(one.name))
-                if problem := problems.get(one.name):
-                    marks.setdefault(one.name, {})["problem"] = problem
-            self.marks = marks
+            fields = dict(draft.fields)
+            self.values = {name: contents.shown(one, draft.value(name)) for name, one in fields.items()}
+            self.marks = {name: mark for name, one in fields.items() if (mark := self._mark(name, one))}
             self.entries = {
-                name: [contents.entry_contents(name, entry, problems) for entry in draft.entries[name]]
-                for name in LISTS
+                name: [
+                    {"name": one.name, "kind": one.kind.kind, "on": one.on, "problem": draft.problems.get(one.name, "")}
+                    for one in entries
+                ]
+                for name, entries in draft.entries.items()
             }
-            self.invalid = contents.problem_words(problems)
-            self.tuned = {
-                name: tuning.plain(self._check_of(name)) for name, tuning in self._ranges.items() if tuning.on
-            }
-            self.groups = contents.group_states(draft, [name for name in marks if "was" in marks[name]], self.tuned)
-            self.sources = [source.name for source in self._sources.offered]
-            self.source = {
-                "name": held.name,
-                "title": held.title,
-                "about": held.about,
-                "reasons": {**held.reasons},
-                "changed": bool(problems) or draft.settings != held.settings,
-            }
+            self.invalid = contents.problem_words(draft)
+            ranges = {name: tuning for name, tuning in self._ranges.items() if tuning.on}
+            self.tuned = {name: tuning.plain(self._check_of(name)) for name, tuning in ranges.items()}
+            changed = [name for name, mark in self.marks.items() if "was" in mark]
+            self.groups = contents.group_states(draft, changed, ranges)
+            self.sources = [*self._sources.offered]
+            edited = bool(draft.problems) or draft.settings != held.settings
+            told = {"name": held.name, "title": held.title, "about": held.about, "reasons": {**held.reasons}}
+            self.source = told | {"changed": edited}
             if self._recon is not None:
-                self.frozen = {name: self._freezing(name) for name in self.values if name.endswith(".learning_rate")}
+                defaults = Settings(optimiser=self._applied.optimiser)
+                rates = [name for name in fields if name.endswith(".learning_rate")]
+                self.frozen = {name: self._freezing(name, value_of(defaults, name)) for name in rates}
 
-    def _is_changed(self, name: str) -> bool:
-        """Whether a value differs from that of the source; of the defaults, only what was chosen counts."""
-        if self._sources.from_defaults:
-            return name in self._draft.values
-        return bool(self._draft.value(name) != value_of(self._sources.held.settings, name))
+    def _mark(self, name: str, setting: Setting) -> dict[str, Any]:
+        """Return the value of the source if a field has another one, and its problem.
 
-    def _was(self, name: str) -> Any:
-        """Return the value of the source; a default may depend on other values."""
-        return self._draft.default(name) if self._sources.from_defaults else value_of(self._sources.held.settings, name)
+        Of the defaults, which may depend on other values, only what was chosen counts as changed.
+        """
+        draft, mark = self._draft, dict[str, Any]()
+        if self._is_from_defaults(name):
+            if name in draft.values and not setting.required:
+                mark["was"] = contents.shown(setting, draft.default(name))
+        elif draft.value(name) != (value := value_of(self._sources.held.settings, name)):
+            mark["was"] = contents.shown(setting, value)
+        if problem := draft.problems.get(name):
+            mark["problem"] = problem
+        return mark
 
-    def _freezing(self, name: str) -> dict[str, Any]:
+    def _is_from_defaults(self, name: str) -> bool:
+        return self._sources.from_defaults or is_of_entry(name)
+
+    def _freezing(self, name: str, default: float) -> dict[str, Any]:
         """Return whether a learning rate is 0, and the one that Freeze sets: 0, or the last one, or the default."""
-        rate, default = self._draft.value(name), value_of(Settings(optimiser=self._applied.optimiser), name)
+        rate = self._draft.value(name)
         if isinstance(rate, int | float) and rate > 0:
             self._rates[name] = default, rate
             return {"on": False, "rate": 0.0}
@@ -447,17 +437,13 @@ class SettingsForm(Element):
 
     def _show_waiting(self) -> None:
         """Show the changes that wait for Apply, and queue the check whether they can be applied."""
-        recon, wanted = self._recon, self._draft.settings
-        differences = self._applied.differences(wanted) if self._waiting else {}
-        changes = [contents.change_words(name, *pair) for name, pair in differences.items() if name in self._waiting]
-        if not isinstance(recon, SupportsReconfigure):
-            problem = "These settings cannot change during a run; create a new Reconstruction."
-            self.waiting = {"changes": changes, "problem": problem if changes else ""}
-            return
+        recon, wanted, checked = self._recon, self._draft.settings, self._waiting
+        differences = self._applied.differences(wanted) if checked else {}
+        changes = [contents.change_words(name, *pair) for name, pair in differences.items() if name in checked]
         self.waiting = {"changes": changes, "problem": ""}
-        checked = self._waiting
 
         def check() -> None:
+            assert recon is not None
             problem = recon.reconfigure_error(wanted) or ""
             with self._lock:
                 if self._waiting is checked:  # otherwise they have been applied, discarded or edited
@@ -468,36 +454,14 @@ class SettingsForm(Element):
 
     # Edits
 
-    def _setting(self, name: str, entry: int | None) -> Setting:
-        if entry is None:
-            return structure().setting(name)
-        list_name, one = self._entry(entry)
-        return contents.entry_settings(list_name, one.kind)[name]
-
-    def _entry(self, number: int) -> tuple[str, Entry]:
-        """Return the list of the entry of this number, and the entry."""
-        return next((name, one) for name in LISTS for one in self._draft.entries[name] if one.number == number)
-
     def _reset(self, name: str) -> None:
-        if self._sources.from_defaults:
+        if self._is_from_defaults(name):
             self._draft.reset(name)
         else:
             self._draft.put_all({name: value_of(self._sources.held.settings, name)})
 
-    def _put_in_entry(self, number: int, name: str, value: Any) -> None:
-        _, entry = self._entry(number)
-        if value is MISSING:
-            entry.values.pop(name, None)
-        else:
-            entry.values[name] = value
-        self._draft.check()
-
-    def _entries_edited(self) -> None:
-        self._draft.check()
-        self._edited()
-
-    def _range(self, name: str) -> contents.TuningRange:
-        return self._ranges.setdefault(name, contents.TuningRange(structure().setting(name)))
+    def _range(self, name: str) -> TuningRange:
+        return self._ranges.setdefault(name, TuningRange(structure().setting(name)))
 
     def _check_of(self, name: str) -> Callable[[Any], str]:
         return lambda values: self._draft.wrong_with(name, values)
@@ -511,19 +475,18 @@ class SettingsForm(Element):
         """Queue the changes of a valid draft and show it; line: of Python, if it is not a `replace`."""
         with self._lock:
             before, now = self._applied, self._draft.settings
-            if not self._draft.problems and self._recon is None:
-                self._sources.find(now)
             if not self._draft.problems:
                 changes = before.changes_to(now)
-                if self._recon is not None:
+                if self._recon is None:
+                    self._sources.find(now)
+                else:
                     changes = self._without_waiting(before, changes)
                     now = before.replace(**nested(changes))
                 self._applied = now
                 line = "" if self._waiting else line
                 if changes:  # in the queue before `refresh` compares: this is not a change made elsewhere
                     self._actions.put(lambda: self._carry_out(now, changes, line))
-                if self._recon is not None:
-                    self._show_waiting()
+                self._show_waiting()
             self._show()
 
     def _without_waiting(self, before: Settings, changes: dict[str, Any]) -> dict[str, Any]:
@@ -557,10 +520,6 @@ class SettingsForm(Element):
         self._say(line or f"recon.settings = recon.settings.replace({python_of(changes)})")
         self._call_back(now)
 
-    @property
-    def _path(self) -> Path:
-        return Path(self.file.strip()).expanduser()
-
     def _call_back(self, settings: Settings) -> None:
         for listener in self._listeners:
             listener(settings)
@@ -568,9 +527,3 @@ class SettingsForm(Element):
     def _say(self, line: str) -> None:
         if self.tell is not None:
             self.tell(line)
-
-
-def _mode(recon: SupportsSettings | None, ticks: bool) -> str:
-    if recon is None:
-        return "ranges" if ticks else "plain"
-    return "live with Apply" if isinstance(recon, SupportsReconfigure) else "live"

@@ -33,17 +33,12 @@ class Source:
 class Sources:
     """The sources that a form offers: defaults, presets, and what was taken; and the one that its settings come from.
 
-    held: the source of the settings, also after they were edited.
+    offered: by name, the defaults first. held: the source of the settings, also after they were edited.
     """
 
     def __init__(self, scan: Any) -> None:
-        self._usual, self._taken = _usual_sources(scan), dict[str, Source]()
-        self.held = self._usual[0]
-
-    @property
-    def offered(self) -> tuple[Source, ...]:
-        """All sources, the defaults first."""
-        return (*self._usual, *self._taken.values())
+        self.offered = _usual_sources(scan)
+        self.held = self.offered[DEFAULTS]
 
     @property
     def from_defaults(self) -> bool:
@@ -52,33 +47,27 @@ class Sources:
 
     def for_scan(self, scan: Any) -> None:
         """Offer the presets for another scan; settings that come from one are compared with it from now on."""
-        self._usual = _usual_sources(scan)
-        self.held = next((source for source in self.offered if source.name == self.held.name), self.held)
+        self.offered |= _usual_sources(scan)
+        self.held = self.offered[self.held.name]
 
     def take(self, source: Source) -> None:
         """Make a source the one that the settings come from, and offer it."""
-        if all(source.name != usual.name for usual in self._usual):
-            self._taken[source.name] = source
-        self.held = source
+        self.offered[source.name] = self.held = source
 
     def find(self, settings: Settings) -> None:
         """Find the source whose settings these are; edited ones remain those of the last source."""
-        sources = (self.held, *self.offered)
+        sources = (self.held, *self.offered.values())
         self.held = next((source for source in sources if source.settings == settings), self.held)
 
-    def named(self, name: str) -> Source:
-        """Return the source of this name."""
-        return next(source for source in self.offered if source.name == name)
 
-
-def _usual_sources(scan: Any) -> tuple[Source, ...]:
+def _usual_sources(scan: Any) -> dict[str, Source]:
     """Return the defaults and all presets for a scan, or without one."""
     of_scan = "" if scan is None else ", scan"
     presets = (
         Source(name, f"preset {name}", preset(name, scan), f"pt.preset({name!r}{of_scan})", kind.about, kind.reasons)
         for name, kind in PRESETS.items()
     )
-    return Source(DEFAULTS, "default", Settings(), "pt.Settings()"), *presets
+    return {one.name: one for one in (Source(DEFAULTS, "default", Settings(), "pt.Settings()"), *presets)}
 
 
 def read_file(path: Path) -> Settings:

@@ -3,17 +3,19 @@
 import { useState } from "preact/hooks";
 
 import { Button, Check, Message, Select } from "../../page/parts.jsx";
-import { Row } from "./field.jsx";
+import { FieldRow } from "./field.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { EntryValues, Form, GroupSchema, KindSchema } from "./values" */
 
 /** An entry: a check box, its fields, and buttons to move and remove it.
- * @type {(given: { form: Form, kind: KindSchema, entry: EntryValues, fixed: string }) => VNode} */
-function Entry({ form, kind, entry, fixed }) {
-  const { schema, revisions } = form.use();
-  const { number } = entry;
-  const disabled = Boolean(fixed);
+ * @type {(given: { form: Form, kind: KindSchema, entry: EntryValues }) => VNode} */
+function Entry({ form, kind, entry }) {
+  const { entryFields } = form.use().schema;
+  const { name, on, problem } = entry;
+  const button = (/** @type {string} */ text, /** @type {string} */ tip, /** @type {string} */ command) => (
+    <Button text={text} title={`${kind.title}: ${tip}`} onClick={() => form.call(command, { entry: name })} />
+  );
   return (
     <div class="ptynb-entry">
       <div class="ptynb-row">
@@ -21,39 +23,31 @@ function Entry({ form, kind, entry, fixed }) {
           class="ptynb-entry-on"
           label={kind.title}
           title={`${kind.about} Off: it is not part of the settings.`}
-          checked={entry.on}
-          disabled={disabled}
-          onCommit={(on) => form.call("switch_entry", { entry: number, on })}
+          checked={on}
+         
+          onCommit={(checked) => form.call("switch_entry", { entry: name, on: checked })}
         />
-        <Button text="Move up" title={`${kind.title}: move before the previous entry`} disabled={disabled} onClick={() => form.call("move_up", { entry: number })} />
-        <Button text="Remove" title={`${kind.title}: remove this entry`} disabled={disabled} onClick={() => form.call("remove", { entry: number })} />
+        {button("Move up", "move before the previous entry", "move_up")}
+        {button("Remove", "remove this entry", "remove")}
       </div>
       <div class="ptynb-small">{kind.about}</div>
-      {kind.fields.map((index) => {
-        const field = schema.entryFields[index];
-        const { name } = field;
-        const marks = { fixed, entry: number, mark: entry.marks[name], revision: revisions[`${number}.${name}`], source: "default" };
-        return <Row key={name} form={form} field={field} shown={entry.values[name]} marks={marks} />;
-      })}
-      <Message text={entry.problem} />
+      {kind.fields.map((index) => <FieldRow key={index} form={form} field={entryFields[index]} entry={name} />)}
+      <Message text={problem && `${problem}.`} />
     </div>
   );
 }
 
 /** @type {(given: { form: Form, group: GroupSchema }) => VNode} */
-export function Entries({ form, group: { name, title, about, live, kinds = [] } }) {
-  const { entries, mode } = form.use();
+export function Entries({ form, group: { name, title, about, kinds = [] } }) {
+  const { entries } = form.use();
   const [chosen, choose] = useState(kinds[0].kind);
   const singular = title.toLowerCase().replace(/s$/, "");
-  const fixed = mode.startsWith("live") && !live ? "fixed during a run" : "";
   const kindOf = (/** @type {string} */ kind) => /** @type {KindSchema} */ (kinds.find((one) => one.kind === kind));
   return (
     <div>
-      <div>
-        {about}. {fixed}
-      </div>
+      <div>{about}.</div>
       {entries[name].map((entry) => (
-        <Entry key={entry.number} form={form} kind={kindOf(entry.kind)} entry={entry} fixed={fixed} />
+        <Entry key={entry.name} form={form} kind={kindOf(entry.kind)} entry={entry} />
       ))}
       <div class="ptynb-row">
         <Select
@@ -61,10 +55,10 @@ export function Entries({ form, group: { name, title, about, live, kinds = [] } 
           label={`New ${singular}`}
           options={kinds.map(({ kind, title: text }) => [kind, text])}
           value={chosen}
-          disabled={Boolean(fixed)}
+         
           onCommit={choose}
         />
-        <Button text="Add" title={`Adds a ${singular} of this kind`} disabled={Boolean(fixed)} onClick={() => form.call("add", { list_name: name, kind: chosen })} />
+        <Button text="Add" title={`Adds a ${singular} of this kind`} onClick={() => form.call("add", { list_name: name, kind: chosen })} />
       </div>
       <div class="ptynb-small ptynb-entry-about">{kindOf(chosen).about}</div>
     </div>

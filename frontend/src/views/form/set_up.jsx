@@ -14,7 +14,7 @@ function Table({ heads = [], rows = [], caption = "", left = [] }) {
   return (
     <>
       {caption.split("\n").map((line) => line && <p key={line} class="ptynb-table-caption">{line}</p>)}
-      <table>
+      <table class="ptynb-table">
         <thead>
           <tr>{heads.map((head, column) => (head ? <th key={head} scope="col" style={side(column)}>{head}</th> : <td key="empty" />))}</tr>
         </thead>

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { lineOf } from "../../page/part.jsx";
-import { Button, Check, Message, Select, TextField, classes } from "../../page/parts.jsx";
+import { Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
 import { Entries } from "./entries.jsx";
 import { FieldRow } from "./field.jsx";
 
@@ -12,12 +12,15 @@ import { FieldRow } from "./field.jsx";
 /** @import { FieldSchema, Form, FormValues, GroupSchema, GroupState } from "./values" */
 
 const CHANGED = "changed";
+/** Names of the groups of the left column, or of the first ones, and of the others; such that are not named come last. */
+const LEFT = ["Algorithm", "Batches", "object", "probe", "slices", "tilt", "positions", "affine", "probe_offset", "aberrations"];
+const RIGHT = ["opr", "pattern_intensities", "background", "descan", "fly_scan", "detector", "schedule", "stop", "regularizers", "constraints", "Computing"];
 
 /** The fields below the line of a group. In the view of a run only those that were changed are there while it is folded.
  * @type {(group: GroupSchema, on: boolean, open: boolean, values: FormValues) => FieldSchema[]} */
 function shownFields({ fields = [], first }, on, open, { mode, marks }) {
   if (open) return fields;
-  if (mode.startsWith("live")) return fields.filter(({ name }) => marks[name]?.was !== undefined);
+  if (mode === "live") return fields.filter(({ name }) => marks[name]?.was !== undefined);
   return on ? fields.slice(0, first) : [];
 }
 
@@ -28,7 +31,7 @@ function Group({ form, group }) {
   const values = form.use();
   const { name, title, about } = group;
   const state = values.groups[name];
-  const live = values.mode.startsWith("live");
+  const live = values.mode === "live";
   return (
     <div class="ptynb-group" style={live ? { order: orderOf(state) } : undefined}>
       <div class="ptynb-group-line">
@@ -39,7 +42,6 @@ function Group({ form, group }) {
             label={title}
             title={`${about}: on or off`}
             checked={state.on === true}
-            disabled={values.mode === "live" && !group.live}
             onCommit={(on) => form.call("switch", { part: name, on })}
           />
         ) : (
@@ -61,6 +63,14 @@ function Group({ form, group }) {
 /** Beside pictures, what was changed comes first, and what is off last.
  * @type {(state: GroupState) => string} */
 const orderOf = ({ changed, on }) => (changed ? "-1" : on === false ? "1" : "0");
+
+/** The groups of both columns.
+ * @type {(groups: GroupSchema[]) => GroupSchema[][]} */
+function columnsOf(groups) {
+  const named = (/** @type {string[]} */ names) => names.flatMap((name) => groups.find((group) => group.name === name) ?? []);
+  const others = groups.filter(({ name }) => !LEFT.includes(name) && !RIGHT.includes(name));
+  return [named(LEFT), [...named(RIGHT), ...others]];
+}
 
 /** Whether all words are in texts.
  * @type {(words: string[], ...texts: (string | undefined)[]) => boolean} */
@@ -125,7 +135,7 @@ function Waiting({ form }) {
 export function SettingsForm({ element: form }) {
   const values = form.use();
   const [find, look] = useState("");
-  const live = values.mode.startsWith("live");
+  const live = values.mode === "live";
   const groups = values.schema.groups.filter((group) => !(values.mode === "ranges" && group.kinds));
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   return (
@@ -157,9 +167,9 @@ export function SettingsForm({ element: form }) {
       <Waiting form={form} />
       {words.length > 0 && <Found form={form} words={words} groups={groups} />}
       <div class={classes("ptynb-groups", live && "ptynb-compact")} hidden={words.length > 0}>
-        {[true, false].map((left) => (
-          <div key={`${left}`} class="ptynb-group-column">
-            {groups.filter((group) => group.left === left).map((group) => <Group key={group.name} form={form} group={group} />)}
+        {columnsOf(groups).map((column, index) => (
+          <div key={index} class="ptynb-group-column">
+            {column.map((group) => <Group key={group.name} form={form} group={group} />)}
           </div>
         ))}
       </div>

@@ -3,7 +3,7 @@
 import type { Element } from "../../page/elements.js";
 import type { ElementValues, Mark as Place, Option } from "../../page/types";
 
-/** A field. units: of those one is chosen, unit: the only one; limits: as text in each of them; live: of a run. */
+/** A field. units: of those one is chosen, unit: the only one; limits: as text in each of them; live: it can be changed at any update of a run. */
 export interface FieldSchema {
   name: string;
   label: string;
@@ -28,11 +28,9 @@ export interface GroupSchema {
   name: string;
   title: string;
   about: string;
-  left: boolean;
   fields?: FieldSchema[];
   first?: number;
   switch?: boolean;
-  live?: boolean;
   kinds?: KindSchema[];
 }
 /** A switch, the key of a choice, or a number as text, or as texts in all units and the index of the one that fits. */
@@ -42,12 +40,11 @@ export interface Mark {
   was?: Shown;
   problem?: string;
 }
+/** name: with which the names of its fields begin. */
 export interface EntryValues {
-  number: number;
+  name: string;
   kind: string;
   on: boolean;
-  values: Record<string, Shown>;
-  marks: Record<string, Mark>;
   problem: string;
 }
 /** low, high: as text in each unit of the field; chosen: the values to try of a choice. */
@@ -65,7 +62,7 @@ export interface GroupState {
 }
 export interface FormValues extends ElementValues {
   schema: { groups: GroupSchema[]; entryFields: FieldSchema[] };
-  mode: "plain" | "live" | "live with Apply" | "ranges";
+  mode: "plain" | "live" | "ranges";
   values: Record<string, Shown>;
   marks: Record<string, Mark>;
   revisions: Record<string, number>;
@@ -74,7 +71,7 @@ export interface FormValues extends ElementValues {
   sources: string[];
   source: { name: string; title: string; about: string; reasons: Record<string, string>; changed: boolean };
   tuned: Record<string, RangeValues>;
-  waiting: { changes: [string, string][]; problem: string };
+  waiting: { changes: string[][]; problem: string };
   frozen: Record<string, { on: boolean; rate: number }>;
   invalid: string;
   message: string;
