@@ -191,13 +191,13 @@ const piece = (...rows) => new DataView(Float64Array.from(rows.flat()).buffer);
 const MADE = {
   "epochs 0": piece([1, 0.5, 2, 0.1, NaN, NaN], [2, NaN, 3, 0.2, NaN, NaN]),
   "epochs 1": piece([3, 0.125, 5, 0.3, 0.5, NaN]),
-  "r_factors 0": piece([2, 0.25]),
+  "r_factors 0": piece([0, 0.75], [2, 0.25]),
 };
 
 test("curves are made of all pieces of a record, over epochs and over seconds", () => {
   const { loss, changes } = curvesOf(MADE, [3]);
   assert.deepEqual(loss.lines[0], { name: "loss", x: [[1, 2, 3], [2, 5, 10]], y: [0.5, null, 0.125] });
-  assert.deepEqual(loss.lines[1], { name: "R-factor", x: [[2], [5]], y: [0.25] });
+  assert.deepEqual(loss.lines[1], { name: "R-factor", x: [[0, 2], [0, 5]], y: [0.75, 0.25] });
   assert.deepEqual(loss.marks, [{ x: [3, 5], text: "" }]); // where the second epoch ended
   assert.deepEqual(changes.lines.map(({ name, y }) => [name, y]), [["object", [0.1, 0.2, 0.3]], ["probe", [null, null, 0.5]]]);
   assert.deepEqual(curvesOf({}, []).loss.lines, [{ name: "loss", x: [[], []], y: [] }]);

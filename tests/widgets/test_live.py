@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,20 +147,6 @@ class Recon:
             raise self.broken
 
 
-class Sent(list):
-    """The traits that a page sends, (element's key, {trait: value})."""
-
-    page: ElementPage
-
-    def show(self, view):
-        self.page = ElementPage(view, lambda message, _: self.extend(message.get("changes", ())))
-
-
-@pytest.fixture
-def sent():
-    return Sent()
-
-
 @pytest.fixture
 def recon():
     return Recon()
@@ -171,12 +158,22 @@ def lines():
 
 
 @pytest.fixture
-def view(recon, sent, lines):
+def view(recon, lines):
     shown = live(recon, rate=50.0)
     shown.tell = lines.append
-    sent.show(shown)
     yield shown
     shown.close()
+
+
+@pytest.fixture
+def sent(view):
+    """The changes of traits of the view and its viewers that a page gets, {trait: value}, and the page."""
+    changes = []
+
+    def send(message, _):
+        changes.extend(values for _, values in message.get("changes", ()))
+
+    return SimpleNamespace(changes=changes, page=ElementPage(view, send))
 
 
 def until(condition, seconds=5):
@@ -253,7 +250,7 @@ def test_pictures_wait_for_the_browser_and_the_figures_do_not(recon, sent, view)
     sent.page.receive({"to": view.object_pictures.key, "set": {"shown": 1}, "from": "a browser"}, [])
     until(lambda: frames(view) == 3)
     # Whoever confirms is told nothing back: the page has a message less to handle with each picture.
-    assert not [1 for key, values in sent if key == view.object_pictures.key and "shown" in values]
+    assert not [values for values in sent.changes if "shown" in values]
     confirm_frames(view)
     until(lambda: frames(view) > 10)
 
@@ -366,10 +363,10 @@ def test_of_a_long_record_only_what_is_new_is_sent(recon, sent, view):
     epochs = tuple(Epoch(number, 1 / number, 1.0, 1000.0) for number in range(1, 2 * CHUNK + 2))
     recon.epochs = epochs
     until(lambda: len(view.record) == 3)
-    sent.clear()
+    sent.changes.clear()
     recon.epochs = (*epochs, Epoch(2 * CHUNK + 2, 0.001, 1.0, 1000.0))
     until(lambda: len(rows(view, "epochs", 6)) == 2 * CHUNK + 2)
-    [changed] = [values["record"]["$changed"] for _, values in tuple(sent) if "record" in values]
+    [changed] = [values["record"]["$changed"] for values in tuple(sent.changes) if "record" in values]
     assert [*changed] == ["epochs 2"]
 
 
@@ -402,7 +399,7 @@ def test_who_reads_that_it_is_paused_can_resume(recon, sent, view):
     until(lambda: view.summary["state"] == "running")
     recon.state = "paused"
     until(lambda: view.summary["state"] == "paused")
-    told = [values for key, values in tuple(sent) if key == view.key]
+    told = [*sent.changes]
     can = next(place for place, values in enumerate(told) if "resume" in values.get("usable", ()))
     reads = next(n for n, values in enumerate(told) if "paused" in str(values.get("summary", "")))
     assert can < reads
@@ -553,12 +550,12 @@ def test_a_rate_changes_that_rate_alone_in_all_views(recon, view):
 
 def test_a_refused_rate_is_explained_and_the_browser_is_told_the_old_one_again(recon, sent, view):
     until(lambda: view.parts["object"]["rate"] == 0.1)
-    sent.clear()
+    sent.changes.clear()
     call(view, "set_rate", part="object", rate=-1)
     until(
         lambda: "object.learning_rate is -1.0" in str(view.messages) and "greater than or equal" in str(view.messages)
     )
-    assert [values for _, values in tuple(sent) if "parts" in values]
+    assert [values for values in sent.changes if "parts" in values]
     assert recon.settings == Settings()
     assert view.parts["object"] == {"label": "object", "rate": 0.1}
 

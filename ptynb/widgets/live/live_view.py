@@ -400,7 +400,7 @@ class Live(LivePictures):
         """Show an error of a thread in place of its last one; None: removes it."""
         if error is not None or thread in self._errors:
             kind = "" if thread == ACTION else f"{type(error).__name__}: "  # of no error that users make
-            self._errors[thread] = "" if error is None else f"{kind}{error}"
+            self._errors[thread] = "" if error is None else f"{kind}{error}" or type(error).__name__
             self._show_messages()
 
     def _show_messages(self) -> None:

@@ -35,7 +35,9 @@ export function curvesOf(record, marks) {
   const [measured, rFactors] = columnsOf(record, "r_factors", 2);
   let time = 0;
   const times = seconds.map((each) => (time += each ?? 0));
-  const ends = new Map(numbers.map((number, index) => [number, times[index]]));
+  /** @type {Map<number | null, number>} */
+  const ends = new Map([[0, 0]]);
+  numbers.forEach((number, index) => ends.set(number, times[index]));
   const over = [numbers, times];
   const lines = [{ name: "loss", x: over, y: losses }];
   if (measured.length) lines.push({ name: "R-factor", x: [measured, measured.map((epoch) => ends.get(epoch) ?? null)], y: rFactors });
