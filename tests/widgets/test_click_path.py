@@ -8,6 +8,7 @@ drawing that follows after the action was queued, and the elements, which call t
 
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,12 @@ def test_a_learning_rate_in_the_form_passes_five_files(recon, passed):
 def test_a_learning_rate_in_the_live_view_passes_five_files(recon, passed):
     view = pt.live(recon)
     try:
-        field = view._controls.rates["probe"].widget
-        files = passed.of(lambda: setattr(field, "value", 0.0123))
-        view._actions.settle()
+        files = passed.of(lambda: view.receive_command("set_rate", {"part": "probe", "rate": 0.0123}))
+        until = time.monotonic() + 10
+        while not changed(recon) and time.monotonic() < until:
+            time.sleep(0.01)
     finally:
         view.close()
     assert changed(recon)
-    assert "widgets/live/controls.py" in files
+    assert "widgets/live/live_view.py" in files
     assert len(files) <= MOST_FILES, sorted(files)
