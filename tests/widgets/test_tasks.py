@@ -169,8 +169,9 @@ def compare_runs(bench: Bench) -> None:
         user.click(bench.button("Add to comparison"))
         user.wait(bench.until("len(bench.session.results) == 1"))
         user.click(bench.button("New run"))
-        # The first run, which is closed now, ended at another epoch.
-        user.wait(bench.until("bench.recon.epoch == 100 and bench.recon.state == 'ready'"), run=True)
+        # The first run ended at another epoch, and is closed before there is a second one.
+        ended = "bench.recon is not None and bench.recon.epoch == 100 and bench.recon.state == 'ready'"
+        user.wait(bench.until(ended), run=True)
         user.wait(lambda: expect(bench.badge).to_have_text("ready", timeout=20_000))
         user.click(bench.button("Add to comparison"))
         user.wait(bench.until("len(bench.session.results) == 2"))
