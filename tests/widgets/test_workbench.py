@@ -416,6 +416,7 @@ def reconstruct(session: Session) -> None:
     session.wait("[0 < s.rates['probe'] <= 0.004 for s in bench.recon.status()] == [True, True]")
     session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
+    session.click("Changes")
     expect(view).to_contain_text("0.004 → 0")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
     stage.scroll_into_view_if_needed()
