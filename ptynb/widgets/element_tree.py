@@ -265,8 +265,12 @@ class ElementPage:
             self.post(message)
 
     def _changes(self, element: Element, name: str, value: Any) -> Any:
-        """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one."""
-        if not isinstance(value, dict) or isinstance(getattr(element, name), Layout):
+        """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one.
+
+        Of a transient trait pages may not have the last one, and get all.
+        """
+        transient = element.trait_metadata(name, "transient")
+        if transient or not isinstance(value, dict) or isinstance(getattr(element, name), Layout):
             return value
         last = self._shown.get((element.key, name))
         self._shown[element.key, name] = value

@@ -10,6 +10,7 @@ import traitlets
 
 from ptynb.data.images import picture
 from ptynb.widgets.colour_maps import look_up_table
+from ptynb.widgets.element_tree import ElementPage
 from ptynb.widgets.viewer import viewer as module
 from ptynb.widgets.viewer.viewer import PATIENCE, Viewer
 from tests.raising import raises
@@ -65,6 +66,15 @@ def test_of_two_pages_the_quicker_one_sets_the_pace(viewer):
     for confirmed in (3, 1):
         viewer.receive_values({"shown": confirmed})
     assert viewer.ready
+
+
+def test_a_page_that_is_loaded_again_gets_the_whole_frame_though_it_has_not_changed(viewer):
+    sent = []
+    ElementPage(viewer, lambda message, _: sent.append(message["changes"][0][1]))
+    viewer.show([picture(RAMP, "ramp")])
+    says(viewer, kind="shown", name="board")
+    frames = [values["frame"] for values in sent if "frame" in values]
+    assert [[one["name"] for one in frame["pictures"]] for frame in frames] == [["ramp"]] * 2
 
 
 def test_a_page_grants_frames_in_advance_and_the_fastest_page_counts():
