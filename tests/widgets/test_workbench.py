@@ -414,7 +414,9 @@ def reconstruct(session: Session) -> None:
     assert session.in_sight() == [], "not in sight without scrolling"
     session.enter("Probe learning rate", "0.004")
     session.wait("[0 < s.rates['probe'] <= 0.004 for s in bench.recon.status()] == [True, True]")
-    session.bench.get_by_label("Freeze probe", exact=True).locator("visible=true").first.check()
+    freeze = session.field("Freeze probe")
+    freeze.click()  # the answer about the rate before may come at the same time
+    expect(freeze).to_be_checked()
     session.wait("not any('probe' in s.rates for s in bench.recon.status())")
     stage = view.locator(".ptynb-pane-stage").locator("visible=true").first
     stage.scroll_into_view_if_needed()
