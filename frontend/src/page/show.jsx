@@ -31,6 +31,13 @@ function saved(event) {
   if (outside && !outside.dispatchEvent(new KeyboardEvent("keydown", event))) event.preventDefault();
 }
 
+/** JupyterLab matches the element with the focus before it looks whether shortcuts are suppressed further out: it needs
+ * the mark itself, so that "d, d" on a button does not delete the cell.
+ * @type {(event: FocusEvent) => void} */
+function marked({ target }) {
+  if (target instanceof HTMLElement || target instanceof SVGElement) target.dataset.lmSuppressShortcuts = "true";
+}
+
 /** Shows the page of a channel; returns a function that removes it.
  * @type {(shown: Shown) => () => void} */
 export function show({ channel, model, el }) {
@@ -39,6 +46,7 @@ export function show({ channel, model, el }) {
   el.classList.add("ptynb-page");
   el.dataset.lmSuppressShortcuts = "true";
   el.addEventListener("keydown", saved);
+  el.addEventListener("focusin", marked);
   render(<Root page={page} />, el);
   return () => render(null, el);
 }
