@@ -265,12 +265,18 @@ class ElementPage:
             self.post(message)
 
     def _changes(self, element: Element, name: str, value: Any) -> Any:
-        """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one."""
+        """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one.
+
+        A value that is announced again is whole: browsers may have set another one, or were not there for the last one,
+        as with transient traits, which are in no tree.
+        """
         if not isinstance(value, dict) or isinstance(getattr(element, name), Layout):
+            return value
+        if element.trait_metadata(name, "transient"):
             return value
         last = self._shown.get((element.key, name))
         self._shown[element.key, name] = value
-        if last is None:
+        if last is None or last == value:
             return value
         changed = {one: new for one, new in value.items() if one not in last or last[one] != new}
         return {CHANGED: changed, REMOVED: [one for one in last if one not in value]}

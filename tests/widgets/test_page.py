@@ -11,14 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ipywidgets
+import numpy as np
 import pytest
 import traitlets
 
 import ptynb as pt
+from ptynb.data.images import picture
 from ptynb.widgets import elements
 from ptynb.widgets.element_tree import Element, ElementPage, Layout, command, without_bytes
 from ptynb.widgets.elements import below
 from ptynb.widgets.page_widget import Channel
+from ptynb.widgets.viewer.viewer import Viewer
 
 MOST_MODELS, MOST_BYTES = 5, 250_000
 
@@ -196,7 +199,7 @@ class Counted(Element):
     """With a dictionary, a trait that browsers do not set, and a command."""
 
     component = "counted"
-    counts: traitlets.Dict[str, int] = traitlets.Dict().tag(sync=True)
+    counts: traitlets.Dict[str, int] = traitlets.Dict(value_trait=traitlets.Int()).tag(sync=True)
     total = traitlets.Int(0).tag(sync=True, settable=False)
 
     @command
@@ -216,6 +219,19 @@ def test_of_a_dictionary_pages_get_what_has_changed() -> None:
     sent = [values["counts"] for _, values in browser.changes]
     assert sent == [{"a": 1, "b": 3, "c": 4}, {"$changed": {"c": 5}, "$removed": ["a"]}]
     assert browser.page.tree()["elements"][counted.key]["values"]["counts"] == {"b": 3, "c": 5}
+    browser.sets(counted, counts={"b": "many"})  # which is refused, and shown there
+    assert browser.changes[-1] == [counted.key, {"counts": {"b": 3, "c": 5}}]
+
+
+def test_who_opens_a_page_late_gets_the_whole_frame_of_a_viewer() -> None:
+    viewer = Viewer()
+    early = Browser(viewer)
+    for epoch in (1, 2):
+        viewer.show([picture(np.zeros((4, 4)), "object", "object")], epoch=epoch)
+    early.says({"to": viewer.key, "content": {"kind": "shown", "name": "board"}})  # frames are in no tree
+    [frame] = [values["frame"] for _, values in early.changes[-1:]]
+    assert (frame["number"], frame["facts"]) == (2, {"epoch": 2})
+    assert [one["name"] for one in frame["pictures"]] == ["object"]
 
 
 def test_a_browser_calls_commands_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
