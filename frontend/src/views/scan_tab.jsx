@@ -31,7 +31,7 @@ const MEASUREMENT = [
 function Facts({ title: [path, format], facts }) {
   if (path === undefined) return null;
   return (
-    <div class="ptynb-facts">
+    <div class="ptynb-file-facts">
       <b>{path}</b>: {format}
       <table>
         <tbody>
