@@ -54,6 +54,9 @@ test("other folders, all files and those that were loaded last are chosen", asyn
   assert.deepEqual(commands(channel), [
     ["up", {}], ["show", {}], ["refresh", {}], ["show", { folder: "/other" }], { all_files: true }, ["recall", { path: "/old/a.h5" }],
   ]);
+  channel.change("c", { current: "/old/a.h5" });
+  await settled();
+  assert.equal(recent.selectedIndex, 0, "the same one may be chosen again, from another folder");
   assert.equal(el.querySelector("[role=alert]").textContent, "cannot be read");
   assert.ok(el.textContent.includes("and 3 more"));
   channel.change("c", { folder: "/", recent: [] });

@@ -174,9 +174,10 @@ export function Check({ label, checked, disabled, title, name, indent = false, l
 /** @type {(options: OptionsOf) => Option[]} */
 const pairsOf = (options) => options.map((option) => (typeof option === "string" ? [option, option] : option));
 
-/** A menu of options, texts or pairs of a key and a text; value: the key of the chosen one, null: none.
- * @type {(given: LineGiven & { options: OptionsOf, value: string | null, onCommit: (key: string) => void }) => VNode} */
-export function Select({ options, value, onCommit, ...line }) {
+/** A menu of options, texts or pairs of a key and a text; value: the key of the chosen one, null: none; again: whether the
+ * same one may be chosen again, and the value stays shown.
+ * @type {(given: LineGiven & { options: OptionsOf, value: string | null, again?: boolean, onCommit: (key: string) => void }) => VNode} */
+export function Select({ options, value, again = false, onCommit, ...line }) {
   const pairs = pairsOf(options);
   const field = useNode("select");
   const index = pairs.findIndex(([key]) => key === value);
@@ -184,10 +185,15 @@ export function Select({ options, value, onCommit, ...line }) {
   useLayoutEffect(() => {
     field.current.selectedIndex = index;
   }, [field, index, keys]);
+  const commit = () => {
+    const [key] = pairs[field.current.selectedIndex];
+    if (again) field.current.selectedIndex = index;
+    onCommit(key);
+  };
   return (
     <Field {...line} kind="ptynb-dropdown">
       {(given) => (
-        <select {...given} ref={field} onChange={() => onCommit(pairs[field.current.selectedIndex][0])}>
+        <select {...given} ref={field} onChange={commit}>
           {pairs.map(([key, text]) => (
             <option key={key} value={key}>
               {text}

@@ -96,7 +96,7 @@ function FileList({ element }) {
 
 /** @type {(given: { element: Element<ChooserValues> }) => VNode} */
 export function FileChooser({ element }) {
-  const { folder, more, current, recent, message, all_files: all } = element.use();
+  const { folder, more, recent, message, all_files: all } = element.use();
   const files = recent.map((path) => {
     const end = path.lastIndexOf("/");
     return /** @type {[string, string]} */ ([path, `${path.slice(end + 1)}  (${path.slice(0, end) || "/"})`]);
@@ -133,7 +133,8 @@ export function FileChooser({ element }) {
           labelWidth="46px"
           title="Files that were loaded last"
           options={[["", "loaded last ..."], ...files]}
-          value={recent.includes(current) ? current : ""}
+          value=""
+          again
           disabled={recent.length === 0}
           onCommit={(path) => path && element.call("recall", { path })}
         />
