@@ -6,11 +6,10 @@ import { Check, classes, Fold, Message, Select, TextField } from "../page/parts.
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues } from "../page/types" */
 
 /** @typedef {{ name: string, title: string, help: string, placeholder: string, kind: "text" | "choice" | "check",
  *   choices: [string, string][], units: string[] }} Option */
-/** @typedef {ElementValues & { fields: Option[], values: Record<string, any>, units: Record<string, string>,
+/** @typedef {{ fields: Option[], values: Record<string, any>, units: Record<string, string>,
  *   notes: Record<string, { text: string, needed: boolean }>, problems: Record<string, string>, folded: string[],
  *   hidden: string[], disabled: string[], more: string, line: string }} OptionValues */
 

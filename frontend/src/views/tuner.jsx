@@ -3,11 +3,11 @@
 import { useState } from "preact/hooks";
 
 import { shortNumber } from "../numbers.js";
-import { lineOf, Parts } from "../page/part.jsx";
+import { Parts } from "../page/part.jsx";
 import { Button, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
-/** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
+/** @import { Drawing, Mark, Option } from "../page/types" */
 /** @import { Element } from "../page/elements.js" */
 
 /** values, places: by parameter; score, text: null and "" unless complete.
@@ -17,7 +17,7 @@ import { Button, Fold, Message, NumberField, Select, TextArea, TextField } from 
  * @typedef {{ label: string, ends: [number, string, "start" | "middle" | "end"][] }} Parameter */
 /** @typedef {{ state: string, done: number, wanted: number, unfinished: number, score: string, file: string }} State */
 /**
- * @typedef {ElementValues & {
+ * @typedef {{
  *   trials: number, epochs: number, metric: string, sampler: string, file: string, scan_ranges: string,
  *   functions: string[], shown_form: Mark | null, state: State, best: number | null, parameters: Parameter[],
  *   rows: Record<string, Trial>, pictures: Record<string, string>, message: string,
@@ -218,7 +218,7 @@ export function Tuner({ element }) {
   const running = state.state === "running";
   const Shown = view === "table" ? Table : Pictures;
   return (
-    <div {...lineOf(values, "ptynb-tuner")}>
+    <div class="ptynb-tuner">
       {form && <Ranges element={element} form={form} />}
       <Fields element={element} values={values} />
       <div class="ptynb-wrapped">

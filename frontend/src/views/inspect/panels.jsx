@@ -20,7 +20,7 @@ export const Row = ({ children }) => <div class="ptynb-inspect-row">{children}</
 export const Text = ({ children }) => <div class="ptynb-inspect-text">{children}</div>;
 
 /** A button that calls a command.
- * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown>, text: string, icon?: string,
+ * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown>, text: string, icon?: import("../../page/icons.js").IconName,
  *   title?: string, disabled?: boolean }) => VNode} */
 export const Act = ({ of, call, given, ...button }) => <Button {...button} onClick={() => of.call(call, given)} />;
 
