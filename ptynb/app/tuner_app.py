@@ -21,7 +21,7 @@ from ptynb.widgets import trial_table
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.element_tree import Element, command
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 from ptynb.widgets.range_text import ranges_in
 
 REFRESH_SECONDS = 0.4

@@ -16,7 +16,7 @@ from ptynb.io.checkpoint_result import name_of_checkpoint, progress_text
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.compare.compare_view import Compare, compare
 from ptynb.widgets.element_tree import Element, command
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 
 REFRESH_SECONDS = 1.0
 NOW = "now"

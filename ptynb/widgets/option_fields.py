@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from ptynb.exceptions import PtynbError, SettingsError
 from ptynb.settings.base_models import told_by_field
 from ptynb.widgets.element_tree import Element, command
-from ptynb.widgets.load.quantities import UNIT, UNITS, in_unit, number_and_unit
+from ptynb.widgets.quantities import UNIT, UNITS, in_unit, number_and_unit
 
 SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
 """What stands between numbers of one field."""

@@ -18,7 +18,7 @@ from ptynb.data.engine_records import PANES, Array, Picture, Pictures, RenderReq
 from ptynb.widgets.element_tree import Element
 from ptynb.widgets.live.cuts import Cuts
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 from ptynb.widgets.viewer.viewer import Viewer
 
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
