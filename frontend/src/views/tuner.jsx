@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { shortNumber } from "../numbers.js";
 import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
+import { Act, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
@@ -222,18 +222,21 @@ export function Tuner({ element }) {
       {form && <Ranges element={element} form={form} />}
       <Fields element={element} values={values} />
       <div class="ptynb-wrapped">
-        <Button text="Start" icon="play" title="Starts a new study, or continues the one in the file" disabled={running} onClick={() => element.call("start")} />
-        <Button text="Stop" icon="stop" title="Ends the running trials; they can be repeated" disabled={!running} onClick={() => element.call("stop")} />
-        <Button
-          text="Continue" icon="fast-forward" title="Runs the remaining trials, or as many again"
-          disabled={running || !state.state} onClick={() => element.call("resume")}
+        <Act
+          of={element} call="start" text="Start" icon="play"
+          title="Starts a new study, or continues the one in the file" disabled={running}
+        />
+        <Act of={element} call="stop" text="Stop" icon="stop" title="Ends the running trials; they can be repeated" disabled={!running} />
+        <Act
+          of={element} call="resume" text="Continue" icon="fast-forward"
+          title="Runs the remaining trials, or as many again" disabled={running || !state.state}
         />
         <Select label="Order" options={["best first", "newest first"]} value={order} onCommit={setOrder} />
         <Select label="View" options={["table", "pictures"]} value={view} onCommit={setView} />
         <Select label="Pick" title="The trial to use: by its score, or by its picture" options={[["0", "the best trial"], ...picks]} value={trial} onCommit={pick} />
-        <Button
-          text="Use" icon="check" title="Uses the settings, and the scan, of the picked trial"
-          disabled={best === null && trial === "0"} onClick={() => element.call("use", { trial: Number(trial) })}
+        <Act
+          of={element} call="use" given={{ trial: Number(trial) }} text="Use" icon="check"
+          title="Uses the settings, and the scan, of the picked trial" disabled={best === null && trial === "0"}
         />
       </div>
       <p class="ptynb-tuner-about">Score: {MEANINGS[metric] ?? "The value of your function for each result; smaller is better."}</p>

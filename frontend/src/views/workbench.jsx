@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 
 import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Message, Tabs } from "../page/parts.jsx";
+import { Act, Message, Tabs } from "../page/parts.jsx";
 import { CodeView } from "./code_view.jsx";
 import { OwnTab } from "./own_tab.jsx";
 
@@ -37,7 +37,7 @@ export function Workbench({ element }) {
     <div {...lineOf(line, "ptynb-element ptynb-workbench")}>
       {Object.entries(offers).map(([name, text]) => (
         <div key={name} class="ptynb-row-wrap">
-          <Button text="Attach" icon="plug" title={`pt.attach('${name}')`} onClick={() => element.call("attach", { name })} />
+          <Act of={element} call="attach" given={{ name }} text="Attach" icon="plug" title={`pt.attach('${name}')`} />
           <span role="status">A run continues without a notebook: {text}.</span>
         </div>
       ))}

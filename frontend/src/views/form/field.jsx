@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
+import { Act, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { FieldSchema, Form, Mark, RangeValues, Shown } from "./values" */
@@ -119,19 +119,15 @@ export function FieldRow({ form, field, entry }) {
           <Select class="ptynb-row-unit" title={`Unit of ${label}`} options={units} value={units[unit]} onCommit={(one) => choose(units.indexOf(one))} />
         )}
         {freezing && (
-          <Button
-            class="ptynb-row-freeze"
-            text={freezing.on ? "Unfreeze" : "Freeze"}
-            title={`${label}: set to ${freezing.rate}`}
-            disabled={freezing.on && freezing.rate === 0}
-            onClick={() => form.call("freeze", { name })}
+          <Act
+            of={form} call="freeze" given={{ name }} class="ptynb-row-freeze" text={freezing.on ? "Unfreeze" : "Freeze"}
+            title={`${label}: set to ${freezing.rate}`} disabled={freezing.on && freezing.rate === 0}
           />
         )}
-        <Button
-          class={classes("ptynb-row-reset", mark.was === undefined && "ptynb-invisible")}
-          icon="undo"
+        <Act
+          of={form} call="reset" given={{ name }}
+          class={classes("ptynb-row-reset", mark.was === undefined && "ptynb-invisible")} icon="undo"
           title={`${label}: reset to ${source}`}
-          onClick={() => form.call("reset", { name })}
         />
         <About {...{ field, unit, mark, source, reason: reasons[name], note }} />
       </div>

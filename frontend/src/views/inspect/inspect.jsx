@@ -1,9 +1,9 @@
 // The inspector of a scan: what it is, the map of its positions beside the chosen pattern, and panels.
 
 import { lineOf, Parts } from "../../page/part.jsx";
-import { Button, Check, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
+import { Act, Button, Check, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
 import { ArrivalBar } from "../live/summary.jsx";
-import { Act, Facts, PANELS, Row, ScaleFields, Text } from "./panels.jsx";
+import { Facts, PANELS, Row, ScaleFields, Text } from "./panels.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */

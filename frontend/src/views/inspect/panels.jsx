@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { Parts } from "../../page/part.jsx";
-import { Button, Field, Message, NumberField, Progress, Select, TextField } from "../../page/parts.jsx";
+import { Act, Button, Field, Message, NumberField, Progress, Select, Table, TextField } from "../../page/parts.jsx";
 
 /** @import { ComponentChildren, VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
@@ -18,11 +18,6 @@ export const Row = ({ children }) => <div class="ptynb-inspect-row">{children}</
 
 /** @type {(given: { children: ComponentChildren }) => VNode} */
 export const Text = ({ children }) => <div class="ptynb-inspect-text">{children}</div>;
-
-/** A button that calls a command.
- * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown>, text: string, icon?: string,
- *   title?: string, disabled?: boolean }) => VNode} */
-export const Act = ({ of, call, given, ...button }) => <Button {...button} onClick={() => of.call(call, given)} />;
 
 /** @type {(given: { of: Element<any> }) => VNode} */
 const View = ({ of }) => <Parts page={of.page} of={/** @type {PanelValues} */ (of.use()).view} />;
@@ -255,18 +250,7 @@ function FirstPictures({ element }) {
       <Message text={note} role="status" />
       <View of={element} />
       <Text>{text}</Text>
-      {heads.length > 0 && (
-        <table class="ptynb-inspect-table">
-          <thead>
-            <tr>{heads.map((head) => <th key={head}>{head}</th>)}</tr>
-          </thead>
-          <tbody>
-            {cells.map((row) => (
-              <tr key={row[0]}>{row.map((cell, column) => <td key={column}>{cell}</td>)}</tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+      <Table heads={heads} rows={cells} />
     </>
   );
 }
