@@ -72,7 +72,7 @@ function Losses({ values: { curve, note } }) {
 function Table({ title, columns, rows }) {
   return (
     <div class="ptynb-compare-table">
-      <table>
+      <table class="ptynb-table">
         <caption>{title}</caption>
         <thead>
           <tr>

@@ -14,7 +14,7 @@ export function Diagnosis({ element }) {
   const [done, all] = progress;
   return (
     <div {...lineOf(line, "ptynb-element")}>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <Act
           of={element} call="diagnose" text="Diagnose" icon="stethoscope"
           title="Looks for known faults of the present state" disabled={busy}
@@ -30,7 +30,7 @@ export function Diagnosis({ element }) {
       </div>
       <div role="status">{status}</div>
       {findings.map(({ name, strength, explanation, remedy, can_apply: canApply }) => (
-        <div key={name} class="ptynb-row-wrap">
+        <div key={name} class="ptynb-wrapped">
           {canApply && (
             <Act of={element} call="apply" given={{ name }} text="Apply" icon="check" title={`Applies the remedy of ${name}`} />
           )}

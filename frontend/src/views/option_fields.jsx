@@ -40,7 +40,7 @@ function OptionField({ element, option: { name, title, help, placeholder, kind, 
             onCommit={(unit) => element.call("enter", { name, unit })}
           />
         )}
-        {note && <span class={classes("ptynb-option-note", note.needed && "ptynb-option-needed")}>{note.needed ? `● ${note.text}` : note.text}</span>}
+        {note && <span class={classes("ptynb-option-note ptynb-small", note.needed && "ptynb-option-needed")}>{note.needed ? `● ${note.text}` : note.text}</span>}
       </div>
       <Message text={values.problems[name] ?? ""} />
     </div>

@@ -81,7 +81,7 @@ function Checkpointing({ element }) {
       <OptionFields element={element} names={["wanted", "folder"]} />
       <OptionFields element={element} names={["epochs", "seconds", "max_to_keep"]} inRow />
       <PythonLine text={line} />
-      <div class="ptynb-run-usual">{usual}</div>
+      <div class="ptynb-run-usual ptynb-small">{usual}</div>
     </div>
   );
 }
@@ -92,7 +92,7 @@ function Result({ element }) {
   const [done, frames] = film;
   return (
     <>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <TextField
           label="Result file" placeholder="scan.result.h5" style={{ width: "380px" }}
           value={path} onCommit={(text) => element.put("result_path", text)}
@@ -104,7 +104,7 @@ function Result({ element }) {
           title="Adds the current result to the tab Compare"
         />
       </div>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <TextField
           label="Film file" placeholder="scan.gif or scan.mp4" style={{ width: "380px" }}
           value={filmPath} onCommit={(text) => element.put("film_path", text)}
@@ -153,7 +153,7 @@ export function RunTab({ element }) {
       content: () => (
         <>
           <Cluster element={clusters} />
-          <div class="ptynb-row-wrap">
+          <div class="ptynb-wrapped">
             <Act
               of={element} call="attach" text="Attach" icon="plug"
               title="Attaches to a run that continues without its notebook; of several, to that of the existing cluster"
@@ -178,7 +178,7 @@ export function RunTab({ element }) {
           title="Starts a reconstruction of the scan with the settings"
         />
       </Drawer>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <span role="status">{starting}</span>
         {canCancel && starting && (
           <Act of={element} call="cancel_start" text="Cancel" icon="x" title="Ends the wait, and cancels the job" />

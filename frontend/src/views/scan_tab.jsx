@@ -125,7 +125,7 @@ function PlanPage({ element }) {
     <>
       <div class="ptynb-columns">
         <div>
-          <p class="ptynb-addresses">
+          <p class="ptynb-addresses ptynb-small">
             Addresses: <code>stream2://host:31001</code>, <code>simplon://host:9999</code> (Dectris),{" "}
             <code>pva://PREFIX:Pva1:Image</code> (EPICS); or an HDF5 file in writing: <code>scan.h5</code>,{" "}
             <code>scan_master.h5</code>. Options follow a question mark: <code>scan.h5?patterns=entry/data/data</code>.

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { shortNumber } from "../numbers.js";
 import { lineOf, Parts } from "../page/part.jsx";
 import { Act, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
+import { State } from "./live/summary.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
@@ -15,11 +16,11 @@ import { Act, Fold, Message, NumberField, Select, TextArea, TextField } from "..
  *   places: (number | null)[], epochs: number, time: string, engines: string, pictured: boolean }} Trial */
 /** ends: place, text and anchor of the labels below the axis.
  * @typedef {{ label: string, ends: [number, string, "start" | "middle" | "end"][] }} Parameter */
-/** @typedef {{ state: string, done: number, wanted: number, unfinished: number, score: string, file: string }} State */
+/** @typedef {{ state: string, done: number, wanted: number, unfinished: number, score: string, file: string }} StudyState */
 /**
  * @typedef {ElementValues & {
  *   trials: number, epochs: number, metric: string, sampler: string, file: string, scan_ranges: string,
- *   functions: string[], shown_form: Mark | null, state: State, best: number | null, parameters: Parameter[],
+ *   functions: string[], shown_form: Mark | null, state: StudyState, best: number | null, parameters: Parameter[],
  *   rows: Record<string, Trial>, pictures: Record<string, string>, message: string,
  * }} Values
  */
@@ -145,13 +146,13 @@ function Plot({ trials, parameter: { label, ends }, index, best }) {
   );
 }
 
-/** @type {(given: { state: State, best: number | null }) => VNode} */
+/** @type {(given: { state: StudyState, best: number | null }) => VNode} */
 function Summary({ state: { state, done, wanted, unfinished, score, file }, best }) {
   if (!state) return <p>No study: tick the settings to tune and press Start.</p>;
   return (
     <>
-      <div class="ptynb-tuner-state">
-        <b class={`ptynb-tuner-${state}`}>{state}</b>
+      <div class="ptynb-facts">
+        <State state={state} />
         <span><b>{done}</b> of {wanted} trials</span>
         {unfinished > 0 && <span>{unfinished} running</span>}
         {score && <span>best score <b>{score}</b> in trial {best}</span>}

@@ -36,7 +36,7 @@ export function Workbench({ element }) {
   return (
     <div {...lineOf(line, "ptynb-element ptynb-workbench")}>
       {Object.entries(offers).map(([name, text]) => (
-        <div key={name} class="ptynb-row-wrap">
+        <div key={name} class="ptynb-wrapped">
           <Act of={element} call="attach" given={{ name }} text="Attach" icon="plug" title={`pt.attach('${name}')`} />
           <span role="status">A run continues without a notebook: {text}.</span>
         </div>

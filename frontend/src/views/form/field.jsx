@@ -47,7 +47,7 @@ function About({ field, unit, mark: { was, problem }, source, reason, note }) {
     <span class="ptynb-muted">{whole}</span>,
   ].filter(Boolean);
   return (
-    <div class="ptynb-row-about">
+    <div class="ptynb-row-about ptynb-small">
       <div class="ptynb-clip" title={[reason, whole].filter(Boolean).join(". ")}>
         {said.map((part, index) => (index ? [" · ", part] : part))}
       </div>
@@ -80,7 +80,7 @@ function Range({ form, field: { name, label, kind, choices, units }, range, unit
     />
   );
   return (
-    <div class="ptynb-range" role="group" aria-label={chosen ? `${label}: values to try` : `${label}: range`}>
+    <div class="ptynb-range ptynb-wrapped" role="group" aria-label={chosen ? `${label}: values to try` : `${label}: range`}>
       {chosen && <span>Try</span>}
       {chosen && options.map(([key, text]) => <Check key={text} label={text} checked={chosen.includes(key)} onCommit={(on) => tick(key, on)} />)}
       {low && end("lowest", low, "low")}

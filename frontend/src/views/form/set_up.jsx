@@ -21,7 +21,7 @@ function Beside({ element }) {
   const { memory, measuring, advice, trials, finding, recommended, previewed, message, viewer } = element.use();
   return (
     <div>
-      <div class="ptynb-form-top">
+      <div class="ptynb-form-top ptynb-wrapped">
         <Act of={element} call="recommend" text="Recommend" icon="wand-sparkles" title="Finds settings for this scan by short trials on the engines" disabled={trials !== null} />
         <Act of={element} call="preview" text="Preview" icon="eye" title="Shows initial probe, object frame and positions" />
         <Act of={element} call="measure" text="Time and advice" icon="clock" title="Measures a few updates on engines, which takes some seconds" />
@@ -37,7 +37,7 @@ function Beside({ element }) {
         )}
       </div>
       {trials !== null && (
-        <div class="ptynb-form-top">
+        <div class="ptynb-form-top ptynb-wrapped">
           <Progress label="Trials" max={100} value={trials} />
           <Act of={element} call="cancel" text="Cancel trials" icon="x" title="Ends the trials; the settings stay as they are" />
         </div>

@@ -114,7 +114,7 @@ function Waiting({ form }) {
   const { changes, problem } = form.use().waiting;
   if (changes.length === 0) return null;
   return (
-    <div class="ptynb-form-top">
+    <div class="ptynb-form-top ptynb-wrapped">
       <Act
         of={form} call="apply" text="Apply" kind="primary"
         title="Restarts all engines from their current state with these settings" disabled={problem !== ""}
@@ -143,7 +143,7 @@ export function SettingsForm({ element: form }) {
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   return (
     <div {...lineOf(values, "ptynb-element ptynb-settings-form")}>
-      <div class="ptynb-form-top">
+      <div class="ptynb-form-top ptynb-wrapped">
         {!live && <Sources form={form} />}
         <TextField
           class="ptynb-form-find"
