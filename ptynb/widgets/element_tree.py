@@ -47,6 +47,11 @@ def command(method: Method) -> Method:
     return method
 
 
+def shown(trait: Any) -> Any:
+    """Return a trait that pages show, and cannot set."""
+    return trait.tag(sync=True, settable=False)
+
+
 class Layout:
     """CSS properties of an element, such as `width` or `flex_flow`; None leaves one to the style sheet."""
 
@@ -84,8 +89,9 @@ class Element(traitlets.HasTraits):
     dictionary pages get the keys that have changed. Traits with the tag `transient`, too, are no part of an element's
     state: pages get their changes, and the present value where an element announces it.
 
-    component: name of what draws it in the browser. It is displayed if it is the last expression of a notebook cell;
-    `widget` is the widget that shows it alone, for boxes of ipywidgets.
+    component: name of what draws it in the browser. tell: called with the lines of Python equivalent to clicks. It is
+    displayed if it is the last expression of a notebook cell; `widget` is the widget that shows it alone, for boxes of
+    ipywidgets.
     """
 
     component: ClassVar[str] = ""
@@ -93,6 +99,7 @@ class Element(traitlets.HasTraits):
     classes: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     tooltip = traitlets.Unicode(None, allow_none=True).tag(sync=True)
 
+    tell: Callable[[str], None] | None = None
     _closed = False
     _page_list: tuple[ElementPage, ...] = ()
     _own_widget: Any = None
@@ -191,6 +198,12 @@ class Element(traitlets.HasTraits):
         except traitlets.TraitError:
             logger.warning("%s: a browser has sent invalid values %r.", type(self).__name__, values, exc_info=True)
             self.announce(*values)
+
+    def _say(self, *lines: str) -> None:
+        """Tell lines of Python."""
+        for line in lines:
+            if self.tell is not None:
+                self.tell(line)
 
     @property
     def closed(self) -> bool:

@@ -89,7 +89,7 @@ class LoadFields(OptionFields):
             if name in self.options and name not in self.lacking:
                 text = "see the message"
                 if error is not None and (value := error.proposals.get(name)) is not None:
-                    text += f"; it proposes {self.shown(name, value)} {self.units.get(name, '')}".rstrip()
+                    text += f"; it proposes {self.shown_value(name, value)} {self.units.get(name, '')}".rstrip()
                 notes[name] = {"text": text, "needed": True}
         self.notes = notes
         self.focus(() if error is None else error.fields)

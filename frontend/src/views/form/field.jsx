@@ -2,7 +2,8 @@
 
 import { useState } from "preact/hooks";
 
-import { Act, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
+import { Act, Check, classes, Message, TextField } from "../../page/parts.jsx";
+import { ValueField } from "../option_fields.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { FieldSchema, Form, Mark, RangeValues, Shown } from "./values" */
@@ -20,20 +21,6 @@ function wordsOf({ choices, units, unit: only }, shown, unit) {
   if (typeof shown === "boolean") return shown ? "on" : "off";
   if (choices) return choices.find(([key]) => key === shown)?.[1] ?? "none";
   return [textOf(shown, unit) || "none", units ? units[unit] : only].filter(Boolean).join(" ");
-}
-
-/** The field itself.
- * @type {(given: { form: Form, field: FieldSchema, name: string, unit: number }) => VNode} */
-function Control({ form, field, name, unit }) {
-  const { values, revisions } = form.use();
-  const { label, about, units, choices } = field;
-  const shown = values[name];
-  const line = { class: classes("ptynb-row-field", units && "ptynb-row-measured"), label, title: about };
-  const enter = (/** @type {string | boolean} */ value) => form.call("enter", { name, value, unit: units?.[unit] ?? "" });
-  if (choices) return <Select {...line} options={choices} value={typeof shown === "string" ? shown : null} onCommit={enter} />;
-  if (field.kind === "switch") return <Check {...line} checked={shown === true} indent={true} onCommit={enter} />;
-  const placeholder = field.optional ? "none" : "";
-  return <TextField {...line} value={textOf(shown, unit)} version={revisions[name]} placeholder={placeholder} onCommit={enter} />;
 }
 
 /** What is said of a field, in a line that is cut off until the field has the focus, and its problem.
@@ -94,10 +81,11 @@ function Range({ form, field: { name, label, kind, choices, units }, range, unit
 /** A row with a field, its unit, what freezes or resets it, and what is said of it; entry: the name of its entry in a list.
  * @type {(given: { form: Form, field: FieldSchema, entry?: string }) => VNode} */
 export function FieldRow({ form, field, entry }) {
-  const { mode, values, marks, source: { title, reasons }, tuned, frozen } = form.use();
+  const { mode, values, revisions, marks, source: { title, reasons }, tuned, frozen } = form.use();
   const { label, units } = field;
   const name = entry ? `${entry}.${field.name}` : field.name;
-  const [unit, choose] = useState(() => fitting(values[name]));
+  const shown = values[name];
+  const [unit, choose] = useState(() => fitting(shown));
   const [mark, range, freezing, source] = [marks[name] ?? {}, tuned[name], frozen[name], entry ? "default" : title];
   const note = mode === "live" && !field.live && !entry ? "with Apply" : "";
   return (
@@ -113,11 +101,10 @@ export function FieldRow({ form, field, entry }) {
             onChange={(event) => form.call("tune", { name, on: event.currentTarget.checked })}
           />
         )}
-        <Control {...{ form, field, name, unit }} />
-        {units && <span class="ptynb-row-in">in</span>}
-        {units && (
-          <Select class="ptynb-row-unit" title={`Unit of ${label}`} options={units} value={units[unit]} onCommit={(one) => choose(units.indexOf(one))} />
-        )}
+        <ValueField
+          field={field} value={typeof shown === "object" ? textOf(shown, unit) : shown} unit={units?.[unit]} version={revisions[name]}
+          onEnter={(value) => form.call("enter", { name, value, unit: units?.[unit] ?? "" })} onUnit={(one) => choose(units?.indexOf(one) ?? 0)}
+        />
         {freezing && (
           <Act
             of={form} call="freeze" given={{ name }} class="ptynb-row-freeze" text={freezing.on ? "Unfreeze" : "Freeze"}
