@@ -15,11 +15,14 @@ import pytest
 import traitlets
 
 import ptynb as pt
+from ptynb.data.engine_records import Picture
 from ptynb.widgets import elements
 from ptynb.widgets.element_tree import Element, ElementPage, Layout, command, without_bytes
 from ptynb.widgets.elements import below
 from ptynb.widgets.page_widget import Channel
+from ptynb.widgets.viewer.viewer import Viewer
 
+PICTURE = Picture("a", "A", b"", (2, 2))
 MOST_MODELS, MOST_BYTES = 5, 250_000
 
 
@@ -216,6 +219,15 @@ def test_of_a_dictionary_pages_get_what_has_changed() -> None:
     sent = [values["counts"] for _, values in browser.changes]
     assert sent == [{"a": 1, "b": 3, "c": 4}, {"$changed": {"c": 5}, "$removed": ["a"]}]
     assert browser.page.tree()["elements"][counted.key]["values"]["counts"] == {"b": 3, "c": 5}
+
+
+def test_of_a_picture_that_is_announced_pages_get_the_whole() -> None:
+    """One that came after it has no value of which something could have changed."""
+    viewer = Viewer()
+    browser = Browser(viewer)
+    viewer.show([PICTURE])
+    viewer.announce("frame")
+    assert [values["frame"]["number"] for _, values in browser.changes if "frame" in values] == [1, 1]
 
 
 def test_a_browser_calls_commands_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
