@@ -61,7 +61,7 @@ class Inspect(Element):
 
     facts, length = shown(traitlets.List()), shown(traitlets.Int(1))
     map_view, view, panels = shown(traitlets.Any()), shown(traitlets.Any()), shown(traitlets.Dict())
-    maps, scales = shown(traitlets.List([*KINDS])), shown(traitlets.List([*SCALES]))
+    maps = shown(traitlets.List([*KINDS]))
     live, can_undo = shown(traitlets.Bool(False)), shown(traitlets.Bool(False))
     surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Dict())
     pattern_message, message, survey_message, note = (shown(traitlets.Unicode("")) for _ in range(4))
