@@ -15,9 +15,8 @@ from ptynb.data.images import limits_of, picture
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.session.diagnose import confirm, diagnose
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.widgets.actions import Actions
+from ptynb.widgets.actions import Actions, CancelledError
 from ptynb.widgets.element_tree import Element, command, shown
-from ptynb.widgets.shared_widgets import CancelledError
 from ptynb.widgets.viewer.viewer import Viewer
 
 

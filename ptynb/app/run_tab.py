@@ -16,12 +16,11 @@ from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import PtynbError
 from ptynb.settings.cluster_options import SlurmCluster
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
-from ptynb.widgets.actions import Actions
+from ptynb.widgets.actions import Actions, CancelledError
 from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.live import Live
-from ptynb.widgets.shared_widgets import CancelledError
 
 STAGES, CHECKPOINTS, CLUSTER, RESULT = PAGES = "Stages", "Checkpointing", "Cluster", "Result"
 """The pages of the drawer."""

@@ -20,8 +20,8 @@ from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.load_fields import LoadFields, remarks_of
 from ptynb.widgets.load.recent_files import remember
+from ptynb.widgets.option_fields import marking
 from ptynb.widgets.quantities import fact_text, quantity
-from ptynb.widgets.shared_widgets import marking
 
 DESCRIBE = "describe"
 """Key of the actions that describe a file: only the newest is needed."""

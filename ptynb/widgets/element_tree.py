@@ -22,7 +22,6 @@ import importlib
 import itertools
 import logging
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -52,36 +51,6 @@ def shown(trait: Any) -> Any:
     return trait.tag(sync=True, settable=False)
 
 
-class Layout:
-    """CSS properties of an element, such as `width` or `flex_flow`; None leaves one to the style sheet."""
-
-    _values: dict[str, str | None]
-    _elements: weakref.WeakKeyDictionary[Element, str]
-
-    def __init__(self, **properties: str | None) -> None:
-        self.__dict__.update(_values=properties, _elements=weakref.WeakKeyDictionary())
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self._values.get(name)
-
-    def __setattr__(self, name: str, value: str | None) -> None:
-        if self._values.get(name) != value:
-            self._values[name] = value
-            for element, trait in [*self._elements.items()]:
-                element.announce(trait)
-
-    def follow(self, element: Element, trait: str) -> None:
-        """Announce changes as those of this trait of an element."""
-        self._elements[element] = trait
-
-    @property
-    def plain(self) -> dict[str, str]:
-        """The properties that are set."""
-        return {name: value for name, value in self._values.items() if value is not None}
-
-
 class Element(traitlets.HasTraits):
     """A part of a view: its state, and commands on it; the browser draws it. Neither needs a browser.
 
@@ -95,9 +64,6 @@ class Element(traitlets.HasTraits):
     """
 
     component: ClassVar[str] = ""
-    layout = traitlets.Instance(Layout).tag(sync=True)
-    classes: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    tooltip = traitlets.Unicode(None, allow_none=True).tag(sync=True)
 
     tell: Callable[[str], None] | None = None
     _closed = False
@@ -105,10 +71,10 @@ class Element(traitlets.HasTraits):
     _own_widget: Any = None
     _held_names: set[str] | None = None
 
-    def __init__(self, *, layout: Layout | None = None, **traits: Any) -> None:
+    def __init__(self, **traits: Any) -> None:
         self.key = str(next(_keys))
         self._receivers: list[Received] = []
-        super().__init__(layout=Layout() if layout is None else layout, **traits)
+        super().__init__(**traits)
 
     @classmethod
     @functools.cache
@@ -122,17 +88,13 @@ class Element(traitlets.HasTraits):
         """Return the default of each of these traits, which messages leave out."""
         traits = cls.class_traits(sync=True).items()
         values = {name: getattr(trait, "make_dynamic_default", trait.default)() for name, trait in traits}
-        return {name: {} if name in ("layout", "style") else _marked(value) for name, value in values.items()}
+        return {name: _marked(value) for name, value in values.items()}
 
     def notify_change(self, change: Any) -> None:
         """Show a change of a trait on all pages, then call its observers."""
         if change["name"] in self.synced():
             self.announce(change["name"])
         super().notify_change(change)
-
-    @traitlets.observe("layout", "style")
-    def _styled(self, change: Any) -> None:
-        change["new"].follow(self, change["name"])
 
     def announce(self, *names: str) -> None:
         """Show the present values of traits on all pages."""
@@ -155,15 +117,6 @@ class Element(traitlets.HasTraits):
             names, self._held_names = self._held_names, None
             if names:
                 self.announce(*names)
-
-    def add_class(self, name: str) -> None:
-        """Add a class of the style sheet."""
-        if name not in self.classes:
-            self.classes = [*self.classes, name]
-
-    def remove_class(self, name: str) -> None:
-        """Remove a class of the style sheet."""
-        self.classes = [other for other in self.classes if other != name]
 
     def send(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         """Send a message to what draws this element on all pages."""
@@ -282,7 +235,7 @@ class ElementPage:
 
     def _changes(self, element: Element, name: str, value: Any) -> Any:
         """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one."""
-        if not isinstance(value, dict) or isinstance(getattr(element, name), Layout):
+        if not isinstance(value, dict):
             return value
         last = self._shown.get((element.key, name))
         self._shown[element.key, name] = value
@@ -397,8 +350,6 @@ def _marked(value: Any) -> Any:
     """Return a value whose elements are replaced by marks with their keys."""
     if isinstance(value, Element):
         return {ELEMENT: value.key}
-    if isinstance(value, Layout):
-        return value.plain
     if isinstance(value, list | tuple):
         return [_marked(one) for one in value]
     if isinstance(value, dict):

@@ -7,7 +7,8 @@ without a rounding of digits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin
 
@@ -190,3 +191,13 @@ class OptionFields(Element):
     def _number(self, option: OptionField, text: str) -> Any:
         """Return a number in the unit of the option, or the text if it has none."""
         return number_and_unit(text, UNITS[option.unit], self.units[option.name]) if option.unit else text
+
+
+@contextmanager
+def marking(fields: OptionFields) -> Iterator[None]:
+    """Mark the fields that an error of what is done inside is about."""
+    try:
+        yield
+    except PtynbError as error:
+        fields.mark(error)
+        raise

@@ -29,7 +29,6 @@ from playwright.sync_api import Page
 import ptynb as pt
 from ptynb.data import images
 from ptynb.data.engine_records import Epoch, Pictures, RenderRequest, Status
-from ptynb.widgets.elements import below
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import BrowserModel, _plain
 from tests.widgets.conftest import started_browser
@@ -117,7 +116,7 @@ def refreshed(updates: int, traced: bool = True) -> list[Growth]:
     with pt.Reconstruction(scan, pt.Settings(probe=pt.Probe(modes=2)), device="cpu") as recon:
         list(recon.run(2))
         view = pt.live(Replayed(recon), rate=2.0)
-        viewers = [widget for widget in below(view) if widget.has_trait("frame")]
+        viewers = [view.object_pictures, view.probe_pictures, view.cut_pictures, view.pattern_pictures]
         for viewer in viewers:
             viewer.observe(_drawn, "frame")
         early: dict[str, float] = {}

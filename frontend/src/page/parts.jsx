@@ -7,6 +7,7 @@ import { icons } from "./icons.js";
 
 /** @import { ComponentChildren, TargetedKeyboardEvent, VNode } from "preact" */
 /** @import { Element } from "./elements.js" */
+/** @import { IconName } from "./icons.js" */
 /** @import { Limits, Line, LineGiven, Mark, Option, OptionsOf, TextGiven, TextLike } from "./types" */
 
 const STEPS = new Map([["ArrowRight", 1], ["ArrowLeft", -1], ["Home", -Infinity], ["End", Infinity]]);
@@ -30,13 +31,13 @@ export function useNode(_tag) {
 /** @type {(...names: (string | false | undefined)[]) => string} */
 export const classes = (...names) => names.filter(Boolean).join(" ");
 
-/** @type {(given: { name: string }) => VNode} */
+/** @type {(given: { name: keyof typeof icons }) => VNode} */
 export const Icon = ({ name }) => (
   <span class="ptynb-button-icon" aria-hidden="true" dangerouslySetInnerHTML={{ __html: icons[name] }} />
 );
 
 /** The icon and the text of a button.
- * @type {(given: { icon?: string, text?: string }) => VNode} */
+ * @type {(given: { icon?: IconName, text?: string }) => VNode} */
 const Caption = ({ icon, text }) => (
   <>
     {icon && <Icon name={icon} />}
@@ -46,7 +47,7 @@ const Caption = ({ icon, text }) => (
 );
 
 /** A button, or one that stays pressed if it has `pressed`. kind: "primary", "danger" or none; wide: as wide as others.
- * @type {(given: { text?: string, icon?: string, title?: string, kind?: string, pressed?: boolean, disabled?: boolean,
+ * @type {(given: { text?: string, icon?: IconName, title?: string, kind?: string, pressed?: boolean, disabled?: boolean,
  *   onClick: () => void } & Line) => VNode} */
 export function Button({ text, icon, title, kind, pressed, disabled, onClick, ...line }) {
   return (
@@ -357,7 +358,7 @@ export function Tabs({ titles, selected, onSelect, page, ...line }) {
 }
 
 /** Buttons side by side of which one is pressed: radio buttons for the keyboard and for screen readers.
- * @type {(given: { label: string, options: string[], icons?: string[], chosen: string, onChoose: (option: string) => void }) => VNode} */
+ * @type {(given: { label: string, options: string[], icons?: IconName[], chosen: string, onChoose: (option: string) => void }) => VNode} */
 export function Segments({ label, options, icons: names = [], chosen, onChoose }) {
   const group = useNode("div");
   /** @type {(event: TargetedKeyboardEvent<HTMLElement>) => void} */
@@ -388,8 +389,10 @@ export function Segments({ label, options, icons: names = [], chosen, onChoose }
   );
 }
 
+/** @typedef {{ title: string, icon: IconName, content: () => ComponentChildren }} DrawerPage */
+
 /** Pages below a row of buttons, of which one at most is shown; `shown` is its title, "": none.
- * @type {(given: { label: string, pages: { title: string, icon: string, content: () => ComponentChildren }[], shown: string,
+ * @type {(given: { label: string, pages: DrawerPage[], shown: string,
  *   onShow: (title: string) => void, children?: ComponentChildren }) => VNode} */
 export function Drawer({ label, pages, shown, onShow, children }) {
   const drawer = useNode("div");

@@ -3,24 +3,24 @@
 import { useState } from "preact/hooks";
 
 import { Curve } from "../page/curve.jsx";
-import { lineOf, Parts } from "../page/part.jsx";
+import { Parts } from "../page/part.jsx";
 import { Act, Check, ListBox, Message, Select, Tabs, TextField } from "../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
-/** @import { Drawing, ElementValues, Mark } from "../page/types" */
+/** @import { Drawing, Mark } from "../page/types" */
 /** @import { CurveSpec } from "../types" */
 
 /** Name of a fact, its text for each result, and whether the results differ in it.
  * @typedef {[string, string[], boolean]} Row */
 /** @typedef {{ registration: string, curve: CurveSpec, meaning: string } | { problem: string } | Record<string, never>} Difference */
 /**
- * @typedef {ElementValues & {
+ * @typedef {{
  *   columns: string[], options: Record<string, string[]>, chosen: Record<string, any>, thick: boolean, viewer: Mark,
  *   cuts: Mark | null, busy: boolean, message: string, notes: string[], cut_notes: string[], difference: Difference,
  *   losses: { curve?: CurveSpec, note?: string }, settings: Row[], facts: Row[],
  * }} CompareValues
  */
-/** @typedef {ElementValues & { results: string[], chosen: string[], said: string, comparison: Mark | null }} TabValues */
+/** @typedef {{ results: string[], chosen: string[], said: string, comparison: Mark | null }} TabValues */
 
 const SECTIONS = ["Difference", "Losses", "Settings", "Facts"];
 /** Labels and tooltips of the fields, by the name of a choice.
@@ -107,7 +107,7 @@ export function Compare({ element }) {
     () => <Table title="Facts" columns={columns} rows={values.facts} />,
   ];
   return (
-    <div {...lineOf(values, "ptynb-compare")}>
+    <div class="ptynb-compare">
       <div class="ptynb-wrapped">
         {MENUS.map(([name, label, title]) => (
           <Select
@@ -135,7 +135,7 @@ export function CompareTab({ element }) {
   const values = element.use();
   const [path, setPath] = useState("");
   return (
-    <div {...lineOf(values, "ptynb-compare-tab")}>
+    <div class="ptynb-compare-tab">
       <div class="ptynb-wrapped">
         <ListBox
           class="ptynb-compare-results" label="Results" options={values.results} chosen={values.chosen} rows={4}

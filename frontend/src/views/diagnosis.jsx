@@ -1,19 +1,19 @@
 // What is wrong with a reconstruction, and what helps.
 
-import { lineOf, Parts } from "../page/part.jsx";
+import { Parts } from "../page/part.jsx";
 import { Act, Progress } from "../page/parts.jsx";
 
-/** @import { Drawing, ElementValues, Mark } from "../page/types" */
+/** @import { Drawing, Mark } from "../page/types" */
 /** @typedef {{ name: string, strength: string, explanation: string, remedy: string, can_apply: boolean }} Finding */
-/** @typedef {ElementValues & { busy: boolean, progress: number[], status: string, findings: Finding[],
+/** @typedef {{ busy: boolean, progress: number[], status: string, findings: Finding[],
  *   applied: string, has_places: boolean, viewer: Mark }} DiagnosisValues */
 
 /** @type {Drawing<DiagnosisValues>} */
 export function Diagnosis({ element }) {
-  const { busy, progress, status, findings, applied, has_places: hasPlaces, viewer, ...line } = element.use();
+  const { busy, progress, status, findings, applied, has_places: hasPlaces, viewer } = element.use();
   const [done, all] = progress;
   return (
-    <div {...lineOf(line, "ptynb-element")}>
+    <div class="ptynb-element">
       <div class="ptynb-wrapped">
         <Act
           of={element} call="diagnose" text="Diagnose" icon="stethoscope"

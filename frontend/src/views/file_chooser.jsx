@@ -6,11 +6,10 @@ import { Act, Message, Select, TextField, useNode } from "../page/parts.jsx";
 
 /** @import { TargetedKeyboardEvent, VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues } from "../page/types" */
 
 /** Name, kind ("folder", "scan" or "other"), size and date.
  * @typedef {[string, string, string, string]} Item */
-/** @typedef {ElementValues & { folder: string, items: Item[], more: number, current: string, recent: string[],
+/** @typedef {{ folder: string, items: Item[], more: number, current: string, recent: string[],
  *   message: string, all_files: boolean }} ChooserValues */
 
 /** @type {(folder: string, name: string) => string} */

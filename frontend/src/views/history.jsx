@@ -2,13 +2,13 @@
 
 import { useLayoutEffect, useState } from "preact/hooks";
 
-import { lineOf, Parts } from "../page/part.jsx";
+import { Parts } from "../page/part.jsx";
 import { Act, ListBox, Message, Select, TextField } from "../page/parts.jsx";
 
-/** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
+/** @import { Drawing, Mark, Option } from "../page/types" */
 
 /** @typedef {{ key: string, name: string, epoch: string, loss: string, branch: string, written: string, size: string, stays: boolean }} Checkpoint */
-/** @typedef {ElementValues & { checkpoints: Checkpoint[], branches: string[], present: string, over: boolean, message: string, notice: string, comparison: Mark | null }} Values */
+/** @typedef {{ checkpoints: Checkpoint[], branches: string[], present: string, over: boolean, message: string, notice: string, comparison: Mark | null }} Values */
 
 const NOW = "now";
 const NOW_NAME = "current state";
@@ -48,7 +48,7 @@ export function History({ element }) {
   const alone = !over && chosen.length === 1;
   const branch = aim.from === present && branches.includes(aim.branch) ? aim.branch : present;
   return (
-    <div {...lineOf(values, "ptynb-history")}>
+    <div class="ptynb-history">
       <div class="ptynb-history-beside">
         <ListBox
           class="ptynb-history-list"

@@ -6,10 +6,9 @@ import { Check, classes, Fold, Message, Select, TextField } from "../page/parts.
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues } from "../page/types" */
 /** @import { FieldSchema } from "./form/values" */
 
-/** @typedef {ElementValues & { fields: FieldSchema[], values: Record<string, any>, units: Record<string, string>,
+/** @typedef {{ fields: FieldSchema[], values: Record<string, any>, units: Record<string, string>,
  *   notes: Record<string, { text: string, needed: boolean }>, problems: Record<string, string>, folded: string[],
  *   hidden: string[], disabled: string[], more: string, line: string }} OptionValues */
 

@@ -1,17 +1,17 @@
 // The tab Run: what a new run is given, the live view of the current one, and what is written of it.
 
-import { lineOf, Parts } from "../page/part.jsx";
+import { Parts } from "../page/part.jsx";
 import { Act, Drawer, elementOf, Message, NumberField, Progress, Select, TextArea, TextField } from "../page/parts.jsx";
 import { OptionFields, PythonLine } from "./option_fields.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { Drawing, ElementValues, Mark } from "../page/types" */
+/** @import { Drawing, Mark } from "../page/types" */
 /** @import { OptionValues } from "./option_fields.jsx" */
-/** @typedef {ElementValues & { epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
+/** @typedef {{ epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
  *   film_rate: number, page: string, starting: string, can_cancel: boolean, said: string,
  *   film: number[], clusters: Mark, checkpoints: Mark, view: Mark | null }} RunValues */
-/** @typedef {ElementValues & { launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
+/** @typedef {{ launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
 /** @typedef {(given: { element: Element<RunValues> }) => VNode} RunPart */
 
 const STAGES_EXAMPLE = `\
@@ -132,8 +132,9 @@ function Result({ element }) {
 
 /** @type {Drawing<RunValues>} */
 export function RunTab({ element }) {
-  const { epochs, stages, page, starting, can_cancel: canCancel, clusters: clusterMark, checkpoints, view, ...line } = element.use();
+  const { epochs, stages, page, starting, can_cancel: canCancel, clusters: clusterMark, checkpoints, view } = element.use();
   const clusters = elementOf(element, clusterMark);
+  /** @type {import("../page/parts.jsx").DrawerPage[]} */
   const pages = [
     {
       title: "Stages",
@@ -166,7 +167,7 @@ export function RunTab({ element }) {
     { title: "Result", icon: "save", content: () => <Result element={element} /> },
   ];
   return (
-    <div {...lineOf(line, "ptynb-element ptynb-run")}>
+    <div class="ptynb-element ptynb-run">
       <Drawer label="More about the run" pages={pages} shown={page} onShow={(title) => element.put("page", title)}>
         <Engines element={clusters} />
         <NumberField

@@ -7,14 +7,14 @@ import { OptionFields, PythonLine } from "./option_fields.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues, Mark } from "../page/types" */
+/** @import { Mark } from "../page/types" */
 /** @import { ChooserValues } from "./file_chooser.jsx" */
 /** @import { OptionValues } from "./option_fields.jsx" */
 
-/** @typedef {ElementValues & { live: boolean, unfolded: boolean, path: string, remarks: { text: string, role: "alert" | "status" }[],
+/** @typedef {{ live: boolean, unfolded: boolean, path: string, remarks: { text: string, role: "alert" | "status" }[],
  *   title: string[], facts: string[][], suggestion: string, being_written: boolean, receiving: "" | "on" | "ended",
  *   question: string, chooser: Mark, options: Mark, listening: Mark, inspection: Mark | null }} ScanValues */
-/** @typedef {ElementValues & { fields: Mark, busy: boolean, waiting: string, notice: string, status: string }} ListenValues */
+/** @typedef {{ fields: Mark, busy: boolean, waiting: string, notice: string, status: string }} ListenValues */
 
 const FILE = "File";
 const LIVE = "Live source";

@@ -3,12 +3,12 @@
 import { useState } from "preact/hooks";
 
 import { shortNumber } from "../numbers.js";
-import { lineOf, Parts } from "../page/part.jsx";
+import { Parts } from "../page/part.jsx";
 import { Act, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
 import { State } from "./live/summary.jsx";
 
 /** @import { VNode } from "preact" */
-/** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
+/** @import { Drawing, Mark, Option } from "../page/types" */
 /** @import { Element } from "../page/elements.js" */
 
 /** values, places: by parameter; score, text: null and "" unless complete.
@@ -18,7 +18,7 @@ import { State } from "./live/summary.jsx";
  * @typedef {{ label: string, ends: [number, string, "start" | "middle" | "end"][] }} Parameter */
 /** @typedef {{ state: string, done: number, wanted: number, unfinished: number, score: string, file: string }} StudyState */
 /**
- * @typedef {ElementValues & {
+ * @typedef {{
  *   trials: number, epochs: number, metric: string, sampler: string, file: string, scan_ranges: string,
  *   functions: string[], shown_form: Mark | null, state: StudyState, best: number | null, parameters: Parameter[],
  *   rows: Record<string, Trial>, pictures: Record<string, string>, message: string,
@@ -219,7 +219,7 @@ export function Tuner({ element }) {
   const running = state.state === "running";
   const Shown = view === "table" ? Table : Pictures;
   return (
-    <div {...lineOf(values, "ptynb-tuner")}>
+    <div class="ptynb-tuner">
       {form && <Ranges element={element} form={form} />}
       <Fields element={element} values={values} />
       <div class="ptynb-wrapped">

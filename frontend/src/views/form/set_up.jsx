@@ -1,6 +1,6 @@
 // Setting up a reconstruction: the form of the settings, with memory, time, advice and a preview.
 
-import { lineOf, Parts } from "../../page/part.jsx";
+import { Parts } from "../../page/part.jsx";
 import { Act, Message, Progress, Table } from "../../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
@@ -61,7 +61,7 @@ function Beside({ element }) {
 export function SetUp({ element }) {
   const values = element.use();
   return (
-    <div {...lineOf(values, "ptynb-element")}>
+    <div class="ptynb-element">
       {values.with_scan && <Beside element={element} />}
       <Parts page={element.page} of={values.form} />
     </div>

@@ -2,7 +2,6 @@
 
 import { useState } from "preact/hooks";
 
-import { lineOf } from "../../page/part.jsx";
 import { Act, Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
 import { Entries } from "./entries.jsx";
 import { FieldRow } from "./field.jsx";
@@ -142,7 +141,7 @@ export function SettingsForm({ element: form }) {
   const groups = values.schema.groups.filter((group) => !(values.mode === "ranges" && group.kinds));
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   return (
-    <div {...lineOf(values, "ptynb-element ptynb-settings-form")}>
+    <div class="ptynb-element ptynb-settings-form">
       <div class="ptynb-form-top ptynb-wrapped">
         {!live && <Sources form={form} />}
         <TextField

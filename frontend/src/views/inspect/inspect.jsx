@@ -1,6 +1,6 @@
 // The inspector of a scan: what it is, the map of its positions beside the chosen pattern, and panels.
 
-import { lineOf, Parts } from "../../page/part.jsx";
+import { Parts } from "../../page/part.jsx";
 import { Act, Button, Check, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
 import { ArrivalBar } from "../live/summary.jsx";
 import { Facts, PANELS, ScaleFields, Text } from "./panels.jsx";
@@ -25,7 +25,7 @@ export function Inspect({ element }) {
     return <Panel element={found} inspect={element} />;
   };
   return (
-    <div {...lineOf(values, "ptynb-inspect")}>
+    <div class="ptynb-inspect">
       <Facts of={values.facts} />
       {values.live ? <ArrivalBar arrivals={values.arrivals} /> : <Survey element={element} />}
       <Message text={values.pattern_message} />

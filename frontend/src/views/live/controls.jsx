@@ -10,7 +10,7 @@ import { Act, Check, Drawer, NumberField, Select } from "../../page/parts.jsx";
 /** @typedef {{ element: Element<LiveValues> }} Given */
 
 const MOST_EPOCHS = 1_000_000;
-/** @type {Record<string, [string, string, string]>} */
+/** @type {Record<string, [string, import("../../page/icons.js").IconName, string]>} */
 const BUTTONS = {
   pause: ["Pause", "pause", "Suspends the run on all engines after the same update."],
   resume: ["Resume", "play", "Continues a paused run."],
