@@ -3,12 +3,12 @@ import { test } from "node:test";
 
 import { DEFAULTS, drawn, fire, settled } from "./channel.js";
 
-const field = (name, more = {}) => ({ name, title: name.toUpperCase(), help: `about ${name}`, placeholder: "", kind: "text", choices: [], units: [], ...more });
+const field = (name, more = {}) => ({ name, label: name.toUpperCase(), about: `about ${name}`, placeholder: "", kind: "text", choices: [], units: [], ...more });
 const STORE = {
   fields: [
     field("energy", { units: ["eV", "keV"] }),
     field("geometry", { kind: "choice", choices: [["far", "far field"], ["near", "near field"]] }),
-    field("clip", { kind: "check" }),
+    field("clip", { kind: "switch" }),
     field("mask", { placeholder: "dataset or file" }),
     field("secret"),
   ],

@@ -5,7 +5,7 @@ import { DEFAULTS, drawn, fire, marks, settled } from "./channel.js";
 import { press } from "./page.js";
 
 const [chooser, options, listening, fields] = marks("c", "o", "l", "f");
-const OPTION = { title: "Source", help: "", placeholder: "", kind: "text", choices: [], units: [] };
+const OPTION = { label: "Source", about: "", placeholder: "", kind: "text", choices: [], units: [] };
 Object.assign(DEFAULTS, {
   fileChooser: {
     folder: "/night", more: 0, current: "/night/scan.h5", recent: ["/old/a.h5"], message: "", all_files: false,

@@ -60,7 +60,7 @@ test("runs without a notebook are offered, and messages are shown above the tabs
 });
 
 /** A field of a launcher or of checkpoints. */
-const option = (name, title, choices = []) => ({ name, title, help: "", placeholder: "", kind: choices.length ? "choice" : "text", choices, units: [] });
+const option = (name, label, choices = []) => ({ name, label, about: "", placeholder: "", kind: choices.length ? "choice" : "text", choices, units: [] });
 const RUN_TAB = {
   r: ["runTab", { clusters: { $element: "c" }, checkpoints: { $element: "k" } }],
   c: ["clusterFields", { fields: { $element: "f" }, line: "cluster = pt.Cluster(2)" }],

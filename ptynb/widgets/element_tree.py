@@ -46,6 +46,11 @@ def command(method: Method) -> Method:
     return method
 
 
+def shown(trait: Any) -> Any:
+    """Return a trait that pages show, and cannot set."""
+    return trait.tag(sync=True, settable=False)
+
+
 class Element(traitlets.HasTraits):
     """A part of a view: its state, and commands on it; the browser draws it. Neither needs a browser.
 
@@ -53,12 +58,14 @@ class Element(traitlets.HasTraits):
     dictionary pages get the keys that have changed. Traits with the tag `transient`, too, are no part of an element's
     state: pages get their changes, and the present value where an element announces it.
 
-    component: name of what draws it in the browser. It is displayed if it is the last expression of a notebook cell;
-    `widget` is the widget that shows it alone, for boxes of ipywidgets.
+    component: name of what draws it in the browser. tell: called with the lines of Python equivalent to clicks. It is
+    displayed if it is the last expression of a notebook cell; `widget` is the widget that shows it alone, for boxes of
+    ipywidgets.
     """
 
     component: ClassVar[str] = ""
 
+    tell: Callable[[str], None] | None = None
     _closed = False
     _page_list: tuple[ElementPage, ...] = ()
     _own_widget: Any = None
@@ -145,6 +152,12 @@ class Element(traitlets.HasTraits):
             logger.warning("%s: a browser has sent invalid values %r.", type(self).__name__, values, exc_info=True)
             self.announce(*values)
 
+    def _say(self, *lines: str) -> None:
+        """Tell lines of Python."""
+        for line in lines:
+            if self.tell is not None:
+                self.tell(line)
+
     @property
     def closed(self) -> bool:
         """Whether the element was closed."""
@@ -200,7 +213,10 @@ class ElementPage:
             for name in names:
                 self._follow(element, name, new, gone)
             values = {name: _marked(getattr(element, name)) for name in names}
-            changes = {name: self._changes(element, name, value) for name, value in values.items()}
+            changes = {  # of transient values whole ones: pages that came since the last one have none
+                name: value if element.trait_metadata(name, "transient") else self._changes(element, name, value)
+                for name, value in values.items()
+            }
             message: dict[str, Any] = {
                 "changes": [[element.key, changes]],
                 "new": {one.key: _state(one) for one in new},

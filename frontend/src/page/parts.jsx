@@ -6,8 +6,9 @@ import { elementsIn } from "../elements.js";
 import { icons } from "./icons.js";
 
 /** @import { ComponentChildren, TargetedKeyboardEvent, VNode } from "preact" */
+/** @import { Element } from "./elements.js" */
 /** @import { IconName } from "./icons.js" */
-/** @import { Limits, Line, LineGiven, Option, OptionsOf, TextGiven, TextLike } from "./types" */
+/** @import { Limits, Line, LineGiven, Mark, Option, OptionsOf, TextGiven, TextLike } from "./types" */
 
 const STEPS = new Map([["ArrowRight", 1], ["ArrowLeft", -1], ["Home", -Infinity], ["End", Infinity]]);
 const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
@@ -62,6 +63,36 @@ export function Button({ text, icon, title, kind, pressed, disabled, onClick, ..
     >
       <Caption icon={icon} text={text} />
     </button>
+  );
+}
+
+/** A button that calls a command of an element, with these arguments.
+ * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown> } & Omit<Parameters<typeof Button>[0], "onClick">) => VNode} */
+export const Act = ({ of, call, given, ...button }) => <Button {...button} onClick={() => void of.call(call, given)} />;
+
+/** The element of a mark, which is there as long as the one that has the mark.
+ * @type {(element: Element<any>, mark: Mark) => Element<any>} */
+export const elementOf = (element, mark) => /** @type {Element<any>} */ (element.page.element(mark.$element));
+
+/** A table, or nothing without rows. heads: titles of its columns; left: columns of texts among those of numbers.
+ * @type {(given: { rows: ComponentChildren[][], heads?: string[], caption?: string, left?: number[] }) => VNode | null} */
+export function Table({ rows, heads = [], caption, left }) {
+  if (rows.length === 0) return null;
+  const side = (/** @type {number} */ column) => (left && !left.includes(column) ? { textAlign: "right" } : undefined);
+  return (
+    <table class="ptynb-table">
+      {caption && <caption>{caption}</caption>}
+      {heads.length > 0 && (
+        <thead>
+          <tr>{heads.map((head, at) => (head ? <th key={head} scope="col" style={side(at)}>{head}</th> : <td key="" />))}</tr>
+        </thead>
+      )}
+      <tbody>
+        {rows.map((cells, row) => (
+          <tr key={row}>{cells.map((cell, at) => <td key={at} style={side(at)}>{cell}</td>)}</tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 
 import { Curve } from "../page/curve.jsx";
 import { Parts } from "../page/part.jsx";
-import { Button, Check, ListBox, Message, Select, Tabs, TextField } from "../page/parts.jsx";
+import { Act, Check, ListBox, Message, Select, Tabs, TextField } from "../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Drawing, Mark } from "../page/types" */
@@ -72,7 +72,7 @@ function Losses({ values: { curve, note } }) {
 function Table({ title, columns, rows }) {
   return (
     <div class="ptynb-compare-table">
-      <table>
+      <table class="ptynb-table">
         <caption>{title}</caption>
         <thead>
           <tr>
@@ -144,12 +144,12 @@ export function CompareTab({ element }) {
         <div>
           <div class="ptynb-wrapped">
             <TextField label="File" placeholder="other.result.h5" value={path} each onCommit={setPath} />
-            <Button text="Add" icon="plus" title="Adds the result in this file" onClick={() => element.call("add", { path })} />
+            <Act of={element} call="add" given={{ path }} text="Add" icon="plus" title="Adds the result in this file" />
           </div>
           <div class="ptynb-wrapped">
-            <Button text="Add branches" icon="git-branch" title="Adds the state of each branch" onClick={() => element.call("add_branches")} />
-            <Button text="Compare" icon="columns" title="Shows the selected results side by side" onClick={() => element.call("show")} />
-            <Button text="Report" icon="file-text" title="Writes a report (HTML) of the selected results" onClick={() => element.call("report")} />
+            <Act of={element} call="add_branches" text="Add branches" icon="git-branch" title="Adds the state of each branch" />
+            <Act of={element} call="show" text="Compare" icon="columns" title="Shows the selected results side by side" />
+            <Act of={element} call="report" text="Report" icon="file-text" title="Writes a report (HTML) of the selected results" />
           </div>
         </div>
       </div>

@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { Button, Message, Select, TextField, useNode } from "../page/parts.jsx";
+import { Act, Message, Select, TextField, useNode } from "../page/parts.jsx";
 
 /** @import { TargetedKeyboardEvent, VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
@@ -103,9 +103,9 @@ export function FileChooser({ element }) {
   return (
     <div class="ptynb-file-chooser">
       <div class="ptynb-file-chooser-row">
-        <Button icon="arrow-up" title="Folder above" disabled={folder === "/"} onClick={() => element.call("up")} />
-        <Button icon="house" title="Folder of the notebook" onClick={() => element.call("show")} />
-        <Button icon="refresh-cw" title="Reads the folder again" onClick={() => element.call("refresh")} />
+        <Act of={element} call="up" icon="arrow-up" title="Folder above" disabled={folder === "/"} />
+        <Act of={element} call="show" icon="house" title="Folder of the notebook" />
+        <Act of={element} call="refresh" icon="refresh-cw" title="Reads the folder again" />
         <TextField
           class="ptynb-grow"
           label="Folder"

@@ -3,7 +3,7 @@
 import { useLayoutEffect, useState } from "preact/hooks";
 
 import { Parts } from "../page/part.jsx";
-import { Button, ListBox, Message, Select, TextField } from "../page/parts.jsx";
+import { Act, ListBox, Message, Select, TextField } from "../page/parts.jsx";
 
 /** @import { Drawing, Mark, Option } from "../page/types" */
 
@@ -63,28 +63,28 @@ export function History({ element }) {
         <div class="ptynb-history-controls">
           <div role="status" class="ptynb-history-selected">{selectedText(chosen.map((key) => names.get(key) ?? ""))}</div>
           <div class="ptynb-wrapped">
-            <Button
-              text="Restore" icon="undo" title="Restores the selected checkpoint"
-              disabled={!alone || chosen[0] === NOW} onClick={() => element.call("restore", { checkpoint: chosen[0] })}
+            <Act
+              of={element} call="restore" given={{ checkpoint: chosen[0] }} text="Restore" icon="undo"
+              title="Restores the selected checkpoint" disabled={!alone || chosen[0] === NOW}
             />
-            <Button
-              text="Compare" icon="columns" title="Shows the selected checkpoints (two or more) side by side"
-              disabled={chosen.length < 2} onClick={() => element.call("compare", { checkpoints: chosen })}
+            <Act
+              of={element} call="compare" given={{ checkpoints: chosen }} text="Compare" icon="columns"
+              title="Shows the selected checkpoints (two or more) side by side" disabled={chosen.length < 2}
             />
-            <Button text="Save now" icon="save" title="Writes a checkpoint now" disabled={over} onClick={() => element.call("save")} />
+            <Act of={element} call="save" text="Save now" icon="save" title="Writes a checkpoint now" disabled={over} />
           </div>
           <div class="ptynb-wrapped">
             <TextField class="ptynb-history-name" label="Branch name" placeholder="optional" value={name} each onCommit={setName} />
-            <Button
-              text="Branch" icon="git-branch" title="Creates a branch at the selected checkpoint and switches to it"
-              disabled={!alone} onClick={() => element.call("branch", { checkpoint: chosen[0], name })}
+            <Act
+              of={element} call="branch" given={{ checkpoint: chosen[0], name }} text="Branch" icon="git-branch"
+              title="Creates a branch at the selected checkpoint and switches to it" disabled={!alone}
             />
           </div>
           <div class="ptynb-wrapped">
             <Select label="Branch" options={branches} value={branch} onCommit={(key) => setAim({ from: present, branch: key })} />
-            <Button
-              text="Switch" icon="shuffle" title="Restores the latest checkpoint of this branch"
-              disabled={over || branch === present} onClick={() => element.call("switch", { name: branch })}
+            <Act
+              of={element} call="switch" given={{ name: branch }} text="Switch" icon="shuffle"
+              title="Restores the latest checkpoint of this branch" disabled={over || branch === present}
             />
           </div>
           <Message text={message} />

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 
 import { Parts } from "../page/part.jsx";
-import { Button, Message, Tabs } from "../page/parts.jsx";
+import { Act, Message, Tabs } from "../page/parts.jsx";
 import { CodeView } from "./code_view.jsx";
 import { OwnTab } from "./own_tab.jsx";
 
@@ -36,8 +36,8 @@ export function Workbench({ element }) {
   return (
     <div class="ptynb-element ptynb-workbench">
       {Object.entries(offers).map(([name, text]) => (
-        <div key={name} class="ptynb-row-wrap">
-          <Button text="Attach" icon="plug" title={`pt.attach('${name}')`} onClick={() => element.call("attach", { name })} />
+        <div key={name} class="ptynb-wrapped">
+          <Act of={element} call="attach" given={{ name }} text="Attach" icon="plug" title={`pt.attach('${name}')`} />
           <span role="status">A run continues without a notebook: {text}.</span>
         </div>
       ))}

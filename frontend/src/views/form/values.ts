@@ -7,13 +7,13 @@ import type { Mark as Place, Option } from "../../page/types";
 export interface FieldSchema {
   name: string;
   label: string;
-  kind: "number" | "integer" | "choice" | "switch";
+  kind: "text" | "number" | "integer" | "choice" | "switch";
   about: string;
   unit?: string;
   units?: string[];
   limits?: string[];
   choices?: Option[];
-  optional?: boolean;
+  placeholder?: string;
   live?: boolean;
 }
 /** A kind of entry; fields: their indices in `entryFields`. */

@@ -3,8 +3,8 @@
 import { useMemo } from "preact/hooks";
 
 import { Curve } from "../../page/curve.jsx";
-import { Message } from "../../page/parts.jsx";
-import { Children, Table } from "./pages.jsx";
+import { Message, Table } from "../../page/parts.jsx";
+import { Children } from "./pages.jsx";
 import { curvesOf } from "./record.js";
 import { State } from "./summary.jsx";
 
