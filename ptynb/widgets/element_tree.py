@@ -239,9 +239,7 @@ class ElementPage:
         A value that is announced again is whole: browsers may have set another one, or were not there for the last one,
         as with transient traits, which are in no tree.
         """
-        if not isinstance(value, dict):
-            return value
-        if element.trait_metadata(name, "transient"):
+        if not isinstance(value, dict) or element.trait_metadata(name, "transient"):
             return value
         last = self._shown.get((element.key, name))
         self._shown[element.key, name] = value
