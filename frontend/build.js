@@ -1,7 +1,7 @@
 // Builds what the Python package contains from the sources in `src`: `node build.js`; `--check` compares instead.
 
-import { readFile, writeFile } from "node:fs/promises";
-import { relative } from "node:path";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
@@ -67,23 +67,13 @@ async function noticesOf({ inputs }) {
   return (await Promise.all(notices)).join("");
 }
 
-/** The names of the icons, which the Python package checks. */
-async function iconNames() {
-  const bundle = { entryPoints: ["src/page/icons.js"], format: "esm", plugins: [iconsAsText] };
-  const [{ text }] = (await build({ ...SHARED, ...bundle })).outputFiles;
-  const { icons } = await import(`data:text/javascript,${encodeURIComponent(text)}`);
-  return `${JSON.stringify(Object.keys(icons))}\n`;
-}
-
-const contents = new Map([[at(`${WIDGETS}/icons.json`), await iconNames()]]);
 for (const bundle of BUNDLES) {
   const { metafile, outputFiles } = await build({ ...SHARED, ...bundle });
   const [{ path, text }] = outputFiles;
-  contents.set(path, text + (await noticesOf(metafile)));
-}
-for (const [path, content] of contents) {
+  const content = text + (await noticesOf(metafile));
   const name = relative(at(".."), path);
   if (!process.argv.includes("--check")) {
+    await mkdir(dirname(path), { recursive: true });
     await writeFile(path, content);
     console.log(`${name}: ${Buffer.byteLength(content)} bytes`);
   } else if ((await readFile(path, "utf8").catch(() => null)) !== content) {

@@ -68,5 +68,5 @@ def test_importing_ptynb_alone_loads_nothing_heavy():
 
 def test_widgets_and_report_load_no_torch():
     loaded = modules_after("import ptynb; ptynb.live, ptynb.inspect, ptynb.figure, ptynb.load_result")
-    assert "ptynb.widgets.elements" in loaded
+    assert "ptynb.widgets.element_tree" in loaded
     assert not loaded & {"torch", "ipywidgets", "ipyparallel"}

@@ -3,30 +3,22 @@
 import assert from "node:assert/strict";
 
 import { Window } from "happy-dom";
+import { h } from "preact";
 
 import { openPage } from "./page.js";
 
 globalThis.window = new Window(); // which some of the next look at while they are loaded
 export const { pageOf, show } = await import("../src/page/show.jsx");
-export const { components } = await import("../src/components.js");
-const ELEMENT = { layout: {}, classes: [], tooltip: null };
-const CONTROL = { ...ELEMENT, description: "", disabled: false, style: {} };
-export const DEFAULTS = {
-  html: { ...ELEMENT, value: "" },
-  text: { ...CONTROL, value: "", placeholder: "", continuous_update: true },
-  textarea: { ...CONTROL, value: "", placeholder: "", continuous_update: true, rows: null },
-  number: { ...CONTROL, value: 0, min: null, max: null, step: null, continuous_update: false },
-  checkbox: { ...CONTROL, value: false, indent: true },
-  button: { ...CONTROL, icon: "", button_style: "" },
-  toggle: { ...CONTROL, value: false, icon: "", button_style: "" },
-  dropdown: { ...CONTROL, labels: [], index: null },
-  progress: { ...CONTROL, value: 0, min: 0, max: 100 },
-  box: { ...ELEMENT, children: [] },
-  tab: { ...ELEMENT, children: [], titles: [], selected_index: 0 },
-  drawer: { ...ELEMENT, titles: [], icons: [], pages: [], beside: [], description: "", shown: null },
-  segments: { ...ELEMENT, options: [], icons: [], chosen: "", description: "" },
-  accordion: { ...ELEMENT, children: [], titles: [], selected_index: null },
-};
+export const { components, views } = await import("../src/components.js");
+const { TextField } = await import("../src/page/parts.jsx");
+const { Parts } = await import("../src/page/part.jsx");
+export const DEFAULTS = { text: { value: "", placeholder: "" }, words: { value: "" }, box: { children: [] } };
+
+/** Elements of tests alone: a field that sends each key, words, and a box with others. */
+views.text = ({ element }) => h(TextField, { ...element.use(), each: true, onCommit: (value) => element.put("value", value) });
+views.words = ({ element }) => h("p", null, element.use().value);
+views.box = ({ element }) => h("div", null, h(Parts, { page: element.page, of: element.use().children }));
+
 export const marks = (...keys) => keys.map((key) => ({ $element: key }));
 
 /** The channel of a kernel whose page has these elements, {key: [component, values]}; the first one is the root. */

@@ -3,15 +3,13 @@ import { test } from "node:test";
 
 import { DEFAULTS, drawn, fire, settled } from "./channel.js";
 
-const ELEMENT = { layout: {}, classes: [], tooltip: null };
 DEFAULTS.compare = {
-  ...ELEMENT,
   columns: ["A", "B"],
   options: { picture: ["phase", "probe"], slice: ["all"], pair: ["B − A", "none"], slider: ["off", "A | B"], flicker: ["off", "A | B"] },
   chosen: { picture: "phase", slice: "all", pair: "B − A", slider: "off", flicker: "off", registered: true, positions: false, cuts: false },
   thick: false, viewer: null, cuts: null, busy: false, message: "", notes: [], cut_notes: [], difference: {}, losses: {}, settings: [], facts: [],
 };
-DEFAULTS.compareTab = { ...ELEMENT, results: ["one", "two"], chosen: ["one"], said: "", comparison: null };
+DEFAULTS.compareTab = { results: ["one", "two"], chosen: ["one"], said: "", comparison: null };
 
 const opened = (values) => {
   const { channel, el } = drawn({ c: ["compare", values] });

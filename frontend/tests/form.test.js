@@ -26,7 +26,7 @@ const SCHEMA = {
   ],
 };
 const FORM = {
-  layout: {}, classes: [], tooltip: null, schema: SCHEMA, mode: "plain",
+  schema: SCHEMA, mode: "plain",
   values: { batch: "16", loss: "l2", "slices.thickness": { texts: ["3000", "3"], fit: 1 }, "slices.fit": false },
   marks: {}, revisions: {}, entries: { constraints: [] },
   groups: { Batches: { on: null, summary: "Patterns of an update", changed: 0 }, slices: { on: true, summary: "Of a thick object", changed: 0 }, constraints: { on: null, summary: "none", changed: 0 } },
@@ -230,8 +230,8 @@ test("ticked fields show their range, whose ends follow the unit, or the choices
 
 test("beside the form stand memory, trials and what they found, once there is a scan", async () => {
   const table = { heads: ["", "bytes"], rows: [["object", "1 MB"], ["together", "2 MB"]], caption: "Each of 1 engine.", left: [0] };
-  const values = { layout: {}, classes: [], form: marks("f")[0], viewer: marks("v")[0], with_scan: false, memory: {}, measuring: false, advice: {}, trials: null, finding: "", recommended: {}, previewed: false, message: "" };
-  const { channel, el } = drawn({ a: ["setUp", values], f: ["settingsForm", FORM], v: ["html", { value: "the viewer" }] });
+  const values = { form: marks("f")[0], viewer: marks("v")[0], with_scan: false, memory: {}, measuring: false, advice: {}, trials: null, finding: "", recommended: {}, previewed: false, message: "" };
+  const { channel, el } = drawn({ a: ["setUp", values], f: ["settingsForm", FORM], v: ["words", { value: "the viewer" }] });
   const button = (text) => [...el.querySelectorAll("button")].find((one) => one.textContent.trim() === text);
   assert.ok(el.querySelector(".ptynb-settings-form"));
   assert.equal(button("Preview"), undefined);

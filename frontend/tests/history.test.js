@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { DEFAULTS, drawn, fire, settled } from "./channel.js";
 
 const row = (key, epoch, more = {}) => ({ key, name: `epoch ${epoch}`, epoch: `${epoch}`, loss: "0.2", branch: "main", written: "10:00:00", size: "2.5 MB", stays: false, ...more });
-DEFAULTS.history = { layout: {}, classes: [], tooltip: null, checkpoints: [], branches: ["main"], present: "main", over: false, message: "", notice: "", comparison: null };
+DEFAULTS.history = { checkpoints: [], branches: ["main"], present: "main", over: false, message: "", notice: "", comparison: null };
 
 const opened = (values) => {
   const { channel, el } = drawn({ h: ["history", { checkpoints: [row("/2", 2), row("/4", 4, { stays: true })], ...values }] });

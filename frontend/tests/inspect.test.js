@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { drawn, fire, marks, settled } from "./channel.js";
 
-const BASE = { layout: {}, classes: [], tooltip: null };
+const BASE = {  };
 const [view] = marks("not shown");
 const PANELS = {
   Statistics: ["inspectStatistics", { view, patterns: 0, octaves: [], scale: "log", exponent: 0.5 }],

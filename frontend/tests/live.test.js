@@ -8,13 +8,12 @@ import { Curve } from "../src/widgets/curve.js";
 import { drawn, fire, settled } from "./channel.js";
 import { near } from "./near.js";
 
-const ELEMENT = { layout: {}, classes: [], tooltip: null };
 const SUMMARY = {
   state: "running", epoch: 2, target: 40, after_scan: 0, update: 3, updates: 99, stopped: "", stage: 0, stages: 0,
   loss: "0.125", r_factor: "", r_factor_epoch: 0, speed: "1,105", left: "3 min",
 };
 const VALUES = {
-  ...ELEMENT, panes: ["amplitude", "phase"], slice: 0, object_mode: 1, flat: true, modes: 4, modes_as: "complex", cuts: false,
+  panes: ["amplitude", "phase"], slice: 0, object_mode: 1, flat: true, modes: 4, modes_as: "complex", cuts: false,
   positions: false, without_affine: false, arrows: 0, page: null, slices: 1, object_modes: 1, refinement: {},
   summary: SUMMARY, usable: ["pause", "stop", "change"], r_factor_every: 0, record: {}, marks: [], changes: [], health: [],
   parts: { object: { label: "object", rate: 0.1 }, probe: { label: "probe", rate: 0.2 } }, facts: [], arrivals: {},
@@ -22,14 +21,14 @@ const VALUES = {
   ...Object.fromEntries(["object_pictures", "probe_pictures", "cut_pictures", "pattern_pictures"].map((name) => [name, { $element: name }])),
   errors: { $element: "errors" },
 };
-const ERRORS = { ...ELEMENT, facts: "", computing: false, done: 0, total: 0, said: "", message: "", map: { $element: "map" }, errors: { $element: "map" } };
+const ERRORS = { facts: "", computing: false, done: 0, total: 0, said: "", message: "", map: { $element: "map" }, errors: { $element: "map" } };
 
 function live(values = {}) {
   const view = drawn({
     live: ["live", { ...VALUES, ...values }],
     errors: ["liveErrors", ERRORS],
-    page: ["html", { value: "a form" }],
-    ...Object.fromEntries(["object_pictures", "probe_pictures", "cut_pictures", "pattern_pictures", "map"].map((name) => [name, ["html", { value: name }]])),
+    page: ["words", { value: "a form" }],
+    ...Object.fromEntries(["object_pictures", "probe_pictures", "cut_pictures", "pattern_pictures", "map"].map((name) => [name, ["words", { value: name }]])),
   });
   const button = (text) => [...view.el.querySelectorAll("button")].find((one) => one.textContent.trim() === text);
   const field = (text) => {

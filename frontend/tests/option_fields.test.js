@@ -3,13 +3,12 @@ import { test } from "node:test";
 
 import { DEFAULTS, drawn, fire, settled } from "./channel.js";
 
-const field = (name, more = {}) => ({ name, title: name.toUpperCase(), help: `about ${name}`, placeholder: "", kind: "text", choices: [], units: [], ...more });
-const ELEMENT = { layout: {}, classes: [], tooltip: null };
+const field = (name, more = {}) => ({ name, label: name.toUpperCase(), about: `about ${name}`, placeholder: "", kind: "text", choices: [], units: [], ...more });
 const STORE = {
   fields: [
     field("energy", { units: ["eV", "keV"] }),
     field("geometry", { kind: "choice", choices: [["far", "far field"], ["near", "near field"]] }),
-    field("clip", { kind: "check" }),
+    field("clip", { kind: "switch" }),
     field("mask", { placeholder: "dataset or file" }),
     field("secret"),
   ],
@@ -23,7 +22,7 @@ const STORE = {
   more: "More",
   line: "",
 };
-DEFAULTS.optionFields = { ...ELEMENT, ...STORE };
+DEFAULTS.optionFields = { ...STORE };
 
 const inputs = (el) => [...el.querySelectorAll("input, select")].map((one) => one.name || one.title || one.parentNode.title);
 

@@ -13,11 +13,11 @@ function pageOf(elements) {
 }
 
 test("a page asks at once for what came before its script was loaded", () => {
-  const channel = new Channel({ a: ["html", { value: "1" }] });
+  const channel = new Channel({ a: ["words", { value: "1" }] });
   channel.number = 3;
   const page = new Page(channel);
   assert.deepEqual(channel.sent, [{ seen: 3 }]);
-  assert.deepEqual(page.element("a").values, { ...DEFAULTS.html, value: "1" });
+  assert.deepEqual(page.element("a").values, { ...DEFAULTS.words, value: "1" });
 });
 
 test("a change is told to those that listen, to one of several events each", () => {
@@ -43,7 +43,7 @@ test("a message after a missed one is not taken but asked about, and the answer 
   channel.change("a", { value: "3" }, { number: 3 });
   assert.equal(a.get("value"), "1");
   assert.deepEqual(channel.sent, [{ seen: 0 }]);
-  channel.elements = { a: ["text", { value: "3" }], c: ["html", { value: "new" }] };
+  channel.elements = { a: ["text", { value: "3" }], c: ["words", { value: "new" }] };
   channel.say({ tree: channel.tree() });
   assert.equal(page.element("a"), a);
   assert.deepEqual(seen, ["3"]);
@@ -137,7 +137,7 @@ test("values are sent once, together, and only if they are new", () => {
 });
 
 test("of a dictionary the kernel sends what has changed, and the commands of a view go to it", () => {
-  const { channel, page } = pageOf({ a: ["html", { value: { kept: 1, changed: 2, removed: 3 } }] });
+  const { channel, page } = pageOf({ a: ["words", { value: { kept: 1, changed: 2, removed: 3 } }] });
   const a = page.element("a");
   channel.change("a", { value: { $changed: { changed: 4, added: null }, $removed: ["removed"] } });
   assert.deepEqual(a.get("value"), { kept: 1, changed: 4, added: null });

@@ -4,18 +4,17 @@ import { test } from "node:test";
 import { DEFAULTS, drawn, fire, marks, settled } from "./channel.js";
 import { press } from "./page.js";
 
-const ELEMENT = { layout: {}, classes: [], tooltip: null };
 const [chooser, options, listening, fields] = marks("c", "o", "l", "f");
-const OPTION = { title: "Source", help: "", placeholder: "", kind: "text", choices: [], units: [] };
+const OPTION = { label: "Source", about: "", placeholder: "", kind: "text", choices: [], units: [] };
 Object.assign(DEFAULTS, {
   fileChooser: {
-    ...ELEMENT, folder: "/night", more: 0, current: "/night/scan.h5", recent: ["/old/a.h5"], message: "", all_files: false,
+    folder: "/night", more: 0, current: "/night/scan.h5", recent: ["/old/a.h5"], message: "", all_files: false,
     items: [["data", "folder", "", ""], ["scan.h5", "scan", "2 MB", "2026-01-02 10:00"], ["<img src=x>.txt", "other", "1 kB", "2026-01-03 11:00"]],
   },
-  optionFields: { ...ELEMENT, fields: [{ name: "source", ...OPTION }], values: { source: "" }, units: {}, notes: {}, problems: {}, folded: [], hidden: [], disabled: [], more: "", line: "" },
-  listenPanel: { ...ELEMENT, fields, busy: false, waiting: "", notice: "", status: "" },
+  optionFields: { fields: [{ name: "source", ...OPTION }], values: { source: "" }, units: {}, notes: {}, problems: {}, folded: [], hidden: [], disabled: [], more: "", line: "" },
+  listenPanel: { fields, busy: false, waiting: "", notice: "", status: "" },
   scanTab: {
-    ...ELEMENT, live: false, unfolded: true, path: "", remarks: [], title: [], facts: [], suggestion: "", being_written: false,
+    live: false, unfolded: true, path: "", remarks: [], title: [], facts: [], suggestion: "", being_written: false,
     receiving: "", question: "", chooser, options, listening, inspection: null,
   },
 });
@@ -54,6 +53,9 @@ test("other folders, all files and those that were loaded last are chosen", asyn
   assert.deepEqual(commands(channel), [
     ["up", {}], ["show", {}], ["refresh", {}], ["show", { folder: "/other" }], { all_files: true }, ["recall", { path: "/old/a.h5" }],
   ]);
+  channel.change("c", { current: "/old/a.h5" });
+  await settled();
+  assert.equal(recent.selectedIndex, 0, "the same one may be chosen again, from another folder");
   assert.equal(el.querySelector("[role=alert]").textContent, "cannot be read");
   assert.ok(el.textContent.includes("and 3 more"));
   channel.change("c", { folder: "/", recent: [] });

@@ -5,7 +5,7 @@ import { DEFAULTS, drawn, fire, settled } from "./channel.js";
 
 const STATE = { state: "running", done: 4, wanted: 20, unfinished: 1, score: "1", file: "/kept/a.journal" };
 DEFAULTS.tuner = {
-  layout: {}, classes: [], tooltip: null, trials: 20, epochs: 30, metric: "loss", sampler: "tpe", file: "", scan_ranges: "",
+  trials: 20, epochs: 30, metric: "loss", sampler: "tpe", file: "", scan_ranges: "",
   functions: ["roughness"], shown_form: null, state: { state: "" }, best: null, parameters: [], rows: {}, pictures: {}, message: "",
 };
 const PARAMETERS = [

@@ -3,18 +3,17 @@ import { test } from "node:test";
 
 import { DEFAULTS, drawn, fire, marks, settled } from "./channel.js";
 
-const ELEMENT = { layout: {}, classes: [], tooltip: null };
-const FIELDS = { ...ELEMENT, fields: [], values: {}, units: {}, notes: {}, problems: {}, folded: [], hidden: [], disabled: [], more: "", line: "" };
+const FIELDS = { fields: [], values: {}, units: {}, notes: {}, problems: {}, folded: [], hidden: [], disabled: [], more: "", line: "" };
 Object.assign(DEFAULTS, {
-  workbench: { ...ELEMENT, facts: { scan: "", about: [] }, message: "", offers: {}, tab: "Scan", views: {}, lines: [] },
+  workbench: { facts: { scan: "", about: [] }, message: "", offers: {}, tab: "Scan", views: {}, lines: [] },
   runTab: {
-    ...ELEMENT, epochs: 100, stages: "", result_path: "", film_path: "", film_of: "checkpoints", film_rate: 4, page: "", starting: "",
+    epochs: 100, stages: "", result_path: "", film_path: "", film_of: "checkpoints", film_rate: 4, page: "", starting: "",
     can_cancel: false, said: "", film: [], view: null,
   },
-  clusterFields: { ...ELEMENT, launcher: "local", problem: "", line: "" },
+  clusterFields: { launcher: "local", problem: "", line: "" },
   optionFields: FIELDS,
   checkpointFields: { ...FIELDS, usual: "by default" },
-  diagnosis: { ...ELEMENT, busy: false, progress: [], status: "", findings: [], applied: "", has_places: false },
+  diagnosis: { busy: false, progress: [], status: "", findings: [], applied: "", has_places: false },
 });
 const [SCAN, RUN] = marks("s", "r");
 const buttonsOf = (el) => Object.fromEntries([...el.querySelectorAll("button")].map((one) => [one.textContent.trim(), one]));
@@ -26,14 +25,14 @@ const fieldOf = (el, label) => {
 test("tabs that pages do not have yet are asked for once the one in front is drawn, and shown when they come", async () => {
   const { channel, el } = drawn({
     w: ["workbench", { views: { Scan: SCAN, Run: null }, facts: { scan: "A & B", about: ["9 patterns"] }, lines: ["import ptynb as pt"] }],
-    s: ["html", { value: "the scan" }],
+    s: ["words", { value: "the scan" }],
   });
   assert.equal(el.querySelector(".ptynb-workbench-facts").getAttribute("title"), "A & B · 9 patterns");
   for (let turn = 0; turn < 40 && channel.sent.length === 0; turn++) await settled(50);
   assert.deepEqual(channel.taken(), [{ to: "w", command: "show_all", arguments: {} }]);
   buttonsOf(el).Run.click();
   assert.deepEqual(channel.taken(), [{ to: "w", set: { tab: "Run" } }]);
-  channel.say({ changes: [["w", { views: { $changed: { Run: RUN }, $removed: [] } }]], new: { r: { component: "html", values: { value: "the run" } } }, defaults: DEFAULTS });
+  channel.say({ changes: [["w", { views: { $changed: { Run: RUN }, $removed: [] } }]], new: { r: { component: "words", values: { value: "the run" } } }, defaults: DEFAULTS });
   await settled();
   assert.equal([...el.querySelectorAll(".ptynb-tab-page")].find((one) => !one.hidden).textContent, "the run");
   buttonsOf(el).Python.click();
@@ -61,7 +60,7 @@ test("runs without a notebook are offered, and messages are shown above the tabs
 });
 
 /** A field of a launcher or of checkpoints. */
-const option = (name, title, choices = []) => ({ name, title, help: "", placeholder: "", kind: choices.length ? "choice" : "text", choices, units: [] });
+const option = (name, label, choices = []) => ({ name, label, about: "", placeholder: "", kind: choices.length ? "choice" : "text", choices, units: [] });
 const RUN_TAB = {
   r: ["runTab", { clusters: { $element: "c" }, checkpoints: { $element: "k" } }],
   c: ["clusterFields", { fields: { $element: "f" }, line: "cluster = pt.Cluster(2)" }],
@@ -147,7 +146,7 @@ test("a finding is shown with its remedy, which is applied by name", async () =>
   const finding = { name: "bad pixels", strength: "9 [pixels]: 9, threshold 2", explanation: "They are <dead>.", remedy: "mask them", can_apply: true };
   const { channel, el } = drawn({
     d: ["diagnosis", { findings: [finding, { ...finding, name: "noise", can_apply: false }], status: "Two of 20.", viewer: { $element: "v" } }],
-    v: ["html", { value: "places" }],
+    v: ["words", { value: "places" }],
   });
   assert.ok(el.textContent.includes("bad pixels · 9 [pixels]: 9, threshold 2They are <dead>.Remedy: mask them."));
   assert.ok(!el.textContent.includes("places"));

@@ -16,7 +16,7 @@ from ptynb.io.result_file import load_result
 from ptynb.report.report_file import report
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare.compare_view import Compare
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 
 
 class CompareTab(Element):
@@ -26,10 +26,10 @@ class CompareTab(Element):
     """
 
     component = "compareTab"
-    results: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
+    results: traitlets.List[str] = shown(traitlets.List())
     chosen: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    said = traitlets.Unicode("").tag(sync=True, settable=False)
-    comparison = traitlets.Instance(Compare, allow_none=True).tag(sync=True, settable=False)
+    said = shown(traitlets.Unicode(""))
+    comparison = shown(traitlets.Instance(Compare, allow_none=True))
 
     def __init__(self, session: Session, actions: Actions) -> None:
         super().__init__()

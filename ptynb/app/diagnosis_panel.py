@@ -15,9 +15,8 @@ from ptynb.data.images import limits_of, picture
 from ptynb.report.diagnosis_section import marked_place
 from ptynb.session.diagnose import confirm, diagnose
 from ptynb.session.reconstruction import Reconstruction
-from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
-from ptynb.widgets.shared_widgets import CancelledError
+from ptynb.widgets.actions import Actions, CancelledError
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.viewer.viewer import Viewer
 
 
@@ -32,13 +31,13 @@ class DiagnosisPanel(Element):
     """
 
     component = "diagnosis"
-    busy = traitlets.Bool(False).tag(sync=True, settable=False)
-    progress: traitlets.List[int] = traitlets.List([]).tag(sync=True, settable=False)
-    status = traitlets.Unicode("").tag(sync=True, settable=False)
-    findings: traitlets.List[dict[str, Any]] = traitlets.List([]).tag(sync=True, settable=False)
-    applied = traitlets.Unicode("").tag(sync=True, settable=False)
-    has_places = traitlets.Bool(False).tag(sync=True, settable=False)
-    viewer: Any = traitlets.Instance(Viewer).tag(sync=True, settable=False)
+    busy = shown(traitlets.Bool(False))
+    progress: traitlets.List[int] = shown(traitlets.List([]))
+    status = shown(traitlets.Unicode(""))
+    findings: traitlets.List[dict[str, Any]] = shown(traitlets.List([]))
+    applied = shown(traitlets.Unicode(""))
+    has_places = shown(traitlets.Bool(False))
+    viewer: Any = shown(traitlets.Instance(Viewer))
 
     def __init__(self, recon: Reconstruction, session: Session, actions: Actions) -> None:
         self._recon, self._session, self._actions = recon, session, actions

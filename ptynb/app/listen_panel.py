@@ -15,7 +15,7 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError
 from ptynb.polling import wait_until
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 
 CANCEL_SECONDS = 10.0
 """Time in which a receiver ends whose scan has not begun, when the panel is closed [s]."""
@@ -30,11 +30,11 @@ class ListenPanel(Element):
 
     component = "listenPanel"
 
-    fields = traitlets.Instance(PlanFields).tag(sync=True, settable=False)
-    busy = traitlets.Bool(False).tag(sync=True, settable=False)
-    waiting = traitlets.Unicode("").tag(sync=True, settable=False)
-    notice = traitlets.Unicode("").tag(sync=True, settable=False)
-    status = traitlets.Unicode("").tag(sync=True, settable=False)
+    fields = shown(traitlets.Instance(PlanFields))
+    busy = shown(traitlets.Bool(False))
+    waiting = shown(traitlets.Unicode(""))
+    notice = shown(traitlets.Unicode(""))
+    status = shown(traitlets.Unicode(""))
 
     def __init__(self, session: Session, actions: Actions, heard: Callable[[Scan], None]) -> None:
         self._session, self._actions, self._heard = session, actions, heard

@@ -28,7 +28,7 @@ from ptynb.io.checkpoint_dir import default_folder
 from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import LOCAL_DEVICES, NONE, OFFERED_DEVICES, NoCluster
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element
+from ptynb.widgets.element_tree import Element, shown
 from ptynb.widgets.option_fields import OptionField, OptionFields, option_of
 
 GIVEN = "given"
@@ -64,9 +64,9 @@ class ClusterFields(Element):
 
     component = "clusterFields"
     launcher = traitlets.Enum((LOCAL, SLURM, SSH, EXISTING, GIVEN), LOCAL).tag(sync=True)
-    fields: Any = traitlets.Instance(OptionFields).tag(sync=True, settable=False)
-    problem = traitlets.Unicode("").tag(sync=True, settable=False)
-    line = traitlets.Unicode("").tag(sync=True, settable=False)
+    fields: Any = shown(traitlets.Instance(OptionFields))
+    problem = shown(traitlets.Unicode(""))
+    line = shown(traitlets.Unicode(""))
 
     def __init__(self, actions: Actions, given: Cluster | None) -> None:
         self._actions, self._given = actions, given
@@ -183,7 +183,7 @@ class CheckpointFields(OptionFields):
     """
 
     component = "checkpointFields"
-    usual = traitlets.Unicode("").tag(sync=True, settable=False)
+    usual = shown(traitlets.Unicode(""))
 
     def __init__(self, actions: Actions) -> None:
         super().__init__(

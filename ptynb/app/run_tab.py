@@ -16,12 +16,11 @@ from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import PtynbError
 from ptynb.settings.cluster_options import SlurmCluster
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
-from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.actions import Actions, CancelledError
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.history import History
 from ptynb.widgets.live import Live
-from ptynb.widgets.shared_widgets import CancelledError
 
 STAGES, CHECKPOINTS, CLUSTER, RESULT = PAGES = "Stages", "Checkpointing", "Cluster", "Result"
 """The pages of the drawer."""
@@ -45,13 +44,13 @@ class RunTab(Element):
     film_of = traitlets.Enum(("checkpoints", "thumbnails"), "checkpoints").tag(sync=True)
     film_rate = traitlets.Float(FILM_RATE, min=0.5, max=50.0).tag(sync=True)
     page = traitlets.Enum(("", *PAGES), "").tag(sync=True)
-    starting = traitlets.Unicode("").tag(sync=True, settable=False)
-    can_cancel = traitlets.Bool(False).tag(sync=True, settable=False)
-    said = traitlets.Unicode("").tag(sync=True, settable=False)
-    film: traitlets.List[int] = traitlets.List([]).tag(sync=True, settable=False)
-    clusters: Any = traitlets.Instance(ClusterFields).tag(sync=True, settable=False)
-    checkpoints: Any = traitlets.Instance(CheckpointFields).tag(sync=True, settable=False)
-    view: Any = traitlets.Instance(Live, allow_none=True).tag(sync=True, settable=False)
+    starting = shown(traitlets.Unicode(""))
+    can_cancel = shown(traitlets.Bool(False))
+    said = shown(traitlets.Unicode(""))
+    film: traitlets.List[int] = shown(traitlets.List([]))
+    clusters: Any = shown(traitlets.Instance(ClusterFields))
+    checkpoints: Any = shown(traitlets.Instance(CheckpointFields))
+    view: Any = shown(traitlets.Instance(Live, allow_none=True))
 
     open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
     """Shows checkpoints side by side; see `History`."""
@@ -100,17 +99,17 @@ class RunTab(Element):
     @command
     def save(self) -> None:
         """Write the result to the file."""
-        self._put(lambda: self._say(f"saved: {self._session.save(self.result_path.strip())}"))
+        self._put(lambda: self._show_said(f"saved: {self._session.save(self.result_path.strip())}"))
 
     @command
     def report(self) -> None:
         """Write a report beside the file of the result."""
-        self._put(lambda: self._say(f"written: {self._session.report(self.result_path.strip())}"))
+        self._put(lambda: self._show_said(f"written: {self._session.report(self.result_path.strip())}"))
 
     @command
     def add_to_comparison(self) -> None:
         """Add the present result to the tab Compare."""
-        self._put(lambda: self._say(f"added to comparison: {self._session.add_to_comparison()}"))
+        self._put(lambda: self._show_said(f"added to comparison: {self._session.add_to_comparison()}"))
 
     @command
     def make_film(self) -> None:
@@ -195,7 +194,7 @@ class RunTab(Element):
         history.open_comparison = self.open_comparison
         self.view, self.result_path = view, session.free_path()
 
-    def _say(self, text: str) -> None:
+    def _show_said(self, text: str) -> None:
         self.said = text
 
     def _make_film(self) -> None:

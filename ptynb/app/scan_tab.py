@@ -15,13 +15,13 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import PtynbError, ScanError
 from ptynb.io.file_info import FileInfo, info
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.inspect.inspect_view import Inspect, inspect
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.load_fields import LoadFields, remarks_of
-from ptynb.widgets.load.quantities import fact_text, quantity
 from ptynb.widgets.load.recent_files import remember
-from ptynb.widgets.shared_widgets import marking
+from ptynb.widgets.option_fields import marking
+from ptynb.widgets.quantities import fact_text, quantity
 
 DESCRIBE = "describe"
 """Key of the actions that describe a file: only the newest is needed."""
@@ -41,18 +41,18 @@ class ScanTab(Element):
 
     live = traitlets.Bool(False).tag(sync=True)
     unfolded = traitlets.Bool(True).tag(sync=True)
-    path = traitlets.Unicode("").tag(sync=True, settable=False)
-    remarks: traitlets.List[dict[str, str]] = traitlets.List().tag(sync=True, settable=False)
-    title: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    facts: traitlets.List[list[str]] = traitlets.List().tag(sync=True, settable=False)
-    suggestion = traitlets.Unicode("").tag(sync=True, settable=False)
-    being_written = traitlets.Bool(False).tag(sync=True, settable=False)
-    receiving = traitlets.Unicode("").tag(sync=True, settable=False)
-    question = traitlets.Unicode("").tag(sync=True, settable=False)
-    chooser = traitlets.Instance(FileChooser).tag(sync=True, settable=False)
-    options = traitlets.Instance(LoadFields).tag(sync=True, settable=False)
-    listening = traitlets.Instance(ListenPanel).tag(sync=True, settable=False)
-    inspection = traitlets.Instance(Inspect, allow_none=True).tag(sync=True, settable=False)
+    path = shown(traitlets.Unicode(""))
+    remarks: traitlets.List[dict[str, str]] = shown(traitlets.List())
+    title: traitlets.List[str] = shown(traitlets.List())
+    facts: traitlets.List[list[str]] = shown(traitlets.List())
+    suggestion = shown(traitlets.Unicode(""))
+    being_written = shown(traitlets.Bool(False))
+    receiving = shown(traitlets.Unicode(""))
+    question = shown(traitlets.Unicode(""))
+    chooser = shown(traitlets.Instance(FileChooser))
+    options = shown(traitlets.Instance(LoadFields))
+    listening = shown(traitlets.Instance(ListenPanel))
+    inspection = shown(traitlets.Instance(Inspect, allow_none=True))
 
     def __init__(self, session: Session, actions: Actions) -> None:
         self._session, self._actions = session, actions

@@ -23,7 +23,7 @@ from ptynb.text import counted
 from ptynb.tuning.recommend import recommend
 from ptynb.tuning.recommendation import Recommendation
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.field_words import choice_label, label_of_name
 from ptynb.widgets.form.settings_sources import Source
@@ -31,10 +31,6 @@ from ptynb.widgets.viewer.viewer import Viewer
 
 ENGINES = "engines"
 """Lane of the actions that measure or try something on engines; estimates and previews do not wait for them."""
-
-
-def _shown(trait: Any) -> Any:
-    return trait.tag(sync=True, settable=False)
 
 
 class SetUp(Element):
@@ -51,24 +47,23 @@ class SetUp(Element):
     """
 
     component = "setUp"
-    form: traitlets.Instance[SettingsForm] = _shown(traitlets.Instance(SettingsForm))
-    viewer: traitlets.Instance[Viewer] = _shown(traitlets.Instance(Viewer))
-    with_scan = _shown(traitlets.Bool())
-    memory: traitlets.Dict[str, Any] = _shown(traitlets.Dict())
-    measuring = _shown(traitlets.Bool())
-    advice: traitlets.Dict[str, Any] = _shown(traitlets.Dict())
-    trials: traitlets.Int[int | None, int | None] = _shown(traitlets.Int(None, allow_none=True))
-    finding = _shown(traitlets.Unicode())
-    recommended: traitlets.Dict[str, Any] = _shown(traitlets.Dict())
-    previewed = _shown(traitlets.Bool())
-    message = _shown(traitlets.Unicode())
+    form: traitlets.Instance[SettingsForm] = shown(traitlets.Instance(SettingsForm))
+    viewer: traitlets.Instance[Viewer] = shown(traitlets.Instance(Viewer))
+    with_scan = shown(traitlets.Bool())
+    memory: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    measuring = shown(traitlets.Bool())
+    advice: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    trials: traitlets.Int[int | None, int | None] = shown(traitlets.Int(None, allow_none=True))
+    finding = shown(traitlets.Unicode())
+    recommended: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    previewed = shown(traitlets.Bool())
+    message = shown(traitlets.Unicode())
 
     def __init__(self, scan: Scan | None, settings: Settings | None, cluster: Cluster | None) -> None:
         self.cluster = cluster
         self.use_scan: Callable[[Scan], None] | None = None
         self.use_stages: Callable[[tuple[Stage, ...]], None] | None = None
         self._scan: Scan | None = None
-        self._tell: Callable[[str], None] | None = None
         self.last_estimate: Estimate | None = None
         self.last_advice: Advice | None = None
         self.last_preview: Preview | None = None
@@ -107,11 +102,11 @@ class SetUp(Element):
     @property
     def tell(self) -> Callable[[str], None] | None:
         """Called with the line of Python equivalent to an edit."""
-        return self._tell
+        return self.form.tell
 
     @tell.setter
     def tell(self, tell: Callable[[str], None] | None) -> None:
-        self._tell = self.form.tell = tell
+        self.form.tell = tell
 
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all edits and requests are carried out. Raises TimeoutError."""
@@ -238,11 +233,6 @@ class SetUp(Element):
     @property
     def _cluster_text(self) -> str:
         return "" if self.cluster is None else ", cluster"
-
-    def _say(self, *lines: str) -> None:
-        for line in lines:
-            if self._tell is not None:
-                self._tell(line)
 
     def _complain(self, error: Exception | None) -> None:
         self.message = "" if error is None else str(error)

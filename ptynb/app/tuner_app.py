@@ -19,9 +19,9 @@ from ptynb.tuning.scan_variants import ScanFunction
 from ptynb.tuning.study import Study, tune
 from ptynb.widgets import trial_table
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import SettingsForm
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 from ptynb.widgets.range_text import ranges_in
 
 REFRESH_SECONDS = 0.4
@@ -53,14 +53,14 @@ class Tuning(Element):
     sampler = traitlets.Unicode("tpe").tag(sync=True)
     file = traitlets.Unicode("").tag(sync=True)
     scan_ranges = traitlets.Unicode("").tag(sync=True)
-    functions: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    shown_form = traitlets.Instance(SettingsForm, allow_none=True).tag(sync=True, settable=False)
-    state: traitlets.Dict[str, Any] = traitlets.Dict({"state": ""}).tag(sync=True, settable=False)
-    best = traitlets.Int(None, allow_none=True).tag(sync=True, settable=False)
-    parameters: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True, settable=False)
-    rows: traitlets.Dict[str, dict[str, Any]] = traitlets.Dict().tag(sync=True, settable=False)
-    pictures: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    functions: traitlets.List[str] = shown(traitlets.List())
+    shown_form = shown(traitlets.Instance(SettingsForm, allow_none=True))
+    state: traitlets.Dict[str, Any] = shown(traitlets.Dict({"state": ""}))
+    best = shown(traitlets.Int(None, allow_none=True))
+    parameters: traitlets.List[dict[str, Any]] = shown(traitlets.List())
+    rows: traitlets.Dict[str, dict[str, Any]] = shown(traitlets.Dict())
+    pictures: traitlets.Dict[str, str] = shown(traitlets.Dict())
+    message = shown(traitlets.Unicode(""))
 
     def __init__(
         self,
@@ -252,10 +252,6 @@ class Tuning(Element):
         else:
             self.form.settings = settings
         self._say(f"settings = {'study.best_settings' if trial == BEST else f'study.settings_of({found})'}")
-
-    def _say(self, line: str) -> None:
-        if self._tell is not None:
-            self._tell(line)
 
 
 def _python_name(metric: Metric, label: str) -> str:

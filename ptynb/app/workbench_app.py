@@ -22,7 +22,7 @@ from ptynb.session.reconstruction import Reconstruction
 from ptynb.settings import Settings
 from ptynb.text import counted
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import SettingsForm
 from ptynb.widgets.form.settings_sources import Source
 
@@ -36,15 +36,15 @@ class Workbench(Element):
     """
 
     component = "workbench"
-    facts = traitlets.Dict({"scan": "", "about": []}).tag(sync=True, settable=False)
+    facts = shown(traitlets.Dict({"scan": "", "about": []}))
     """Name of the scan, and what is known of it and of the cluster."""
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
-    offers: traitlets.Dict[str, str] = traitlets.Dict({}).tag(sync=True, settable=False)
+    message = shown(traitlets.Unicode(""))
+    offers: traitlets.Dict[str, str] = shown(traitlets.Dict({}))
     """Descriptions of the runs that continue without a notebook, by name."""
     tab = traitlets.Enum(TABS, "Scan").tag(sync=True)
-    views: traitlets.Dict[str, Any] = traitlets.Dict({}).tag(sync=True, settable=False)
+    views: traitlets.Dict[str, Any] = shown(traitlets.Dict({}))
     """What the tabs contain; None for what pages do not have yet: they get that of the tab in front first."""
-    lines: traitlets.List[str] = traitlets.List([]).tag(sync=True, settable=False)
+    lines: traitlets.List[str] = shown(traitlets.List([]))
 
     def __init__(
         self,

@@ -23,6 +23,10 @@ SHORTEST_PAUSE = 0.02
 """Time between two updates of a view, independent of their duration [s]."""
 
 
+class CancelledError(Exception):
+    """The user has cancelled an action."""
+
+
 class Actions:
     """Lanes of actions and the threads that execute them.
 

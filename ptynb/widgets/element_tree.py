@@ -22,7 +22,6 @@ import importlib
 import itertools
 import logging
 import threading
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,34 +46,9 @@ def command(method: Method) -> Method:
     return method
 
 
-class Layout:
-    """CSS properties of an element, such as `width` or `flex_flow`; None leaves one to the style sheet."""
-
-    _values: dict[str, str | None]
-    _elements: weakref.WeakKeyDictionary[Element, str]
-
-    def __init__(self, **properties: str | None) -> None:
-        self.__dict__.update(_values=properties, _elements=weakref.WeakKeyDictionary())
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self._values.get(name)
-
-    def __setattr__(self, name: str, value: str | None) -> None:
-        if self._values.get(name) != value:
-            self._values[name] = value
-            for element, trait in [*self._elements.items()]:
-                element.announce(trait)
-
-    def follow(self, element: Element, trait: str) -> None:
-        """Announce changes as those of this trait of an element."""
-        self._elements[element] = trait
-
-    @property
-    def plain(self) -> dict[str, str]:
-        """The properties that are set."""
-        return {name: value for name, value in self._values.items() if value is not None}
+def shown(trait: Any) -> Any:
+    """Return a trait that pages show, and cannot set."""
+    return trait.tag(sync=True, settable=False)
 
 
 class Element(traitlets.HasTraits):
@@ -84,24 +58,23 @@ class Element(traitlets.HasTraits):
     dictionary pages get the keys that have changed. Traits with the tag `transient`, too, are no part of an element's
     state: pages get their changes, and the present value where an element announces it.
 
-    component: name of what draws it in the browser. It is displayed if it is the last expression of a notebook cell;
-    `widget` is the widget that shows it alone, for boxes of ipywidgets.
+    component: name of what draws it in the browser. tell: called with the lines of Python equivalent to clicks. It is
+    displayed if it is the last expression of a notebook cell; `widget` is the widget that shows it alone, for boxes of
+    ipywidgets.
     """
 
     component: ClassVar[str] = ""
-    layout = traitlets.Instance(Layout).tag(sync=True)
-    classes: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    tooltip = traitlets.Unicode(None, allow_none=True).tag(sync=True)
 
+    tell: Callable[[str], None] | None = None
     _closed = False
     _page_list: tuple[ElementPage, ...] = ()
     _own_widget: Any = None
     _held_names: set[str] | None = None
 
-    def __init__(self, *, layout: Layout | None = None, **traits: Any) -> None:
+    def __init__(self, **traits: Any) -> None:
         self.key = str(next(_keys))
         self._receivers: list[Received] = []
-        super().__init__(layout=Layout() if layout is None else layout, **traits)
+        super().__init__(**traits)
 
     @classmethod
     @functools.cache
@@ -115,17 +88,13 @@ class Element(traitlets.HasTraits):
         """Return the default of each of these traits, which messages leave out."""
         traits = cls.class_traits(sync=True).items()
         values = {name: getattr(trait, "make_dynamic_default", trait.default)() for name, trait in traits}
-        return {name: {} if name in ("layout", "style") else _marked(value) for name, value in values.items()}
+        return {name: _marked(value) for name, value in values.items()}
 
     def notify_change(self, change: Any) -> None:
         """Show a change of a trait on all pages, then call its observers."""
         if change["name"] in self.synced():
             self.announce(change["name"])
         super().notify_change(change)
-
-    @traitlets.observe("layout", "style")
-    def _styled(self, change: Any) -> None:
-        change["new"].follow(self, change["name"])
 
     def announce(self, *names: str) -> None:
         """Show the present values of traits on all pages."""
@@ -148,15 +117,6 @@ class Element(traitlets.HasTraits):
             names, self._held_names = self._held_names, None
             if names:
                 self.announce(*names)
-
-    def add_class(self, name: str) -> None:
-        """Add a class of the style sheet."""
-        if name not in self.classes:
-            self.classes = [*self.classes, name]
-
-    def remove_class(self, name: str) -> None:
-        """Remove a class of the style sheet."""
-        self.classes = [other for other in self.classes if other != name]
 
     def send(self, content: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
         """Send a message to what draws this element on all pages."""
@@ -191,6 +151,12 @@ class Element(traitlets.HasTraits):
         except traitlets.TraitError:
             logger.warning("%s: a browser has sent invalid values %r.", type(self).__name__, values, exc_info=True)
             self.announce(*values)
+
+    def _say(self, *lines: str) -> None:
+        """Tell lines of Python."""
+        for line in lines:
+            if self.tell is not None:
+                self.tell(line)
 
     @property
     def closed(self) -> bool:
@@ -247,7 +213,10 @@ class ElementPage:
             for name in names:
                 self._follow(element, name, new, gone)
             values = {name: _marked(getattr(element, name)) for name in names}
-            changes = {name: self._changes(element, name, value) for name, value in values.items()}
+            changes = {  # of transient values whole ones: pages that came since the last one have none
+                name: value if element.trait_metadata(name, "transient") else self._changes(element, name, value)
+                for name, value in values.items()
+            }
             message: dict[str, Any] = {
                 "changes": [[element.key, changes]],
                 "new": {one.key: _state(one) for one in new},
@@ -267,14 +236,14 @@ class ElementPage:
     def _changes(self, element: Element, name: str, value: Any) -> Any:
         """Return what pages need to show a value of a trait: of a dictionary, what differs from the last one.
 
-        Of a transient trait pages may not have the last one, and get all.
+        A value that is announced again is whole: browsers may have set another one, or were not there for the last one,
+        as with transient traits, which are in no tree.
         """
-        transient = element.trait_metadata(name, "transient")
-        if transient or not isinstance(value, dict) or isinstance(getattr(element, name), Layout):
+        if not isinstance(value, dict) or element.trait_metadata(name, "transient"):
             return value
         last = self._shown.get((element.key, name))
         self._shown[element.key, name] = value
-        if last is None:
+        if last is None or last == value:
             return value
         changed = {one: new for one, new in value.items() if one not in last or last[one] != new}
         return {CHANGED: changed, REMOVED: [one for one in last if one not in value]}
@@ -385,8 +354,6 @@ def _marked(value: Any) -> Any:
     """Return a value whose elements are replaced by marks with their keys."""
     if isinstance(value, Element):
         return {ELEMENT: value.key}
-    if isinstance(value, Layout):
-        return value.plain
     if isinstance(value, list | tuple):
         return [_marked(one) for one in value]
     if isinstance(value, dict):

@@ -15,8 +15,8 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.io.checkpoint_result import name_of_checkpoint, progress_text
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.compare.compare_view import Compare, compare
-from ptynb.widgets.element_tree import Element, command
-from ptynb.widgets.number_text import number
+from ptynb.widgets.element_tree import Element, command, shown
+from ptynb.widgets.quantities import number
 
 REFRESH_SECONDS = 1.0
 NOW = "now"
@@ -37,15 +37,14 @@ class History(Element):
     """
 
     component = "history"
-    checkpoints: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True, settable=False)
-    branches: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    present = traitlets.Unicode("").tag(sync=True, settable=False)
-    over = traitlets.Bool(False).tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
-    notice = traitlets.Unicode("").tag(sync=True, settable=False)
-    comparison = traitlets.Instance(Compare, allow_none=True).tag(sync=True, settable=False)
+    checkpoints: traitlets.List[dict[str, Any]] = shown(traitlets.List())
+    branches: traitlets.List[str] = shown(traitlets.List())
+    present = shown(traitlets.Unicode(""))
+    over = shown(traitlets.Bool(False))
+    message = shown(traitlets.Unicode(""))
+    notice = shown(traitlets.Unicode(""))
+    comparison = shown(traitlets.Instance(Compare, allow_none=True))
 
-    tell: Callable[[str], None] | None = None
     open_comparison: Callable[[Sequence[Checkpoint], bool], None] | None = None
     resting = False
 
@@ -182,8 +181,7 @@ class History(Element):
 
     def _done(self, line: str, text: str) -> None:
         self.notice = text
-        if self.tell is not None:
-            self.tell(line)
+        self._say(line)
 
 
 def history(recon: Any) -> History:

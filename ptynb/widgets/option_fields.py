@@ -7,7 +7,8 @@ without a rounding of digits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin
 
@@ -16,8 +17,8 @@ from pydantic.fields import FieldInfo
 
 from ptynb.exceptions import PtynbError, SettingsError
 from ptynb.settings.base_models import told_by_field
-from ptynb.widgets.element_tree import Element, command
-from ptynb.widgets.load.quantities import UNIT, UNITS, in_unit, number_and_unit
+from ptynb.widgets.element_tree import Element, command, shown
+from ptynb.widgets.quantities import UNIT, UNITS, in_unit, number_and_unit
 
 SEPARATORS = re.compile(r"\s*(?:[,;x×]|(?<=\d)\s+(?=[\d.+-]))\s*")
 """What stands between numbers of one field."""
@@ -44,10 +45,10 @@ class OptionField:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What the browser needs."""
-        kind = "check" if isinstance(self.initial, bool) else "choice" if self.choices else "text"
+        """What draws it, as for a field of a setting."""
+        kind = "switch" if isinstance(self.initial, bool) else "choice" if self.choices else "text"
         return {
-            "name": self.name, "title": self.title, "help": self.help, "placeholder": self.placeholder, "kind": kind,
+            "name": self.name, "label": self.title, "about": self.help, "placeholder": self.placeholder, "kind": kind,
             "choices": [[*choice] for choice in self.choices], "units": [*UNITS.get(self.unit, ())],
         }  # fmt: skip
 
@@ -82,16 +83,16 @@ class OptionFields(Element):
 
     component = "optionFields"
 
-    fields: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True, settable=False)
-    values: traitlets.Dict[str, str | bool] = traitlets.Dict().tag(sync=True, settable=False)
-    units: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True, settable=False)
-    notes: traitlets.Dict[str, dict[str, Any]] = traitlets.Dict().tag(sync=True, settable=False)
-    problems: traitlets.Dict[str, str] = traitlets.Dict().tag(sync=True, settable=False)
-    folded: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    hidden: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    disabled: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    more = traitlets.Unicode("").tag(sync=True, settable=False)
-    line = traitlets.Unicode("").tag(sync=True, settable=False)
+    fields: traitlets.List[dict[str, Any]] = shown(traitlets.List())
+    values: traitlets.Dict[str, str | bool] = shown(traitlets.Dict())
+    units: traitlets.Dict[str, str] = shown(traitlets.Dict())
+    notes: traitlets.Dict[str, dict[str, Any]] = shown(traitlets.Dict())
+    problems: traitlets.Dict[str, str] = shown(traitlets.Dict())
+    folded: traitlets.List[str] = shown(traitlets.List())
+    hidden: traitlets.List[str] = shown(traitlets.List())
+    disabled: traitlets.List[str] = shown(traitlets.List())
+    more = shown(traitlets.Unicode(""))
+    line = shown(traitlets.Unicode(""))
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class OptionFields(Element):
 
     def fill(self, values: Mapping[str, Any]) -> None:
         """Enter values of options, as if the user had; None: as at first."""
-        self.values = {**self.values, **{name: self.shown(name, one) for name, one in values.items()}}
+        self.values = {**self.values, **{name: self.shown_value(name, one) for name, one in values.items()}}
         self._edited()
 
     def clear(self) -> None:
@@ -176,7 +177,7 @@ class OptionFields(Element):
         for name in sorted(wanted, key=lambda one: one in self.folded)[:1]:
             self.send({"focus": name})
 
-    def shown(self, name: str, value: Any) -> str | bool:
+    def shown_value(self, name: str, value: Any) -> str | bool:
         """Return a value as its field would show it, in the unit that is chosen."""
         option = self.options[name]
         if value is None:
@@ -190,3 +191,13 @@ class OptionFields(Element):
     def _number(self, option: OptionField, text: str) -> Any:
         """Return a number in the unit of the option, or the text if it has none."""
         return number_and_unit(text, UNITS[option.unit], self.units[option.name]) if option.unit else text
+
+
+@contextmanager
+def marking(fields: OptionFields) -> Iterator[None]:
+    """Mark the fields that an error of what is done inside is about."""
+    try:
+        yield
+    except PtynbError as error:
+        fields.mark(error)
+        raise

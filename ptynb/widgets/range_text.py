@@ -12,7 +12,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.ranges import Between, Choice, PreparationValues, Range
 from ptynb.text import quoted
-from ptynb.widgets.load.quantities import NUMBER, UNIT, UNITS, number_and_unit
+from ptynb.widgets.quantities import NUMBER, UNIT, UNITS, number_and_unit
 
 NAMES = {
     **{(field.title or name).lower(): f"load.{name}" for name, field in LoadOptions.model_fields.items()},

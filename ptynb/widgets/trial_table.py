@@ -12,8 +12,7 @@ from ptynb.settings.ranges import Between, Range
 from ptynb.settings.schema import structure
 from ptynb.table import duration
 from ptynb.widgets.form.field_words import label_of_name, value_words
-from ptynb.widgets.load.quantities import quantity
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number, quantity
 from ptynb.widgets.range_text import scan_unit
 
 ROWS = 40

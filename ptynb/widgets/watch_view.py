@@ -13,7 +13,7 @@ from PIL import Image
 from ptynb.data.engine_records import Picture
 from ptynb.io.status_file import PICTURES, Folder, StatusReport
 from ptynb.widgets.actions import repeat
-from ptynb.widgets.element_tree import Element
+from ptynb.widgets.element_tree import Element, shown
 from ptynb.widgets.live.live_facts import MOST_CHANGES, pieces
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -31,14 +31,14 @@ class Watch(Element):
 
     component = "watch"
 
-    state = traitlets.Unicode("").tag(sync=True, settable=False)
-    facts: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    record: traitlets.Dict[str, bytes] = traitlets.Dict().tag(sync=True, settable=False)
-    marks: traitlets.List[int] = traitlets.List().tag(sync=True, settable=False)
-    changes: traitlets.List[list[str]] = traitlets.List().tag(sync=True, settable=False)
-    problem = traitlets.Unicode("").tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
-    pictures = traitlets.Instance(Viewer).tag(sync=True, settable=False)
+    state = shown(traitlets.Unicode(""))
+    facts: traitlets.List[str] = shown(traitlets.List())
+    record: traitlets.Dict[str, bytes] = shown(traitlets.Dict())
+    marks: traitlets.List[int] = shown(traitlets.List())
+    changes: traitlets.List[list[str]] = shown(traitlets.List())
+    problem = shown(traitlets.Unicode(""))
+    message = shown(traitlets.Unicode(""))
+    pictures = shown(traitlets.Instance(Viewer))
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Folder(folder)

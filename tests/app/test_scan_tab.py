@@ -20,7 +20,7 @@ from ptynb.app.scan_tab import ScanTab
 from ptynb.app.workbench_app import Workbench
 from ptynb.polling import wait_until
 from ptynb.settings.load_options import LoadOptions
-from ptynb.widgets.shared_widgets import marking
+from ptynb.widgets.option_fields import marking
 from tests.acquisition.emulated import emulator, recorded
 from tests.io import layouts
 from tests.io.test_near_field import FOCUS, shadows

@@ -116,7 +116,7 @@ def refreshed(updates: int, traced: bool = True) -> list[Growth]:
     with pt.Reconstruction(scan, pt.Settings(probe=pt.Probe(modes=2)), device="cpu") as recon:
         list(recon.run(2))
         view = pt.live(Replayed(recon), rate=2.0)
-        viewers = (view.object_pictures, view.probe_pictures)
+        viewers = [view.object_pictures, view.probe_pictures, view.cut_pictures, view.pattern_pictures]
         for viewer in viewers:
             viewer.observe(_drawn, "frame")
         early: dict[str, float] = {}

@@ -8,18 +8,18 @@ drawing that follows after the action was queued, and the elements, which call t
 
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import ptynb as pt
+from ptynb.polling import wait_until
 from ptynb.session.reconstruction import Reconstruction
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.form import SettingsForm
 
 PACKAGE = Path(pt.__file__).parent
-ELEMENTS = {"widgets/element_tree.py", "widgets/elements.py"}
+ELEMENTS = {"widgets/element_tree.py"}
 MOST_FILES = 5
 
 
@@ -87,11 +87,8 @@ def test_a_learning_rate_in_the_live_view_passes_five_files(recon, passed):
     view = pt.live(recon)
     try:
         files = passed.of(lambda: view.receive_command("set_rate", {"part": "probe", "rate": 0.0123}))
-        until = time.monotonic() + 10
-        while not changed(recon) and time.monotonic() < until:
-            time.sleep(0.01)
+        assert wait_until(lambda: changed(recon), 10)
     finally:
         view.close()
-    assert changed(recon)
     assert "widgets/live/live_view.py" in files
     assert len(files) <= MOST_FILES, sorted(files)

@@ -744,6 +744,22 @@ def test_the_form_is_accessible_and_driven_by_keys(form, page: Page, theme: dict
     model.close()
 
 
+def test_what_is_said_of_a_field_moves_nothing_under_the_mouse(form, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})  # in which descriptions take several lines
+    one = form()
+    model = BrowserModel(page, one)
+    rate, below = page.get_by_label("Object learning rate", exact=True), page.get_by_label("Slices", exact=True)
+    about = page.locator(".ptynb-row", has=rate).locator(".ptynb-clip")
+    height, place = about.bounding_box()["height"], below.bounding_box()["y"]
+    rate.fill("0.2")
+    assert about.bounding_box()["height"] > 1.5 * height
+    assert below.bounding_box()["y"] == place
+    below.click()
+    model.collect()
+    assert (one.values["slices.count"], one.values["object.learning_rate"]) == ("2", "0.2")
+    model.close()
+
+
 def test_the_form_of_a_run_is_accessible_and_what_was_changed_is_first(form, page: Page) -> None:
     one = form(live=True, recon=Steered())
     model = BrowserModel(page, one)

@@ -13,10 +13,18 @@ from tests.widgets.test_lab import ask
 
 FORM = """
 import threading
-from ptynb.widgets import elements
-text, button, seen = elements.Text(), elements.Button(), []
-button.on_click(lambda _: seen.append((text.value, threading.current_thread().name)))
-page = elements.HBox([text, button]).widget
+import traitlets
+from ptynb.widgets.element_tree import Element, command
+seen = []
+class Field(Element):
+    component = "field"
+    text, button = traitlets.Unicode().tag(sync=True), traitlets.Any().tag(sync=True)
+    @command
+    def click(self):
+        seen.append((field.text, threading.current_thread().name))
+button = Field()
+field = Field(button=button)
+page = field.widget
 """
 
 
@@ -33,8 +41,11 @@ def test_a_click_comes_after_the_value_that_was_typed_before_it(kernel: Blocking
     kernel.execute(FORM, reply=True, timeout=60)
     kernel.control_channel.send(kernel.session.msg("create_subshell_request"))
     subshell = kernel.get_control_msg(timeout=20)["content"]["subshell_id"]
-    channel, text, button = ask(kernel, "page.channel, text.key, button.key")
-    typed, clicked = {"to": text, "set": {"value": "10"}, "from": "page"}, {"to": button, "content": {"click": True}}
+    channel, text, button = ask(kernel, "page.channel, field.key, button.key")
+    typed, clicked = (
+        {"to": text, "set": {"text": "10"}, "from": "page"},
+        {"to": button, "command": "click", "arguments": {}},
+    )
     for content in (typed, clicked):
         data = {"method": "custom", "content": content}
         message = kernel.session.msg("comm_msg", {"comm_id": channel, "data": data})

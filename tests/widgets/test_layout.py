@@ -9,9 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from ptynb.data import images
 from ptynb.data.arrivals import Arrivals
 from ptynb.data.engine_records import PANES, Epoch
-from ptynb.widgets import elements
 from ptynb.widgets.arrival_facts import arrival_facts
-from ptynb.widgets.layout.drawer import Drawer
 from ptynb.widgets.live import Live
 from ptynb.widgets.live.live_facts import record, summary
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel
@@ -187,66 +185,16 @@ def test_the_live_view_and_its_pages_can_be_used_by_everyone(shown, theme):
         assert [(one["id"], one["nodes"][0]["html"]) for one in found.response["violations"]] == [], name
 
 
-def test_a_drawer_shows_a_page_at_a_time_and_is_shut_by_the_same_button(page):
-    contents = {"Pattern": elements.HTML("page 1"), "Engines": elements.HTML("page 2")}
-    drawer = Drawer(contents, "Below the pictures", icons={"Pattern": "grid-3x3"})
-    model = BrowserModel(page, drawer)
-    pages = [page.get_by_text("page 1"), page.get_by_text("page 2")]
-    pattern = page.get_by_role("button", name="Pattern")
-    assert [one.is_visible() for one in pages] == [False, False]
-    pattern.focus()
+def test_a_page_that_opens_below_the_window_is_scrolled_into_sight_and_shut_by_the_same_button(shown):
+    page = shown().page
+    button, content = page.get_by_role("button", name="Engines"), page.get_by_role("region", name="Engines")
+    assert not content.is_visible()
+    button.focus()
     page.keyboard.press("Enter")
-    assert [one.is_visible() for one in pages] == [True, False]
-    assert pattern.get_attribute("aria-expanded") == "true"
-    page.get_by_role("button", name="Engines").click()
-    assert [one.is_visible() for one in pages] == [False, True]
-    model.collect()
-    assert drawer.shown == "Engines"
-    assert [one["id"] for one in Axe().run(page, context=".ptynb-drawer").response["violations"]] == []
-    page.get_by_role("button", name="Engines").click()
-    assert [one.is_visible() for one in pages] == [False, False]
-    drawer.shown = "Pattern"  # as the kernel does when a pattern is chosen
-    page.wait_for_timeout(50)
-    assert pages[0].is_visible()
-    model.close()
-    drawer.close()
-
-
-def test_icons_of_buttons_are_seen_and_not_read(page):
-    """A button without an icon has its text alone."""
-    widget = Drawer({"File": elements.HTML(), "Live source": elements.HTML()}, "Scan from", icons={"File": "file"})
-    model = BrowserModel(page, widget)
-    first, second = (page.get_by_role("button", name=name, exact=True) for name in ("File", "Live source"))
-    assert first.locator(".ptynb-button-icon[aria-hidden=true] > svg").count() == 1
-    assert (first.inner_text().strip(), second.inner_html()) == ("File", "Live source")
-    for button in (first, second):
-        assert button.get_attribute("type") == "button"
-    found = Axe().run(page, context="main", options={"rules": {"region": {"enabled": False}}})
-    assert [one["id"] for one in found.response["violations"]] == []
-    model.close()
-    widget.close()
-
-
-def test_a_page_that_opens_below_the_window_is_scrolled_into_sight(page):
-    page.set_viewport_size({"width": 1280, "height": 720})
-    space = elements.HTML(layout=elements.Layout(height="660px"))
-    content = elements.HTML("page", layout=elements.Layout(height="200px"))
-    view = elements.VBox([space, Drawer({"Pattern": content}, "Below")], layout=elements.Layout(overflow="visible"))
-    model = BrowserModel(page, view)
-    page.get_by_role("button", name="Pattern").click()
     page.wait_for_timeout(200)
-    box = page.locator(".ptynb-drawer-page").bounding_box()
+    box = content.bounding_box()
     assert box["y"] + box["height"] <= 720
-    model.close()
-    view.close()
-
-
-def test_a_drawer_is_closed_with_its_pages():
-    page = elements.HTML("page")
-    drawer = Drawer({"Page": page}, "Pages")
-    drawer.shown = "Page"
-    assert (drawer.titles, drawer.pages) == (["Page"], [page])
-    drawer.shown = None
-    assert drawer.shown is None
-    drawer.close()
-    assert page.closed
+    page.get_by_role("button", name="Positions").click()
+    assert (content.is_visible(), page.get_by_role("region", name="Positions").is_visible()) == (False, True)
+    page.get_by_role("button", name="Positions").click()
+    assert not page.get_by_role("region").locator("visible=true").count()

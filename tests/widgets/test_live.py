@@ -662,8 +662,8 @@ def test_a_click_on_the_object_shows_the_pattern_of_the_nearest_position(recon, 
 def test_positions_are_drawn_with_how_they_moved(recon, view, lines):
     confirm_frames(view)
     put(view, positions=True)
-    until(lambda: set(view.object_pictures.points) == {"amplitude", "phase"})
-    np.testing.assert_allclose(points(view, "amplitude"), recon.scan.corners + 2 - (2, 3))
+    until(lambda: set(view.object_pictures.points) == {"amplitude", "phase"} and view.object_pictures.frame["number"])
+    until(lambda: np.allclose(points(view, "amplitude"), recon.scan.corners + 2 - (2, 3)))
     assert (view.object_pictures.moves, view.object_pictures.labels) == ({}, {})  # a common shift is the object's
     assert view.refinement == {"moved": False}
     recon.moves = (recon.scan.corners - 10) @ np.array([[0.01, 0.002], [0, 0.01]]).T

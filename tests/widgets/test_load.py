@@ -19,8 +19,8 @@ from ptynb.io.file_info import Fact
 from ptynb.io.load import FORMATS, SUFFIXES
 from ptynb.widgets.load.file_chooser import FileChooser
 from ptynb.widgets.load.load_fields import LoadFields
-from ptynb.widgets.load.quantities import fact_text, quantity
 from ptynb.widgets.load.recent_files import MOST, recent_files, remember
+from ptynb.widgets.quantities import fact_text, quantity
 from tests.live_source import Source as LiveSource
 from tests.raising import raises
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel

@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ipywidgets
+import numpy as np
 import pytest
 import traitlets
 
 import ptynb as pt
-from ptynb.widgets import elements
-from ptynb.widgets.element_tree import Element, ElementPage, Layout, command, without_bytes
-from ptynb.widgets.elements import below
+from ptynb.data.images import picture
+from ptynb.widgets.element_tree import Element, ElementPage, command, without_bytes
 from ptynb.widgets.page_widget import Channel
+from ptynb.widgets.viewer.viewer import Viewer
 
 MOST_MODELS, MOST_BYTES = 5, 250_000
 
@@ -45,6 +46,40 @@ class Browser:
         return [change for message in self.messages for change in message.get("changes", ())]
 
 
+class Text(Element):
+    """With a value, of which browsers may set those that are valid."""
+
+    component = "text"
+    value = traitlets.Unicode("").tag(sync=True)
+    placeholder = traitlets.Unicode("").tag(sync=True)
+    hidden = traitlets.Unicode("")
+
+    def __init__(self, value: str = "", **traits: Any) -> None:
+        super().__init__(value=value, **traits)
+
+
+class Number(Element):
+    """At most 100."""
+
+    component = "number"
+    value = traitlets.Int(0).tag(sync=True)
+
+    @traitlets.validate("value")
+    def _within(self, proposal: Any) -> int:
+        return min(int(proposal["value"]), 100)
+
+
+class Box(Element):
+    """With others."""
+
+    component = "box"
+    children: Any = traitlets.List().tag(sync=True)
+    title = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, *children: Element) -> None:
+        super().__init__(children=[*children])
+
+
 class Raw(Element):
     """With bytes, as pictures are."""
 
@@ -61,25 +96,25 @@ def mark(element: Element) -> dict[str, str]:
 
 
 def test_the_tree_has_all_elements_with_what_differs_from_the_defaults_of_their_kind() -> None:
-    text, empty = elements.Text("a", layout=Layout(width="40px", height=None)), elements.HTML()
-    box = elements.VBox([text, elements.HBox([empty])])
+    text, empty = Text("a"), Number()
+    inner = Box(empty)
+    box = Box(text, inner)
     tree = Browser(box).page.tree()
     assert (tree["root"], tree["number"]) == (box.key, 0)
-    assert tree["elements"].keys() == {box.key, *(one.key for one in below(box))}
-    assert tree["elements"][text.key] == {"component": "text", "values": {"value": "a", "layout": {"width": "40px"}}}
-    assert tree["elements"][empty.key] == {"component": "html", "values": {}}
-    assert tree["elements"][box.key]["values"] == {"children": [mark(text), mark(box.children[1])]}
-    assert tree["defaults"].keys() == {"vbox", "hbox", "text", "html"}
-    assert tree["defaults"]["text"]["placeholder"] == ""
-    assert tree["defaults"]["text"].keys() == {*text.synced()}
+    assert tree["elements"].keys() == {box.key, text.key, inner.key, empty.key}
+    assert tree["elements"][text.key] == {"component": "text", "values": {"value": "a"}}
+    assert tree["elements"][empty.key] == {"component": "number", "values": {}}
+    assert tree["elements"][box.key]["values"] == {"children": [mark(text), mark(inner)]}
+    assert tree["defaults"].keys() == {"box", "text", "number"}
+    assert tree["defaults"]["text"] == {"value": "", "placeholder": ""}
 
 
 def test_who_opens_a_page_late_gets_the_elements_as_they_are_now() -> None:
-    text, late = elements.Text("a"), elements.HTML("late")
-    box = elements.VBox([text])
+    text, late = Text("a"), Text("late")
+    box = Box(text)
     browser = Browser(box)
     text.value = "b"
-    box.children = (text, late)
+    box.children = [text, late]
     tree = browser.page.tree()
     assert tree["elements"][text.key]["values"]["value"] == "b"
     assert tree["elements"][late.key]["values"]["value"] == "late"
@@ -87,7 +122,7 @@ def test_who_opens_a_page_late_gets_the_elements_as_they_are_now() -> None:
 
 
 def test_elements_in_any_trait_are_part_of_the_tree() -> None:
-    one, other = elements.HTML("1"), elements.HTML("2")
+    one, other = Text("1"), Text("2")
     raw = Raw(part={"one": one, "more": [other]})
     tree = Browser(raw).page.tree()
     assert tree["elements"].keys() == {raw.key, one.key, other.key}
@@ -98,66 +133,43 @@ def test_elements_in_any_trait_are_part_of_the_tree() -> None:
 
 
 def test_a_change_is_a_message_and_equal_values_are_none() -> None:
-    text = elements.Text("a")
+    text = Text("a")
     browser = Browser(text)
-    text.value = "b"
-    text.value = "b"
-    text.add_class("wide")
-    text.add_class("wide")
-    text.remove_class("wide")
-    assert browser.changes == [
-        [text.key, {"value": "b"}],
-        [text.key, {"classes": ["wide"]}],
-        [text.key, {"classes": []}],
-    ]
-
-
-def test_a_change_of_a_layout_is_shown_by_all_elements_that_have_it() -> None:
-    layout = Layout(width="10px")
-    box = elements.HBox(
-        [elements.HTML(layout=layout), elements.Text(layout=layout, style={"description_width": "1px"})]
-    )
-    browser = Browser(box)
-    layout.width = "10px"
-    layout.display = "none"
-    layout.display = None
-    first, second = (child.key for child in box.children)
-    hidden, seen = {"layout": {"width": "10px", "display": "none"}}, {"layout": {"width": "10px"}}
-    assert sorted(browser.changes[:2]) == sorted([[first, hidden], [second, hidden]])
-    assert sorted(browser.changes[2:]) == sorted([[first, seen], [second, seen]])
-    box.children[1].style.description_width = "2px"  # type: ignore[attr-defined]
-    assert browser.changes[4:] == [[second, {"style": {"description_width": "2px"}}]]
+    for value in ("b", "b"):
+        text.value = text.hidden = value
+    text.placeholder = "c"
+    assert browser.changes == [[text.key, {"value": "b"}], [text.key, {"placeholder": "c"}]]
 
 
 def test_an_element_is_new_at_its_first_use_and_gone_with_its_last() -> None:
-    text = elements.Text("a")
-    first, second = elements.HBox(), elements.HBox([text])
-    browser = Browser(elements.VBox([first, second]))
-    first.children = (text,)
-    second.children = ()
+    text = Text("a")
+    first, second = Box(), Box(text)
+    browser = Browser(Box(first, second))
+    first.children = [text]
+    second.children = []
     assert [(message["new"], message.get("gone")) for message in browser.messages] == [({}, None), ({}, None)]
-    first.children = ()
+    first.children = []
     assert browser.messages[2]["gone"] == [text.key]
     text.value = "b"
     text.send({"focus": True})
     assert len(browser.messages) == 3
-    inner = elements.VBox([text, elements.Checkbox()])
-    second.children = (inner,)
+    inner = Box(text, Number())
+    second.children = [inner]
     message = browser.messages[3]
     assert message["new"].keys() == {inner.key, text.key, inner.children[1].key}
     assert message["new"][text.key]["values"] == {"value": "b"}
-    assert message["defaults"].keys() == {"vbox", "text", "checkbox"}
-    second.children = (text,)  # which stays, while the box around it goes
+    assert message["defaults"].keys() == {"box", "text", "number"}
+    second.children = [text]  # which stays, while the box around it goes
     assert browser.messages[4]["gone"] == sorted([inner.key, inner.children[1].key])
     assert browser.messages[4]["new"] == {}
 
 
 def test_changes_of_several_threads_have_consecutive_numbers() -> None:
-    texts = [elements.Text() for _ in range(6)]
-    browser = Browser(elements.VBox(texts))
+    texts = [Text() for _ in range(6)]
+    browser = Browser(Box(*texts))
     start = threading.Barrier(len(texts))
 
-    def change(text: elements.Text) -> None:
+    def change(text: Text) -> None:
         start.wait()
         for number in range(200):
             text.value = str(number)
@@ -177,7 +189,7 @@ def test_changes_of_several_threads_have_consecutive_numbers() -> None:
 
 
 def test_held_changes_are_one_message() -> None:
-    text = elements.Text("a")
+    text = Text("a")
     browser = Browser(text)
     with text.hold_sync():
         text.value = "b"
@@ -196,7 +208,7 @@ class Counted(Element):
     """With a dictionary, a trait that browsers do not set, and a command."""
 
     component = "counted"
-    counts: traitlets.Dict[str, int] = traitlets.Dict().tag(sync=True)
+    counts: traitlets.Dict[str, int] = traitlets.Dict(value_trait=traitlets.Int()).tag(sync=True)
     total = traitlets.Int(0).tag(sync=True, settable=False)
 
     @command
@@ -216,6 +228,19 @@ def test_of_a_dictionary_pages_get_what_has_changed() -> None:
     sent = [values["counts"] for _, values in browser.changes]
     assert sent == [{"a": 1, "b": 3, "c": 4}, {"$changed": {"c": 5}, "$removed": ["a"]}]
     assert browser.page.tree()["elements"][counted.key]["values"]["counts"] == {"b": 3, "c": 5}
+    browser.sets(counted, counts={"b": "many"})  # which is refused, and shown there
+    assert browser.changes[-1] == [counted.key, {"counts": {"b": 3, "c": 5}}]
+
+
+def test_who_opens_a_page_late_gets_the_whole_frame_of_a_viewer() -> None:
+    viewer = Viewer()
+    early = Browser(viewer)
+    for epoch in (1, 2):
+        viewer.show([picture(np.zeros((4, 4)), "object", "object")], epoch=epoch)
+    early.says({"to": viewer.key, "content": {"kind": "shown", "name": "board"}})  # frames are in no tree
+    [frame] = [values["frame"] for _, values in early.changes[-1:]]
+    assert (frame["number"], frame["facts"]) == (2, {"epoch": 2})
+    assert [one["name"] for one in frame["pictures"]] == ["object"]
 
 
 def test_a_browser_calls_commands_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -244,10 +269,10 @@ def test_bytes_travel_as_buffers() -> None:
 
 
 def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numbers() -> None:
-    text = elements.Text("a")
-    box = elements.VBox([text])
+    text = Text("a")
+    box = Box(text)
     alone, within = Browser(text), Browser(box)
-    box.add_class("wide")
+    box.title = "wide"
     text.value = "b"
     assert [message["number"] for message in alone.messages] == [1]
     assert [message["number"] for message in within.messages] == [1, 2]
@@ -257,7 +282,7 @@ def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numb
     assert within.changes[-1] == [text.key, {"value": "c"}]
     alone.page.close()
     text.value = "d"
-    text.focus()
+    text.send({"focus": "text"})
     assert (len(alone.messages), len(within.messages)) == (2, 5)
     alone.sets(text, value="of nobody")
     assert text.value == "d"
@@ -267,9 +292,9 @@ def test_two_pages_of_one_element_are_told_of_its_changes_each_with_its_own_numb
 
 
 def test_a_browsers_own_change_is_marked_as_its_own() -> None:
-    text, other = elements.Text("a"), elements.HTML()
+    text, other = Text("a"), Text()
     text.observe(lambda change: setattr(other, "value", change["new"]), "value")
-    browser = Browser(elements.VBox([text, other]))
+    browser = Browser(Box(text, other))
     browser.sets(text, value="b")
     assert text.value == "b"
     told = {message["changes"][0][0]: message.get("from") for message in browser.messages}
@@ -279,9 +304,9 @@ def test_a_browsers_own_change_is_marked_as_its_own() -> None:
 
 
 def test_a_value_that_was_changed_on_the_way_is_told_to_its_browser() -> None:
-    number, text = elements.BoundedIntText(value=5, max=100), elements.Text("a")
+    number, text = Number(value=5), Text("a")
     text.observe(lambda change: setattr(text, "value", change["new"].upper()), "value")
-    browser = Browser(elements.VBox([number, text]))
+    browser = Browser(Box(number, text))
     browser.sets(number, value=200)
     assert browser.changes == [[number.key, {"value": 100}]]
     assert "from" not in browser.messages[0]
@@ -294,20 +319,20 @@ def test_a_value_that_was_changed_on_the_way_is_told_to_its_browser() -> None:
 
 
 def test_invalid_values_are_answered_with_the_present_ones(caplog: pytest.LogCaptureFixture) -> None:
-    chosen, text = elements.Dropdown(options=["a", "b"], value="b"), elements.Text("a")
-    browser = Browser(elements.VBox([chosen, text]))
-    browser.sets(chosen, index=2)
+    number, text = Number(value=1), Text("a")
+    browser = Browser(Box(number, text))
+    browser.sets(number, value="many")
     browser.sets(text, value=3, placeholder="new")
-    assert (chosen.index, chosen.value, text.value, text.placeholder) == (1, "b", "a", "")
-    assert browser.changes == [[chosen.key, {"index": 1}], [text.key, {"value": "a", "placeholder": ""}]]
+    assert (number.value, text.value, text.placeholder) == (1, "a", "")
+    assert browser.changes == [[number.key, {"value": 1}], [text.key, {"value": "a", "placeholder": ""}]]
     assert not any("from" in message for message in browser.messages)
     assert "Text: a browser has sent invalid values" in caplog.text
 
 
 def test_a_browser_sets_no_trait_that_is_not_shown() -> None:
-    chosen = elements.Dropdown(options=["a", "b"])
-    Browser(chosen).sets(chosen, options=["c"], value="b", key="9", _closed=True)
-    assert (chosen.options, chosen.value, chosen.closed) == (("a", "b"), "a", False)
+    text = Text("a")
+    Browser(text).sets(text, hidden="c", value="b", key="9", _closed=True)
+    assert (text.hidden, text.value, text.closed) == ("", "b", False)
 
 
 def test_bytes_of_a_browser_are_bytes() -> None:
@@ -321,17 +346,17 @@ def test_bytes_of_a_browser_are_bytes() -> None:
 
 
 def test_messages_to_elements_that_are_gone_are_ignored() -> None:
-    text = elements.Text("a")
-    box = elements.VBox([text])
+    text = Text("a")
+    box = Box(text)
     browser = Browser(box)
-    box.children = ()
+    box.children = []
     browser.sets(text, value="b")
     browser.says({"to": "no such key", "content": {}})
     assert text.value == "a"
 
 
 def test_a_browser_that_has_missed_messages_gets_the_tree_and_others_nothing() -> None:
-    text = elements.Text("a")
+    text = Text("a")
     browser = Browser(text)
     browser.says({"seen": 0})
     assert browser.messages == []
@@ -348,78 +373,8 @@ def test_a_browser_that_has_missed_messages_gets_the_tree_and_others_nothing() -
 # Elements
 
 
-def test_a_click_of_a_browser_on_a_disabled_button_is_none() -> None:
-    button, clicks = elements.Button(description="Start"), list[elements.Button]()
-    button.on_click(clicks.append)
-    browser = Browser(button)
-    browser.says({"to": button.key, "content": {"click": True}})
-    button.disabled = True
-    browser.says({"to": button.key, "content": {"click": True}})
-    assert clicks == [button]
-    button.click()
-    assert clicks == [button, button]
-
-
-def test_a_field_can_have_the_focus() -> None:
-    text = elements.Text()
-    browser = Browser(text)
-    text.focus()
-    assert [(message["to"], message["content"]) for message in browser.messages] == [(text.key, {"focus": text.key})]
-
-
-def test_numbers_stay_within_limits_that_may_change() -> None:
-    number = elements.BoundedFloatText(200, min=1.0, max=150.0)
-    assert number.value == 150
-    number.max = 100.0
-    assert number.value == 100
-    number.min, number.value = 5.0, 0.0
-    assert number.value == 5
-    number.max = None
-    number.value = 1e9
-    assert number.value == 1e9
-    assert elements.FloatText(-1e9).value == -1e9
-    whole = elements.BoundedIntText(value=7, max=5)
-    assert (whole.value, type(whole.value)) == (5, int)
-
-
-def test_a_dropdown_has_value_and_index_of_one_option() -> None:
-    chosen = elements.Dropdown(options=[("one", 1), ("two", 2)])
-    assert (chosen.value, chosen.index, chosen.label, chosen.labels) == (1, 0, "one", ["one", "two"])
-    chosen.index = 1
-    assert (chosen.value, chosen.label) == (2, "two")
-    chosen.value = 1
-    assert chosen.index == 0
-    chosen.value = None
-    assert (chosen.index, chosen.label) == (None, "")
-    with pytest.raises(traitlets.TraitError, match="3 is not among the options"):
-        chosen.value = 3
-    with pytest.raises(traitlets.TraitError, match="There is no option 2"):
-        chosen.index = 2
-    chosen.value = 2
-    chosen.options = ["x", "y"]
-    assert (chosen.value, chosen.index, chosen.labels) == ("x", 0, ["x", "y"])
-    chosen.options = ["p", "q"]
-    assert (chosen.value, chosen.index, chosen.labels) == ("p", 0, ["p", "q"])
-    chosen.options = []
-    assert (chosen.value, chosen.index) == (None, None)
-    assert elements.Dropdown(options=[("none", None), ("one", 1)]).index == 0
-    assert elements.Dropdown(options=["a", "b"], value=None).index is None
-
-
-def test_what_is_below_a_box_and_its_closing() -> None:
-    leaf, page = elements.HTML(), elements.Tab([elements.HTML()], titles=("a",))
-    box = elements.VBox([leaf, elements.HBox([page])])
-    found = [*below(box)]
-    assert found[0] is leaf
-    assert {*found} == {leaf, page, page.children[0], box.children[1]}
-    box.close()
-    assert box.closed
-    assert all(one.closed for one in found)
-
-
 def test_an_element_that_is_closed_or_dropped_is_collected() -> None:
-    box = elements.VBox([elements.Text("dropped"), elements.HTML("stays")])
-    other = elements.VBox([elements.Dropdown(options=["closed"])])
+    box, other = Box(Text("dropped"), Text("stays")), Box(Text("closed"))
     assert box.widget.comm is not None
     assert other.widget.comm is not None
     gone = [weakref.ref(one) for one in (box.children[0], other, other.children[0], other.widget)]
@@ -468,23 +423,10 @@ def test_a_workbench_is_five_models_at_most(recon: pt.Reconstruction) -> None:
 
 def test_the_model_of_a_page_has_the_elements_as_they_are_when_it_is_asked_for_them() -> None:
     """By a browser that is opened later."""
-    text = elements.Text("a")
+    text = Text("a")
     channel = Channel(text)
     text.value = "b"
     tree = channel.get_state()["tree"]
     assert (tree["elements"][text.key]["values"], tree["number"]) == ({"value": "b"}, 1)
     assert "tree" not in channel.get_state("_model_name")
     channel.close()
-
-
-def test_a_page_gets_the_selected_tab_at_once_and_the_others_when_it_asks() -> None:
-    tab = elements.Tab([elements.HTML("a"), elements.HTML("b"), elements.HTML("c")], titles=("A", "B", "C"))
-    browser = Browser(tab)
-    assert len(browser.page.tree()["elements"]) == 2
-    tab.selected_index = 1
-    assert [child is not None for child in tab.sent] == [True, True, False]
-    tab.receive({"more": True})
-    assert tab.sent == tab.children
-    assert len(browser.page.tree()["elements"]) == 4
-    tab.children = (elements.HTML("d"), elements.HTML("e"))
-    assert tab.sent == tab.children

@@ -241,6 +241,7 @@ def test_rows_have_labels_units_and_places_and_pictures_are_of_the_best_and_newe
 @pytest.mark.parametrize(("name", "theme"), [("light", LIGHT), ("dark", DARK)])
 def test_a_browser_shows_trials_and_one_is_used(desk: Desk, page: Page, name: str, theme: dict[str, str]) -> None:
     model = BrowserModel(page, desk.tuning, theme=theme)
+    expect(page.get_by_role("button", name="Start").locator("svg")).not_to_have_css("font-size", "10.5px")  # of plots
     page.get_by_label("Trials").fill("7")
     page.get_by_label("Trials").press("Tab")
     page.get_by_role("button", name="Start").press("Enter")

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 
-/** @import { BrowserMessage, Channel, ElementValues, KernelMessage, Shower, Tree, Values } from "./types" */
+/** @import { BrowserMessage, Channel, KernelMessage, Shower, Tree, Values } from "./types" */
 
 /** Of this page in the browser, so that it can tell its own changes from those of others. */
 const BROWSER = Math.random().toString(36).slice(2);
@@ -10,7 +10,7 @@ const BROWSER = Math.random().toString(36).slice(2);
 const PATIENCE_MS = 2000;
 
 /** A part of the view, with the interface of a model of anywidget for scripts that draw it by themselves.
- * @template {ElementValues} [V=any] */
+ * @template [V=any] */
 export class Element {
   /** @param {Page} page @param {string} key @param {string} component @param {V} values */
   constructor(page, key, component, values) {

@@ -53,8 +53,7 @@ import undo from "lucide-static/icons/undo-2.svg";
 import wandSparkles from "lucide-static/icons/wand-sparkles.svg";
 import x from "lucide-static/icons/x.svg";
 
-/** SVG by name.
- * @type {Record<string, string>} */
+/** SVG by name. */
 export const icons = {
   archive,
   "arrow-down": arrowDown,
@@ -109,3 +108,5 @@ export const icons = {
   "wand-sparkles": wandSparkles,
   x,
 };
+
+/** @typedef {keyof typeof icons | ""} IconName */

@@ -6,7 +6,9 @@ import { elementsIn } from "../elements.js";
 import { icons } from "./icons.js";
 
 /** @import { ComponentChildren, TargetedKeyboardEvent, VNode } from "preact" */
-/** @import { Limits, Line, LineGiven, Option, OptionsOf, TextGiven, TextLike } from "./types" */
+/** @import { Element } from "./elements.js" */
+/** @import { IconName } from "./icons.js" */
+/** @import { Limits, Line, LineGiven, Mark, Option, OptionsOf, TextGiven, TextLike } from "./types" */
 
 const STEPS = new Map([["ArrowRight", 1], ["ArrowLeft", -1], ["Home", -Infinity], ["End", Infinity]]);
 const NUMBER = /^\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*$/i;
@@ -29,13 +31,13 @@ export function useNode(_tag) {
 /** @type {(...names: (string | false | undefined)[]) => string} */
 export const classes = (...names) => names.filter(Boolean).join(" ");
 
-/** @type {(given: { name: string }) => VNode} */
+/** @type {(given: { name: keyof typeof icons }) => VNode} */
 export const Icon = ({ name }) => (
   <span class="ptynb-button-icon" aria-hidden="true" dangerouslySetInnerHTML={{ __html: icons[name] }} />
 );
 
 /** The icon and the text of a button.
- * @type {(given: { icon?: string, text?: string }) => VNode} */
+ * @type {(given: { icon?: IconName, text?: string }) => VNode} */
 const Caption = ({ icon, text }) => (
   <>
     {icon && <Icon name={icon} />}
@@ -45,7 +47,7 @@ const Caption = ({ icon, text }) => (
 );
 
 /** A button, or one that stays pressed if it has `pressed`. kind: "primary", "danger" or none; wide: as wide as others.
- * @type {(given: { text?: string, icon?: string, title?: string, kind?: string, pressed?: boolean, disabled?: boolean,
+ * @type {(given: { text?: string, icon?: IconName, title?: string, kind?: string, pressed?: boolean, disabled?: boolean,
  *   onClick: () => void } & Line) => VNode} */
 export function Button({ text, icon, title, kind, pressed, disabled, onClick, ...line }) {
   return (
@@ -61,6 +63,36 @@ export function Button({ text, icon, title, kind, pressed, disabled, onClick, ..
     >
       <Caption icon={icon} text={text} />
     </button>
+  );
+}
+
+/** A button that calls a command of an element, with these arguments.
+ * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown> } & Omit<Parameters<typeof Button>[0], "onClick">) => VNode} */
+export const Act = ({ of, call, given, ...button }) => <Button {...button} onClick={() => void of.call(call, given)} />;
+
+/** The element of a mark, which is there as long as the one that has the mark.
+ * @type {(element: Element<any>, mark: Mark) => Element<any>} */
+export const elementOf = (element, mark) => /** @type {Element<any>} */ (element.page.element(mark.$element));
+
+/** A table, or nothing without rows. heads: titles of its columns; left: columns of texts among those of numbers.
+ * @type {(given: { rows: ComponentChildren[][], heads?: string[], caption?: string, left?: number[] }) => VNode | null} */
+export function Table({ rows, heads = [], caption, left }) {
+  if (rows.length === 0) return null;
+  const side = (/** @type {number} */ column) => (left && !left.includes(column) ? { textAlign: "right" } : undefined);
+  return (
+    <table class="ptynb-table">
+      {caption && <caption>{caption}</caption>}
+      {heads.length > 0 && (
+        <thead>
+          <tr>{heads.map((head, at) => (head ? <th key={head} scope="col" style={side(at)}>{head}</th> : <td key="" />))}</tr>
+        </thead>
+      )}
+      <tbody>
+        {rows.map((cells, row) => (
+          <tr key={row}>{cells.map((cell, at) => <td key={at} style={side(at)}>{cell}</td>)}</tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
@@ -174,9 +206,10 @@ export function Check({ label, checked, disabled, title, name, indent = false, l
 /** @type {(options: OptionsOf) => Option[]} */
 const pairsOf = (options) => options.map((option) => (typeof option === "string" ? [option, option] : option));
 
-/** A menu of options, texts or pairs of a key and a text; value: the key of the chosen one, null: none.
- * @type {(given: LineGiven & { options: OptionsOf, value: string | null, onCommit: (key: string) => void }) => VNode} */
-export function Select({ options, value, onCommit, ...line }) {
+/** A menu of options, texts or pairs of a key and a text; value: the key of the chosen one, null: none; again: whether the
+ * same one may be chosen again, and the value stays shown.
+ * @type {(given: LineGiven & { options: OptionsOf, value: string | null, again?: boolean, onCommit: (key: string) => void }) => VNode} */
+export function Select({ options, value, again = false, onCommit, ...line }) {
   const pairs = pairsOf(options);
   const field = useNode("select");
   const index = pairs.findIndex(([key]) => key === value);
@@ -184,10 +217,15 @@ export function Select({ options, value, onCommit, ...line }) {
   useLayoutEffect(() => {
     field.current.selectedIndex = index;
   }, [field, index, keys]);
+  const commit = () => {
+    const [key] = pairs[field.current.selectedIndex];
+    if (again) field.current.selectedIndex = index;
+    onCommit(key);
+  };
   return (
     <Field {...line} kind="ptynb-dropdown">
       {(given) => (
-        <select {...given} ref={field} onChange={() => onCommit(pairs[field.current.selectedIndex][0])}>
+        <select {...given} ref={field} onChange={commit}>
           {pairs.map(([key, text]) => (
             <option key={key} value={key}>
               {text}
@@ -326,7 +364,7 @@ export function Tabs({ titles, selected, onSelect, page, ...line }) {
 }
 
 /** Buttons side by side of which one is pressed: radio buttons for the keyboard and for screen readers.
- * @type {(given: { label: string, options: string[], icons?: string[], chosen: string, onChoose: (option: string) => void }) => VNode} */
+ * @type {(given: { label: string, options: string[], icons?: IconName[], chosen: string, onChoose: (option: string) => void }) => VNode} */
 export function Segments({ label, options, icons: names = [], chosen, onChoose }) {
   const group = useNode("div");
   /** @type {(event: TargetedKeyboardEvent<HTMLElement>) => void} */
@@ -357,8 +395,10 @@ export function Segments({ label, options, icons: names = [], chosen, onChoose }
   );
 }
 
+/** @typedef {{ title: string, icon: IconName, content: () => ComponentChildren }} DrawerPage */
+
 /** Pages below a row of buttons, of which one at most is shown; `shown` is its title, "": none.
- * @type {(given: { label: string, pages: { title: string, icon: string, content: () => ComponentChildren }[], shown: string,
+ * @type {(given: { label: string, pages: DrawerPage[], shown: string,
  *   onShow: (title: string) => void, children?: ComponentChildren }) => VNode} */
 export function Drawer({ label, pages, shown, onShow, children }) {
   const drawer = useNode("div");

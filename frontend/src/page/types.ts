@@ -82,87 +82,13 @@ export interface Shown {
   el: HTMLElement;
 }
 
-/** CSS properties by their names in Python. */
-export type Layout = Record<string, string>;
-export interface ElementValues {
-  layout: Layout;
-  classes: string[];
-  tooltip: string | null;
-}
-export interface ControlValues extends ElementValues {
-  description: string;
-  disabled: boolean;
-  style: Layout;
-}
-export interface HtmlValues extends ElementValues {
-  value: string;
-}
-export interface TextValues extends ControlValues {
-  value: string;
-  placeholder: string;
-  continuous_update: boolean;
-}
-export interface TextareaValues extends TextValues {
-  rows: number | null;
-}
 export interface Limits {
   min: number | null;
   max: number | null;
 }
-export interface NumberValues extends ControlValues, Limits {
-  value: number;
-  step: number | null;
-}
-export interface CheckboxValues extends ControlValues {
-  value: boolean;
-  indent: boolean;
-}
-export interface ButtonValues extends ControlValues {
-  icon: string;
-  button_style: string;
-}
-export interface ToggleValues extends ButtonValues {
-  value: boolean;
-}
-export interface DropdownValues extends ControlValues {
-  labels: string[];
-  index: number | null;
-}
-export interface SegmentsValues extends ElementValues {
-  description: string;
-  options: string[];
-  icons: string[];
-  chosen: string;
-}
-export interface DrawerValues extends ElementValues {
-  description: string;
-  titles: string[];
-  icons: string[];
-  pages: Mark[];
-  beside: Mark[];
-  shown: string | null;
-}
-export interface ProgressValues extends ControlValues {
-  value: number;
-  min: number;
-  max: number;
-}
-export interface BoxValues extends ElementValues {
-  children: Mark[];
-}
-/** sent: null for an element that the page does not have yet. */
-export interface TabValues extends ElementValues {
-  titles: string[];
-  sent: ({ $element: string } | null)[];
-  selected_index: number | null;
-}
-export interface AccordionValues extends BoxValues {
-  titles: string[];
-  selected_index: number | null;
-}
 
 /** Draws an element with these values. */
-export type Drawing<V extends ElementValues = any> = (given: { element: Element<V> }) => VNode;
+export type Drawing<V = any> = (given: { element: Element<V> }) => VNode;
 /** Shows an element in a node by a script of its own, and returns what ends that. */
 export type Rendering = (given: { model: Element; el: HTMLElement }) => (() => void) | undefined;
 /** Class and style of the outermost node of a part. */

@@ -3,24 +3,24 @@
 import { useState } from "preact/hooks";
 
 import { Curve } from "../page/curve.jsx";
-import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Check, ListBox, Message, Select, Tabs, TextField } from "../page/parts.jsx";
+import { Parts } from "../page/part.jsx";
+import { Act, Check, ListBox, Message, Select, Tabs, TextField } from "../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
-/** @import { Drawing, ElementValues, Mark } from "../page/types" */
+/** @import { Drawing, Mark } from "../page/types" */
 /** @import { CurveSpec } from "../types" */
 
 /** Name of a fact, its text for each result, and whether the results differ in it.
  * @typedef {[string, string[], boolean]} Row */
 /** @typedef {{ registration: string, curve: CurveSpec, meaning: string } | { problem: string } | Record<string, never>} Difference */
 /**
- * @typedef {ElementValues & {
+ * @typedef {{
  *   columns: string[], options: Record<string, string[]>, chosen: Record<string, any>, thick: boolean, viewer: Mark,
  *   cuts: Mark | null, busy: boolean, message: string, notes: string[], cut_notes: string[], difference: Difference,
  *   losses: { curve?: CurveSpec, note?: string }, settings: Row[], facts: Row[],
  * }} CompareValues
  */
-/** @typedef {ElementValues & { results: string[], chosen: string[], said: string, comparison: Mark | null }} TabValues */
+/** @typedef {{ results: string[], chosen: string[], said: string, comparison: Mark | null }} TabValues */
 
 const SECTIONS = ["Difference", "Losses", "Settings", "Facts"];
 /** Labels and tooltips of the fields, by the name of a choice.
@@ -72,7 +72,7 @@ function Losses({ values: { curve, note } }) {
 function Table({ title, columns, rows }) {
   return (
     <div class="ptynb-compare-table">
-      <table>
+      <table class="ptynb-table">
         <caption>{title}</caption>
         <thead>
           <tr>
@@ -107,7 +107,7 @@ export function Compare({ element }) {
     () => <Table title="Facts" columns={columns} rows={values.facts} />,
   ];
   return (
-    <div {...lineOf(values, "ptynb-compare")}>
+    <div class="ptynb-compare">
       <div class="ptynb-wrapped">
         {MENUS.map(([name, label, title]) => (
           <Select
@@ -135,7 +135,7 @@ export function CompareTab({ element }) {
   const values = element.use();
   const [path, setPath] = useState("");
   return (
-    <div {...lineOf(values, "ptynb-compare-tab")}>
+    <div class="ptynb-compare-tab">
       <div class="ptynb-wrapped">
         <ListBox
           class="ptynb-compare-results" label="Results" options={values.results} chosen={values.chosen} rows={4}
@@ -144,12 +144,12 @@ export function CompareTab({ element }) {
         <div>
           <div class="ptynb-wrapped">
             <TextField label="File" placeholder="other.result.h5" value={path} each onCommit={setPath} />
-            <Button text="Add" icon="plus" title="Adds the result in this file" onClick={() => element.call("add", { path })} />
+            <Act of={element} call="add" given={{ path }} text="Add" icon="plus" title="Adds the result in this file" />
           </div>
           <div class="ptynb-wrapped">
-            <Button text="Add branches" icon="git-branch" title="Adds the state of each branch" onClick={() => element.call("add_branches")} />
-            <Button text="Compare" icon="columns" title="Shows the selected results side by side" onClick={() => element.call("show")} />
-            <Button text="Report" icon="file-text" title="Writes a report (HTML) of the selected results" onClick={() => element.call("report")} />
+            <Act of={element} call="add_branches" text="Add branches" icon="git-branch" title="Adds the state of each branch" />
+            <Act of={element} call="show" text="Compare" icon="columns" title="Shows the selected results side by side" />
+            <Act of={element} call="report" text="Report" icon="file-text" title="Writes a report (HTML) of the selected results" />
           </div>
         </div>
       </div>

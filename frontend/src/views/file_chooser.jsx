@@ -2,15 +2,14 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { Button, Message, Select, TextField, useNode } from "../page/parts.jsx";
+import { Act, Message, Select, TextField, useNode } from "../page/parts.jsx";
 
 /** @import { TargetedKeyboardEvent, VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues } from "../page/types" */
 
 /** Name, kind ("folder", "scan" or "other"), size and date.
  * @typedef {[string, string, string, string]} Item */
-/** @typedef {ElementValues & { folder: string, items: Item[], more: number, current: string, recent: string[],
+/** @typedef {{ folder: string, items: Item[], more: number, current: string, recent: string[],
  *   message: string, all_files: boolean }} ChooserValues */
 
 /** @type {(folder: string, name: string) => string} */
@@ -96,7 +95,7 @@ function FileList({ element }) {
 
 /** @type {(given: { element: Element<ChooserValues> }) => VNode} */
 export function FileChooser({ element }) {
-  const { folder, more, current, recent, message, all_files: all } = element.use();
+  const { folder, more, recent, message, all_files: all } = element.use();
   const files = recent.map((path) => {
     const end = path.lastIndexOf("/");
     return /** @type {[string, string]} */ ([path, `${path.slice(end + 1)}  (${path.slice(0, end) || "/"})`]);
@@ -104,9 +103,9 @@ export function FileChooser({ element }) {
   return (
     <div class="ptynb-file-chooser">
       <div class="ptynb-file-chooser-row">
-        <Button icon="arrow-up" title="Folder above" disabled={folder === "/"} onClick={() => element.call("up")} />
-        <Button icon="house" title="Folder of the notebook" onClick={() => element.call("show")} />
-        <Button icon="refresh-cw" title="Reads the folder again" onClick={() => element.call("refresh")} />
+        <Act of={element} call="up" icon="arrow-up" title="Folder above" disabled={folder === "/"} />
+        <Act of={element} call="show" icon="house" title="Folder of the notebook" />
+        <Act of={element} call="refresh" icon="refresh-cw" title="Reads the folder again" />
         <TextField
           class="ptynb-grow"
           label="Folder"
@@ -133,7 +132,8 @@ export function FileChooser({ element }) {
           labelWidth="46px"
           title="Files that were loaded last"
           options={[["", "loaded last ..."], ...files]}
-          value={recent.includes(current) ? current : ""}
+          value=""
+          again
           disabled={recent.length === 0}
           onCommit={(path) => path && element.call("recall", { path })}
         />

@@ -2,13 +2,13 @@
 
 import { useLayoutEffect, useState } from "preact/hooks";
 
-import { lineOf, Parts } from "../page/part.jsx";
-import { Button, ListBox, Message, Select, TextField } from "../page/parts.jsx";
+import { Parts } from "../page/part.jsx";
+import { Act, ListBox, Message, Select, TextField } from "../page/parts.jsx";
 
-/** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
+/** @import { Drawing, Mark, Option } from "../page/types" */
 
 /** @typedef {{ key: string, name: string, epoch: string, loss: string, branch: string, written: string, size: string, stays: boolean }} Checkpoint */
-/** @typedef {ElementValues & { checkpoints: Checkpoint[], branches: string[], present: string, over: boolean, message: string, notice: string, comparison: Mark | null }} Values */
+/** @typedef {{ checkpoints: Checkpoint[], branches: string[], present: string, over: boolean, message: string, notice: string, comparison: Mark | null }} Values */
 
 const NOW = "now";
 const NOW_NAME = "current state";
@@ -48,7 +48,7 @@ export function History({ element }) {
   const alone = !over && chosen.length === 1;
   const branch = aim.from === present && branches.includes(aim.branch) ? aim.branch : present;
   return (
-    <div {...lineOf(values, "ptynb-history")}>
+    <div class="ptynb-history">
       <div class="ptynb-history-beside">
         <ListBox
           class="ptynb-history-list"
@@ -63,28 +63,28 @@ export function History({ element }) {
         <div class="ptynb-history-controls">
           <div role="status" class="ptynb-history-selected">{selectedText(chosen.map((key) => names.get(key) ?? ""))}</div>
           <div class="ptynb-wrapped">
-            <Button
-              text="Restore" icon="undo" title="Restores the selected checkpoint"
-              disabled={!alone || chosen[0] === NOW} onClick={() => element.call("restore", { checkpoint: chosen[0] })}
+            <Act
+              of={element} call="restore" given={{ checkpoint: chosen[0] }} text="Restore" icon="undo"
+              title="Restores the selected checkpoint" disabled={!alone || chosen[0] === NOW}
             />
-            <Button
-              text="Compare" icon="columns" title="Shows the selected checkpoints (two or more) side by side"
-              disabled={chosen.length < 2} onClick={() => element.call("compare", { checkpoints: chosen })}
+            <Act
+              of={element} call="compare" given={{ checkpoints: chosen }} text="Compare" icon="columns"
+              title="Shows the selected checkpoints (two or more) side by side" disabled={chosen.length < 2}
             />
-            <Button text="Save now" icon="save" title="Writes a checkpoint now" disabled={over} onClick={() => element.call("save")} />
+            <Act of={element} call="save" text="Save now" icon="save" title="Writes a checkpoint now" disabled={over} />
           </div>
           <div class="ptynb-wrapped">
             <TextField class="ptynb-history-name" label="Branch name" placeholder="optional" value={name} each onCommit={setName} />
-            <Button
-              text="Branch" icon="git-branch" title="Creates a branch at the selected checkpoint and switches to it"
-              disabled={!alone} onClick={() => element.call("branch", { checkpoint: chosen[0], name })}
+            <Act
+              of={element} call="branch" given={{ checkpoint: chosen[0], name }} text="Branch" icon="git-branch"
+              title="Creates a branch at the selected checkpoint and switches to it" disabled={!alone}
             />
           </div>
           <div class="ptynb-wrapped">
             <Select label="Branch" options={branches} value={branch} onCommit={(key) => setAim({ from: present, branch: key })} />
-            <Button
-              text="Switch" icon="shuffle" title="Restores the latest checkpoint of this branch"
-              disabled={over || branch === present} onClick={() => element.call("switch", { name: branch })}
+            <Act
+              of={element} call="switch" given={{ name: branch }} text="Switch" icon="shuffle"
+              title="Restores the latest checkpoint of this branch" disabled={over || branch === present}
             />
           </div>
           <Message text={message} />

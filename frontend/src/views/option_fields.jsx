@@ -6,43 +6,51 @@ import { Check, classes, Fold, Message, Select, TextField } from "../page/parts.
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues } from "../page/types" */
+/** @import { FieldSchema } from "./form/values" */
 
-/** @typedef {{ name: string, title: string, help: string, placeholder: string, kind: "text" | "choice" | "check",
- *   choices: [string, string][], units: string[] }} Option */
-/** @typedef {ElementValues & { fields: Option[], values: Record<string, any>, units: Record<string, string>,
+/** @typedef {{ fields: FieldSchema[], values: Record<string, any>, units: Record<string, string>,
  *   notes: Record<string, { text: string, needed: boolean }>, problems: Record<string, string>, folded: string[],
  *   hidden: string[], disabled: string[], more: string, line: string }} OptionValues */
 
-/** @type {(given: { element: Element<OptionValues>, option: Option }) => VNode} */
-function OptionField({ element, option: { name, title, help, placeholder, kind, choices, units } }) {
-  const values = element.use();
-  const value = values.values[name];
-  const note = values.notes[name];
-  const given = { label: title, title: help, name: `${element.key}-${name}`, disabled: values.disabled.includes(name) };
-  const enter = (/** @type {string | boolean} */ entered) => element.call("enter", { name, value: entered });
+/** A switch, a menu of choices or a text, with the unit in which a number is typed; version: as for `TextField`.
+ * @type {(given: { field: FieldSchema, value: string | boolean | null, unit?: string, version?: number, name?: string,
+ *   disabled?: boolean, onEnter: (value: string | boolean) => void, onUnit: (unit: string) => void }) => VNode} */
+export function ValueField({ field, value, unit = "", version, onEnter, onUnit, ...given }) {
+  const { label, about, kind, placeholder, choices = [], units = [] } = field;
+  const line = { ...given, class: classes("ptynb-field", units.length > 0 && "ptynb-measured"), label, title: about };
+  const text = typeof value === "string" ? value : "";
+  return (
+    <>
+      {kind === "switch" ? (
+        <Check {...line} checked={value === true} indent onCommit={onEnter} />
+      ) : kind === "choice" ? (
+        <Select {...line} options={choices} value={typeof value === "string" ? value : null} onCommit={onEnter} />
+      ) : (
+        <TextField {...line} {...{ version, placeholder }} value={text} onCommit={onEnter} />
+      )}
+      {units.length > 0 && <span class="ptynb-in">in</span>}
+      {units.length > 0 && (
+        <Select class="ptynb-unit" title={`Unit of ${label}`} options={units} value={unit} disabled={given.disabled} onCommit={onUnit} />
+      )}
+    </>
+  );
+}
+
+/** @type {(given: { element: Element<OptionValues>, field: FieldSchema }) => VNode} */
+function OptionField({ element, field }) {
+  const { values, units, notes, problems, disabled } = element.use();
+  const { name } = field;
+  const note = notes[name];
   return (
     <div class="ptynb-option-field">
-      <div class="ptynb-option-line">
-        {kind === "check" && <Check {...given} label={title} checked={value} indent onCommit={enter} />}
-        {kind === "choice" && <Select {...given} options={choices} value={value} onCommit={enter} />}
-        {kind === "text" && (
-          <TextField {...given} class={units.length ? "ptynb-option-number" : ""} {...{ value, placeholder }} onCommit={enter} />
-        )}
-        {units.length > 0 && (
-          <Select
-            class="ptynb-option-unit"
-            label="in"
-            title={`Unit of ${title}`}
-            options={units}
-            value={values.units[name]}
-            disabled={given.disabled}
-            onCommit={(unit) => element.call("enter", { name, unit })}
-          />
-        )}
-        {note && <span class={classes("ptynb-option-note", note.needed && "ptynb-option-needed")}>{note.needed ? `● ${note.text}` : note.text}</span>}
+      <div class="ptynb-row">
+        <ValueField
+          field={field} value={values[name]} unit={units[name]} name={`${element.key}-${name}`} disabled={disabled.includes(name)}
+          onEnter={(value) => element.call("enter", { name, value })} onUnit={(unit) => element.call("enter", { name, unit })}
+        />
+        {note && <span class={classes("ptynb-option-note ptynb-small", note.needed && "ptynb-option-needed")}>{note.needed ? `● ${note.text}` : note.text}</span>}
       </div>
-      <Message text={values.problems[name] ?? ""} />
+      <Message text={problems[name] ?? ""} />
     </div>
   );
 }
@@ -67,7 +75,7 @@ export function OptionFields({ element, names, inRow = false, class: more }) {
     element.on("msg:custom", focus);
     return () => element.off("msg:custom", focus);
   }, [element, drawn]);
-  const draw = (/** @type {Option} */ option) => <OptionField key={option.name} {...{ element, option }} />;
+  const draw = (/** @type {FieldSchema} */ field) => <OptionField key={field.name} {...{ element, field }} />;
   return (
     <div class={classes("ptynb-option-fields", inRow && "ptynb-option-fields-row", more)}>
       {shown.filter((one) => !folded.includes(one)).map(draw)}

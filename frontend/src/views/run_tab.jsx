@@ -1,17 +1,17 @@
 // The tab Run: what a new run is given, the live view of the current one, and what is written of it.
 
-import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Drawer, Message, NumberField, Progress, Select, TextArea, TextField } from "../page/parts.jsx";
+import { Parts } from "../page/part.jsx";
+import { Act, Drawer, elementOf, Message, NumberField, Progress, Select, TextArea, TextField } from "../page/parts.jsx";
 import { OptionFields, PythonLine } from "./option_fields.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { Drawing, ElementValues, Mark } from "../page/types" */
+/** @import { Drawing, Mark } from "../page/types" */
 /** @import { OptionValues } from "./option_fields.jsx" */
-/** @typedef {ElementValues & { epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
+/** @typedef {{ epochs: number, stages: string, result_path: string, film_path: string, film_of: string,
  *   film_rate: number, page: string, starting: string, can_cancel: boolean, said: string,
  *   film: number[], clusters: Mark, checkpoints: Mark, view: Mark | null }} RunValues */
-/** @typedef {ElementValues & { launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
+/** @typedef {{ launcher: string, fields: Mark, problem: string, line: string }} ClusterValues */
 /** @typedef {(given: { element: Element<RunValues> }) => VNode} RunPart */
 
 const STAGES_EXAMPLE = `\
@@ -24,10 +24,6 @@ const LAUNCHERS = { local: "this machine", slurm: "Slurm", ssh: "ssh hosts", exi
 const GIVEN = "given";
 /** Options of this machine that stand in the bar. */
 const IN_BAR = ["engines", "device"];
-
-/** The element of a mark, which is there as long as the one that has the mark.
- * @type {(element: Element, mark: Mark) => Element} */
-const elementOf = (element, mark) => /** @type {Element} */ (element.page.element(mark.$element));
 
 /** Engines and device of this machine, or the name of another launcher.
  * @type {(given: { element: Element<ClusterValues> }) => VNode} */
@@ -85,7 +81,7 @@ function Checkpointing({ element }) {
       <OptionFields element={element} names={["wanted", "folder"]} />
       <OptionFields element={element} names={["epochs", "seconds", "max_to_keep"]} inRow />
       <PythonLine text={line} />
-      <div class="ptynb-run-usual">{usual}</div>
+      <div class="ptynb-run-usual ptynb-small">{usual}</div>
     </div>
   );
 }
@@ -96,19 +92,19 @@ function Result({ element }) {
   const [done, frames] = film;
   return (
     <>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <TextField
           label="Result file" placeholder="scan.result.h5" style={{ width: "380px" }}
           value={path} onCommit={(text) => element.put("result_path", text)}
         />
-        <Button text="Save result" icon="save" title="Writes the result to this file (HDF5)" onClick={() => element.call("save")} />
-        <Button text="Report" icon="file-text" title="Writes a report (HTML) next to the result file" onClick={() => element.call("report")} />
-        <Button
-          text="Add to comparison" icon="copy" title="Adds the current result to the tab Compare"
-          onClick={() => element.call("add_to_comparison")}
+        <Act of={element} call="save" text="Save result" icon="save" title="Writes the result to this file (HDF5)" />
+        <Act of={element} call="report" text="Report" icon="file-text" title="Writes a report (HTML) next to the result file" />
+        <Act
+          of={element} call="add_to_comparison" text="Add to comparison" icon="copy"
+          title="Adds the current result to the tab Compare"
         />
       </div>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <TextField
           label="Film file" placeholder="scan.gif or scan.mp4" style={{ width: "380px" }}
           value={filmPath} onCommit={(text) => element.put("film_path", text)}
@@ -122,12 +118,12 @@ function Result({ element }) {
           label="Frames/s" labelWidth="initial" style={{ width: "130px" }} min={0.5} max={50} step={0.5} value={rate}
           onCommit={(number) => element.put("film_rate", number)}
         />
-        <Button
-          text="Film" icon="film" title="Writes a film of the run (GIF or MP4) to this file" disabled={frames > 0}
-          onClick={() => element.call("make_film")}
+        <Act
+          of={element} call="make_film" text="Film" icon="film"
+          title="Writes a film of the run (GIF or MP4) to this file" disabled={frames > 0}
         />
         {frames > 0 && <Progress label="Film" labelWidth="initial" style={{ width: "240px" }} value={done} max={frames} />}
-        {frames > 0 && <Button text="Cancel film" icon="x" title="Ends the film; no file is written" onClick={() => element.call("cancel_film")} />}
+        {frames > 0 && <Act of={element} call="cancel_film" text="Cancel film" icon="x" title="Ends the film; no file is written" />}
       </div>
       <div role="status" class="ptynb-run-said">{said}</div>
     </>
@@ -136,8 +132,9 @@ function Result({ element }) {
 
 /** @type {Drawing<RunValues>} */
 export function RunTab({ element }) {
-  const { epochs, stages, page, starting, can_cancel: canCancel, clusters: clusterMark, checkpoints, view, ...line } = element.use();
+  const { epochs, stages, page, starting, can_cancel: canCancel, clusters: clusterMark, checkpoints, view } = element.use();
   const clusters = elementOf(element, clusterMark);
+  /** @type {import("../page/parts.jsx").DrawerPage[]} */
   const pages = [
     {
       title: "Stages",
@@ -157,12 +154,12 @@ export function RunTab({ element }) {
       content: () => (
         <>
           <Cluster element={clusters} />
-          <div class="ptynb-row-wrap">
-            <Button
-              text="Attach" icon="plug" onClick={() => element.call("attach")}
+          <div class="ptynb-wrapped">
+            <Act
+              of={element} call="attach" text="Attach" icon="plug"
               title="Attaches to a run that continues without its notebook; of several, to that of the existing cluster"
             />
-            <Button text="Stop engines" icon="power" title="Stops the cluster that New run started" onClick={() => element.call("stop_engines")} />
+            <Act of={element} call="stop_engines" text="Stop engines" icon="power" title="Stops the cluster that New run started" />
           </div>
         </>
       ),
@@ -170,22 +167,22 @@ export function RunTab({ element }) {
     { title: "Result", icon: "save", content: () => <Result element={element} /> },
   ];
   return (
-    <div {...lineOf(line, "ptynb-element ptynb-run")}>
+    <div class="ptynb-element ptynb-run">
       <Drawer label="More about the run" pages={pages} shown={page} onShow={(title) => element.put("page", title)}>
         <Engines element={clusters} />
         <NumberField
           label="Epochs" labelWidth="initial" style={{ width: "150px" }} min={1} max={1_000_000} value={epochs}
           onCommit={(number) => element.put("epochs", Math.round(number))}
         />
-        <Button
-          text="New run" icon="play" class="ptynb-auto" title="Starts a reconstruction of the scan with the settings"
-          onClick={() => element.call("new_run")}
+        <Act
+          of={element} call="new_run" text="New run" icon="play" class="ptynb-auto"
+          title="Starts a reconstruction of the scan with the settings"
         />
       </Drawer>
-      <div class="ptynb-row-wrap">
+      <div class="ptynb-wrapped">
         <span role="status">{starting}</span>
         {canCancel && starting && (
-          <Button text="Cancel" icon="x" title="Ends the wait, and cancels the job" onClick={() => element.call("cancel_start")} />
+          <Act of={element} call="cancel_start" text="Cancel" icon="x" title="Ends the wait, and cancels the job" />
         )}
       </div>
       <Parts page={element.page} of={view} />

@@ -1,20 +1,20 @@
 // The first tab of the workbench: a file or a live source, what is known of it, and the scan that is open.
 
-import { Button, Message, Segments, TextField } from "../page/parts.jsx";
+import { Act, Button, elementOf, Message, Segments, Table, TextField } from "../page/parts.jsx";
 import { Parts } from "../page/part.jsx";
 import { FileChooser } from "./file_chooser.jsx";
 import { OptionFields, PythonLine } from "./option_fields.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../page/elements.js" */
-/** @import { ElementValues, Mark } from "../page/types" */
+/** @import { Mark } from "../page/types" */
 /** @import { ChooserValues } from "./file_chooser.jsx" */
 /** @import { OptionValues } from "./option_fields.jsx" */
 
-/** @typedef {ElementValues & { live: boolean, unfolded: boolean, path: string, remarks: { text: string, role: "alert" | "status" }[],
+/** @typedef {{ live: boolean, unfolded: boolean, path: string, remarks: { text: string, role: "alert" | "status" }[],
  *   title: string[], facts: string[][], suggestion: string, being_written: boolean, receiving: "" | "on" | "ended",
  *   question: string, chooser: Mark, options: Mark, listening: Mark, inspection: Mark | null }} ScanValues */
-/** @typedef {ElementValues & { fields: Mark, busy: boolean, waiting: string, notice: string, status: string }} ListenValues */
+/** @typedef {{ fields: Mark, busy: boolean, waiting: string, notice: string, status: string }} ListenValues */
 
 const FILE = "File";
 const LIVE = "Live source";
@@ -31,19 +31,9 @@ const MEASUREMENT = [
 function Facts({ title: [path, format], facts }) {
   if (path === undefined) return null;
   return (
-    <div class="ptynb-scan-facts">
+    <div class="ptynb-file-facts">
       <b>{path}</b>: {format}
-      <table>
-        <tbody>
-          {facts.map((cells, row) => (
-            <tr key={row}>
-              {cells.map((text, column) => (
-                <td key={column}>{text}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table rows={facts} />
     </div>
   );
 }
@@ -62,8 +52,8 @@ function FileRow({ element }) {
         value={element.use().path}
         onCommit={(path) => element.call("name_file", { path })}
       />
-      <Button text="Load" icon="folder-open" kind="primary" title="Opens the scan in this file" onClick={() => element.call("open")} />
-      <Button text="Info" icon="info" title="Shows what the file contains, and what is missing" onClick={() => element.call("describe")} />
+      <Act of={element} call="open" text="Load" icon="folder-open" kind="primary" title="Opens the scan in this file" />
+      <Act of={element} call="describe" text="Info" icon="info" title="Shows what the file contains, and what is missing" />
     </div>
   );
 }
@@ -77,16 +67,14 @@ function FilePage({ element }) {
   return (
     <>
       <div class="ptynb-columns">
-        {unfolded && !live && <FileChooser element={partOf(element, chooser)} />}
+        {unfolded && !live && <FileChooser element={elementOf(element, chooser)} />}
         {/* Remarks come and go: below the fields, which must not move under the mouse. */}
         <div>
-          <OptionFields element={partOf(element, options)} />
+          <OptionFields element={elementOf(element, options)} />
           {suggestion && (
-            <Button
-              text={suggestion}
-              icon="wand-sparkles"
+            <Act
+              of={element} call="suggest" text={suggestion} icon="wand-sparkles"
               title="Enters this below; replace it by what was measured"
-              onClick={() => element.call("suggest")}
             />
           )}
           <Message text={hint} role="status" />
@@ -94,11 +82,9 @@ function FilePage({ element }) {
             <Message key={text} text={text} role={role} />
           ))}
           {beingWritten && (
-            <Button
-              text="Listen to this file"
-              icon="rss"
+            <Act
+              of={element} call="listen_to_file" text="Listen to this file" icon="rss"
               title="Receives the scan of this file while it is written"
-              onClick={() => element.call("listen_to_file")}
             />
           )}
         </div>
@@ -114,16 +100,12 @@ function SourceRow({ element }) {
   const { fields, busy, waiting, notice, status } = element.use();
   return (
     <div class="ptynb-scan-row ptynb-grow">
-      <OptionFields class="ptynb-scan-path" element={partOf(element, fields)} names={["source"]} />
-      <Button
-        text="Listen"
-        icon="rss"
-        kind="primary"
-        title="Waits for the scan, and receives it while it is measured"
-        disabled={busy}
-        onClick={() => element.call("listen")}
+      <OptionFields class="ptynb-scan-path" element={elementOf(element, fields)} names={["source"]} />
+      <Act
+        of={element} call="listen" text="Listen" icon="rss" kind="primary"
+        title="Waits for the scan, and receives it while it is measured" disabled={busy}
       />
-      {waiting && <Button text="Cancel" icon="x" title="Ends the wait; nothing is kept" onClick={() => element.call("cancel")} />}
+      {waiting && <Act of={element} call="cancel" text="Cancel" icon="x" title="Ends the wait; nothing is kept" />}
       {waiting && (
         <span>
           <progress aria-label="waiting for the scan" /> {waiting}
@@ -138,12 +120,12 @@ function SourceRow({ element }) {
 /** What is known of a scan before it is measured.
  * @type {(given: { element: Element<ListenValues> }) => VNode} */
 function PlanPage({ element }) {
-  const fields = partOf(element, element.use().fields);
+  const fields = elementOf(element, element.use().fields);
   return (
     <>
       <div class="ptynb-columns">
         <div>
-          <p class="ptynb-addresses">
+          <p class="ptynb-addresses ptynb-small">
             Addresses: <code>stream2://host:31001</code>, <code>simplon://host:9999</code> (Dectris),{" "}
             <code>pva://PREFIX:Pva1:Image</code> (EPICS); or an HDF5 file in writing: <code>scan.h5</code>,{" "}
             <code>scan_master.h5</code>. Options follow a question mark: <code>scan.h5?patterns=entry/data/data</code>.
@@ -161,30 +143,23 @@ function PlanPage({ element }) {
  * @type {(given: { element: Element<ScanValues> }) => VNode} */
 function ReceivingRow({ element }) {
   const { receiving, question } = element.use();
-  const answer = (/** @type {boolean} */ end) => () => element.call("answer", { end });
   const ended = receiving === "ended";
   return (
     <>
       <div class="ptynb-scan-row">
-        <Button
-          text="Stop listening"
-          icon="stop"
-          title="Ends the reception, after a question; what has come is kept"
-          disabled={ended}
-          onClick={() => element.call("stop")}
+        <Act
+          of={element} call="stop" text="Stop listening" icon="stop"
+          title="Ends the reception, after a question; what has come is kept" disabled={ended}
         />
-        <Button
-          text="Open received scan"
-          icon="folder-open"
-          title="Opens the file with what came, to prepare it"
-          disabled={!ended}
-          onClick={() => element.call("open_received")}
+        <Act
+          of={element} call="open_received" text="Open received scan" icon="folder-open"
+          title="Opens the file with what came, to prepare it" disabled={!ended}
         />
       </div>
       {question && (
         <div class="ptynb-scan-row">
-          <Button text="End the scan" icon="stop" kind="danger" title={STOP_LINE} onClick={answer(true)} />
-          <Button text="Keep listening" icon="rss" title="Nothing is ended" onClick={answer(false)} />
+          <Act of={element} call="answer" given={{ end: true }} text="End the scan" icon="stop" kind="danger" title={STOP_LINE} />
+          <Act of={element} call="answer" given={{ end: false }} text="Keep listening" icon="rss" title="Nothing is ended" />
           <span role="status">
             {question} <code>{STOP_LINE}</code>
           </span>
@@ -194,13 +169,10 @@ function ReceivingRow({ element }) {
   );
 }
 
-/** @type {(element: Element, mark: Mark) => Element} */
-const partOf = (element, mark) => /** @type {Element} */ (element.page.element(mark.$element));
-
 /** @type {(given: { element: Element<ScanValues> }) => VNode} */
 export function ScanTab({ element }) {
   const { live, unfolded, listening, receiving, inspection } = element.use();
-  const source = partOf(element, listening);
+  const source = elementOf(element, listening);
   const above = inspection === null ? "" : "ptynb-scan-above";
   return (
     <div class="ptynb-scan">

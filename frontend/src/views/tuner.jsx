@@ -3,11 +3,12 @@
 import { useState } from "preact/hooks";
 
 import { shortNumber } from "../numbers.js";
-import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
+import { Parts } from "../page/part.jsx";
+import { Act, Fold, Message, NumberField, Select, TextArea, TextField } from "../page/parts.jsx";
+import { State } from "./live/summary.jsx";
 
 /** @import { VNode } from "preact" */
-/** @import { Drawing, ElementValues, Mark, Option } from "../page/types" */
+/** @import { Drawing, Mark, Option } from "../page/types" */
 /** @import { Element } from "../page/elements.js" */
 
 /** values, places: by parameter; score, text: null and "" unless complete.
@@ -15,11 +16,11 @@ import { Button, Fold, Message, NumberField, Select, TextArea, TextField } from 
  *   places: (number | null)[], epochs: number, time: string, engines: string, pictured: boolean }} Trial */
 /** ends: place, text and anchor of the labels below the axis.
  * @typedef {{ label: string, ends: [number, string, "start" | "middle" | "end"][] }} Parameter */
-/** @typedef {{ state: string, done: number, wanted: number, unfinished: number, score: string, file: string }} State */
+/** @typedef {{ state: string, done: number, wanted: number, unfinished: number, score: string, file: string }} StudyState */
 /**
- * @typedef {ElementValues & {
+ * @typedef {{
  *   trials: number, epochs: number, metric: string, sampler: string, file: string, scan_ranges: string,
- *   functions: string[], shown_form: Mark | null, state: State, best: number | null, parameters: Parameter[],
+ *   functions: string[], shown_form: Mark | null, state: StudyState, best: number | null, parameters: Parameter[],
  *   rows: Record<string, Trial>, pictures: Record<string, string>, message: string,
  * }} Values
  */
@@ -145,13 +146,13 @@ function Plot({ trials, parameter: { label, ends }, index, best }) {
   );
 }
 
-/** @type {(given: { state: State, best: number | null }) => VNode} */
+/** @type {(given: { state: StudyState, best: number | null }) => VNode} */
 function Summary({ state: { state, done, wanted, unfinished, score, file }, best }) {
   if (!state) return <p>No study: tick the settings to tune and press Start.</p>;
   return (
     <>
-      <div class="ptynb-tuner-state">
-        <b class={`ptynb-tuner-${state}`}>{state}</b>
+      <div class="ptynb-facts">
+        <State state={state} />
         <span><b>{done}</b> of {wanted} trials</span>
         {unfinished > 0 && <span>{unfinished} running</span>}
         {score && <span>best score <b>{score}</b> in trial {best}</span>}
@@ -218,22 +219,25 @@ export function Tuner({ element }) {
   const running = state.state === "running";
   const Shown = view === "table" ? Table : Pictures;
   return (
-    <div {...lineOf(values, "ptynb-tuner")}>
+    <div class="ptynb-tuner">
       {form && <Ranges element={element} form={form} />}
       <Fields element={element} values={values} />
       <div class="ptynb-wrapped">
-        <Button text="Start" icon="play" title="Starts a new study, or continues the one in the file" disabled={running} onClick={() => element.call("start")} />
-        <Button text="Stop" icon="stop" title="Ends the running trials; they can be repeated" disabled={!running} onClick={() => element.call("stop")} />
-        <Button
-          text="Continue" icon="fast-forward" title="Runs the remaining trials, or as many again"
-          disabled={running || !state.state} onClick={() => element.call("resume")}
+        <Act
+          of={element} call="start" text="Start" icon="play"
+          title="Starts a new study, or continues the one in the file" disabled={running}
+        />
+        <Act of={element} call="stop" text="Stop" icon="stop" title="Ends the running trials; they can be repeated" disabled={!running} />
+        <Act
+          of={element} call="resume" text="Continue" icon="fast-forward"
+          title="Runs the remaining trials, or as many again" disabled={running || !state.state}
         />
         <Select label="Order" options={["best first", "newest first"]} value={order} onCommit={setOrder} />
         <Select label="View" options={["table", "pictures"]} value={view} onCommit={setView} />
         <Select label="Pick" title="The trial to use: by its score, or by its picture" options={[["0", "the best trial"], ...picks]} value={trial} onCommit={pick} />
-        <Button
-          text="Use" icon="check" title="Uses the settings, and the scan, of the picked trial"
-          disabled={best === null && trial === "0"} onClick={() => element.call("use", { trial: Number(trial) })}
+        <Act
+          of={element} call="use" given={{ trial: Number(trial) }} text="Use" icon="check"
+          title="Uses the settings, and the scan, of the picked trial" disabled={best === null && trial === "0"}
         />
       </div>
       <p class="ptynb-tuner-about">Score: {MEANINGS[metric] ?? "The value of your function for each result; smaller is better."}</p>

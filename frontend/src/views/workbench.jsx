@@ -2,13 +2,13 @@
 
 import { useEffect } from "preact/hooks";
 
-import { lineOf, Parts } from "../page/part.jsx";
-import { Button, Message, Tabs } from "../page/parts.jsx";
+import { Parts } from "../page/part.jsx";
+import { Act, Message, Tabs } from "../page/parts.jsx";
 import { CodeView } from "./code_view.jsx";
 import { OwnTab } from "./own_tab.jsx";
 
-/** @import { Drawing, ElementValues, Mark } from "../page/types" */
-/** @typedef {ElementValues & { facts: { scan: string, about: string[] }, message: string, offers: Record<string, string>,
+/** @import { Drawing, Mark } from "../page/types" */
+/** @typedef {{ facts: { scan: string, about: string[] }, message: string, offers: Record<string, string>,
  *   tab: string, views: Record<string, Mark | null>, lines: string[] }} WorkbenchValues */
 
 const TABS = ["Scan", "Settings", "Run", "Compare", "Tune", "Python"];
@@ -25,7 +25,7 @@ const Facts = ({ scan, about }) => (
 
 /** @type {Drawing<WorkbenchValues>} */
 export function Workbench({ element }) {
-  const { facts, message, offers, tab, views, lines, ...line } = element.use();
+  const { facts, message, offers, tab, views, lines } = element.use();
   const missing = Object.values(views).includes(null);
   useEffect(() => {
     const asking = missing ? setTimeout(() => element.call("show_all"), AFTER_MS) : undefined;
@@ -34,10 +34,10 @@ export function Workbench({ element }) {
   const page = (/** @type {number} */ index) =>
     TABS[index] === "Python" ? <CodeView lines={lines} /> : <Parts page={element.page} of={views[TABS[index]]} />;
   return (
-    <div {...lineOf(line, "ptynb-element ptynb-workbench")}>
+    <div class="ptynb-element ptynb-workbench">
       {Object.entries(offers).map(([name, text]) => (
-        <div key={name} class="ptynb-row-wrap">
-          <Button text="Attach" icon="plug" title={`pt.attach('${name}')`} onClick={() => element.call("attach", { name })} />
+        <div key={name} class="ptynb-wrapped">
+          <Act of={element} call="attach" given={{ name }} text="Attach" icon="plug" title={`pt.attach('${name}')`} />
           <span role="status">A run continues without a notebook: {text}.</span>
         </div>
       ))}

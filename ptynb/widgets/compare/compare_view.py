@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from ptynb.supervised_thread import SupervisedThread
 from ptynb.widgets.actions import Actions
 from ptynb.widgets.compare import comparison_facts
 from ptynb.widgets.compare.overlays import SliceCuts, mark_positions, remove_marks
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.viewer.viewer import Viewer
 
 Pair = tuple[str, str]
@@ -53,25 +53,24 @@ class Compare(Element):
     """
 
     component = "compare"
-    columns: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    options: traitlets.Dict[str, list[str]] = traitlets.Dict().tag(sync=True, settable=False)
-    chosen: traitlets.Dict[str, str | bool] = traitlets.Dict().tag(sync=True, settable=False)
-    thick = traitlets.Bool(False).tag(sync=True, settable=False)
-    viewer = traitlets.Instance(Viewer).tag(sync=True, settable=False)
-    cuts = traitlets.Instance(Viewer, allow_none=True).tag(sync=True, settable=False)
-    busy = traitlets.Bool(False).tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
-    notes: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    cut_notes: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    difference: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, settable=False)
-    losses: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, settable=False)
-    settings: traitlets.List[comparison_facts.Row] = traitlets.List().tag(sync=True, settable=False)
-    facts: traitlets.List[comparison_facts.Row] = traitlets.List().tag(sync=True, settable=False)
+    columns: traitlets.List[str] = shown(traitlets.List())
+    options: traitlets.Dict[str, list[str]] = shown(traitlets.Dict())
+    chosen: traitlets.Dict[str, str | bool] = shown(traitlets.Dict())
+    thick = shown(traitlets.Bool(False))
+    viewer = shown(traitlets.Instance(Viewer))
+    cuts = shown(traitlets.Instance(Viewer, allow_none=True))
+    busy = shown(traitlets.Bool(False))
+    message = shown(traitlets.Unicode(""))
+    notes: traitlets.List[str] = shown(traitlets.List())
+    cut_notes: traitlets.List[str] = shown(traitlets.List())
+    difference: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    losses: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    settings: traitlets.List[comparison_facts.Row] = shown(traitlets.List())
+    facts: traitlets.List[comparison_facts.Row] = shown(traitlets.List())
 
     def __init__(self, results: Mapping[str, Result], looks: Mapping[str, Look] | None = None) -> None:
         self.results = dict(results)
         self.looks: dict[str, Look] = dict(looks or {})
-        self.tell: Callable[[str], None] | None = None
         self._together: dict[int | str, Together] = {}
         self._values: dict[str, Array] = {}
         self._units: dict[str, str] = {}
@@ -359,10 +358,6 @@ class Compare(Element):
         return f"{value_text(values[y, x])} {self._units[name]}".rstrip() if values is not None and inside else ""
 
     # What is told
-
-    def _say(self, line: str) -> None:
-        if self.tell is not None:
-            self.tell(line)
 
     def _say_soon(self, what: str, line: str) -> None:
         """Tell a line once no other one of the same kind follows it, as during a drag."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ptynb.analysis.result_comparison import Difference, facts_of, settings_that_differ
 from ptynb.data.engine_records import Result
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 
 Row = tuple[str, list[str], bool]
 """Name of a fact, its text for each result, and whether the results differ in it."""

@@ -7,30 +7,20 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from decimal import Decimal
 from typing import Any
 
 from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.schema import Setting, structure
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import UNITS, in_unit, number, number_and_unit
 
 MISSING = object()
 """The value of an empty field that has no default and cannot be None."""
-UNITS: dict[str, dict[str, Decimal]] = {
-    "m": {"nm": Decimal("1e-9"), "µm": Decimal("1e-6"), "mm": Decimal("1e-3"), "m": Decimal(1)},
-    "rad": {"mrad": Decimal("1e-3"), "°": Decimal(repr(math.pi / 180)), "rad": Decimal(1)},
-    "eV": {"eV": Decimal(1), "keV": Decimal("1e3")},
-}
-"""Display units of each unit of the settings, the default first, and their sizes in that unit."""
-_SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
-_NUMBER = re.compile(r"^([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s]*)$")
+NOT_SHOWN = ("pm",)
+"""Units that settings are not shown in."""
 _NONE = ("", "none")
 TECHNICAL = 1e6
 """Limits that large are only technical, and not shown."""
-LONGEST_NUMBER = 100
-"""Maximum length of a number [characters]; longer input stays text, which validation rejects: a float may overflow."""
-
 PREFIXES = {
     "slices": "Slice distance",
     "positions": "Position",
@@ -91,7 +81,7 @@ def value_words(setting: Setting, value: Any) -> str:
 
 def units_of(setting: Setting) -> tuple[str, ...]:
     """Return the display units of a setting, the default first; empty if it has only one unit."""
-    return tuple(UNITS.get(setting.unit, ()))
+    return tuple(unit for unit in UNITS.get(setting.unit, ()) if unit not in NOT_SHOWN)
 
 
 def fitting_unit(setting: Setting, value: Any) -> str:
@@ -99,9 +89,8 @@ def fitting_unit(setting: Setting, value: Any) -> str:
     units = units_of(setting)
     if not isinstance(value, int | float) or not units or not value:
         return units[0] if units else setting.unit
-    factors = UNITS[setting.unit]
-    known = [unit for unit in units if 1 <= abs(value) / float(factors[unit]) < 1000]
-    return known[0] if known else units[0]
+    sizes = UNITS[setting.unit]
+    return next((unit for unit in units if 1 <= abs(value) / float(sizes[unit]) < 1000), units[0])
 
 
 def text_of(value: Any, setting: Setting, unit: str) -> str:
@@ -110,11 +99,8 @@ def text_of(value: Any, setting: Setting, unit: str) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return str(value)
-    factor = _factor(setting, unit)
-    if factor == 1:
-        return repr(value).removesuffix(".0")
-    shown = Decimal(repr(value)) / factor
-    return f"{float(shown):.12g}"
+    size = _size(setting, unit)
+    return repr(value).removesuffix(".0") if size == 1 else in_unit(value, size)
 
 
 def value_of(text: str, setting: Setting, unit: str) -> Any:
@@ -122,25 +108,10 @@ def value_of(text: str, setting: Setting, unit: str) -> Any:
 
     A unit after the number, such as "1.5 µm", replaces the unit shown.
     """
-    text = text.strip()
-    if text.lower() in _NONE:
+    if text.strip().lower() in _NONE:
         return None
-    found = _NUMBER.match(text)
-    if found is None:
-        return text
-    number, written = found.groups()
-    written = _SPELLINGS.get(written, written)
-    if written and written not in (*units_of(setting), setting.unit):
-        return text
-    if len(number) > LONGEST_NUMBER:
-        return text
-    if setting.kind == "integer":
-        return int(number) if re.fullmatch(r"[-+]?\d+", number) else float(number)
-    factor = _factor(setting, written or unit)
-    try:
-        return float(number) if factor == 1 else float(Decimal(number) * factor)
-    except ArithmeticError:
-        return text
+    sizes = {unit: Decimal(1), setting.unit: Decimal(1)} | {one: UNITS[setting.unit][one] for one in units_of(setting)}
+    return number_and_unit(text.strip(), sizes, unit, whole=setting.kind == "integer")
 
 
 def range_of(setting: Setting, unit: str) -> str:
@@ -149,8 +120,7 @@ def range_of(setting: Setting, unit: str) -> str:
     Limits that are only technical are left out.
     """
     low, high = (
-        None if end is None else float(Decimal(repr(end)) / _factor(setting, unit))
-        for end in (setting.low, setting.high)
+        None if end is None else float(Decimal(repr(end)) / _size(setting, unit)) for end in (setting.low, setting.high)
     )
     if high is not None and high >= TECHNICAL:
         high = None
@@ -164,7 +134,7 @@ def range_of(setting: Setting, unit: str) -> str:
     return ", ".join(limits)
 
 
-def _factor(setting: Setting, unit: str) -> Decimal:
+def _size(setting: Setting, unit: str) -> Decimal:
     return UNITS.get(setting.unit, {}).get(unit, Decimal(1))
 
 

@@ -117,7 +117,7 @@ def _field(setting: Setting, label: str) -> Plain:
         "units": units,
         "limits": [text for unit in units or (setting.unit,) if (text := words.range_of(setting, unit))],
         "choices": [(choice, words.choice_label(choice)) for choice in setting.choices],
-        "optional": setting.optional,
+        "placeholder": "none" if setting.optional else "",
         "live": setting.live,
     }
     return {key: [*value] if isinstance(value, tuple) else value for key, value in plain.items() if value}

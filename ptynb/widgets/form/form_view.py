@@ -19,7 +19,7 @@ from ptynb.settings import Settings
 from ptynb.settings.ranges import value_of
 from ptynb.settings.schema import Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import form_contents as contents
 from ptynb.widgets.form.field_words import MISSING, label_of
 from ptynb.widgets.form.settings_sources import Source, Sources, read_file, write_file
@@ -41,10 +41,6 @@ class LiveReconstruction(Protocol):
     def closed(self) -> bool: ...  # noqa: D102
     def reconfigure_error(self, settings: Settings) -> str | None: ...  # noqa: D102
     def reconfigure(self, settings: Settings) -> None: ...  # noqa: D102
-
-
-def _shown_only(trait: Any) -> Any:
-    return trait.tag(sync=True, settable=False)
 
 
 def edit(method: Method) -> Method:
@@ -79,20 +75,20 @@ class SettingsForm(Element):
     """
 
     component = "settingsForm"
-    schema: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict(contents.schema()))
-    mode = _shown_only(traitlets.Enum(("plain", "live", "ranges"), "plain"))
-    values: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    marks: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    revisions: traitlets.Dict[str, int] = _shown_only(traitlets.Dict())
-    entries: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    groups: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    sources: traitlets.List[str] = _shown_only(traitlets.List())
-    source: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    tuned: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    waiting: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict({"changes": [], "problem": ""}))
-    frozen: traitlets.Dict[str, Any] = _shown_only(traitlets.Dict())
-    invalid = _shown_only(traitlets.Unicode())
-    message = _shown_only(traitlets.Unicode())
+    schema: traitlets.Dict[str, Any] = shown(traitlets.Dict(contents.schema()))
+    mode = shown(traitlets.Enum(("plain", "live", "ranges"), "plain"))
+    values: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    marks: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    revisions: traitlets.Dict[str, int] = shown(traitlets.Dict())
+    entries: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    groups: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    sources: traitlets.List[str] = shown(traitlets.List())
+    source: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    tuned: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    waiting: traitlets.Dict[str, Any] = shown(traitlets.Dict({"changes": [], "problem": ""}))
+    frozen: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    invalid = shown(traitlets.Unicode())
+    message = shown(traitlets.Unicode())
     file = traitlets.Unicode("settings.yaml").tag(sync=True)
 
     def __init__(
@@ -523,7 +519,3 @@ class SettingsForm(Element):
     def _call_back(self, settings: Settings) -> None:
         for listener in self._listeners:
             listener(settings)
-
-    def _say(self, line: str) -> None:
-        if self.tell is not None:
-            self.tell(line)

@@ -13,13 +13,8 @@ from ptynb.data.arrivals import Acquisition
 from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, Method, command
+from ptynb.widgets.element_tree import Element, Method, command, shown
 from ptynb.widgets.viewer.viewer import Viewer
-
-
-def shown(trait: Any) -> Any:
-    """Return a trait that pages show, and do not set."""
-    return trait.tag(sync=True, settable=False)
 
 
 class InspectorState:

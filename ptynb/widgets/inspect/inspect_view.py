@@ -21,9 +21,9 @@ from ptynb.data.scan import Scan
 from ptynb.polling import wait_until
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.arrival_facts import arrival_facts
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.inspect.background_survey import BackgroundSurvey
-from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, shown
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState
 from ptynb.widgets.inspect.mask_panel import MaskPanel
 from ptynb.widgets.inspect.panels import DirectPanel, PositionsPanel, StatisticsPanel
 from ptynb.widgets.inspect.position_map import KINDS, NAME, PositionMap
@@ -61,7 +61,7 @@ class Inspect(Element):
 
     facts, length = shown(traitlets.List()), shown(traitlets.Int(1))
     map_view, view, panels = shown(traitlets.Any()), shown(traitlets.Any()), shown(traitlets.Dict())
-    maps, scales = shown(traitlets.List([*KINDS])), shown(traitlets.List([*SCALES]))
+    maps = shown(traitlets.List([*KINDS]))
     live, can_undo = shown(traitlets.Bool(False)), shown(traitlets.Bool(False))
     surveyed, arrivals = shown(traitlets.Int(0)), shown(traitlets.Dict())
     pattern_message, message, survey_message, note = (shown(traitlets.Unicode("")) for _ in range(4))
@@ -76,7 +76,6 @@ class Inspect(Element):
     dots = traitlets.Bool(True).tag(sync=True)
 
     def __init__(self, scan: Scan) -> None:
-        self.tell: Callable[[str], None] | None = None
         self.on_scan: Callable[[Scan], None] | None = None
         self.on_end: Callable[[], None] | None = None
         self._reading = Actions("ptynb inspect reading", self._pattern_failed)
@@ -289,10 +288,6 @@ class Inspect(Element):
 
     def _clear(self) -> None:
         self.message = ""
-
-    def _say(self, line: str) -> None:
-        if self.tell is not None:
-            self.tell(line)
 
 
 def inspect(scan: Scan) -> Inspect:

@@ -9,7 +9,8 @@ from ptynb.analysis import BadPixels, find_bad_pixels, painted, with_mask
 from ptynb.analysis.mask_drawing import MaskHistory
 from ptynb.data.engine_records import Array
 from ptynb.io.mask_file import load_mask, save_mask
-from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action, shown
+from ptynb.widgets.element_tree import shown
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action
 from ptynb.widgets.inspect.scan_display import centred, is_shifted, mask_picture, pattern_of, show
 from ptynb.widgets.viewer.viewer import Viewer
 
@@ -104,7 +105,7 @@ class MaskPanel(InspectorPanel):
     def save(self, path: str) -> None:
         """Save the edited mask, in the order of the patterns."""
         save_mask(self.mask, path)
-        self._say(f"pt.save_mask({self._in_order}, {path!r})")
+        self._say_with_mask(f"pt.save_mask({self._in_order}, {path!r})")
         self._note = f"Saved to {path}: True for good pixels, in the order of the patterns. "
 
     @action
@@ -142,10 +143,10 @@ class MaskPanel(InspectorPanel):
 
     def _change(self, mask: Array, line: str) -> None:
         if self._history.change(mask):
-            self._say(line)
+            self._say_with_mask(line)
             self._lines.append(line)
 
-    def _say(self, line: str) -> None:
+    def _say_with_mask(self, line: str) -> None:
         """Say a line that uses `mask`, after the one that defines it."""
         for one in (line,) if self._lines else (self._first, line):
             self.state.say(one)

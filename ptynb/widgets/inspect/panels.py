@@ -12,10 +12,10 @@ from ptynb.analysis import find_suspicious, leave_out
 from ptynb.analysis.direct.direct_imaging import DirectImages, DirectReading
 from ptynb.exceptions import InvalidValueError, ScanError
 from ptynb.preparation import ScanRotation, estimate_rotation
-from ptynb.widgets.element_tree import command
-from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action, shown
+from ptynb.widgets.actions import CancelledError
+from ptynb.widgets.element_tree import command, shown
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action
 from ptynb.widgets.inspect.scan_display import SCALES, show, statistics_pictures
-from ptynb.widgets.shared_widgets import CancelledError
 from ptynb.widgets.viewer.viewer import Viewer
 
 LISTED = 500

@@ -12,7 +12,8 @@ from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError
 from ptynb.io.prepared_scan import prepare
 from ptynb.settings.recipe import PrepareStep, Recipe
-from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action, shown
+from ptynb.widgets.element_tree import shown
+from ptynb.widgets.inspect.inspect_state import InspectorPanel, InspectorState, action
 from ptynb.widgets.inspect.scan_display import facts, pattern_of, pattern_picture, show
 from ptynb.widgets.viewer.viewer import Viewer
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ptynb.data.engine_records import PANES, Picture
 from ptynb.widgets.viewer.viewer import Viewer
-
-if TYPE_CHECKING:
-    from ptynb.widgets.live.pictures import LivePictures
 
 NAMES = tuple(f"{pane} {cut}" for pane in PANES for cut in ("xz", "yz"))
 
@@ -21,10 +18,10 @@ Place = list[float | None]
 class Cuts:
     """The cuts (z, x) and (y, z) of a view while its `cuts` is set, and their crosshair, in the object's pictures too.
 
-    A click in a cut chooses the slice that the object's pictures show.
+    A click in a cut chooses the slice that the object's pictures show. view: `LivePictures`, which has these cuts.
     """
 
-    def __init__(self, view: LivePictures) -> None:
+    def __init__(self, view: Any) -> None:
         self._view = view
         self._object, self._viewer = view.object_pictures, view.cut_pictures
         view.observe(lambda change: self._switched(change["new"]), "cuts")

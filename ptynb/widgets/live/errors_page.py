@@ -18,7 +18,7 @@ from ptynb.data.engine_records import Picture
 from ptynb.data.pattern_r_factors import PatternRFactors
 from ptynb.data.standard_error import ErrorMap
 from ptynb.widgets.actions import Actions
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.inspect.position_map import PositionMap
 from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer
@@ -43,14 +43,14 @@ class ErrorsPage(Element):
 
     component = "liveErrors"
 
-    facts = traitlets.Unicode("").tag(sync=True, settable=False)
-    computing = traitlets.Bool(False).tag(sync=True, settable=False)
-    done = traitlets.Int(0).tag(sync=True, settable=False)
-    total = traitlets.Int(0).tag(sync=True, settable=False)
-    said = traitlets.Unicode("").tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
-    map = traitlets.Instance(Viewer).tag(sync=True, settable=False)
-    errors = traitlets.Instance(Viewer).tag(sync=True, settable=False)
+    facts = shown(traitlets.Unicode(""))
+    computing = shown(traitlets.Bool(False))
+    done = shown(traitlets.Int(0))
+    total = shown(traitlets.Int(0))
+    said = shown(traitlets.Unicode(""))
+    message = shown(traitlets.Unicode(""))
+    map = shown(traitlets.Instance(Viewer))
+    errors = shown(traitlets.Instance(Viewer))
 
     def __init__(self, recon: Watched, chosen: Callable[[int], None], tell: Tell) -> None:
         self._recon, self._chosen, self._tell = recon, chosen, tell

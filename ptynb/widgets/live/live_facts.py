@@ -14,7 +14,7 @@ from ptynb.settings.schema import structure
 from ptynb.widgets.form.field_words import label_of_name, value_words
 from ptynb.widgets.live.protocol import Watched
 from ptynb.widgets.live.time_left import recent_rate, rough_duration, seconds_left
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 
 MOST_CHANGES = 8
 CHUNK = 100

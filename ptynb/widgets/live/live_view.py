@@ -24,13 +24,13 @@ from ptynb.settings import PART_OF_COMPONENT, Settings
 from ptynb.settings.schema import ABBREVIATIONS
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.arrival_facts import arrival_facts
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.live import live_facts
 from ptynb.widgets.live.errors_page import LINE as ERRORS_LINE
 from ptynb.widgets.live.errors_page import ErrorsPage
 from ptynb.widgets.live.pattern_comparison import pattern_words, pictures_of
 from ptynb.widgets.live.pictures import POSITIONS, LivePictures
-from ptynb.widgets.live.protocol import Moment, Tell, Watched, moment_of
+from ptynb.widgets.live.protocol import Moment, Watched, moment_of
 from ptynb.widgets.viewer.viewer import Viewer
 
 REQUEST_SECONDS = 0.5
@@ -59,11 +59,6 @@ PARTS = tuple(name for name in Settings.model_fields if hasattr(getattr(Settings
 """Components with a learning rate, which can be frozen."""
 
 
-def shown(trait: Any) -> Any:
-    """Return a trait that browsers show, and do not set."""
-    return trait.tag(sync=True, settable=False)
-
-
 class Live(LivePictures):
     """Object, probe, positions, patterns, curves, engines and controls of a reconstruction; see `live`.
 
@@ -77,7 +72,6 @@ class Live(LivePictures):
     """
 
     component = "live"
-    tell: Tell | None = None
 
     summary: traitlets.Dict[str, Any] = shown(traitlets.Dict({"state": "starting"}))
     usable: traitlets.List[str] = shown(traitlets.List())
@@ -370,10 +364,6 @@ class Live(LivePictures):
         if change["name"] == "page" and self.page in LINES:
             self._say(LINES[self.page])
         self.update_soon()
-
-    def _say(self, line: str) -> None:
-        if self.tell is not None:
-            self.tell(line)
 
     def _obeyed(self) -> None:
         """Show the state after a click at once: the thread that updates the view may be waiting for pictures."""

@@ -15,10 +15,10 @@ import traitlets
 from ptynb.analysis.array_lines import field_line, field_of, quantity_lines, quantity_of
 from ptynb.analysis.position_refinement import PositionRefinement, moved_positions
 from ptynb.data.engine_records import PANES, Array, Picture, Pictures, RenderRequest
-from ptynb.widgets.element_tree import Element
+from ptynb.widgets.element_tree import Element, shown
 from ptynb.widgets.live.cuts import Cuts
 from ptynb.widgets.live.protocol import Moment, Watched, moment_of
-from ptynb.widgets.number_text import number
+from ptynb.widgets.quantities import number
 from ptynb.widgets.viewer.viewer import Viewer
 
 OBJECT_HEIGHT, PROBE_HEIGHT = 360, 150
@@ -57,12 +57,12 @@ class LivePictures(Element):
     arrows = traitlets.Float(0.0, min=0.0).tag(sync=True)
     page = traitlets.Unicode(None, allow_none=True).tag(sync=True)
 
-    slices = traitlets.Int(1).tag(sync=True, settable=False)
-    object_modes = traitlets.Int(1).tag(sync=True, settable=False)
-    refinement: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, settable=False)
-    object_pictures = traitlets.Instance(Viewer).tag(sync=True, settable=False)
-    probe_pictures = traitlets.Instance(Viewer).tag(sync=True, settable=False)
-    cut_pictures = traitlets.Instance(Viewer).tag(sync=True, settable=False)
+    slices = shown(traitlets.Int(1))
+    object_modes = shown(traitlets.Int(1))
+    refinement: traitlets.Dict[str, Any] = shown(traitlets.Dict())
+    object_pictures = shown(traitlets.Instance(Viewer))
+    probe_pictures = shown(traitlets.Instance(Viewer))
+    cut_pictures = shown(traitlets.Instance(Viewer))
 
     def __init__(self, recon: Watched, size: int, **traits: Any) -> None:
         self._recon, self._size = recon, size

@@ -12,7 +12,7 @@ import traitlets
 from ptynb.io.load import SUFFIXES
 from ptynb.table import gigabytes
 from ptynb.text import Order, natural_order
-from ptynb.widgets.element_tree import Element, command
+from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.load.recent_files import recent_files
 
 MOST = 2000
@@ -31,12 +31,12 @@ class FileChooser(Element):
 
     component = "fileChooser"
 
-    folder = traitlets.Unicode("").tag(sync=True, settable=False)
-    items: traitlets.List[Item] = traitlets.List().tag(sync=True, settable=False)
-    more = traitlets.Int(0).tag(sync=True, settable=False)
-    current = traitlets.Unicode("").tag(sync=True, settable=False)
-    recent: traitlets.List[str] = traitlets.List().tag(sync=True, settable=False)
-    message = traitlets.Unicode("").tag(sync=True, settable=False)
+    folder = shown(traitlets.Unicode(""))
+    items: traitlets.List[Item] = shown(traitlets.List())
+    more = shown(traitlets.Int(0))
+    current = shown(traitlets.Unicode(""))
+    recent: traitlets.List[str] = shown(traitlets.List())
+    message = shown(traitlets.Unicode(""))
     all_files = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, chosen: Callable[[Path, bool], None], folder: Path | None = None) -> None:

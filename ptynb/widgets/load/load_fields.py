@@ -11,8 +11,8 @@ from ptynb.exceptions import PtynbError
 from ptynb.io.file_info import FileInfo
 from ptynb.io.reading.reader_interface import Missing
 from ptynb.settings.load_options import MAY_BE_ARRAYS, LoadOptions, aberrations_as_text
-from ptynb.widgets.load.quantities import fact_text
 from ptynb.widgets.option_fields import OptionField, OptionFields, option_of
+from ptynb.widgets.quantities import fact_text
 
 FIRST = ("geometry", "energy", "distance", "detector_pixel")
 """Options that are always shown; with them those that the file lacks, the others are folded."""
@@ -89,7 +89,7 @@ class LoadFields(OptionFields):
             if name in self.options and name not in self.lacking:
                 text = "see the message"
                 if error is not None and (value := error.proposals.get(name)) is not None:
-                    text += f"; it proposes {self.shown(name, value)} {self.units.get(name, '')}".rstrip()
+                    text += f"; it proposes {self.shown_value(name, value)} {self.units.get(name, '')}".rstrip()
                 notes[name] = {"text": text, "needed": True}
         self.notes = notes
         self.focus(() if error is None else error.fields)

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { Button, Check, Message, Select } from "../../page/parts.jsx";
+import { Act, Check, Message, Select } from "../../page/parts.jsx";
 import { FieldRow } from "./field.jsx";
 
 /** @import { VNode } from "preact" */
@@ -14,7 +14,7 @@ function Entry({ form, kind, entry }) {
   const { entryFields } = form.use().schema;
   const { name, on, problem } = entry;
   const button = (/** @type {string} */ text, /** @type {string} */ tip, /** @type {string} */ command) => (
-    <Button text={text} title={`${kind.title}: ${tip}`} onClick={() => form.call(command, { entry: name })} />
+    <Act of={form} call={command} given={{ entry: name }} text={text} title={`${kind.title}: ${tip}`} />
   );
   return (
     <div class="ptynb-entry">
@@ -24,7 +24,6 @@ function Entry({ form, kind, entry }) {
           label={kind.title}
           title={`${kind.about} Off: it is not part of the settings.`}
           checked={on}
-         
           onCommit={(checked) => form.call("switch_entry", { entry: name, on: checked })}
         />
         {button("Move up", "move before the previous entry", "move_up")}
@@ -55,10 +54,9 @@ export function Entries({ form, group: { name, title, about, kinds = [] } }) {
           label={`New ${singular}`}
           options={kinds.map(({ kind, title: text }) => [kind, text])}
           value={chosen}
-         
           onCommit={choose}
         />
-        <Button text="Add" title={`Adds a ${singular} of this kind`} onClick={() => form.call("add", { list_name: name, kind: chosen })} />
+        <Act of={form} call="add" given={{ list_name: name, kind: chosen }} text="Add" title={`Adds a ${singular} of this kind`} />
       </div>
       <div class="ptynb-small ptynb-entry-about">{kindOf(chosen).about}</div>
     </div>

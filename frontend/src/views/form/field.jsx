@@ -2,7 +2,8 @@
 
 import { useState } from "preact/hooks";
 
-import { Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
+import { Act, Check, classes, Message, TextField } from "../../page/parts.jsx";
+import { ValueField } from "../option_fields.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { FieldSchema, Form, Mark, RangeValues, Shown } from "./values" */
@@ -22,20 +23,6 @@ function wordsOf({ choices, units, unit: only }, shown, unit) {
   return [textOf(shown, unit) || "none", units ? units[unit] : only].filter(Boolean).join(" ");
 }
 
-/** The field itself.
- * @type {(given: { form: Form, field: FieldSchema, name: string, unit: number }) => VNode} */
-function Control({ form, field, name, unit }) {
-  const { values, revisions } = form.use();
-  const { label, about, units, choices } = field;
-  const shown = values[name];
-  const line = { class: classes("ptynb-row-field", units && "ptynb-row-measured"), label, title: about };
-  const enter = (/** @type {string | boolean} */ value) => form.call("enter", { name, value, unit: units?.[unit] ?? "" });
-  if (choices) return <Select {...line} options={choices} value={typeof shown === "string" ? shown : null} onCommit={enter} />;
-  if (field.kind === "switch") return <Check {...line} checked={shown === true} indent={true} onCommit={enter} />;
-  const placeholder = field.optional ? "none" : "";
-  return <TextField {...line} value={textOf(shown, unit)} version={revisions[name]} placeholder={placeholder} onCommit={enter} />;
-}
-
 /** What is said of a field, in a line that is cut off until the field has the focus, and its problem.
  * @type {(given: { field: FieldSchema, unit: number, mark: Mark, source: string, reason?: string, note: string }) => VNode} */
 function About({ field, unit, mark: { was, problem }, source, reason, note }) {
@@ -47,7 +34,7 @@ function About({ field, unit, mark: { was, problem }, source, reason, note }) {
     <span class="ptynb-muted">{whole}</span>,
   ].filter(Boolean);
   return (
-    <div class="ptynb-row-about">
+    <div class="ptynb-row-about ptynb-small">
       <div class="ptynb-clip" title={[reason, whole].filter(Boolean).join(". ")}>
         {said.map((part, index) => (index ? [" · ", part] : part))}
       </div>
@@ -80,7 +67,7 @@ function Range({ form, field: { name, label, kind, choices, units }, range, unit
     />
   );
   return (
-    <div class="ptynb-range" role="group" aria-label={chosen ? `${label}: values to try` : `${label}: range`}>
+    <div class="ptynb-range ptynb-wrapped" role="group" aria-label={chosen ? `${label}: values to try` : `${label}: range`}>
       {chosen && <span>Try</span>}
       {chosen && options.map(([key, text]) => <Check key={text} label={text} checked={chosen.includes(key)} onCommit={(on) => tick(key, on)} />)}
       {low && end("lowest", low, "low")}
@@ -94,10 +81,11 @@ function Range({ form, field: { name, label, kind, choices, units }, range, unit
 /** A row with a field, its unit, what freezes or resets it, and what is said of it; entry: the name of its entry in a list.
  * @type {(given: { form: Form, field: FieldSchema, entry?: string }) => VNode} */
 export function FieldRow({ form, field, entry }) {
-  const { mode, values, marks, source: { title, reasons }, tuned, frozen } = form.use();
+  const { mode, values, revisions, marks, source: { title, reasons }, tuned, frozen } = form.use();
   const { label, units } = field;
   const name = entry ? `${entry}.${field.name}` : field.name;
-  const [unit, choose] = useState(() => fitting(values[name]));
+  const shown = values[name];
+  const [unit, choose] = useState(() => fitting(shown));
   const [mark, range, freezing, source] = [marks[name] ?? {}, tuned[name], frozen[name], entry ? "default" : title];
   const note = mode === "live" && !field.live && !entry ? "with Apply" : "";
   return (
@@ -113,25 +101,20 @@ export function FieldRow({ form, field, entry }) {
             onChange={(event) => form.call("tune", { name, on: event.currentTarget.checked })}
           />
         )}
-        <Control {...{ form, field, name, unit }} />
-        {units && <span class="ptynb-row-in">in</span>}
-        {units && (
-          <Select class="ptynb-row-unit" title={`Unit of ${label}`} options={units} value={units[unit]} onCommit={(one) => choose(units.indexOf(one))} />
-        )}
+        <ValueField
+          field={field} value={typeof shown === "object" ? textOf(shown, unit) : shown} unit={units?.[unit]} version={revisions[name]}
+          onEnter={(value) => form.call("enter", { name, value, unit: units?.[unit] ?? "" })} onUnit={(one) => choose(units?.indexOf(one) ?? 0)}
+        />
         {freezing && (
-          <Button
-            class="ptynb-row-freeze"
-            text={freezing.on ? "Unfreeze" : "Freeze"}
-            title={`${label}: set to ${freezing.rate}`}
-            disabled={freezing.on && freezing.rate === 0}
-            onClick={() => form.call("freeze", { name })}
+          <Act
+            of={form} call="freeze" given={{ name }} class="ptynb-row-freeze" text={freezing.on ? "Unfreeze" : "Freeze"}
+            title={`${label}: set to ${freezing.rate}`} disabled={freezing.on && freezing.rate === 0}
           />
         )}
-        <Button
-          class={classes("ptynb-row-reset", mark.was === undefined && "ptynb-invisible")}
-          icon="undo"
+        <Act
+          of={form} call="reset" given={{ name }}
+          class={classes("ptynb-row-reset", mark.was === undefined && "ptynb-invisible")} icon="undo"
           title={`${label}: reset to ${source}`}
-          onClick={() => form.call("reset", { name })}
         />
         <About {...{ field, unit, mark, source, reason: reasons[name], note }} />
       </div>

@@ -2,8 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { lineOf } from "../../page/part.jsx";
-import { Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
+import { Act, Button, Check, classes, Message, Select, TextField } from "../../page/parts.jsx";
 import { Entries } from "./entries.jsx";
 import { FieldRow } from "./field.jsx";
 
@@ -114,9 +113,12 @@ function Waiting({ form }) {
   const { changes, problem } = form.use().waiting;
   if (changes.length === 0) return null;
   return (
-    <div class="ptynb-form-top">
-      <Button text="Apply" kind="primary" title="Restarts all engines from their current state with these settings" disabled={problem !== ""} onClick={() => form.call("apply")} />
-      <Button text="Discard" title="Shows the current settings again" onClick={() => form.call("discard")} />
+    <div class="ptynb-form-top ptynb-wrapped">
+      <Act
+        of={form} call="apply" text="Apply" kind="primary"
+        title="Restarts all engines from their current state with these settings" disabled={problem !== ""}
+      />
+      <Act of={form} call="discard" text="Discard" title="Shows the current settings again" />
       <div role="status">
         Waiting for Apply:{" "}
         {changes.map(([label, change], index) => (
@@ -139,8 +141,8 @@ export function SettingsForm({ element: form }) {
   const groups = values.schema.groups.filter((group) => !(values.mode === "ranges" && group.kinds));
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   return (
-    <div {...lineOf(values, "ptynb-element ptynb-settings-form")}>
-      <div class="ptynb-form-top">
+    <div class="ptynb-element ptynb-settings-form">
+      <div class="ptynb-form-top ptynb-wrapped">
         {!live && <Sources form={form} />}
         <TextField
           class="ptynb-form-find"
@@ -158,8 +160,8 @@ export function SettingsForm({ element: form }) {
           value={values.file}
           onCommit={(text) => form.put("file", text)}
         />
-        <Button text="Load" icon="folder-open" title="Loads the settings in this file" onClick={() => form.call("load")} />
-        <Button text="Save" icon="save" title="Writes the settings to this file" onClick={() => form.call("save")} />
+        <Act of={form} call="load" text="Load" icon="folder-open" title="Loads the settings in this file" />
+        <Act of={form} call="save" text="Save" icon="save" title="Writes the settings to this file" />
       </div>
       {!live && values.source.about && <div class="ptynb-form-about">{values.source.about}</div>}
       <Message text={values.invalid} />

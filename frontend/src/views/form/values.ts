@@ -1,19 +1,19 @@
 // What a form of settings is drawn from; see `ptynb/widgets/form/form_view.py`.
 
 import type { Element } from "../../page/elements.js";
-import type { ElementValues, Mark as Place, Option } from "../../page/types";
+import type { Mark as Place, Option } from "../../page/types";
 
 /** A field. units: of those one is chosen, unit: the only one; limits: as text in each of them; live: it can be changed at any update of a run. */
 export interface FieldSchema {
   name: string;
   label: string;
-  kind: "number" | "integer" | "choice" | "switch";
+  kind: "text" | "number" | "integer" | "choice" | "switch";
   about: string;
   unit?: string;
   units?: string[];
   limits?: string[];
   choices?: Option[];
-  optional?: boolean;
+  placeholder?: string;
   live?: boolean;
 }
 /** A kind of entry; fields: their indices in `entryFields`. */
@@ -60,7 +60,7 @@ export interface GroupState {
   summary: string;
   changed: number;
 }
-export interface FormValues extends ElementValues {
+export interface FormValues {
   schema: { groups: GroupSchema[]; entryFields: FieldSchema[] };
   mode: "plain" | "live" | "ranges";
   values: Record<string, Shown>;
@@ -85,7 +85,7 @@ export interface TableValues {
   caption: string;
   left: number[];
 }
-export interface SetUpValues extends ElementValues {
+export interface SetUpValues {
   form: Place;
   viewer: Place;
   with_scan: boolean;

@@ -1,9 +1,9 @@
 // The inspector of a scan: what it is, the map of its positions beside the chosen pattern, and panels.
 
-import { lineOf, Parts } from "../../page/part.jsx";
-import { Button, Check, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
+import { Parts } from "../../page/part.jsx";
+import { Act, Button, Check, Message, NumberField, Select, Tabs } from "../../page/parts.jsx";
 import { ArrivalBar } from "../live/summary.jsx";
-import { Act, Facts, PANELS, Row, ScaleFields, Text } from "./panels.jsx";
+import { Facts, PANELS, ScaleFields, Text } from "./panels.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
@@ -25,7 +25,7 @@ export function Inspect({ element }) {
     return <Panel element={found} inspect={element} />;
   };
   return (
-    <div {...lineOf(values, "ptynb-inspect")}>
+    <div class="ptynb-inspect">
       <Facts of={values.facts} />
       {values.live ? <ArrivalBar arrivals={values.arrivals} /> : <Survey element={element} />}
       <Message text={values.pattern_message} />
@@ -54,12 +54,12 @@ function Survey({ element }) {
   const [done, all] = [surveyed.toLocaleString("en"), length.toLocaleString("en")];
   const state = surveyed === length ? "complete" : paused ? "paused" : "running in the background";
   return (
-    <Row>
+    <div class="ptynb-wrapped">
       <progress value={surveyed} max={length} aria-label="patterns surveyed" />
       <span>{`${done} of ${all} patterns surveyed, ${state}`}</span>
       {surveyed < length && <Button text="Pause survey" icon="pause" pressed={paused} onClick={() => element.put("paused", !paused)} />}
       <Act of={element} call="undo" text="Undo last change" icon="undo" title="Restores the scan before the last change" disabled={!canUndo} />
-    </Row>
+    </div>
   );
 }
 
@@ -67,7 +67,7 @@ function Survey({ element }) {
 function PatternFields({ element }) {
   const { chosen, length, live, maps, map_kind: kind, radius, dots } = element.use();
   return (
-    <Row>
+    <div class="ptynb-wrapped">
       <NumberField
         label="Pattern"
         style={{ width: "180px" }}
@@ -94,6 +94,6 @@ function PatternFields({ element }) {
         />
       )}
       <Check label="Positions" style={{ width: "auto" }} checked={dots} onCommit={(shown) => element.put("dots", shown)} />
-    </Row>
+    </div>
   );
 }

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import { Parts } from "../../page/part.jsx";
-import { Button, Field, Message, NumberField, Progress, Select, TextField } from "../../page/parts.jsx";
+import { Act, Button, Field, Message, NumberField, Progress, Select, Table, TextField } from "../../page/parts.jsx";
 
 /** @import { ComponentChildren, VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
@@ -14,15 +14,7 @@ const NARROW = { width: "110px" };
 const USUAL = { width: "220px" };
 
 /** @type {(given: { children: ComponentChildren }) => VNode} */
-export const Row = ({ children }) => <div class="ptynb-inspect-row">{children}</div>;
-
-/** @type {(given: { children: ComponentChildren }) => VNode} */
 export const Text = ({ children }) => <div class="ptynb-inspect-text">{children}</div>;
-
-/** A button that calls a command.
- * @type {(given: { of: Element<any>, call: string, given?: Record<string, unknown>, text: string, icon?: string,
- *   title?: string, disabled?: boolean }) => VNode} */
-export const Act = ({ of, call, given, ...button }) => <Button {...button} onClick={() => of.call(call, given)} />;
 
 /** @type {(given: { of: Element<any> }) => VNode} */
 const View = ({ of }) => <Parts page={of.page} of={/** @type {PanelValues} */ (of.use()).view} />;
@@ -90,9 +82,9 @@ function Statistics({ element }) {
   const { patterns, octaves } = element.use();
   return (
     <>
-      <Row>
+      <div class="ptynb-wrapped">
         <ScaleFields element={element} />
-      </Row>
+      </div>
       <View of={element} />
       {octaves.length > 0 && <Histogram patterns={patterns} octaves={octaves} />}
     </>
@@ -110,7 +102,7 @@ function Mask({ element }) {
   });
   return (
     <>
-      <Row>
+      <div class="ptynb-wrapped">
         <Button
           text="Paint"
           icon="paintbrush"
@@ -122,19 +114,19 @@ function Mask({ element }) {
         <Act of={element} call="find" text="Find bad pixels" icon="search" title="Hot, dead, stuck and not finite pixels" />
         <Act of={element} call="mask_found" text="Mask found" icon="arrow-down" title="Masks the bad pixels that were found" disabled={found === 0} />
         <Act of={element} call="use" text="Use mask" icon="check" title="Sets the mask of the scan" />
-      </Row>
-      <Row>
+      </div>
+      <div class="ptynb-wrapped">
         <NumberField label="y" style={NARROW} min={0} max={shape[0] - 1} {...of("y")} />
         <NumberField label="x" style={NARROW} min={0} max={shape[1] - 1} {...of("x")} />
         <NumberField label="Disc radius [pixels]" style={USUAL} min={0.5} max={1e4} {...of("radius")} />
         <Act of={element} call="set_disc" given={{ good: false }} text="Mask disc" title="Masks the pixels in the disc" />
         <Act of={element} call="set_disc" given={{ good: true }} text="Unmask disc" title="Unmasks the pixels in the disc" />
-      </Row>
-      <Row>
+      </div>
+      <div class="ptynb-wrapped">
         <TextField label="File" placeholder="mask.npy or mask.h5" value={path} onCommit={setPath} />
         <Act of={element} call="save" given={{ path }} text="Save" icon="save" />
         <Act of={element} call="load" given={{ path }} text="Load" />
-      </Row>
+      </div>
       <Text>{text}</Text>
       <View of={element} />
     </>
@@ -146,10 +138,10 @@ function Positions({ element, inspect }) {
   const { rotation, text, rows, exclude } = element.use();
   return (
     <>
-      <Row>
+      <div class="ptynb-wrapped">
         <Act of={element} call="find_rotation" text="Find rotation" icon="compass" title="Finds the rotation of the scan from centres of mass" />
         <Act of={element} call="rotate" text="Rotate positions" icon="rotate-cw" title="Rotates the positions by this angle" disabled={!rotation.angle} />
-      </Row>
+      </div>
       {rotation.angle && (
         <Text>
           <b>{rotation.angle}</b>
@@ -157,9 +149,9 @@ function Positions({ element, inspect }) {
           <code>{rotation.lines}</code>
         </Text>
       )}
-      <Row>
+      <div class="ptynb-wrapped">
         <Act of={element} call="find_suspicious" text="Find suspicious" icon="search" title="Searches the surveyed patterns" />
-      </Row>
+      </div>
       <Text>{text}</Text>
       <Field label="Suspicious" kind="ptynb-inspect-list">
         {({ id }) => (
@@ -170,11 +162,11 @@ function Positions({ element, inspect }) {
           </select>
         )}
       </Field>
-      <Row>
+      <div class="ptynb-wrapped">
         <Act of={element} call="exclude_shown" text="Exclude chosen" title="Adds the pattern shown to the list" />
         <Act of={element} call="exclude_suspicious" text="Exclude all suspicious" title="Adds them to the list" />
-      </Row>
-      <Row>
+      </div>
+      <div class="ptynb-wrapped">
         <TextField
           label="Exclude"
           placeholder="patterns, such as 3, 7-9"
@@ -183,7 +175,7 @@ function Positions({ element, inspect }) {
           onCommit={(list) => element.put("exclude", list)}
         />
         <Act of={element} call="remove_excluded" text="Remove from scan" icon="check" title="Removes these patterns" />
-      </Row>
+      </div>
     </>
   );
 }
@@ -200,16 +192,16 @@ function Preparation({ element }) {
   };
   return (
     <>
-      <Row>
+      <div class="ptynb-wrapped">
         <Select label="Step" style={{ width: "auto" }} options={kinds.map(([name]) => name)} value={kind} onCommit={take} />
         <TextField label="Number" style={{ width: "190px" }} placeholder={meaning} disabled={!meaning} value={number} onCommit={setNumber} />
         <span>{meaning}</span>
-      </Row>
-      <Row>
+      </div>
+      <div class="ptynb-wrapped">
         <Act of={element} call="add" given={{ kind, number }} text="Add step" icon="plus" />
         <Act of={element} call="remove" text="Remove last" icon="undo" disabled={!recipe} />
         <Act of={element} call="apply" text="Apply" icon="check" title="Replaces the scan by the prepared one" disabled={!recipe} />
-      </Row>
+      </div>
       {recipe ? (
         <Text>
           <code>{lines.join("\n")}</code>
@@ -234,7 +226,7 @@ function FirstPictures({ element }) {
   return (
     <>
       {!live && (
-        <Row>
+        <div class="ptynb-wrapped">
           <Act of={element} call="compute" text="Compute" icon="image" title="Reads all patterns once" />
           <Act
             of={element}
@@ -250,23 +242,12 @@ function FirstPictures({ element }) {
               <Act of={element} call="cancel" text="Cancel pictures" icon="x" title="Ends the reading; the scan stays as it is" />
             </>
           )}
-        </Row>
+        </div>
       )}
       <Message text={note} role="status" />
       <View of={element} />
       <Text>{text}</Text>
-      {heads.length > 0 && (
-        <table class="ptynb-inspect-table">
-          <thead>
-            <tr>{heads.map((head) => <th key={head}>{head}</th>)}</tr>
-          </thead>
-          <tbody>
-            {cells.map((row) => (
-              <tr key={row[0]}>{row.map((cell, column) => <td key={column}>{cell}</td>)}</tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+      <Table heads={heads} rows={cells} />
     </>
   );
 }

@@ -1,9 +1,9 @@
 // The values of the inspector and its panels; see `ptynb/widgets/inspect`.
 
-import type { ElementValues, Mark } from "../../page/types";
+import type { Mark } from "../../page/types";
 import type { Arrivals } from "../live/values";
 
-export interface PanelValues extends ElementValues {
+export interface PanelValues {
   view: Mark;
 }
 export interface ScaledValues extends PanelValues {
@@ -45,7 +45,7 @@ export interface MaskValues extends PanelValues {
   painting: boolean;
   disc: { y: number; x: number; radius: number };
 }
-export interface PositionsValues extends ElementValues {
+export interface PositionsValues {
   rotation: { angle?: string; text: string; lines: string };
   text: string;
   rows: [number, string][];

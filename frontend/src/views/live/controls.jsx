@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { Button, Check, Drawer, NumberField, Select } from "../../page/parts.jsx";
+import { Act, Check, Drawer, NumberField, Select } from "../../page/parts.jsx";
 
 /** @import { ComponentChildren, VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
@@ -10,7 +10,7 @@ import { Button, Check, Drawer, NumberField, Select } from "../../page/parts.jsx
 /** @typedef {{ element: Element<LiveValues> }} Given */
 
 const MOST_EPOCHS = 1_000_000;
-/** @type {Record<string, [string, string, string]>} */
+/** @type {Record<string, [string, import("../../page/icons.js").IconName, string]>} */
 const BUTTONS = {
   pause: ["Pause", "pause", "Suspends the run on all engines after the same update."],
   resume: ["Resume", "play", "Continues a paused run."],
@@ -59,17 +59,14 @@ export function Run({ element }) {
       <div class="ptynb-box ptynb-live-buttons">
         {shown.map((name) => {
           const [text, icon, title] = BUTTONS[name];
-          return <Button key={name} {...{ text, icon, title }} disabled={!usable.includes(name)} onClick={() => element.call(name)} />;
+          return <Act key={name} of={element} call={name} {...{ text, icon, title }} disabled={!usable.includes(name)} />;
         })}
       </div>
       <div class="ptynb-box ptynb-more-epochs">
         <NumberField label="More epochs" title="Number of epochs that Start runs." value={more} min={1} max={MOST_EPOCHS} onCommit={setMore} />
-        <Button
-          text="Start"
-          icon="fast-forward"
-          title="Runs this number of epochs."
-          disabled={!usable.includes("start")}
-          onClick={() => element.call("start", { epochs: more })}
+        <Act
+          of={element} call="start" given={{ epochs: more }} text="Start" icon="fast-forward"
+          title="Runs this number of epochs." disabled={!usable.includes("start")}
         />
       </div>
     </Section>

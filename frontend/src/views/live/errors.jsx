@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { Button, Message, NumberField } from "../../page/parts.jsx";
+import { Act, Button, Message, NumberField } from "../../page/parts.jsx";
 import { Children } from "./pages.jsx";
 
 /** @import { Drawing } from "../../page/types" */
@@ -35,7 +35,7 @@ export function LiveErrors({ element }) {
             <NumberField label="Epochs" title={EPOCHS} value={epochs} min={0} max={1_000_000} onCommit={setEpochs} />
             <NumberField label="New engines" title={ENGINES} value={engines} min={0} max={64} onCommit={setEngines} />
             <Button text={label} icon="contrast" title={label} disabled={computing} onClick={compute} />
-            <Button text="Cancel" icon="stop" title="Cancel" disabled={!computing} onClick={() => element.call("cancel")} />
+            <Act of={element} call="cancel" text="Cancel" icon="stop" title="Cancel" disabled={!computing} />
           </div>
           {computing && !said && (
             <div class="ptynb-live-fields">

@@ -3,7 +3,6 @@
 import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 
 import { Curve } from "../../page/curve.jsx";
-import { lineOf } from "../../page/part.jsx";
 import { Drawer, Message, useNode } from "../../page/parts.jsx";
 import { divide } from "../../widgets/divider.js";
 import { OwnTab } from "../own_tab.jsx";
@@ -15,7 +14,7 @@ import { ArrivalBar, Summary } from "./summary.jsx";
 /** @import { Drawing } from "../../page/types" */
 /** @import { LiveValues } from "./values" */
 
-/** Icons of pages that a program adds. @type {Record<string, string>} */
+/** Icons of pages that a program adds. @type {Record<string, import("../../page/icons.js").IconName>} */
 const ICONS = { "Live settings": "sliders-horizontal", Checkpoints: "history", Diagnosis: "stethoscope" };
 
 function Divider() {
@@ -32,6 +31,7 @@ export function Live({ element }) {
   const curves = useMemo(() => curvesOf(record, marks), [record, marks]);
   const over = axis ? "seconds" : "epochs";
   const loss = useMemo(() => ({ ...curves.loss, title: `loss over ${over}` }), [curves, over]);
+  /** @type {import("../../page/parts.jsx").DrawerPage[]} */
   const drawn = [
     { title: "Pattern", icon: "grid-3x3", content: () => <Pattern element={element} /> },
     { title: "Positions", icon: "crosshair", content: () => <Positions element={element} /> },
@@ -46,7 +46,7 @@ export function Live({ element }) {
     })),
   ];
   return (
-    <div {...lineOf(values, "ptynb-element ptynb-box ptynb-vbox ptynb-live")}>
+    <div class="ptynb-element ptynb-box ptynb-vbox ptynb-live">
       <div class="ptynb-box ptynb-live-head">
         <Summary summary={values.summary} />
         <OwnTab page={element.page} title="Live view" />

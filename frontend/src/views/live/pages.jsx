@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 
 import { Parts } from "../../page/part.jsx";
-import { Check, NumberField, Select } from "../../page/parts.jsx";
+import { Check, NumberField, Select, Table } from "../../page/parts.jsx";
 
 /** @import { VNode } from "preact" */
 /** @import { Element } from "../../page/elements.js" */
@@ -20,31 +20,6 @@ const ENGINES = ["rank", "device", "patterns/s", "memory", "load", "temperature"
 export function Children({ element, of }) {
   const marks = JSON.stringify(of);
   return useMemo(() => <Parts page={element.page} of={JSON.parse(marks)} />, [element, marks]);
-}
-
-/** A table, or nothing without rows.
- * @type {(given: { caption: string, heads: string[], rows: (string | VNode)[][] }) => VNode | null} */
-export function Table({ caption, heads, rows }) {
-  if (!rows.length) return null;
-  return (
-    <table class="ptynb-live-table">
-      {caption && <caption>{caption}</caption>}
-      <thead>
-        <tr>
-          {heads.map((head) => (head ? <th key={head} scope="col">{head}</th> : <td key="" />))}
-        </tr>
-      </thead>
-      <tbody>
-        {rows.map((cells, row) => (
-          <tr key={row}>
-            {cells.map((cell, column) => (
-              <td key={column}>{cell}</td>
-            ))}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
 }
 
 /** @type {(given: Given) => VNode} */
@@ -92,7 +67,7 @@ export function Positions({ element }) {
           onCommit={(factor) => element.put("arrows", Number(factor))}
         />
       </div>
-      {moved && <Table caption="" heads={["", "rms", "largest"]} rows={[["Moves", ...moves], ["Without scale, rotation and shear", ...residual]]} />}
+      {moved && <Table heads={["", "rms", "largest"]} rows={[["Moves", ...moves], ["Without scale, rotation and shear", ...residual]]} />}
       {moved && <p>{affine}. The common shift is that of the object, and left out.</p>}
       {moved === false && <p>The positions are the measured ones; a learning rate of the positions above 0 refines them.</p>}
     </>

@@ -1,6 +1,6 @@
 // What the live view gets from the kernel; see `ptynb/widgets/live`.
 
-import type { ElementValues, Mark } from "../../page/types";
+import type { Mark } from "../../page/types";
 
 /** Pieces of a record: rows of numbers, by "epochs 0", ... */
 export type Record = { [piece: string]: DataView };
@@ -40,7 +40,7 @@ export interface Refinement {
   residual: string[];
   affine: string;
 }
-export interface LiveValues extends ElementValues {
+export interface LiveValues {
   panes: string[];
   slice: number;
   object_mode: number;
@@ -79,7 +79,7 @@ export interface LiveValues extends ElementValues {
   extra: Mark[];
   pages: { [title: string]: Mark };
 }
-export interface ErrorsValues extends ElementValues {
+export interface ErrorsValues {
   facts: string;
   computing: boolean;
   done: number;
@@ -89,7 +89,7 @@ export interface ErrorsValues extends ElementValues {
   map: Mark;
   errors: Mark;
 }
-export interface WatchValues extends ElementValues {
+export interface WatchValues {
   state: string;
   facts: string[];
   record: Record;

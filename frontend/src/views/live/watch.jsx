@@ -3,9 +3,8 @@
 import { useMemo } from "preact/hooks";
 
 import { Curve } from "../../page/curve.jsx";
-import { lineOf } from "../../page/part.jsx";
-import { Message } from "../../page/parts.jsx";
-import { Children, Table } from "./pages.jsx";
+import { Message, Table } from "../../page/parts.jsx";
+import { Children } from "./pages.jsx";
 import { curvesOf } from "./record.js";
 import { State } from "./summary.jsx";
 
@@ -18,7 +17,7 @@ export function Watch({ element }) {
   const { state, facts, record, marks, changes, problem, message, pictures } = values;
   const curve = useMemo(() => curvesOf(record, marks).loss, [record, marks]);
   return (
-    <div {...lineOf(values, "ptynb-element ptynb-watch")}>
+    <div class="ptynb-element ptynb-watch">
       {state && (
         <div class="ptynb-facts">
           <State state={state} />

@@ -1,4 +1,4 @@
-"""Numbers with units, as they are typed and shown."""
+"""Numbers with units, as they are typed and shown: 0, 12.3, 1.2e-3, "1.5 µm"."""
 
 from __future__ import annotations
 
@@ -16,20 +16,34 @@ UNITS: dict[str, dict[str, Decimal]] = {
     "eV": {"eV": Decimal(1), "keV": Decimal("1e3")},
     "V": {"V": Decimal(1), "kV": Decimal("1e3")},
 }
-"""Units of options and their sizes in the unit of the option."""
+"""Units in which values are shown and typed, by that of the value, and their sizes in it."""
 UNIT = re.compile(r"\[(\w+)\]$")
 """The unit at the end of the description of an option."""
 NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?)\s*([^\d\s]*)")
+LONGEST_NUMBER = 100
+"""Maximum length of a number [characters]; longer input is no number: an integer may be too long for Python."""
 SPELLINGS = {"um": "µm", "μm": "µm", "deg": "°"}
+EXPONENT = re.compile(r"e([-+])0*(\d+)$")
 
 
-def number_and_unit(text: str, units: Mapping[str, Decimal], unit: str) -> Any:
-    """Return the number in `text`, in the base unit; the text itself if it is none. A unit in it goes before `unit`."""
+def number(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, without zeros that say nothing: 1e-5, not 1e-05."""
+    text = f"{value:.{digits}g}"
+    return EXPONENT.sub(lambda found: f"e{'-' if found[1] == '-' else ''}{found[2]}", "0" if text == "-0" else text)
+
+
+def number_and_unit(text: str, units: Mapping[str, Decimal], unit: str, whole: bool = False) -> Any:
+    """Return the number in `text`, in the base unit; the text itself if it is none. A unit in it goes before `unit`.
+
+    whole: return an integer if it is written as one.
+    """
     found = NUMBER.fullmatch(text.strip())
-    if found is None:
+    if found is None or len(found[1]) > LONGEST_NUMBER:
         return text
     written = SPELLINGS.get(found[2], found[2]) or unit
-    return float(Decimal(found[1]) * units[written]) if written in units else text
+    if written not in units:
+        return text
+    return int(found[1]) if whole and found[1].lstrip("+-").isdecimal() else float(Decimal(found[1]) * units[written])
 
 
 def in_unit(value: float, size: Decimal) -> str:
