@@ -87,6 +87,11 @@ test("a rate is asked for once, and the old one comes back where it is refused",
   fire(field("Freeze object"), "change", { checked: true });
   fire(field("Freeze probe"), "change", { checked: false });
   assert.deepEqual(channel.taken(), [asked("freeze", { part: "object", on: true }), asked("freeze", { part: "probe", on: false })]);
+  enter(field("Probe learning rate"), "0.5");
+  await change({ parts: { ...VALUES.parts, object: { label: "object", rate: 0 } } }); // which answers to the first
+  assert.equal(field("Probe learning rate").value, "0.5");
+  await change({ parts: VALUES.parts });
+  assert.equal(field("Probe learning rate").value, String(VALUES.parts.probe.rate));
   await change({ usable: [] });
   assert.ok(field("Object learning rate").disabled && field("Freeze probe").disabled);
 });

@@ -233,6 +233,13 @@ test("what a script of its own draws gets the element, and is told of its end", 
   assert.deepEqual([el.querySelector(".ptynb-drawn"), seen], [null, ["end"]]);
 });
 
+test("JupyterLab has no shortcuts in a page, nor where the focus is", () => {
+  const { el } = drawn({ a: ["text", { value: "1" }] });
+  const input = el.querySelector("input");
+  input.focus();
+  assert.deepEqual([el, input].map(({ dataset }) => dataset.lmSuppressShortcuts), ["true", "true"]);
+});
+
 test("a page is shown in several places, which follow the kernel, until it is removed from one", async () => {
   const { channel, el } = drawn({ a: ["words", { value: "1" }] });
   const other = document.body.appendChild(document.createElement("section"));

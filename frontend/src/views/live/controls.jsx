@@ -1,6 +1,6 @@
 // The controls of a run, and the choice of what its pictures show.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Act, Check, Drawer, NumberField, Select } from "../../page/parts.jsx";
 
@@ -20,15 +20,18 @@ const BUTTONS = {
 const PANES = ["amplitude", "phase", "complex"];
 const CUTS = "Shows cuts along the beam through all slices, at a crosshair that clicks and drags move";
 
-/** What a user has asked for, by name, until the kernel answers with values of a trait; and what asks, once for each value.
+/** What a user has asked for, by name, until the kernel has answered all of it with values of a trait; and what asks, once
+ * for each value.
  * @param {Element} element @param {string} trait
  * @returns {[Map<string, number>, (name: string, before: number, value: number) => boolean]} */
 function useAsked(element, trait) {
   const [asked] = useState(() => new Map());
+  const unanswered = useRef(0);
   const [, redraw] = useState(0);
   useEffect(() => {
     const answered = () => {
-      asked.clear();
+      unanswered.current = Math.max(unanswered.current - 1, 0);
+      if (unanswered.current === 0) asked.clear();
       redraw((count) => count + 1);
     };
     element.on(`change:${trait}`, answered);
@@ -38,6 +41,7 @@ function useAsked(element, trait) {
   const ask = (name, before, value) => {
     if (value === (asked.get(name) ?? before)) return false; // as at the key Enter, and at the end of the editing
     asked.set(name, value);
+    unanswered.current += 1;
     redraw((count) => count + 1);
     return true;
   };
