@@ -280,7 +280,7 @@ def test_the_tab_is_usable_by_all(
     page.get_by_role("button", name="bare.npz").click()
     model.collect()
     look("file")
-    expect(page.get_by_label("Photon energy")).to_be_focused(), "the first field that the file lacks"
+    expect(page.get_by_label("Photon energy", exact=True)).to_be_focused(), "the first field that the file lacks"
     expect(page.get_by_role("cell", name="25 of 32 × 32")).to_be_visible()
     page.get_by_role("radio", name="File").press("ArrowRight")
     page.get_by_role("button", name="Listen", exact=True).click()

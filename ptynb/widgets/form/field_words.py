@@ -114,6 +114,14 @@ def value_of(text: str, setting: Setting, unit: str) -> Any:
     return number_and_unit(text.strip(), sizes, unit, whole=setting.kind == "integer")
 
 
+def read(setting: Setting, given: Any, unit: str) -> Any:
+    """Return the value of what the browser sends: typed text in the unit shown, a key, or whether it is on."""
+    if not setting.numeric:
+        return given
+    value = value_of(given, setting, unit or setting.unit)
+    return MISSING if value is None and not setting.optional else value
+
+
 def range_of(setting: Setting, unit: str) -> str:
     """Return the range of a setting as text in this unit: "0 to 10", "above 0", "at least 1"; "" if there is none.
 

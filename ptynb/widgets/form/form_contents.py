@@ -137,14 +137,6 @@ def shown(setting: Setting, value: Any) -> Any:
     return words.text_of(value, setting, setting.unit)
 
 
-def read(setting: Setting, given: Any, unit: str) -> Any:
-    """Return the value of what the browser sends: typed text in the unit shown, a key, or whether it is on."""
-    if not setting.numeric:
-        return given
-    value = words.value_of(given, setting, unit or setting.unit)
-    return words.MISSING if value is None and not setting.optional else value
-
-
 def group_states(draft: Draft, changed: Collection[str], tuned: Collection[str]) -> dict[str, Plain]:
     """Return what the line of each group says: whether it is on (None: it has no switch), a summary, what was changed.
 

@@ -21,7 +21,7 @@ from ptynb.settings.schema import Setting, nested, python_of, structure
 from ptynb.widgets.actions import Actions, repeat
 from ptynb.widgets.element_tree import Element, command, shown
 from ptynb.widgets.form import form_contents as contents
-from ptynb.widgets.form.field_words import MISSING, label_of
+from ptynb.widgets.form.field_words import MISSING, label_of, read
 from ptynb.widgets.form.settings_sources import Source, Sources, read_file, write_file
 from ptynb.widgets.form.tuning_range import Range, TuningRange
 from ptynb.widgets.form.unsaved_settings import Draft, Entry, is_of_entry
@@ -229,7 +229,7 @@ class SettingsForm(Element):
     @edit
     def enter(self, name: str, value: Any, unit: str = "") -> None:
         """Enter what was typed or chosen for a field; unit: of a number."""
-        found = contents.read(self._draft.setting(name), value, unit)
+        found = read(self._draft.setting(name), value, unit)
         if found is MISSING:
             self._reset(name)
         else:
