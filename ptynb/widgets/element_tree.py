@@ -213,10 +213,7 @@ class ElementPage:
             for name in names:
                 self._follow(element, name, new, gone)
             values = {name: _marked(getattr(element, name)) for name in names}
-            changes = {  # of transient values whole ones: pages that came since the last one have none
-                name: value if element.trait_metadata(name, "transient") else self._changes(element, name, value)
-                for name, value in values.items()
-            }
+            changes = {name: self._changes(element, name, value) for name, value in values.items()}
             message: dict[str, Any] = {
                 "changes": [[element.key, changes]],
                 "new": {one.key: _state(one) for one in new},

@@ -46,7 +46,7 @@ const Caption = ({ icon, text }) => (
   </>
 );
 
-/** A button, or one that stays pressed if it has `pressed`. kind: "primary", "danger" or none; wide: as wide as others.
+/** A button, or one that stays pressed if it has `pressed`. kind: "primary", "danger" or none.
  * @type {(given: { text?: string, icon?: IconName, title?: string, kind?: string, pressed?: boolean, disabled?: boolean,
  *   onClick: () => void } & Line) => VNode} */
 export function Button({ text, icon, title, kind, pressed, disabled, onClick, ...line }) {
@@ -274,16 +274,6 @@ export function Progress({ value, max, ...line }) {
     <Field {...line} kind="ptynb-progress">
       {({ id }) => <progress id={id} max={max} value={value} />}
     </Field>
-  );
-}
-
-/** A text of the kernel as HTML, which it has escaped.
- * @type {(given: { value: string } & Line) => VNode} */
-export function Html({ value, ...line }) {
-  return (
-    <div class={classes("ptynb-element ptynb-line ptynb-html", line.class)} style={line.style}>
-      <div class="ptynb-html-content" dangerouslySetInnerHTML={{ __html: value }} />
-    </div>
   );
 }
 
