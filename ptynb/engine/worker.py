@@ -340,7 +340,7 @@ class Worker:
 
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""
-        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
+        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.components.items()}
 
     def snapshot(self, size: int) -> Snapshot | None:
         """Return a preview, taken between two updates; None while loading."""

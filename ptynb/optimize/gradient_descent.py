@@ -137,7 +137,7 @@ class Gradient(Algorithm):
 
     def rates(self) -> dict[str, float]:
         """Return the step sizes of the components that are optimised now."""
-        rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
+        rates = {name: self.problem.rate(name) for name in self.problem.model.components}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:

@@ -124,7 +124,7 @@ class Averages:
         states = {
             parameter: state for optimiser in self.optimisers for parameter, state in optimiser.state.items() if state
         }
-        for piece in self.model.parts.values():
+        for piece in self.model.components.values():
             of_object = piece is self.model.object
             for name, parameter in piece.named_parameters():
                 state = states.get(parameter, {})

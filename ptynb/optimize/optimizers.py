@@ -198,7 +198,7 @@ def moments(settings: Settings) -> int:
 def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
     """Return the optimisers of these settings: for dense parameters, and for parameters with a row per pattern."""
     dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    for name, component in model.parts.items():
+    for name, component in model.components.items():
         for parameter_name, parameter in component.named_parameters():
             _check(model, component, parameter_name, parameter)
             by_rows = parameter_name in component.rows and settings.optimiser != "sgd"

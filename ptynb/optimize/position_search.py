@@ -57,7 +57,7 @@ def search_positions(problem: Problem) -> None:
     chosen = problem.settings.positions
     if not chosen.searches(problem.epoch):
         return
-    positions = problem.model.parts["positions"]
+    positions = problem.model.components["positions"]
     assert isinstance(positions, Positions)
     positions.active = True
     radii = _radii(chosen.search_trials, chosen.search_radius, chosen.search_progress(problem.epoch))

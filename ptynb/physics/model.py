@@ -9,12 +9,14 @@ The time-critical steps are in `hotpath`, with explicit gradients; the others us
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Mapping, Sequence
+from typing import Any, final
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
@@ -164,11 +166,20 @@ class Model(nn.Module):
         """
         super().__init__()
         self.object, self.probe = object, probe
-        self.pieces = nn.ModuleList(components)
+        self._others = nn.ModuleList([*components, *([] if slab is None else [slab.slices, slab.tilt])])
+        self.components: dict[str, ModelComponent] = {}
+        """All components by name, including object and probe."""
+        for component in (object, probe, *components, *([] if slab is None else [slab.slices, slab.tilt])):
+            if component.name in self.components or "." in component.name:
+                raise InvalidValueError(
+                    f"A component has the name {component.name!r}; expected one without a dot that no other component "
+                    "has: change its attribute `name`.",
+                    code="argument.invalid-value",
+                )
+            self.components[component.name] = component
         self._by_step = {
             step: tuple(component for component in components if overrides(component, step)) for step in STEPS
         }
-        self.slab_parts = nn.ModuleList([] if slab is None else [slab.slices, slab.tilt])
         self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
         self.mean_pattern_weight = 0.0
         self.window = probe.parts.shape[-3], probe.parts.shape[-2]
@@ -182,10 +193,6 @@ class Model(nn.Module):
         whole = torch.round(positions)
         self._window_origins = whole.to(device, torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
-        self.parts = {
-            component.name: component for component in self.modules() if isinstance(component, ModelComponent)
-        }
-        """All components by name, including object and probe."""
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the loss of these patterns, summed (scalar). Call it on all engines, also with an empty batch."""
@@ -378,7 +385,7 @@ class Model(nn.Module):
     def set_admitted(self, patterns: Tensor | None) -> None:
         """Set the patterns that are there (pattern,); None: all are."""
         self.admitted = None if patterns is None else patterns.to(self._device)
-        weights = self.parts["weights"]
+        weights = self.components["weights"]
         assert isinstance(weights, Weights)
         weights.admitted = self.admitted
 
@@ -393,6 +400,21 @@ class Model(nn.Module):
     def _without_counts(self, patterns: Tensor) -> Batch:
         return Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
 
+    def arrays(self) -> dict[str, Tensor]:
+        """Return parameters and buffers by "component.name", which a checkpoint stores."""
+        return {
+            f"{name}.{key}": values
+            for name, component in self.components.items()
+            for key, values in component.state_dict().items()
+            if isinstance(values, Tensor)
+        }
+
+    @torch.no_grad()
+    def set_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set parameters and buffers, in place."""
+        for name, values in self.arrays().items():
+            values.copy_(torch.from_numpy(arrays[name]))
+
     @torch.no_grad()
     def optimised_arrays(self) -> dict[str, Tensor]:
         """Return copies of the parameters of all active components, by "component/name", on the CPU.
@@ -400,7 +422,7 @@ class Model(nn.Module):
         If positions are optimised, also the initial ones as "positions/start" (pattern, yx).
         """
         arrays = {"positions/start": self.initial_positions.double()} if self._active("shift_positions") else {}
-        for name, component in self.parts.items():
+        for name, component in self.components.items():
             if component.active:
                 arrays |= {f"{name}/{key}": values for key, values in component.arrays().items()}
         return {name: values.cpu().clone() for name, values in arrays.items()}

@@ -148,7 +148,7 @@ def nudged(membership: Membership, scan: Scan, settings: Settings) -> bool:
 def state_of(loop: Loop) -> dict[str, Any]:
     """Every parameter and all that optimisers keep of it."""
     found, names = dict[str, Any](), dict[int, str]()
-    for name, piece in loop.model.parts.items():
+    for name, piece in loop.model.components.items():
         for key, parameter in piece.named_parameters():
             names[id(parameter)] = f"{name}.{key}"
             found[f"{name}.{key}"] = parameter.detach().numpy().copy()
@@ -171,7 +171,7 @@ def met(membership: Membership, scan: Scan, settings: Settings, updates: int) ->
         before = state_of(loop)
         with counted() as sent:
             loop.settle()
-        rows = {f"{name}.{key}" for name, piece in loop.model.parts.items() for key in piece.rows}
+        rows = {f"{name}.{key}" for name, piece in loop.model.components.items() for key in piece.rows}
         return {
             "before": before,
             "after": state_of(loop),
