@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.kernels import fft, parallel_sections, thread_count
-from ptynb.kernels.buffers import empty
+from ptynb.kernels import parallel_sections
 from ptynb.kernels.hotpath_types import Illumination
+from ptynb.kernels.runtime import fft, thread_count
+from ptynb.kernels.runtime.buffers import empty
 from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
 
 Array = NDArray[Any]

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.kernels import elementwise, fft, parallel_sections, step_kernels
-from ptynb.kernels.buffers import empty, give_back
-from ptynb.kernels.compiler import inner
+from ptynb.kernels import elementwise, parallel_sections, step_kernels
 from ptynb.kernels.cpu_steps import EMPTY, Move, array, seen
 from ptynb.kernels.hotpath_types import Detection, Illumination
+from ptynb.kernels.runtime import fft
+from ptynb.kernels.runtime.buffers import empty, give_back
+from ptynb.kernels.runtime.compiler import inner
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
-from ptynb.kernels.thread_pool import in_shares, part
 
 LOSS, PRODUCT, POWER = range(3)
 

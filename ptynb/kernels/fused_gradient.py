@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ptynb.kernels import parallel_sections
-from ptynb.kernels.buffers import empty, give_back
 from ptynb.kernels.cpu_steps import Cross, Move, array, near_field, seen
 from ptynb.kernels.hotpath_types import Detection, Illumination
+from ptynb.kernels.runtime.buffers import empty, give_back
 
 
 class Descent:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptynb.kernels import elementwise, fft, step_kernels
+from ptynb.kernels import elementwise, step_kernels
+from ptynb.kernels.runtime import fft
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
-from ptynb.kernels.thread_pool import in_shares, part
 
 
 @in_shares

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ptynb.kernels import elementwise, fft
-from ptynb.kernels.compiler import inner
+from ptynb.kernels import elementwise
+from ptynb.kernels.runtime import fft
+from ptynb.kernels.runtime.compiler import inner
 
 
 class Moving(NamedTuple):

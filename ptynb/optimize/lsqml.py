@@ -56,8 +56,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.lsqml_parts import PartOfModel, PositionSteps, parts_of
 from ptynb.optimize.optimizers import rate_on_device
