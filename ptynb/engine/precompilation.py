@@ -97,7 +97,7 @@ def _compile_small_loops() -> None:
     move = Move(probes, torch.ones(4, 2), of_probes=True, of_shifts=False)
     cross = Cross(object, torch.zeros(4, 2, dtype=torch.int64), move.moving.moved, None, wanted=True)
     cross.gradient(1.0)
-    move.gradients(1.0)
+    move.gradients(1.0, 1.0)
     values, gradient, mean, square = torch.zeros(4, 8).numpy()
     adam(values, gradient, mean, square, rate=0.0, betas=(0.9, 0.999), steps=1, epsilon=1e-8)
     intensity = torch.zeros(4, 2, 2).numpy()
