@@ -24,8 +24,8 @@ from ptynb.distributed.group import Membership
 from ptynb.distributed.timeouts import CollectiveTimeout
 from ptynb.engine import keepalive
 from ptynb.engine.worker import Command, Worker
-from ptynb.kernels import thread_pool
-from ptynb.kernels.thread_pool import in_shares
+from ptynb.kernels.runtime import thread_pool
+from ptynb.kernels.runtime.thread_pool import in_shares
 from ptynb.serial_executor import SerialExecutor
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import Engines

@@ -29,8 +29,8 @@ from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import count, torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import count, torch_alone
 from ptynb.kernels.window_sides import slow_window
 from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask

@@ -65,7 +65,7 @@ from ptynb.engine.rendering import (
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
-from ptynb.kernels.thread_count import count
+from ptynb.kernels.runtime.thread_count import count
 from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems

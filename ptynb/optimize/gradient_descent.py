@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.active_tiles import Region, Windows, region, worth_while
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.gradient_sync import Exchange

@@ -12,8 +12,8 @@ from torch import Tensor
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fused_updates
 from ptynb.physics.components.component import ModelComponent
-from ptynb.physics.gpu_operations import step_all_, step_rows_
 from ptynb.physics.model import Model
+from ptynb.physics.operations import step_all_, step_rows_
 from ptynb.settings import Settings
 
 ADAM_EPSILON = 0.015

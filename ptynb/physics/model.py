@@ -20,26 +20,24 @@ from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
-from ptynb.physics.gpu_operations import places_of, select_places
 from ptynb.physics.hotpath import (
     compiled_for,
     descent,
     exit_waves,
     far_field_intensity,
-    fused_for,
-    intensity_of,
     misfit,
     moved_probes,
     patterns,
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, Loss, PoissonLoss, loss_of
+from ptynb.physics.operations import places_of, select_places
 from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.regularizers import mean_pattern
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.tilted_detector import tilted_far_field
-from ptynb.physics.torch_steps import shift_ramps
+from ptynb.physics.torch_steps import intensity_of, shift_ramps
 
 FUSED_LOSSES = AmplitudeLoss, PoissonLoss, IntensityLoss
 """Losses that a step computes together with their gradients on a GPU."""
@@ -227,7 +225,7 @@ class Model(nn.Module):
         recorded = [pair for pair in pairs if not self._add_gradient(*pair, illumination)]
         if recorded:
             torch.autograd.backward([tensor for tensor, _ in recorded], [gradient for _, gradient in recorded])
-        return sum_of_losses if isinstance(sum_of_losses, Tensor) else self.probe.parts.new_tensor(sum_of_losses)
+        return sum_of_losses
 
     @torch.no_grad()
     def _add_gradient(self, tensor: Tensor, gradient: Tensor, illumination: Illumination) -> bool:
@@ -269,7 +267,6 @@ class Model(nn.Module):
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))
             and self._unextended
-            and fused_for(self._device)
         )
 
     def detection(self, batch: Batch) -> Detection:

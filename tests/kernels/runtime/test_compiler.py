@@ -11,7 +11,7 @@ import filelock
 import pytest
 from numba.core import event
 
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.runtime.compiler import compiled
 
 
 def double(value: Any) -> Any:

@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ptynb.kernels.compiler import compiled, inner
+from ptynb.kernels.runtime.compiler import compiled, inner
 
 LINE = 64
 """Size of a cache line of the processor [bytes]."""
@@ -54,7 +54,7 @@ def runner_of(function: Callable[..., None]) -> Any:
         return failed
 
     run.__qualname__ = function.__qualname__  # names its files in the cache, and its lock
-    return compiled(run)
+    return compiled(run, calls=function)
 
 
 def _code_of_load(context: Any, address: Any) -> Any:

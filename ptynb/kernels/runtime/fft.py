@@ -31,10 +31,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ptynb.exceptions import InvalidValueError
-from ptynb.kernels.compiler import callback, inner
-from ptynb.kernels.simd import Complex, Vectors
-from ptynb.kernels.window_sides import RADICES, is_zero_padded, radices
+from ptynb.kernels.runtime.compiler import callback, inner
+from ptynb.kernels.runtime.radices import RADICES, is_zero_padded, radices
+from ptynb.kernels.runtime.simd import Complex, Vectors
 
 LARGEST_COMPOSITE = 16
 """Largest composite radix of a convolution; two passes of 16 take less time than three of 4 to 8."""
@@ -106,9 +105,7 @@ def plans(height: int, width: int, kind: Any) -> Plans:
     Raises ValueError if waves are not complex.
     """
     if kind not in LETTERS:
-        raise InvalidValueError(
-            f"The waves are of type {kind}; expected complex64 or complex128.", code="kernel.unsupported"
-        )
+        raise ValueError(f"The waves are of type {kind}; expected complex64 or complex128.")
     letter = LETTERS[kind]
     with _making:
         forward, backward = (_code(letter, height, width, back) for back in (False, True))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ptynb.kernels.thread_count import count, is_torch_alone, torch_alone
+from ptynb.kernels.runtime.thread_count import count, is_torch_alone, torch_alone
 
 
 @pytest.fixture(autouse=True)

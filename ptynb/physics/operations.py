@@ -1,14 +1,13 @@
-"""The steps of an update on a GPU: operations of torch that are one kernel each on CUDA, in Triton.
+"""The steps of an update as operations of torch that are one kernel each on CUDA, in Triton.
 
-    shift_spectra                R_j F[P_m] a                   illuminate         P_jm O_k[c_j]
+    shift_spectra                R_j F[P_m] a                   illuminate         A_jm O_k[c_j], or A_jm O_k[c_j]*
     multiply_spectra_            Ψ H, with H_j = R_j* H         compare_           loss, and Ψ ← (dL/dM) Ψ
-    set_object_gradient_         Σ_jm A_jm* g_jm at c_j         return_to_probe_   g_jm ← O_k[c_j]* g_jm
+    set_object_gradient_         Σ_jm A_jm* g_jm at c_j         set_intensity_     Σ_jm a_j |A_jm|² at c_j
     gather_probe_gradient        Σ_j R_j* Q_jm a                shift_gradient     2 Re Σ_km Q_jm* (dR_j/ds) F[P_m]
-    select_places                c_j and s_j of a batch         step_rows_         Adam for the patterns of a batch
-    return_to_probe              O_k[c_j]* g_jm                 set_intensity_     Σ_jm a_j |A_jm|² at c_j
-    sum_object_power             Σ_j a_j Π_k |O_k[c_j]|²        compare_steps      products of χ, x and y of LSQML
-    sum_curvatures               Σ_m |A_jm|² Re ∂_a O* ∂_b O    fit_steps          a_j and b_j of LSQML
-    compare_counts_              compare_ for other losses      step_all_          Adam for an array
+    select_places                c_j and s_j of a batch         sum_object_power   Σ_j a_j Π_k |O_k[c_j]|²
+    step_rows_                   Adam for a batch's patterns    step_all_          Adam for an array
+    sum_curvatures               Σ_m |A_jm|² Re ∂_a O* ∂_b O    compare_steps      products of χ, x and y of LSQML
+    fit_steps                    a_j and b_j of LSQML
 
 Symbols are those of `hotpath`; a is a number into which the factors of transforms are combined, since torch's scaled
 transforms take one more pass. Between these steps torch's transforms run, without factors. An update of one mode is 25
@@ -18,7 +17,7 @@ Sums over patterns run in the order of the patterns, never by atomic additions o
 equal to the bit when an update is repeated. An argument whose operation ends in an underscore is overwritten.
 
 Each operation is defined here with torch's operations, for every device, and in `kernels.gpu` for CUDA;
-none has a gradient of its own: `gpu_gradient` combines them to the gradients of the loss, `gpu_corrections` to what
+none has a gradient of its own: `chain` combines them to the gradients of the loss, `exit_wave_corrections` to what
 LSQML needs.
 """
 
@@ -44,12 +43,13 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
 
 
 @operation()
-def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    """Return A_jm O[c_j], (pattern, mode, y, x).
+def illuminate(waves: Tensor, object: Tensor, origins: Tensor, adjoint: bool) -> Tensor:
+    """Return A_jm O[c_j], (pattern, mode, y, x), or A_jm O[c_j]* if `adjoint`.
 
     waves: A (pattern, mode, y, x). object: (y, x). origins: c (pattern, yx), int64.
     """
-    return waves * read_windows(object, origins, (waves.shape[-2], waves.shape[-1]))[:, None]
+    windows = read_windows(object, origins, (waves.shape[-2], waves.shape[-1]))
+    return waves * (windows.conj() if adjoint else windows)[:, None]
 
 
 @operation(mutates_args=("spectra",))
@@ -76,16 +76,18 @@ def compare_(
     scale: float,
     floor: float,
     damping: float,
+    loss: str,
     factor: float,
     slopes_wanted: bool,
 ) -> tuple[Tensor, Tensor]:
     """Compare waves on the detector with counts, and replace them by their gradient.
 
-    With M_j = w_j Σ_m |Ψ_jm|² `scale` + B the loss of a pattern is that of `losses.AmplitudeLoss`, and Ψ becomes
+    With M_j = w_j Σ_m |Ψ_jm|² `scale` + B the loss of a pattern is that of `losses`, and Ψ becomes
     2 w_j (dL/dM_j) Ψ_jm `factor`.
 
     waves: Ψ (pattern, mode, y, x). stored: counts (…, y, x). rows: (pattern,) int64, those of the patterns in `stored`;
-    None: all. mask: (y, x). weights: w (pattern,). background: B (y, x). floor, damping: ε and δ [counts].
+    None: all. mask: (y, x). weights: w (pattern,). background: B (y, x). floor, damping: ε and δ [counts], the latter
+    of "amplitude". loss: "amplitude", "poisson" or "intensity".
 
     Returns
     -------
@@ -100,42 +102,26 @@ def compare_(
     modelled = intensity if weights is None else intensity * weights[:, None, None]
     if background is not None:
         modelled = modelled + background
-    amplitude = (modelled + floor).sqrt_()
-    counts = stored if rows is None else selected(stored, rows)
-    difference = amplitude - (counts.to(amplitude.dtype) + floor).sqrt_()
-    if mask is not None:
-        difference.mul_(mask)
-    losses = torch.linalg.vecdot(difference, difference).double()
-    if damping > 0:
-        slope = difference.mul_(amplitude).div_(amplitude.square().add_(damping))
-    else:
-        slope = difference.div_(amplitude)
+    counts = (stored if rows is None else selected(stored, rows)).to(modelled.dtype)
+    losses, slope = _loss_and_slope(modelled, counts, mask, floor, damping, loss)
     of_waves = slope if weights is None else slope * weights[:, None, None]
     real.mul_((2 * factor * of_waves)[:, None, :, :, None])
-    return losses, torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
+    return losses.double(), torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
 
 
-@operation(mutates_args=("waves",))
-def compare_counts_(
-    waves: Tensor,
-    stored: Tensor,
-    rows: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
-    background: Tensor | None,
-    scale: float,
-    floor: float,
-    loss: str,
-    factor: float,
-    slopes_wanted: bool,
+def _loss_and_slope(
+    modelled: Tensor, counts: Tensor, mask: Tensor | None, floor: float, damping: float, loss: str
 ) -> tuple[Tensor, Tensor]:
-    """Do the same as `compare_` with `losses.PoissonLoss` or `losses.IntensityLoss`. loss: "poisson" or "intensity"."""
-    real = torch.view_as_real(waves)
-    intensity = real.square().sum((1, 4)).mul_(scale)
-    modelled = intensity if weights is None else intensity * weights[:, None, None]
-    if background is not None:
-        modelled = modelled + background
-    counts = (stored if rows is None else selected(stored, rows)).to(modelled.dtype)
+    """Return the loss of each row of the patterns (pattern, y), and its slope (pattern, y, x)."""
+    if loss == "amplitude":
+        amplitude = (modelled + floor).sqrt_()
+        difference = amplitude - (counts + floor).sqrt_()
+        if mask is not None:
+            difference.mul_(mask)
+        losses = torch.linalg.vecdot(difference, difference)
+        if damping > 0:
+            return losses, difference.mul_(amplitude).div_(amplitude.square().add_(damping))
+        return losses, difference.div_(amplitude)
     if loss == "poisson":
         modelled = modelled + floor
         d = (counts + floor).sub_(modelled).div_(modelled)
@@ -145,9 +131,7 @@ def compare_counts_(
         terms, slope = difference.square(), difference.mul_(2)
     if mask is not None:
         terms, slope = terms.mul_(mask), slope.mul_(mask)
-    of_waves = slope if weights is None else slope * weights[:, None, None]
-    real.mul_((2 * factor * of_waves)[:, None, :, :, None])
-    return terms.sum(2).double(), torch.stack([slope, intensity]) if slopes_wanted else slope.new_empty(0)
+    return terms.sum(2), slope
 
 
 @operation(mutates_args=("gradient",))
@@ -157,12 +141,6 @@ def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origin
     waves: A, and change: g, (pattern, mode, y, x). origins: c (pattern, yx), int64.
     """
     add_windows(gradient.zero_(), origins, (waves.conj() * change).sum(1) * factor)
-
-
-@operation(mutates_args=("change",))
-def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
-    """Multiply g (pattern, mode, y, x) by O[c_j]*. object: (y, x). origins: c (pattern, yx), int64."""
-    change.mul_(read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None])
 
 
 @operation()
@@ -242,12 +220,6 @@ def step_all_(
     squares.mul_(beta_of_squares).addcmul_(gradient, gradient, value=1 - beta_of_squares)
     unbiased = (squares / (1 - beta_of_squares**number)).sqrt_().add_(epsilon)
     values -= rate * means / (1 - beta**number) / unbiased
-
-
-@operation()
-def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    """Return O[c_j]* g_jm, (pattern, mode, y, x), with the arguments of `return_to_probe_`."""
-    return change * read_windows(object, origins, (change.shape[-2], change.shape[-1])).conj()[:, None]
 
 
 @operation(mutates_args=("sums",))
@@ -330,59 +302,20 @@ def best_lengths(products: Tensor) -> Tensor:
 fit_steps = operation(name="fit_steps")(best_lengths)
 
 
-def propagate_slice(waves: Tensor, kernel: Tensor | None, adjoint: bool) -> Tensor:
-    """Return waves at the next slice, or gradients at the one before if `adjoint`, by torch's transforms."""
-    assert kernel is not None, "several slices need a kernel"
-    spectra = torch.fft.fft2(waves)
-    multiply_spectra_(spectra, kernel, None, 1 / (waves.shape[-2] * waves.shape[-1]), adjoint)
-    return torch.fft.ifft2(spectra, norm="forward")
-
-
-def propagate_to_near_detector(
-    spectra: Tensor, propagator: Tensor, shifts: Tensor, of_shifts: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Return waves on a near detector, and if shifts are optimised their spectra before they are shifted back.
-
-    spectra: of the waves behind the last slice, not unitary; overwritten.
-    """
-    factor = 1 / (spectra.shape[-2] * spectra.shape[-1])
-    if not of_shifts:
-        multiply_spectra_(spectra, propagator, shifts, factor, adjoint=False)
-        return torch.fft.ifft2(spectra, norm="forward"), None
-    multiply_spectra_(spectra, propagator, None, 1.0, adjoint=False)
-    return torch.fft.ifft2(shift_spectra(spectra, -shifts, factor), norm="forward"), spectra
-
-
-def return_from_near_detector(
-    change: Tensor, propagator: Tensor, shifts: Tensor, unshifted: Tensor | None, factor: float
-) -> tuple[Tensor, Tensor | None]:
-    """Return gradients behind the last slice, and what the shift back adds to dL/ds_j, times `factor`.
-
-    change: gradients on the detector. unshifted: as `propagate_to_near_detector` returned.
-    """
-    spectra = torch.fft.fft2(change)
-    of_detector = None if unshifted is None else shift_gradient(spectra, unshifted, -shifts, -factor)
-    multiply_spectra_(spectra, propagator, shifts, 1 / (change.shape[-2] * change.shape[-1]), adjoint=True)
-    return torch.fft.ifft2(spectra, norm="forward"), of_detector
-
-
 run_by_triton(
     shift_spectra,
     illuminate,
     multiply_spectra_,
     compare_,
     set_object_gradient_,
-    return_to_probe_,
     gather_probe_gradient,
     shift_gradient,
     select_places,
     step_rows_,
     step_all_,
-    return_to_probe,
     set_intensity_,
     sum_object_power,
     compare_steps,
     sum_curvatures,
     fit_steps,
-    compare_counts_,
 )

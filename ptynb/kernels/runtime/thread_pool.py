@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptynb.kernels import thread_count
-from ptynb.kernels.compiler import address_of, compiled, system_function
-from ptynb.kernels.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
-from ptynb.supervised_thread import SupervisedThread
+from ptynb.kernels import runtime
+from ptynb.kernels.runtime import thread_count
+from ptynb.kernels.runtime.compiler import address_of, compiled, system_function
+from ptynb.kernels.runtime.spin_queue import BOX, LINE, pause_for, runner_of, serve, set_up
 
 PATIENCE = 1e-3
 """Time for which helpers, or their caller, poll before they sleep [s]."""
@@ -131,7 +131,7 @@ class _Helper:
         self.core, self._before = -1, before
         self._wake = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.calls.put)
         set_up(box, address_of(self._wake))
-        self.thread = SupervisedThread(f"hot path {number}", self._serve, box, restarts=True)
+        self.thread = runtime.new_thread(f"hot path {number}", self._serve, box)
         self.thread.start()
 
     def _serve(self, box: int) -> None:

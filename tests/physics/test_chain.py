@@ -1,11 +1,11 @@
-"""The operations of a GPU and what they are combined to, with their implementation by torch, on a CPU."""
+"""The steps of a batch as torch operations, and the gradients that they are combined to, on a CPU."""
 
 import numpy as np
 import pytest
 import torch
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics import gpu_gradient
+from ptynb.physics.chain import Descent
 from ptynb.physics.hotpath import patterns, varied
 from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, PoissonLoss, loss_of
 from ptynb.physics.patches import _add_as_integers, add_windows
@@ -59,7 +59,7 @@ def test_loss_and_gradients_are_those_of_automatic_differentiation(
         if leaf is not None:
             leaf.requires_grad_(name in wanted)
     required = [leaf is not None and leaf.requires_grad for leaf in leaves]
-    descent = gpu_gradient.GPUDescent(illumination, detection, required)
+    descent = Descent(illumination, detection, required)
     value, gradients = descent.value(), descent.gradients(-1.7)
 
     modelled = patterns(illumination)
@@ -84,7 +84,7 @@ def test_the_damped_slope_is_that_of_the_loss():
         torch.zeros(2, 2, dtype=torch.float64),
     )
     held = torch.poisson(torch.full((2, 8, 8), 3.0), generator=generator)
-    descent = gpu_gradient.GPUDescent(illumination, Detection(held, floor=0.1, damping=2.0), [True, *[False] * 4])
+    descent = Descent(illumination, Detection(held, floor=0.1, damping=2.0), [True, *[False] * 4])
     descent.value()
     found = descent.gradients(1.0)[0]
     loss_of(patterns(illumination), held, None, AmplitudeLoss(0.1, 2.0)).backward()

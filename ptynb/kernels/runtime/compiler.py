@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import hashlib
 from collections.abc import Callable, Iterator
@@ -26,23 +27,36 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NativeLowering
 
-from ptynb.private_folder import code_folder, private_folder
+from ptynb.kernels import runtime
 
 REORDER = {"reassoc", "contract", "nsz"}
 """Fast-math flags that allow vectorised sums and products; NaN is still detected."""
 LOCK_SECONDS = 120.0
 """Longest time for which another process may compile one function [s]; then both do."""
-_SOURCES = sorted(Path(__file__).parent.glob("*.py"))
-_VERSION = hashlib.sha256(b"".join(source.read_bytes() for source in _SOURCES)).hexdigest()[:12]
-"""Part of the name of each function with code in the cache: numba compiles it again if its own file changes, but not if
-files with the loops that it calls do."""
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a loop that releases Python's global lock (GIL); cached on disk if a folder is writable."""
-    function.__qualname__ += f"_{_VERSION}"
+@functools.cache
+def _version(folder: Path) -> str:
+    """Return a hash of the sources in a folder and of this package's: part of the names of functions in the cache.
+
+    numba compiles a function again if its own file changes, but not if files with the loops that it calls do.
+    """
+    sources = sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")})
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+def _version_of(function: Callable[..., Any]) -> str:
+    return _version(Path(function.__code__.co_filename).parent)
+
+
+def compiled(function: Callable[..., Any], calls: Callable[..., Any] | None = None) -> Any:
+    """Compile a loop that releases Python's global lock (GIL); cached on disk if a folder is writable.
+
+    calls: a function that it calls, from another package: its code is compiled again if that package changes.
+    """
+    function.__qualname__ += f"_{_version_of(calls or function)}"
     dispatcher = numba.njit(**_OPTIONS)(function)
     compile_for = dispatcher.compile
 
@@ -61,42 +75,42 @@ def inner(function: Callable[..., Any]) -> Any:
 
 def callback(signature: Any, function: Callable[..., Any]) -> int:
     """Return the address of a function, compiled so that loops can call it; cached on disk like loops."""
-    function.__qualname__ += f"_{_VERSION}"
+    function.__qualname__ += f"_{_version_of(function)}"
     compiled_function: Any = CFunc(function, normalize_signature(signature), locals={}, options={})
     with _compiling(function) as compiled_function._cache:
         compiled_function.compile()
     return int(compiled_function.address)
 
 
-def usual_loops_marker() -> Path | None:
-    """Return the path of the empty file that says that the cache has the loops of a usual reconstruction.
+def marker(name: str, function: Callable[..., Any]) -> Path | None:
+    """Return the path of an empty file that says that the cache has the loops of this name, in the function's folder.
 
     None: no folder for the cache is writable.
     """
-    folder = _cache_of(usual_loops_marker).cache_path
-    return None if folder is None else Path(folder) / f"usual-loops-{_VERSION}-{get_host_cpu_name()}"
+    folder = _cache_of(function).cache_path
+    return None if folder is None else Path(folder) / f"{name}-{_version_of(function)}-{get_host_cpu_name()}"
 
 
-class _PrivateLocator(UserWideCacheLocator):
-    """Finds the folder of numba's cache, whose files are pickles: who can write to them runs code as this user."""
+class _Locator(UserWideCacheLocator):
+    """Finds the folder of numba's cache."""
 
     def ensure_cache_path(self) -> None:
-        self._cache_path = str(private_folder(code_folder("NUMBA_CACHE_DIR") / Path(self._cache_path).name))
+        self._cache_path = str(runtime.folder_of_code(Path(self._cache_path).name))
         super().ensure_cache_path()
 
 
-class _PrivateCacheImpl(CompileResultCacheImpl):
-    _locator_classes: list[Any] = [_PrivateLocator]  # noqa: RUF012
+class _CacheImpl(CompileResultCacheImpl):
+    _locator_classes: list[Any] = [_Locator]  # noqa: RUF012
 
 
-class _PrivateCache(FunctionCache):
-    _impl_class = _PrivateCacheImpl
+class _Cache(FunctionCache):
+    _impl_class = _CacheImpl
 
 
 def _cache_of(function: Callable[..., Any]) -> Any:
     """Return numba's cache of a function's code; one that keeps nothing if no folder is writable."""
     try:
-        return _PrivateCache(function)
+        return _Cache(function)
     except RuntimeError:
         return NullCache()
 
@@ -110,7 +124,7 @@ def _compiling(function: Callable[..., Any]) -> Iterator[Any]:
     many objects, and each collection would pass over all that torch keeps, an eighth of the time for all loops of an
     update.
 
-    Yields the cache. Raises FileError if others can write to its folder.
+    Yields the cache.
     """
     cache = _cache_of(function)
     collecting = gc.isenabled()

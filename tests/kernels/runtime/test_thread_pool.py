@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from ptynb.kernels import thread_pool as shares
-from ptynb.kernels.thread_count import is_torch_alone, torch_alone
-from ptynb.kernels.thread_pool import in_shares, part
+from ptynb.kernels.runtime import thread_pool as shares
+from ptynb.kernels.runtime.thread_count import is_torch_alone, torch_alone
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 from tests.parametrization import each
 
 STEPS = 1000
@@ -157,7 +157,7 @@ def test_the_end_of_a_process_is_not_held_up():
     code = (
         "import numpy as np, torch\n"
         "from ptynb.kernels import fused_updates as updates\n"
-        "from ptynb.kernels.thread_count import is_torch_alone, torch_alone\n"
+        "from ptynb.kernels.runtime.thread_count import is_torch_alone, torch_alone\n"
         "torch.set_num_threads(3)\n"
         "with torch_alone():\n"
         "    updates.adam(*np.ones((4, 30)), 0.1, (0.9, 0.99), 1, 1e-8)\n"
