@@ -652,8 +652,7 @@ class Loop:
 
     def _check_state(self, state: ReconstructionState) -> None:
         """Raise InvalidValueError if the state belongs to another scan, or to a model with other components."""
-        own = dict(self.scan)
-        other = {name: own[name] for name in ("sample", "is_far_field")} | state.scan  # older states lack these
+        own, other = self.scan, state.scan
         differ = [word for name, word in SCAN_FACTS.items() if own[name] != other.get(name)]
         if not math.isclose(own["counts"], other.get("counts", math.nan), rel_tol=1e-9):
             differ.append("sum of all counts")

@@ -49,7 +49,6 @@ from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
-from ptynb.engine.reconfigure import with_background_of, with_tilt_of
 from ptynb.engine.rendering import (
     Area,
     Taken,
@@ -69,7 +68,6 @@ from ptynb.kernels.thread_count import count
 from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
-from ptynb.preparation.pattern_window import in_window
 from ptynb.process_state import ProcessState, switch_interval
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -568,10 +566,6 @@ class Worker:
     ) -> Loop:
         if state is None or self._start is None:
             return Loop(scan, self._settings, group, self._extensions, self._plan, first)
-        # A run that an earlier version began may continue with settings that have the present default.
-        state = with_background_of(state, self._settings.background.parametrization)
-        window = StagePlan.of(state.stages, state.stage).pattern_size
-        state = with_tilt_of(state, self._settings.tilt.parametrization, in_window(scan, window))
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]

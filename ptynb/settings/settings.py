@@ -44,7 +44,6 @@ from ptynb.settings.model_parts import (
     Tilt,
 )
 from ptynb.settings.regularizers import PACBED, Similarity, Term
-from ptynb.settings.renamed import translated
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -536,7 +535,7 @@ class Settings(SettingsModel):
         """
         values = read_mapping(text_or_path, "settings", "batch: 16")
         check_names(values)
-        return cls(**translated(values, cls))
+        return cls(**values)
 
 
 def _defaults_of(optimiser: Any) -> dict[str, Any]:

@@ -217,11 +217,6 @@ def test_a_state_of_another_model_is_refused() -> None:
         with raises(code, *facts):
             other.restore(state)
         other.disconnect()
-    # States of earlier versions say nothing of the patterns beside their sum.
-    known = {name: value for name, value in state.scan.items() if name != "sample"}
-    other = Loop(a_scan(), Settings(), group)
-    other.restore(dataclasses.replace(state, scan=known))
-    other.disconnect()
     loop.disconnect()
 
 
