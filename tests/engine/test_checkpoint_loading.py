@@ -65,7 +65,6 @@ RUNS: dict[str, tuple[dict[str, Any], int, int, tuple[work.Change, ...]]] = {
         (),
     ),
     "raar": ({"optimiser": "raar", "probe": MODES}, 3, 6, ()),
-    "engines alone": ({"sync_every": 3, "positions": Positions(learning_rate=0.1)}, 8, 17, ()),
     "changes before and after": (
         # Positions that begin to move later must have room in the object as it is.
         {"schedule": Schedule(kind="cosine", epochs=4), "positions": Positions(max_shift=3)},
@@ -221,7 +220,7 @@ def test_a_state_of_another_model_is_refused() -> None:
 
 
 @worlds
-@pytest.mark.parametrize("choices", [{}, {"sync_every": 3}, {"optimiser": "raar"}], ids=str)
+@pytest.mark.parametrize("choices", [{}, {"optimiser": "raar"}], ids=str)
 def test_workers_that_keep_now_and_then_end_where_others_do(
     ranks: Ranks, tmp_path: Path, world: int, choices: dict[str, Any]
 ) -> None:

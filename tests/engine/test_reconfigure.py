@@ -213,7 +213,6 @@ LIVE_VALUES: dict[str, Any] = {
     "schedule.epochs": 3,
     "schedule.end_factor": 0.3,
     "gradient_sync": "dense",
-    "sync_every": 2,
     "stop": None,
 }
 """Values of live settings, by name, or by the last part of it; None: it acts on no update."""
