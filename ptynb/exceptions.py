@@ -42,7 +42,6 @@ CODES: dict[str, str] = {
     "checkpoint.failed": "A checkpoint could not be written.",
     "checkpoint.incomplete": "Files of other ranks that belong to a checkpoint are missing.",
     "checkpoint.invalid-transfer": "Checkpointing.transfer is not a function that can be imported.",
-    "checkpoint.no-positions": "A checkpoint of an earlier version cannot be shown without its scan.",
     "checkpoint.not-found": "The reconstruction has no such checkpoint.",
     "checkpoint.other-model": "A checkpoint has another model than the settings and extensions make.",
     "checkpoint.other-scan": "A checkpoint was created from another scan.",

@@ -390,13 +390,6 @@ class Loop:
         changes = [dataclasses.replace(one, epoch=max(0, one.epoch - before)) for one in self.changes]
         return self.epochs[before:], changes
 
-    def settle(self) -> None:
-        """Make parameters equal on all engines, before they are read or changed.
-
-        Has an effect only with `sync_every` > 1, where engines average their parameters only now and then.
-        """
-        self.algorithm.settle()
-
     def disconnect(self) -> None:
         """Release the process group, the file of patterns and gradients; parameters remain readable.
 
@@ -516,11 +509,6 @@ class Loop:
 
     # Saving and restoring
 
-    @property
-    def equal(self) -> bool:
-        """Whether all engines have the same parameters now; the answer is the same on all of them."""
-        return self.algorithm.equal
-
     def loss_sums(self) -> NDArray[np.float64]:
         """Return each engine's sum of losses in the running epoch, shape (rank,). Collective: call it on all ranks."""
         sums = torch.zeros(self.group.world, dtype=torch.float64)
@@ -531,7 +519,7 @@ class Loop:
     def state(self, loss_sums: NDArray[np.float64], target: int = 0) -> ReconstructionState:
         """Return a copy of all that is needed to continue from here; on ranks other than 0 only of their own rows.
 
-        loss_sums: from `loss_sums`. Call it only while the engines are `equal`; it does not communicate.
+        loss_sums: from `loss_sums`. It does not communicate.
         """
         on_rank_0 = self.group.rank == 0
         algorithm_state = self.algorithm.state() if on_rank_0 else {}
@@ -650,8 +638,7 @@ class Loop:
 
     def _check_state(self, state: ReconstructionState) -> None:
         """Raise InvalidValueError if the state belongs to another scan, or to a model with other components."""
-        own = dict(self.scan)
-        other = {name: own[name] for name in ("sample", "is_far_field")} | state.scan  # older states lack these
+        own, other = self.scan, state.scan
         differ = [word for name, word in SCAN_FACTS.items() if own[name] != other.get(name)]
         if not math.isclose(own["counts"], other.get("counts", math.nan), rel_tol=1e-9):
             differ.append("sum of all counts")

@@ -131,6 +131,7 @@ def with_background_of(state: ReconstructionState, parametrization: str) -> Reco
         values = np.sqrt(stored).clip(min=LEAST_BACKGROUND)
     else:
         values = stored**2
+<<<<<<< HEAD
     return _with_parametrization(state, "background", parametrization, {key: values})
 
 
@@ -155,21 +156,28 @@ def _with_parametrization(
     state: ReconstructionState, part: str, parametrization: str, values: Mapping[str, Array]
 ) -> ReconstructionState:
     """Return the state with another parametrization and these parameters of a part, without its moments."""
+=======
+>>>>>>> refs/heads/owner
 
     def remains(name: str) -> bool:
-        return not name.startswith((f"optimiser/{part}/", "algorithm/"))
+        return not name.startswith(("optimiser/background/", "algorithm/"))
 
     settings, begun = (
-        {**one, part: {**one[part], "parametrization": parametrization}} for one in (state.settings, state.begun)
+        {**one, "background": {**one["background"], "parametrization": parametrization}}
+        for one in (state.settings, state.begun)
     )
     return dataclasses.replace(
         state,
         settings=settings,
         begun=begun,
-        model={**state.model, **values},
+        model={**state.model, key: values},
         algorithm={name: one for name, one in state.algorithm.items() if remains(name)},
         numbers={name: one for name, one in state.numbers.items() if remains(name)},
     )
+
+
+def _in_other_unit(values: Array, old: Array, new: Array) -> Array:
+    return values if np.array_equal(old, new) else (values * (old / new)).astype(values.dtype)
 
 
 def with_modes(probe: Tensor, modes: int, first_stays: bool = False) -> Tensor:

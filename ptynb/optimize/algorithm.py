@@ -124,15 +124,6 @@ class Algorithm(ABC):
         """Messages for the user about updates that run, but more slowly than they could."""
         return ()
 
-    def settle(self) -> None:
-        """Average parameters over engines if updates have let them differ."""
-        return
-
-    @property
-    def equal(self) -> bool:
-        """Whether all engines have the same parameters now."""
-        return True
-
     def state(self) -> dict[str, Tensor | float]:
         """Return the state by "optimiser/component/parameter/key" or "algorithm/key"; tensors are not copied."""
         return {}

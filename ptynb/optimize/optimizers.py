@@ -131,10 +131,7 @@ class RowAdam(Light):
         """groups: of parameters (row, …), each with its "lr" and "momentum" (the first beta)."""
         super().__init__(groups, {"lr": 0.0, "momentum": BETAS[0]})
         self.batch = torch.zeros(0, dtype=torch.int64)
-        """Rows that the next step updates, the same on all engines (with local SGD, those of this engine).
-
-        int64, on the device of the parameters.
-        """
+        """Rows that the next step updates, the same on all engines; int64, on the device of the parameters."""
 
     @torch.no_grad()
     def move(self) -> None:
