@@ -131,33 +131,6 @@ def with_background_of(state: ReconstructionState, parametrization: str) -> Reco
         values = np.sqrt(stored).clip(min=LEAST_BACKGROUND)
     else:
         values = stored**2
-<<<<<<< HEAD
-    return _with_parametrization(state, "background", parametrization, {key: values})
-
-
-def with_tilt_of(state: ReconstructionState, parametrization: str, scan: Scan) -> ReconstructionState:
-    """Return the state with the parameter of the tilt in this parametrization, the same tilts, without its moments."""
-    present = Settings(**state.settings)
-    if present.tilt.parametrization == parametrization:
-        return state
-    values = dict[str, Array]()
-    if "tilt" in state.active:
-        key = "tilt.angles"
-        requested = present.replace(tilt={"parametrization": parametrization})
-        values[key] = _in_other_unit(state.model[key], tilt_unit(scan, present), tilt_unit(scan, requested))
-    return _with_parametrization(state, "tilt", parametrization, values)
-
-
-def _in_other_unit(values: Array, old: Array, new: Array) -> Array:
-    return values if np.array_equal(old, new) else (values * (old / new)).astype(values.dtype)
-
-
-def _with_parametrization(
-    state: ReconstructionState, part: str, parametrization: str, values: Mapping[str, Array]
-) -> ReconstructionState:
-    """Return the state with another parametrization and these parameters of a part, without its moments."""
-=======
->>>>>>> refs/heads/owner
 
     def remains(name: str) -> bool:
         return not name.startswith(("optimiser/background/", "algorithm/"))
