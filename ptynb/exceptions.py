@@ -179,7 +179,6 @@ CODES: dict[str, str] = {
     "ssh.not-installed": "The ssh command is not found.",
     "ssh.unreachable": "A host cannot be used by ssh.",
     "ssh.version-mismatch": "A host lacks a package, or has another version than this machine.",
-    "sweep.no-parameters": "A notebook lacks a valid cell of parameters.",
     "tuning.already-running": "A study is running on the engines.",
     "tuning.cancelled": "The trials were cancelled.",
     "tuning.different-study": "The file contains a study with other choices.",
