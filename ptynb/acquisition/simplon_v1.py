@@ -1,6 +1,7 @@
 """Dectris' Simplon stream, version 1 (`simplon://host:9999`): messages of JSON and binary parts, pushed by ZeroMQ.
 
-    dheader-1.0      series; nothing more, or the detector's configuration, or with it flat field, mask and a table
+    dheader-1.0      series; nothing more ("none"), or the detector's configuration ("basic"), or with it flat field,
+                     mask and a table ("all")
     dimage-1.0       series and frame; dimage_d-1.0 with shape [x, y], type and encoding; the counts; dconfig-1.0
     dseries_end-1.0  series
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +22,6 @@ from ptynb.acquisition.messages import (
     MOST_PATTERNS,
     Damaged,
     Frame,
-    LiveSource,
     Message,
     SeriesEnded,
     SeriesStarted,
@@ -32,31 +31,12 @@ from ptynb.acquisition.messages import (
     positive,
     whole,
 )
-from ptynb.acquisition.pulling import Pulling
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
 LONGEST_JSON = 2**20
 """Most bytes of a part that is JSON."""
 ENCODING = re.compile(r"(bs(8|16|32))?-?(lz4)?(<|>)?")
-PARTS_OF_HEADER = {1: "none", 2: "basic", 8: "all"}
-"""Number of parts of a header, and the detector's name of its detail."""
-
-
-class SimplonV1(LiveSource):
-    """The stream of a detector; a user calls it by its address."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._pulling = Pulling(host, port)
-        self._parser = SimplonV1Parser()
-
-    def poll(self, timeout: float) -> list[Message]:
-        """Return the messages that have come."""
-        return [self._parser.parse(parts, time.time()) for parts in self._pulling.messages(timeout)]
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._pulling.close()
 
 
 class SimplonV1Parser:

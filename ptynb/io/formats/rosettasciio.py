@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
+from ptynb.data.patterns.frames import rectangles
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
@@ -150,16 +151,11 @@ class OpenedFrames(Frames):
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        columns, at = self.closed.grid[-1], start
         with reading(self.closed.path):
-            while at < stop:
-                row, column = divmod(at, columns)
-                end = min(stop, at + columns - column)
-                part = (*((row,) if len(self.closed.grid) == 2 else ()), slice(column, column + end - at))
-                block = self.data[part]
+            for selection, _, place in rectangles(self.closed.grid, start, stop):
+                block = self.data[selection]
                 read = block if isinstance(block, np.ndarray) else block.compute(scheduler="synchronous")
-                patterns[at - start : end - start] = read
-                at = end
+                patterns[place] = read.reshape(-1, *self.shape[1:])
         return patterns
 
     def part(self, patterns: NDArray[np.int64]) -> Frames:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
+from ptynb.data.patterns.frames import rectangles
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, packed_at_most, reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
@@ -294,12 +295,7 @@ class ZarrFrames(FileFrames):
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        columns, at = self.grid[-1], start
         with _opened(self.location) as array:
-            while at < stop:
-                row, column = divmod(at, columns)
-                end = min(stop, at + columns - column)
-                across = slice(column, column + end - at)
-                patterns[at - start : end - start] = array[(row, across) if len(self.grid) == 2 else across]
-                at = end
+            for selection, _, place in rectangles(self.grid, start, stop):
+                patterns[place] = array[selection].reshape(-1, *self.shape[1:])
         return patterns
