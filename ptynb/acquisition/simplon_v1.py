@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,19 +49,18 @@ class SimplonV1Parser:
         """Return the message; `Damaged` if it cannot be read."""
         try:
             first = _json(parts, 0)
-            kinds: dict[Any, Callable[[dict[str, Any], Sequence[Any], float], Message]] = {
-                "dheader-1.0": self._header,
-                "dimage-1.0": self._image,
-                "dseries_end-1.0": self._end,
-            }
             kind = first.get("htype")
-            if not isinstance(kind, str) or kind not in kinds:
-                return Stray(in_one_line(kind, 80)) if self._series is None else Damaged(f"htype {kind!r:.80}")
-            return kinds[kind](first, parts, arrival)
+            if kind == "dheader-1.0":
+                return self._header(first, parts)
+            if kind == "dimage-1.0":
+                return self._image(first, parts, arrival)
+            if kind == "dseries_end-1.0":
+                return Stray("end of a series") if self._series is None else SeriesEnded(_series(first))
+            return Stray(in_one_line(kind, 80)) if self._series is None else Damaged(f"htype {kind!r:.80}")
         except AcquisitionError as error:
             return Damaged(str(error))
 
-    def _header(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
+    def _header(self, first: dict[str, Any], parts: Sequence[Any]) -> Message:
         self._series = _series(first)
         config = _json(parts, 1) if len(parts) >= 2 else {}
         bad_pixels = None
@@ -97,9 +96,6 @@ class SimplonV1Parser:
             arrival=arrival,
             packed=Packed(_bytes(parts, 2), shape, *_decoded(encoding, dtype)),
         )
-
-    def _end(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
-        return Stray("end of a series") if self._series is None else SeriesEnded(_series(first))
 
 
 def _decoded(encoding: Any, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], Compression]:
