@@ -96,7 +96,7 @@ def nearest(changed: set[Path], tests: Iterable[Path], root: Path = ROOT) -> lis
     of these the ones in the folder of the same name (`tests/io` of `ptynb/io`).
     """
     names = {f"test_{path.stem}" for path in changed}
-    folders = {path.relative_to(root).parts[1] for path in changed}
+    folders = {path.relative_to(root).parts[:2][-1] for path in changed}
     ranks = {}
     for test in tests:
         found = reached([test], root)
