@@ -1,17 +1,11 @@
-"""Views keep nothing of the past: what 120 updates add to a kernel and to a page is less than one picture each."""
+"""A live view keeps nothing of the past: what 120 updates add to a kernel is less than one picture each."""
 
 import dataclasses
 import gc
 import tracemalloc
 
-import numpy as np
-from playwright.sync_api import CDPSession, Page
-
 import ptynb as pt
-from ptynb.data import images
 from ptynb.polling import wait_until
-from ptynb.widgets.viewer.viewer import Viewer
-from tests.widgets.browser_model import BrowserModel, plain
 
 UPDATES, EARLY = 120, 12
 """Frames in all, and those after which everything has been met once."""
@@ -65,56 +59,3 @@ def test_a_live_view_keeps_no_picture_of_the_past():
             tracemalloc.stop()
             view.close()
     assert growth / (UPDATES - EARLY) < A_PICTURE / 2
-
-
-FEED = """
-async ([first, last]) => {
-  const { model, frames } = kernel;
-  for (let number = first; number <= last; number += 1) {
-    const drawn = new Promise((done) => {
-      const look = () => {
-        if (model.get("shown") < number) return;
-        model.off("change:shown", look);
-        done();
-      };
-      model.on("change:shown", look);
-    });
-    kernel.update("frame", { ...frames[number % frames.length], number });
-    await drawn;
-  }
-}
-"""
-
-
-def test_a_page_keeps_no_frame_of_the_past(page: Page):
-    viewer = Viewer(height=120)
-    shown = BrowserModel(page, viewer)
-    page.evaluate("given => { kernel.frames = given; }", [a_frame(seed) for seed in range(8)])
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
-    page.evaluate(FEED, [1, EARLY])
-    before = held(session)
-    page.evaluate(FEED, [EARLY + 1, UPDATES])
-    after = held(session)
-    shown.close()
-    viewer.close()
-    # A frame's two pictures are 60 kB; what compiled code and Chromium's own records take is some hundred bytes.
-    assert (after.pop("JSHeapUsedSize") - before.pop("JSHeapUsedSize")) / (UPDATES - EARLY) < A_PICTURE
-    assert after == before
-
-
-def a_frame(seed):
-    """A frame with an object's phase and its colours, as the browser gets it."""
-    random = np.random.default_rng(seed)
-    field = random.standard_normal((128, 128)) + 1j * random.standard_normal((128, 128))
-    viewer = Viewer()
-    viewer.show([images.picture(np.angle(field), "phase", colours="viridis"), images.picture(field, "complex")])
-    frame = plain(viewer.frame)
-    viewer.close()
-    return frame
-
-
-def held(session: CDPSession):
-    session.send("HeapProfiler.collectGarbage")
-    metrics = {entry["name"]: entry["value"] for entry in session.send("Performance.getMetrics")["metrics"]}
-    return {name: metrics[name] for name in ("JSHeapUsedSize", "Nodes", "JSEventListeners")}
