@@ -17,7 +17,7 @@ import ptynb as pt
 from ptynb.data.geometry import NearField
 from ptynb.data.patterns import AbsentFrames
 from ptynb.io.scan_file import write_scan
-from tests.benchmarks.sides import Bench
+from tests.benchmarks.harness import Bench
 
 
 def made(bench: Bench, name: str, *choices: str) -> Path:
@@ -34,8 +34,10 @@ def scan_of(path: Path, whole_pixels: bool = False, near_field: bool = False) ->
     """A common problem, with the start that all packages get: a defocused probe, and nothing of the object.
 
     whole_pixels: positions are rounded, as packages do that do not move the probe between pixels. near_field: the same
-    numbers taken for shadows, for measurements of time only.
+    numbers taken for shadows, for measurements of time only. Other files are loaded as they are.
     """
+    if path.suffix != ".npz":
+        return pt.load(path)
     shadows = NearField(wavelength=1.5e-10, focus_to_sample=0.01, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5))
     with np.load(path) as data:
         pixel = float(data["det_pixel"])
