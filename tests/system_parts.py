@@ -2,7 +2,9 @@
 
 System tests kill processes, cut networks, drive JupyterLab, or repeat a quicker test with all its cases, and take
 longer than all others together. So each part runs only where the files that it protects differ from those with which it
-passed last: what its tests import (`import_graph.py`), what lies beside that and is not Python, and what a part names.
+passed last: the folders of `ptynb` that only these tests show to work, and, of `tests`, all that they import
+(`import_graph.py`). Imports alone do not say what a part protects: through them each of these tests depends on 280 to
+490 of the 490 files of `ptynb`.
 `system_parts.txt` has a line for each part, with a digest of those and the time that it took, and is committed with the
 change that it was run on; where branches meet, git keeps the lines of both, and a part has passed if one of its lines
 is right.
@@ -18,42 +20,49 @@ from pathlib import Path
 from tests.import_graph import ROOT, reached
 
 RECORD = Path(__file__).with_suffix(".txt")
-FOR_ALL = ("constraints.txt", "tests/conftest.py")
-"""What every part depends on: the versions of other packages, and what is checked after each test."""
 LEFT_OUT = {"__pycache__", ".ipynb_checkpoints", "node_modules", "static"}
+VERSIONS = "constraints.txt"
+"""The versions of other packages, which every part protects."""
+PROCESSES = ("ptynb/cluster", "ptynb/session", "ptynb/engine", "ptynb/distributed", "ptynb/io/checkpoint_file.py")
+MODEL = ("ptynb/physics", "ptynb/kernels", "ptynb/optimize", "ptynb/engine/loop.py")
+CLUSTER_FIELDS = ("ptynb/app/cluster_choice.py", "ptynb/app/run_fields.py")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part: tests by file or folder (others carry the marker `system(part)`), and what they need but don't import.
-
-    Commands (`ptynb/cli`), pages of the browser, notebooks.
-    """
+    """One part: tests by file or folder (others carry the marker `system(part)`), and the files that they protect."""
 
     tests: tuple[str, ...]
-    needs: tuple[str, ...] = ()
+    protects: tuple[str, ...]
 
 
 PARTS = {
-    "acceptance": Part(("tests/test_acceptance.py",)),
+    "acceptance": Part(("tests/test_acceptance.py",), (*MODEL, "ptynb/loading")),
     "acquisition": Part(
-        ("tests/acquisition/test_endings.py", "tests/acquisition/test_kills.py"), ("ptynb/cli/emulate_command.py",)
+        ("tests/acquisition/test_endings.py", "tests/acquisition/test_kills.py"),
+        ("ptynb/acquisition", "ptynb/data/arrivals.py", "ptynb/io/scan_file.py", "ptynb/loading/arrival_watch.py"),
     ),
-    "benchmarks": Part(("tests/benchmarks",)),
-    "faults": Part(("tests/faults",), ("ptynb/cli/ps_command.py",)),
-    "hosts": Part(("tests/hosts",)),
+    "benchmarks": Part(("tests/benchmarks",), ("tests/benchmarks",)),
+    "faults": Part(("tests/faults",), PROCESSES),
+    "hosts": Part(("tests/hosts",), ("ptynb/cluster", "ptynb/distributed", *CLUSTER_FIELDS)),
     "lab": Part(
-        tuple(f"tests/widgets/test_{name}.py" for name in ("lab", "restart", "tasks", "workbench")), ("frontend/src",)
+        tuple(f"tests/widgets/test_{name}.py" for name in ("lab", "restart", "tasks", "workbench")),
+        ("ptynb/widgets", "ptynb/app", "ptynb/session", "frontend/src"),
     ),
-    "leaks": Part(("tests/faults/test_leaks.py",)),
-    "notebooks": Part((), ("notebooks", "ptynb/cli")),
-    "recovery": Part(("tests/engine/test_convergence.py", "tests/physics/test_recovery.py")),
-    "sessions": Part(("tests/batch/test_torchrun.py",), ("ptynb/cli/run_command.py",)),
-    "simulated_gpu": Part(("tests/gpu/test_pretended.py",)),
-    "slurm": Part(("tests/slurm",), ("frontend/src",)),
-    "triton": Part(("tests/kernels/test_triton_kernels.py",)),
-    "tuning": Part(("tests/tuning/test_recommendation.py", "tests/tuning/test_scaling_test.py")),
-    "worlds": Part(()),
+    "leaks": Part(("tests/faults/test_leaks.py",), PROCESSES),
+    "notebooks": Part((), ("notebooks", "ptynb/__init__.py", "ptynb/__init__.pyi", "ptynb/app", "ptynb/cli")),
+    "recovery": Part(
+        ("tests/engine/test_convergence.py", "tests/physics/test_recovery.py"), (*MODEL, "ptynb/simulation")
+    ),
+    "sessions": Part(("tests/batch/test_torchrun.py",), (*PROCESSES, "ptynb/batch")),
+    "simulated_gpu": Part(("tests/gpu/test_pretended.py",), (*MODEL, "ptynb/loading")),
+    "slurm": Part(("tests/slurm",), ("ptynb/cluster", *CLUSTER_FIELDS)),
+    "triton": Part(("tests/kernels/test_triton_kernels.py",), ("ptynb/kernels/gpu", "ptynb/physics")),
+    "tuning": Part(
+        ("tests/tuning/test_recommendation.py", "tests/tuning/test_scaling_test.py"),
+        ("ptynb/optimize", "ptynb/preparation", "ptynb/session", "ptynb/tuning"),
+    ),
+    "worlds": Part((), (*MODEL, "ptynb/loading", "ptynb/distributed")),
 }
 
 
@@ -80,11 +89,8 @@ def own_tests(part: str, root: Path = ROOT) -> list[Path]:
 
 def protected(part: str, root: Path = ROOT) -> set[Path]:
     """The files whose change makes a part due."""
-    named = {*_files(*(root / start for start in (*FOR_ALL, *PARTS[part].needs)))}
-    modules = {*reached([*own_tests(part, root), *(file for file in named if file.suffix == ".py")], root)}
-    packages = {module.parent for module in modules if module.is_relative_to(root / "ptynb")}
-    beside = {file for folder in packages for file in folder.iterdir() if file.is_file() and file.suffix != ".py"}
-    return named | modules | beside
+    imported = {file for file in reached(own_tests(part, root), root) if file.is_relative_to(root / "tests")}
+    return imported | {*_files(*(root / start for start in (VERSIONS, *PARTS[part].protects)))}
 
 
 def _files(*places: Path) -> Iterator[Path]:

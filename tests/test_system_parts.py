@@ -10,11 +10,11 @@ import pytest
 
 from tests import run, system_parts
 from tests.import_graph import imported, nearest, reached
-from tests.system_parts import PARTS, ROOT, digest, protected
+from tests.system_parts import PARTS, ROOT, digest
 
 
 def test_every_file_that_a_part_names_is_there():
-    named = {path for part in PARTS.values() for path in (*part.tests, *part.needs)}
+    named = {path for part in PARTS.values() for path in (*part.tests, *part.protects)}
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
@@ -30,18 +30,13 @@ def test_a_file_belongs_to_the_part_with_the_longest_path():
     assert system_parts.part_of("tests/faultsmore.py") is None
 
 
-@pytest.mark.parametrize(
-    ("part", "inside", "outside"),
-    [
-        ("faults", ("cluster/cluster.py", "engine/worker.py", "cli/ps_command.py"), ("app/run_tab.py", "widgets/load")),
-        ("lab", ("app/run_tab.py", "engine/worker.py", "report/page.html"), ()),
-        ("triton", ("kernels/gpu/triton_kernels.py", "physics/model.py"), ("app/run_tab.py", "acquisition/listen.py")),
-    ],
-)
-def test_a_part_protects_what_its_tests_depend_on(part, inside, outside):
-    found = {path.relative_to(ROOT).as_posix() for path in protected(part)}
-    assert {f"ptynb/{name}" for name in inside} | {"constraints.txt"} <= found
-    assert [path for path in found if path.startswith(tuple(f"ptynb/{name}" for name in outside))] == []
+def test_what_a_part_protects_is_reached_by_its_tests():
+    """Commands and the workbench are run by their names, and pages of the browser are not imported."""
+    started = ("ptynb/cli", "ptynb/app", "frontend", "notebooks", "ptynb/__init__", "tests")
+    for name, part in PARTS.items():
+        found = {path.relative_to(ROOT).as_posix() for path in reached(system_parts.own_tests(name))}
+        subjects = [path for path in part.protects if not path.startswith(started)]
+        assert [path for path in subjects if not any(one.startswith(path) for one in found)] == [], name
 
 
 def a_checkout(root: Path) -> Path:
@@ -49,18 +44,16 @@ def a_checkout(root: Path) -> Path:
     files = {
         "ptynb/__init__.py": "",
         "ptynb/__init__.pyi": "from .a.scan import Scan as Scan",
-        "ptynb/a/__init__.py": "",
         "ptynb/a/scan.py": "def f():\n    import ptynb.b.late",
-        "ptynb/a/page.html": "",
-        "ptynb/b/late.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ptynb.b.types",
-        "ptynb/b/types.py": "",
-        "ptynb/b/child.py": "",
-        "ptynb/c/other.py": "",
-        "ptynb/cli/ps_command.py": "",
+        "ptynb/b/late.py": "",
+        "ptynb/cluster/rpc.py": "",
+        "ptynb/cluster/page.html": "",
+        "ptynb/io/checkpoint_file.py": "",
         "tests/conftest.py": "",
+        "tests/faults/kill.py": "",
         "constraints.txt": "",
-        "tests/faults/test_engines.py": "import ptynb as pt\npt.Scan\n['-m', 'ptynb.b.child']",
-        "tests/faults/test_leaks.py": "from ptynb.c import other",
+        "tests/faults/test_engines.py": "import ptynb as pt\nfrom tests.faults.kill import kill\npt.Scan",
+        "tests/faults/test_leaks.py": "from ptynb.cluster import rpc",
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,14 +64,12 @@ def a_checkout(root: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "due"),
     [
-        ("ptynb/a/scan.py", ["faults"]),
-        ("ptynb/a/page.html", ["faults"]),
-        ("ptynb/b/late.py", ["faults"]),
-        ("ptynb/b/child.py", ["faults"]),
-        ("ptynb/cli/ps_command.py", ["faults"]),
-        ("ptynb/b/types.py", []),
-        ("ptynb/c/other.py", ["leaks"]),
+        ("ptynb/cluster/rpc.py", ["faults", "leaks"]),
+        ("ptynb/cluster/page.html", ["faults", "leaks"]),
+        ("ptynb/a/scan.py", []),
+        ("tests/faults/kill.py", ["faults"]),
         ("tests/faults/test_leaks.py", ["leaks"]),
+        ("tests/conftest.py", ["faults", "leaks"]),
         ("constraints.txt", ["faults", "leaks"]),
     ],
 )
