@@ -99,8 +99,7 @@ def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], lis
 
 def _flattened(field: Array, flatten: tuple[Array, Array] | None) -> Array:
     down, across = images.flattening(field) if flatten is None else flatten
-    flat: Array = field * down[:, None] * across[None, :]
-    return flat
+    return field * down[:, None] * across[None, :]
 
 
 def _difference(difference: Difference, quantity: Quantity) -> Array:
@@ -135,19 +134,8 @@ def _difference_picture(
     else:
         largest = max(abs(limit) for limit in images.limits_of(values))
         limits, colours, note = (-largest, largest), "PuOr", f"difference of the {quantity}s"
-    parts = {"phase": "rad"}
-    note = f"{note}, after registration" + (
-        "" if quantity == "phase" else "; 1 is the root mean square of the amplitude"
-    )
+    unit, scale = ("rad", "") if quantity == "phase" else ("", "; 1 is the root mean square of the amplitude")
     return images.picture(
-        values,
-        DIFFERENCE,
-        title,
-        size=SIDE,
-        limits=limits,
-        unit=parts.get(quantity, ""),
-        pixel_size=pixel_size,
-        colours=colours,
-        note=note,
-        quantity=f"difference of {quantity}",
-    )
+        values, DIFFERENCE, title, size=SIDE, limits=limits, unit=unit, pixel_size=pixel_size, colours=colours,
+        note=f"{note}, after registration{scale}", quantity=f"difference of {quantity}",
+    )  # fmt: skip

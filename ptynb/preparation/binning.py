@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.geometry import Geometry, NearField
 from ptynb.data.scan import Scan
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import InvalidValueError, check_positive
 from ptynb.preparation.field_resampling import cut, cut_spectrum, middle_start, ramped, resampled
 from ptynb.preparation.recorded_steps import recorded
 from ptynb.preparation.shared_transforms import (
@@ -123,11 +123,7 @@ def resample(scan: Scan, factor: float) -> Scan:
     ScanError
         For a tilted geometry (code "scan.tilted-geometry").
     """
-    if not (isinstance(factor, int | float) and math.isfinite(factor) and factor > 0):
-        raise InvalidValueError(
-            f"factor is {factor!r}; expected a positive, finite number.",
-            code="argument.invalid-value",
-        )
+    check_positive(factor, "factor")
     window = (round(scan.pattern_shape[0] * factor), round(scan.pattern_shape[1] * factor))
     if min(window) < SMALLEST_WINDOW:
         raise InvalidValueError(
