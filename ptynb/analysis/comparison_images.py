@@ -40,10 +40,11 @@ def objects(
     flatten = images.flattening(fields[together.first])
     measures: dict[str, Callable[[Array], Array]] = {"phase": np.angle, "amplitude": np.abs}
     measure = measures.get(quantity, np.asarray)
-    values = {
-        name: measure(_flattened(field, flatten if registered and name in together.placed else None))
-        for name, field in fields.items()
-    }
+    values = {}
+    for name, field in fields.items():
+        same = registered and name in together.placed
+        down, across = flatten if same else images.flattening(field)
+        values[name] = measure(field * down[:, None] * across[None, :])
     limits = None if quantity == "complex" else images.limits_of(values[together.first])
     pictures = []
     for name, shown in values.items():
@@ -95,11 +96,6 @@ def _fields(together: Together, registered: bool) -> tuple[dict[str, Array], lis
             except ValueError as error:
                 problems.append(str(error))
     return fields, problems
-
-
-def _flattened(field: Array, flatten: tuple[Array, Array] | None) -> Array:
-    down, across = images.flattening(field) if flatten is None else flatten
-    return field * down[:, None] * across[None, :]
 
 
 def _difference(difference: Difference, quantity: Quantity) -> Array:

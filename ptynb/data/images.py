@@ -22,14 +22,9 @@ SAMPLE = 20_000
 GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
 
 
-def _hue_circle(steps: int) -> NDArray[np.float32]:
-    """Return colours (steps, rgb) from 0 to 1: three triangle waves a third of the circle apart."""
-    turns = np.arange(steps)[:, None] / steps
-    return np.clip(np.abs((turns * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1, 0, 1).astype(np.float32)
-
-
-HUES = _hue_circle(1536)
-"""Colours of phases: as many as 8 bits per channel can distinguish."""
+_TURNS = np.arange(1536)[:, None] / 1536
+HUES = np.clip(np.abs((_TURNS * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1, 0, 1).astype(np.float32)
+"""Colours (1536, rgb) of phases, three triangle waves a third of the circle apart: as many as 8 bits distinguish."""
 
 
 def reduction_for(shape: tuple[int, ...], size: int) -> int:

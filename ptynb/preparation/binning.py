@@ -72,9 +72,10 @@ def bin(scan: Scan, factor: int | tuple[int, int]) -> Scan:
     window, motion = (scan.pattern_shape[0] // factors[0], scan.pattern_shape[1] // factors[1]), scan.motion
     if scan.is_far_field:
         start = middle_start(scan.pattern_shape, window)
-        offset = _zero_frequency_offset(scan.pattern_shape, factors)
+        # From the old zero frequency to the centre of its block, the new one [old pixels].
+        y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(scan.pattern_shape, factors, strict=True))
         positions = scan.positions + start
-        fields = carried(scan, probe=lambda field: cut(ramped(field, offset), start, window))
+        fields = carried(scan, probe=lambda field: cut(ramped(field, (y, x)), start, window))
     else:
         positions, motion = scan.positions / factors, motion_in(scan, 1 / np.array(factors))
         scale = math.sqrt(factors[0] * factors[1])
@@ -157,12 +158,6 @@ def resample(scan: Scan, factor: float) -> Scan:
         motion=motion,
         **with_room(positions, window, fields["object"], fields["ground_truth"]),
     )
-
-
-def _zero_frequency_offset(window: Window, factors: tuple[int, int]) -> tuple[float, float]:
-    """Return the distance from the old zero frequency to the centre of its block, the new one [old pixels]."""
-    y, x = (f * (n // f // 2) + (f - 1) / 2 - n // 2 for n, f in zip(window, factors, strict=True))
-    return y, x
 
 
 def _with_pixels(scan: Scan, window: Window) -> Geometry | NearField | None:

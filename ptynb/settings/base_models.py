@@ -146,7 +146,8 @@ def _not_plain(model: type[BaseModel], values: Mapping[str, Any]) -> Iterator[Er
         if name not in model.model_fields:
             continue
         for one in _inside(value):
-            if message := _wrong_with_text(one) or (_is_switch(one) and _wrong_with_switch(model, name)):
+            switch = isinstance(one, bool) or getattr(getattr(one, "dtype", None), "kind", "") == "b"  # also numpy's
+            if message := _wrong_with_text(one) or (switch and _wrong_with_switch(model, name)):
                 yield {"type": "not_plain", "loc": (name,), "msg": message, "input": value}
                 break
 
@@ -160,11 +161,6 @@ def _inside(value: Any) -> Iterator[Any]:
             yield from one if isinstance(one, list | tuple) else (one,)
     else:
         yield value
-
-
-def _is_switch(value: Any) -> bool:
-    """Whether a value is a bool of Python or numpy."""
-    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
 @functools.cache

@@ -62,7 +62,7 @@ def simulate_from_result(
         object ("scan.position-outside"), or `guesses` is set for an object of several modes ("argument.conflict").
     """
     own = positions is None
-    positions = np.asarray(result.positions if positions is None else positions, dtype=np.float64)
+    positions = np.atleast_1d(np.asarray(result.positions if positions is None else positions, dtype=np.float64))
     check_positions(positions, len(positions), result.probe.shape[-2:], result.object, connected=False)
     parameters, detector = result.parameters, result.settings.get("detector", {})
     probe = _probes(result) if own else result.probe
