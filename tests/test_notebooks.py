@@ -17,7 +17,6 @@ from nbclient import NotebookClient
 
 import ptynb as pt
 from ptynb.cli.main import notebooks_folder
-from ptynb.cli.sweep_combinations import check, parameters_of
 
 NOTEBOOKS = sorted(notebooks_folder().glob("*.ipynb"))
 IMAGE, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
@@ -207,8 +206,3 @@ def test_a_scan_is_reconstructed_while_it_is_measured(tmp_path: Path) -> None:
     assert (found["again.equal"], found["again.notes"]) == (True, [])
     assert found["detector.returncode"] == 0
     assert "Patterns that came during the run" in (tmp_path / "live.html").read_text()
-
-
-def test_the_notebook_of_files_can_be_swept() -> None:
-    path = notebooks_folder() / "06_files_and_reports.ipynb"
-    check({"probe.modes": (1, 2), "epochs": (20, 40)}, parameters_of(path), path)

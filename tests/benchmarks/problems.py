@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import ptynb as pt
 from ptynb.data.geometry import NearField
+from ptynb.data.patterns import AbsentFrames
 from ptynb.io.scan_file import write_scan
 from tests.benchmarks.harness import Bench
 
@@ -91,16 +92,9 @@ def large(folder: Path, patterns: int, window: int, distinct: int = 256) -> pt.S
     side = math.ceil(math.sqrt(patterns))
     grid = np.stack(np.divmod(np.arange(patterns), side), 1) * 8.0
     places = grid + np.random.default_rng(0).uniform(-2.0, 2.0, grid.shape)
-    return write_scan(
-        path,
-        (patterns, window, window),
-        np.dtype(np.uint16),
-        _repeated(counts.astype(np.uint16), patterns),
-        positions=places,
-        name=path.stem,
-        probe=some.probe,
-        geometry=some.geometry,
-    )
+    frames = AbsentFrames((patterns, window, window), "<u2")
+    scan = pt.Scan(frames=frames, positions=places, name=path.stem, probe=some.probe, geometry=some.geometry)
+    return write_scan(path, scan, _repeated(counts.astype(np.uint16), patterns))
 
 
 def _repeated(counts: NDArray[Any], patterns: int) -> Iterator[NDArray[Any]]:
