@@ -14,6 +14,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack, get_args
 
@@ -72,6 +73,12 @@ Report = Callable[[str], None]
 """Called with a line of text on what a launcher waits for."""
 OwnLauncher = Literal["local", "pbs", "lsf", "sge", "htcondor"]
 """Launchers of `Cluster(...)`; `Cluster.slurm` and `Cluster.ssh` have arguments of their own."""
+LAUNCHERS: dict[str, type[Launcher]] = {
+    "local": LocalLauncher,
+    "ssh": SshLauncher,
+    "slurm": SlurmLauncher,
+    **dict.fromkeys(SCHEDULERS, JobLauncher),
+}
 Launch = Callable[[str, Path], Launcher]
 """Function that creates the launcher of the cluster with this name and folder."""
 
@@ -132,34 +139,26 @@ class Cluster:
                 code="argument.invalid-value",
             )
         chosen = checked(section_of(launcher), engines=n, **options)
-        if launcher != "local":
-            self._start_jobs(chosen, report, cancel)
-            return
-        plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
-        self._set_up(
-            lambda name, folder: LocalLauncher(plan, name, folder),
-            len(plan.engines),
-            plan,
-            LOOPBACK,
-            chosen.detached_timeout,
-            chosen.timeout,
-        )
+        if launcher != "local" and engines_per_gpu != 1:
+            raise ClusterError(
+                f"engines_per_gpu is {engines_per_gpu} and launcher is {launcher!r}, which gives each job a GPU of its "
+                "own; omit one of them.",
+                code="argument.conflict",
+                fields=("engines_per_gpu",),
+            )
+        if launcher == "local":
+            plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
+            self._set_up(
+                chosen, lambda name, folder: LocalLauncher(plan, name, folder), len(plan.engines), plan, LOOPBACK
+            )
+        else:
+            address, count = chosen.address or outward_address(), chosen.engines or 1
+            self._set_up(
+                chosen, lambda name, folder: JobLauncher(chosen, name, folder), count, None, address, report, cancel
+            )
         self.start()
-
-    def _start_jobs(self, chosen: ClusterSection, report: Report | None, cancel: threading.Event | None) -> None:
-        self._set_up(
-            lambda name, folder: JobLauncher(chosen, name, folder),
-            chosen.engines or 1,
-            None,
-            chosen.address or outward_address(),
-            chosen.detached_timeout,
-            chosen.timeout,
-            report,
-            cancel,
-        )
-        self.start()
-        if chosen.device != "cpu":
-            self._require_gpus(f"Each job of {chosen.kind} requested a GPU")
+        if launcher != "local" and chosen.device != "cpu":
+            self._require_gpus(f"Each job of {launcher} requested a GPU")
 
     def _require_gpus(self, given: str) -> None:
         """Stop, and raise ClusterError, if engines that were given GPUs have found none."""
@@ -212,15 +211,17 @@ class Cluster:
         requested = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
         allocation, job = slurm_commands.choose(requested, within)
         address = chosen.address or slurm_commands.own_address(allocation.partition)
-        cluster = cls._elsewhere(
+        cluster = cls.__new__(cls)
+        cluster._set_up(
+            chosen,
             lambda name, folder: SlurmLauncher(allocation, name, folder, job=job),
             allocation.engines,
+            None,
             address,
-            chosen.detached_timeout,
-            chosen.timeout,
             report,
             cancel,
         )
+        cluster.start()
         if allocation.gpus_per_node:
             cluster._require_gpus(f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node")
         return cluster
@@ -264,31 +265,11 @@ class Cluster:
         remote = Remote.of(chosen, environment)
         found = ask_hosts(names, remote)
         plan, homes = place_engines(found, counts, chosen.device, chosen.threads)
-        made = cls.__new__(cls)
-        made._set_up(
-            lambda name, folder: SshLauncher(plan, homes, remote, name, folder),
-            len(homes),
-            plan,
-            chosen.address or address_towards(found[0].answers["address"] or found[0].name),
-            chosen.detached_timeout,
-            chosen.timeout,
-        )
-        return made.start()
-
-    @classmethod
-    def _elsewhere(
-        cls,
-        launch: Launch,
-        count: int,
-        address: str,
-        lease: float | None,
-        timeout: float,
-        report: Report | None,
-        cancel: threading.Event | None,
-    ) -> Self:
-        """Return a cluster of `count` engines on other machines, whose devices are found after the start."""
+        address = chosen.address or address_towards(found[0].answers["address"] or found[0].name)
         cluster = cls.__new__(cls)
-        cluster._set_up(launch, count, None, address, lease, timeout, report, cancel)
+        cluster._set_up(
+            chosen, lambda name, folder: SshLauncher(plan, homes, remote, name, folder), len(homes), plan, address
+        )
         return cluster.start()
 
     @classmethod
@@ -312,9 +293,10 @@ class Cluster:
         if not described.get("plan") or not holder:
             return None
         plan = ClusterPlan.from_plain(described["plan"])
+        launch = partial(launcher_class(described["kind"]).again, plan, described)
         cluster = cls.__new__(cls)
-        launch = rejoining(described, plan)
-        cluster._set_up(launch, len(plan.engines), plan, described["address"], holder["lease"], JOIN_SECONDS)
+        as_held = checked(LocalCluster, detached_timeout=holder["lease"], timeout=JOIN_SECONDS)
+        cluster._set_up(as_held, launch, len(plan.engines), plan, described["address"])
         cluster._make_launcher(folder)
         try:
             cluster._join(*cluster._running())
@@ -328,27 +310,23 @@ class Cluster:
 
     def _set_up(
         self,
+        options: ClusterSection,
         launch: Launch,
         count: int,
         plan: ClusterPlan | None,
         address: str,
-        lease: float | None,
-        timeout: float,
         report: Report | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
         """plan: None until the engines have sent their descriptions. address: address on which the controller listens.
 
-        report: function called with a line of text whenever the launcher's reason for waiting changes. cancel: ends the
-        wait for the engines when another thread sets it.
+        report: called with a line of text whenever the launcher's reason for waiting changes. cancel: ends the wait
+        for the engines when another thread sets it.
         """
-        if lease is not None and not lease >= 0:
-            raise ClusterError(
-                f"detached_timeout is {lease}; expected seconds, at least 0.", code="argument.invalid-value"
-            )
+        lease = options.detached_timeout
         self._launch, self._count, self._plan, self._address = launch, count, plan, address
         self._lease = lease if lease is not None else LEASE_SECONDS if _interactive or _in_notebook() else 0.0
-        self._timeout, self._report, self._cancel = timeout, report, cancel
+        self._timeout, self._report, self._cancel = options.timeout, report, cancel
         self._selftest = None
         self._executor = SerialExecutor("ptynb stopping", finish=True)
         self._replacing = threading.Lock()
@@ -966,23 +944,14 @@ class Cluster:
         return f", {self.plan.reason or self.plan.backend}{speed}"
 
 
-def rejoining(described: dict[str, Any], plan: ClusterPlan) -> Launch:
-    """Return a function that makes the launcher of a running cluster, from the cluster's file."""
-    match described["kind"]:
-        case "local":
-            return lambda name, folder: LocalLauncher(plan, name, folder)
-        case "ssh":
-            return lambda name, folder: SshLauncher.again(plan, described, name, folder)
-        case "slurm":
-            return lambda name, folder: SlurmLauncher.again(described, name, folder)
-        case kind if kind in SCHEDULERS:
-            return lambda name, folder: JobLauncher.again(described, name, folder)
-        case kind:
-            raise ClusterError(
-                f"The cluster is of the kind {kind!r}; this version of ptynb can join "
-                f"{', '.join(['local', 'ssh', 'slurm', *SCHEDULERS])}.",
-                code="cluster.unknown-kind",
-            )
+def launcher_class(kind: str) -> type[Launcher]:
+    """Return the launcher of a kind of cluster. Raises ClusterError."""
+    if kind not in LAUNCHERS:
+        raise ClusterError(
+            f"The cluster is of the kind {kind!r}; this version of ptynb can join {', '.join(LAUNCHERS)}.",
+            code="cluster.unknown-kind",
+        )
+    return LAUNCHERS[kind]
 
 
 def _stopped() -> ClusterStoppedError:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from ptynb.cluster.lifetime.watchdog import record, recorded
+from ptynb.cluster.lifetime import watchdog
 from ptynb.private_folder import is_private, private_folder
 
+read, write = watchdog.recorded, watchdog.record
+"""Read one of the files above, (folder, name), empty if it is missing; write one, (folder, name, content)."""
 PREFIX = "ptynb-"
 NAME = re.compile(r"ptynb-[0-9a-f]{8}")
 
@@ -47,13 +48,3 @@ def all_folders() -> list[Path]:
     """Return the same, and the folders of clusters that ended while they started."""
     found = Path(jupyter_runtime_dir()).glob(f"{PREFIX}*")
     return sorted(path for path in found if NAME.fullmatch(path.name) and is_private(path))
-
-
-def write(folder: Path, name: str, content: dict[str, Any]) -> None:
-    """Write one of the files above atomically."""
-    record(folder, name, content)
-
-
-def read(folder: Path, name: str) -> dict[str, Any]:
-    """Read one of the files above; empty if it is missing."""
-    return recorded(folder, name)

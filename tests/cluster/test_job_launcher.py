@@ -16,7 +16,7 @@ import pytest
 
 import ptynb as pt
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.cluster import rejoining
+from ptynb.cluster.cluster import launcher_class
 from ptynb.cluster.cluster_start import check, python_of
 from ptynb.cluster.devices import plan_cluster
 from ptynb.cluster.launchers import job_launcher, scheduler_commands
@@ -96,7 +96,7 @@ def test_each_engine_is_a_job_that_is_replaced_taken_over_and_ended(kind: str, f
     record = json.loads(json.dumps(launcher.record()))
     runtime_dir.write(folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
     described = json.loads(json.dumps({"kind": launcher.kind, **launcher.describe()}))
-    other = rejoining(described, plan_cluster(1, "cpu", (), 1))(NAME, folder)
+    other = launcher_class(kind).again(plan_cluster(1, "cpu", (), 1), described, NAME, folder)
     other.join({}, described)
     assert other.record() == record
     assert other.dead() == []

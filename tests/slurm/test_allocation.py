@@ -192,11 +192,10 @@ def test_without_a_job_around_one_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], told: str, right: dict[str, Any]
 ) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    started = SimpleNamespace(plan=SimpleNamespace(on_gpu=True))
-    monkeypatch.setattr(pt.Cluster, "_elsewhere", lambda *arguments: started)
+    monkeypatch.setattr(pt.Cluster, "start", lambda self: setattr(self, "_plan", SimpleNamespace(on_gpu=True)))
     with raises("slurm.no-job", told):
         pt.Cluster.slurm(**wrong, address="127.0.0.1")
-    assert pt.Cluster.slurm(**right, address="127.0.0.1") is started
+    assert len(pt.Cluster.slurm(**right, address="127.0.0.1")) == 1
 
 
 def test_a_script_says_what_was_asked_for_and_no_secret(tmp_path: Path) -> None:

@@ -104,20 +104,8 @@ def test_what_can_not_be_asked_for_is_refused(nodes: Slurm, arguments: dict[str,
         pt.Cluster.slurm(**arguments)  # type: ignore[arg-type]
 
 
-class WithoutGPU:
-    """What is left of a cluster whose engines found no GPU."""
-
-    plan = plan_cluster(1, "cpu", (), 1)
-    stopped = False
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
 def test_gpus_that_engines_do_not_find_are_an_error(nodes: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = WithoutGPU()
-    monkeypatch.setattr(pt.Cluster, "_elsewhere", lambda *arguments: found)
-    with pytest.raises(pt.ClusterError, match="1 GPU of each node, and engines there found none"):
+    monkeypatch.setattr(pt.Cluster, "start", lambda self: setattr(self, "_plan", plan_cluster(1, "cpu", (), 1)))
+    with raises("gpu.not-found", "1 GPU of each node, and engines there found none"):
         pt.Cluster.slurm(nodes=1, gpus_per_node=1, report=None)
-    assert found.stopped
-    assert pt.Cluster.slurm(nodes=1, device="cpu") is found
+    assert not pt.Cluster.slurm(nodes=1, device="cpu").plan.on_gpu

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from ptynb.cluster import runtime_dir
+from ptynb.cluster.devices import plan_cluster
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.slurm_commands import Allocation, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
@@ -275,7 +276,8 @@ def test_another_process_takes_over(runs: Callable[..., Run], job: str, within: 
     until(lambda: len(run.came()) == 5)
     record = run.launcher.record()
     runtime_dir.write(run.folder, "processes.json", {"engines": record["processes"], "end": record["end"]})
-    other = SlurmLauncher.again(json.loads(json.dumps(run.launcher.describe())), NAME, run.folder)
+    plan = plan_cluster(4, "cpu", (), 4)
+    other = SlurmLauncher.again(plan, json.loads(json.dumps(run.launcher.describe())), NAME, run.folder)
     other.join({}, {})
     assert other.record() == record
     assert other.dead() == [1]

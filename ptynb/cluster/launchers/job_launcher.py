@@ -6,8 +6,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
+from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands
 from ptynb.cluster.launchers.launcher import Launcher
 from ptynb.cluster.launchers.scheduler_commands import ENDED, FAILED, HELD, SCHEDULERS, WAITS, end_mark, engine_log
@@ -15,14 +16,14 @@ from ptynb.cluster.lifetime import watchdog
 from ptynb.exceptions import ClusterError
 from ptynb.polling import wait_until
 from ptynb.private_folder import private_folder
-from ptynb.settings.cluster_options import CLUSTERS, ClusterSection
+from ptynb.settings.cluster_options import ClusterSection, section_of
 
 STOP_SECONDS = 60.0
 """Time limit of the end of the jobs [s]."""
 LOOK_SECONDS = 0.2
 """Period of reading the engines' logs [s]: the files may be on another machine."""
-LAST_BYTES = 200
-"""Of a log, in which the line about the end of its engine is looked for."""
+LAST_BYTES = 4096
+"""Of a log, in which the line about the end of its engine is looked for; ipyparallel's nanny may write after it."""
 NEW_SECONDS = 5.0
 """Time after which a job is listed that was submitted [s]."""
 SUBMITTED = "ptynb: the job of this engine is submitted"
@@ -96,7 +97,7 @@ class JobLauncher(Launcher):
         for rank, job in self._jobs.items():
             if states[job] == FAILED:
                 return f"Job {job} of the engine of rank {rank} is in an error state, and will not start."
-            if states[job] == ENDED and self._last_line(rank) == SUBMITTED:
+            if states[job] == ENDED and self._last_mark(rank) == SUBMITTED:
                 wrote = self._folder / "log" / f"job-rank{rank}.log"
                 return f"Job {job} has ended, and has not started the engine of rank {rank}; it wrote to {wrote}."
         return ""
@@ -106,18 +107,19 @@ class JobLauncher(Launcher):
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            self._dead |= {rank for rank in self._jobs if self._last_line(rank).startswith(end_mark(rank))}
+            self._dead |= {rank for rank in self._jobs if self._last_mark(rank).startswith(end_mark(rank))}
         over = {rank for rank, job in self._jobs.items() if self._states.get(job) == ENDED}
         return sorted(self._dead | over)
 
-    def _last_line(self, rank: int) -> str:
-        """Return the last line in the log of an engine."""
+    def _last_mark(self, rank: int) -> str:
+        """Return the last line that a job's script or its launcher has added to the log of an engine."""
         try:
             with engine_log(self._folder, rank).open("rb") as log:
                 log.seek(max(0, log.seek(0, 2) - LAST_BYTES))
-                return (log.read().decode(errors="replace").splitlines() or [""])[-1]
+                lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
+        return next((line for line in reversed(lines) if line.startswith("ptynb: ")), "")
 
     def kill(self, rank: int) -> None:
         """Cancel the job of an engine that does not respond. Raises ClusterError."""
@@ -136,10 +138,9 @@ class JobLauncher(Launcher):
         return {"options": self._options.model_dump(mode="json")}
 
     @classmethod
-    def again(cls, described: Mapping[str, Any], name: str, folder: Path) -> JobLauncher:
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
         """Return the launcher of a running cluster, from `describe`."""
-        [section] = [one for one in CLUSTERS if one.model_fields["kind"].default == described["kind"]]
-        return cls(section(**described["options"]), name, folder)
+        return cls(section_of(described["kind"])(**described["options"]), name, folder)
 
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over the jobs, which the cluster's records name."""

@@ -8,7 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
 import psutil
 
@@ -21,9 +21,14 @@ class Launcher(ABC):
     """Engine processes of one cluster."""
 
     kind: str
-    """Kind of launcher: "local", "slurm", "ssh"."""
+    """Kind of the section of its options: "local", "slurm", "ssh", "pbs", ..."""
     here: bool
     """Whether the engines run on this machine, so that their processes can be inspected."""
+
+    @classmethod
+    @abstractmethod
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
+        """Return the launcher of a running cluster. described: content of its file, with the values of `describe`."""
 
     @abstractmethod
     def start(self, ranks: Sequence[int]) -> None:
@@ -33,12 +38,11 @@ class Launcher(ABC):
     def join(self, processes: Mapping[int, int], described: Mapping[str, Any]) -> None:
         """Take over engines that another process of this user started.
 
-        processes: their ids by rank, on the engines' own machines. described: content of the cluster's file, which
-        includes the values of `describe`.
+        processes: their ids by rank, on the engines' own machines. described: as for `again`.
         """
 
     def describe(self) -> dict[str, Any]:
-        """Return the values that `join` needs, for JSON."""
+        """Return the values that `again` and `join` need, for JSON."""
         return {}
 
     @abstractmethod
@@ -87,6 +91,11 @@ class LocalLauncher(Launcher):
         self._plan, self._name, self._folder = plan, name, folder
         self._processes: dict[int, psutil.Process] = {}
         self._own: list[subprocess.Popen[bytes]] = []
+
+    @classmethod
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
+        """Return the launcher of a running cluster."""
+        return cls(plan, name, folder)
 
     def start(self, ranks: Sequence[int]) -> None:
         """Start all at the same time."""

@@ -203,22 +203,17 @@ def script(options: ClusterSection, name: str, folder: Path, rank: int, engine: 
     The engine writes to its log in the folder, and the script adds a line when it has ended: schedulers are asked
     seldom. Raises ClusterError for a template that cannot be read, or lacks {command}.
     """
-    if has_control_characters(str(folder)):
-        raise ClusterError(
-            f"The folder of the cluster is {str(folder)!r}; expected a path without control characters.",
-            code="argument.invalid-value",
-        )
-    scheduler, there, here = SCHEDULERS[options.kind], shlex.quote(str(folder)), shlex.quote(os.getcwd())
+    scheduler = SCHEDULERS[options.kind]
     variables = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
     variables |= {"PTYNB_CLUSTER": name, "PTYNB_RANK": str(rank), "OMP_NUM_THREADS": str(cores(options))}
     if not wants_gpu(options):
         variables |= {"CUDA_VISIBLE_DEVICES": "", "PTYNB_GPU": "chosen"}
     command = "\n".join(
         [
-            f'test -d {there} || {{ echo "$(hostname) does not have the folder "{there}; exit 3; }}',
+            test_of(folder),
             f"exec >>{shlex.quote(str(engine_log(folder, rank)))} 2>&1",
             *(f"export {variable}={shlex.quote(value)}" for variable, value in variables.items()),
-            f"cd {here} || exit 3",
+            f"cd {shlex.quote(os.getcwd())} || exit 3",
             f"{shlex.join(engine)} &",
             "engine=$!",
             "trap 'kill -TERM $engine' TERM  # the engine writes a checkpoint",
@@ -239,6 +234,17 @@ def script(options: ClusterSection, name: str, folder: Path, rank: int, engine: 
     file.write_text(text.replace("{header}\n", "").replace("{command}", command))
     file.chmod(0o700)
     return f"{header}\nexecutable = {file}\nqueue\n"
+
+
+def test_of(folder: Path) -> str:
+    """Return the line of a script that tests whether the machine has the folder. Raises ClusterError for its name."""
+    if has_control_characters(str(folder)):
+        raise ClusterError(
+            f"The folder of the cluster is {str(folder)!r}; expected a path without control characters.",
+            code="argument.invalid-value",
+        )
+    there = shlex.quote(str(folder))
+    return f'test -d {there} || {{ echo "$(hostname) does not have the folder "{there}; exit 3; }}'
 
 
 def template(path: str | None) -> str:

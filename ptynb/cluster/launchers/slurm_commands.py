@@ -21,7 +21,6 @@ from ptynb.cluster.launchers import scheduler_commands
 from ptynb.cluster.launchers.scheduler_commands import USUAL_CORES, quoted
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
-from ptynb.text import has_control_characters
 
 KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 """Variables SLURM_... that are kept: all others describe the present job or step, and would be options of a new one."""
@@ -258,17 +257,11 @@ def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) 
         "--export=ALL",
         *allocation.options(),
     )
-    if has_control_characters(str(folder)):
-        raise ClusterError(
-            f"The folder of the cluster is {str(folder)!r}; expected a path without control characters.",
-            code="argument.invalid-value",
-        )
-    there = shlex.quote(str(folder))
     return "\n".join(
         [
             "#!/bin/sh",
             *(f"#SBATCH {quoted(option)}" for option in options),
-            f'test -d {there} || {{ echo "$(hostname) does not have the folder "{there}; exit 3; }}',
+            scheduler_commands.test_of(folder),
             shlex.join(run),
             "status=$?",
             "# An engine that was started again is a further step: the job lasts as long as one of them runs.",

@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Self, final
 
 import psutil
 
+from ptynb.cluster.devices import ClusterPlan
 from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.launchers.slurm_commands import Allocation, JobState
@@ -302,7 +303,7 @@ class SlurmLauncher(Launcher):
         return {"slurm": {"allocation": asdict(self._allocation), "job": self._job, "own_job": self._own_job}}
 
     @classmethod
-    def again(cls, described: Mapping[str, Any], name: str, folder: Path) -> SlurmLauncher:
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
         """Return the launcher of a running cluster, from `describe`."""
         said = described["slurm"]
         allocation = Allocation(**{**said["allocation"], "extra": tuple(said["allocation"]["extra"])})

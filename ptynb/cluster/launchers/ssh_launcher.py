@@ -291,7 +291,7 @@ class SshLauncher(Launcher):
                 process.stdin.write(connection)
 
     @classmethod
-    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> SshLauncher:
+    def again(cls, plan: ClusterPlan, described: Mapping[str, Any], name: str, folder: Path) -> Self:
         """Return the launcher of a running cluster, from `describe`."""
         remote = {**described["remote"], "ssh": tuple(described["remote"]["ssh"])}
         return cls(plan, described["homes"], Remote(**remote), name, folder)
