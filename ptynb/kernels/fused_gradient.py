@@ -14,7 +14,7 @@ from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.kernels.runtime.buffers import empty, give_back
 
 
-class Descent:
+class CompiledDescent:
     """`physics.chain.Descent`, compiled."""
 
     def __init__(self, given: Illumination, detection: Detection, wanted: Sequence[bool]) -> None:

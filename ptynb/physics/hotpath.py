@@ -157,7 +157,7 @@ def descent(
 def _descent_class(illumination: Illumination) -> type[chain.Descent]:
     if not compiled_for(illumination.probes.device):
         return chain.Descent
-    found: type[chain.Descent] = importlib.import_module("ptynb.kernels.fused_gradient").Descent
+    found: type[chain.Descent] = importlib.import_module("ptynb.kernels.fused_gradient").CompiledDescent
     return found
 
 

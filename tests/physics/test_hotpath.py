@@ -384,7 +384,7 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
         leaf.requires_grad_(name in wanted)
     torch.set_num_threads(threads)
     try:
-        crossing = fused_gradient.Descent(given, detection, [True] * 5).cross.crossing
+        crossing = fused_gradient.CompiledDescent(given, detection, [True] * 5).cross.crossing
         assert crossing.alone == (patterns == 40)
         value, *gradients = hotpath.descent(given, detection, -1.7)
     finally:

@@ -174,9 +174,10 @@ def compare(
     if weights is not None:
         slope *= weight
     slope *= tl.full((), 2 * factor, intensity.dtype)
-    wave_re, wave_im = wave_re * slope, wave_im * slope
-    _store_modes(waves, pattern, 0, pixel, inside, modes, height, width, chunk, wave_re, wave_im)
-    for first in range(chunk, modes, chunk):
+    if loss == "amplitude":  # the others need the registers, and read the waves again
+        wave_re, wave_im = wave_re * slope, wave_im * slope
+        _store_modes(waves, pattern, 0, pixel, inside, modes, height, width, chunk, wave_re, wave_im)
+    for first in range(chunk if loss == "amplitude" else 0, modes, chunk):
         more_re, more_im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
         more_re, more_im = more_re * slope, more_im * slope
         _store_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk, more_re, more_im)
