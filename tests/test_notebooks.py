@@ -18,7 +18,6 @@ from nbclient import NotebookClient
 import ptynb as pt
 from ptynb.cli.main import notebooks_folder
 
-NOTEBOOKS = sorted(notebooks_folder().glob("*.ipynb"))
 IMAGE, WIDGET = "image/png", "application/vnd.jupyter.widget-view+json"
 
 
@@ -39,13 +38,6 @@ def run(name: str, folder: Path, *values: str, warned: str = "") -> tuple[list[s
     found = json.loads(notebook.cells[-1].outputs[0].text)
     print(json.dumps(found, indent=1))
     return [kind for output in outputs for kind in output.get("data", {})], found
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
-    for cell in nbformat.read(path, as_version=4).cells:
-        assert not cell.get("outputs")
-        assert cell.get("execution_count") is None
 
 
 def test_the_first_reconstruction_runs_to_its_end(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_load_options, load_options_of
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ptynb.cli.cluster_arguments import add_cluster_options
+from ptynb.cli.arguments import add_cluster_options
 from ptynb.private_folder import make_folder
 from ptynb.progress import follow, follow_live
 

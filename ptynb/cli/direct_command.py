@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_load_options, load_options_of
 
 ARRAYS = (".h5", ".npz")
 

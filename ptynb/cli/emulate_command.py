@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_load_options, load_options_of
 
 if TYPE_CHECKING:
     from ptynb.acquisition.emulators.playback import Player, PositionPlayer, Recording

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_load_options, load_options_of
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

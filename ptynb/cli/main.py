@@ -28,8 +28,7 @@ from ptynb.cli import (
     run_command,
     watch_command,
 )
-from ptynb.cli.cluster_arguments import add_cluster_options
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_cluster_options, add_load_options, load_options_of
 from ptynb.cli.module_path import without_working_folder
 from ptynb.exceptions import FileError
 from ptynb.private_folder import make_folder

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ptynb.cli.cluster_arguments import add_cluster_options
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_cluster_options, add_load_options, load_options_of
 
 if TYPE_CHECKING:
     from ptynb.tuning.recommendation import Recommendation

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ptynb.cli.load_arguments import add_load_options, load_options_of
+from ptynb.cli.arguments import add_load_options, load_options_of
 from ptynb.exceptions import InvalidValueError
 
 ENDING = ".report.html"

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptynb.cli.cluster_arguments import add_cluster_options
-from ptynb.cli.load_arguments import (
+from ptynb.cli.arguments import (
+    add_cluster_options,
     add_load_options,
     load_options_as_text,
     load_options_of,

@@ -46,16 +46,12 @@ def report(
             "The list of results is empty; expected a reconstruction, a result, or the path of a result file.",
             code="report.no-result",
         )
-    if ground_truth is not None and len(loaded) > 1:
-        raise InvalidValueError(
-            f"ground_truth is supported for one result, not for {len(loaded)}; report them one by one.",
-            code="argument.conflict",
-        )
-    if diagnosis is not None and len(loaded) > 1:
-        raise InvalidValueError(
-            f"diagnosis is supported for one result, not for {len(loaded)}; report them one by one.",
-            code="argument.conflict",
-        )
+    for name, given in (("ground_truth", ground_truth), ("diagnosis", diagnosis)):
+        if given is not None and len(loaded) > 1:
+            raise InvalidValueError(
+                f"{name} is supported for one result, not for {len(loaded)}; report them one by one.",
+                code="argument.conflict",
+            )
     results = {name: result for name, (result, _) in loaded.items()}
     paths = {name: file for name, (_, file) in loaded.items()}
     first = next(iter(results.values()))

@@ -3,7 +3,7 @@
 Each entry of a `TypedDict` below defines type, range, default and description of an option. The options are keyword
 arguments of `Cluster(...)`, `Cluster.slurm(...)` and `Cluster.ssh(...)` (`field_docs.documented_by` adds them to
 signature and docstring), fields of the section `cluster` of a run file, and options of the command line
-(`ptynb.cli.cluster_arguments`).
+(`ptynb.cli.arguments`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import yaml
 
 import ptynb
 from ptynb.cli import main
-from ptynb.cli.load_arguments import add_load_options, load_options_as_text, load_options_of
+from ptynb.cli.arguments import add_load_options, load_options_as_text, load_options_of
 from ptynb.io.file_info import info
 from ptynb.io.load import load
 from ptynb.settings.load_options import LoadOptions

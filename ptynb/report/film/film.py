@@ -1,17 +1,21 @@
-"""`pt.film`: a run as a film."""
+"""`pt.film`: a run as a film, GIF by pillow, MP4 (H.264) by PyAV, which is optional."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 from matplotlib import colormaps
+from numpy.typing import NDArray
+from PIL import Image
 
-from ptynb.exceptions import InvalidValueError
+from ptynb.exceptions import FileError, InvalidValueError
 from ptynb.figures.figure_page import known
 from ptynb.io.new_files import replacing_file, writable
-from ptynb.report.film.film_file import pyav, write_gif, write_mp4
 from ptynb.report.film.film_frames import FilmPainter, FilmQuantity, measured
 from ptynb.report.film.film_source import film_source
 
@@ -19,6 +23,7 @@ SUFFIXES = (".gif", ".mp4")
 FASTEST = {".gif": 50.0, ".mp4": 120.0}
 """Most frames per second; programs show GIFs of more at 10 per second."""
 LEAST_SIZE, MOST_SIZE = 64, 4096
+Frames = Iterable[NDArray[np.uint8]]
 
 
 def film(
@@ -82,7 +87,7 @@ def film(
     for name, value in colours.items():
         known(value, colormaps, f"{name}_colours")
     if suffix == ".mp4":
-        pyav()  # before minutes of reading
+        _pyav()  # before minutes of reading
     found = film_source(source)
     done, total = 0, 2 * len(found.states)
 
@@ -97,10 +102,10 @@ def film(
     with writable(target), replacing_file(target) as beside:
         frames = painter.frames(found, step)
         if suffix == ".mp4":
-            write_mp4(beside, frames, found.name, rate)
+            _write_mp4(beside, frames, found.name, rate)
         else:
             ends = [found.states[0], found.states[len(found.states) // 2], found.states[-1]]
-            write_gif(beside, frames, [painter.frame(read()) for read in ends], rate)
+            _write_gif(beside, frames, [painter.frame(read()) for read in ends], rate)
     return target
 
 
@@ -120,3 +125,48 @@ def _check(quantities: Sequence[str], rate: float, size: int, fastest: float) ->
         raise InvalidValueError(
             f"size is {size!r} pixels; expected {LEAST_SIZE} to {MOST_SIZE}.", code="argument.invalid-value"
         )
+
+
+def _write_gif(path: Path, frames: Frames, palette_frames: list[NDArray[np.uint8]], rate: float) -> None:
+    """Write a GIF that repeats without end. palette_frames: those whose colours make the palette of all frames.
+
+    One palette without dithering: equal values have equal colours in all epochs.
+    """
+    sample = Image.fromarray(np.concatenate(palette_frames)).quantize(256, Image.Quantize.MEDIANCUT)
+
+    def indexed(frame: NDArray[np.uint8]) -> Image.Image:
+        return Image.fromarray(frame).quantize(palette=sample, dither=Image.Dither.NONE)
+
+    pictures = map(indexed, frames)
+    first = next(pictures)
+    # Times in a GIF are whole hundredths of a second.
+    duration = 10 * max(1, round(100 / rate))
+    with path.open("wb") as file:  # which pillow would leave open where a frame raises an error
+        first.save(file, "GIF", save_all=True, append_images=pictures, duration=duration, loop=0, optimize=False)
+
+
+def _write_mp4(path: Path, frames: Frames, title: str, rate: float) -> None:
+    """Write an MP4 in the form that browsers and slides play."""
+    av = _pyav()
+    iterator = iter(frames)
+    first = next(iterator)
+    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        container.metadata["title"] = title
+        stream = container.add_stream("libx264", rate=Fraction(rate).limit_denominator(1000))
+        stream.height, stream.width = first.shape[:2]
+        stream.pix_fmt, stream.options = "yuv420p", {"crf": "16"}
+        for frame in itertools.chain([first], iterator):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode(None))
+
+
+def _pyav() -> Any:
+    """Return the module of PyAV. Raise FileError if it is not installed."""
+    try:
+        import av
+    except ImportError:
+        raise FileError(
+            "PyAV, which writes MP4, is not installed: pip install 'ptynb[film]', or write a .gif.",
+            code="package.not-installed",
+        ) from None
+    return av

@@ -1,10 +1,10 @@
-"""The options of `ptynb.load` as options of a command, generated from `ptynb.settings.load_options`."""
+"""Options of commands that are generated: those of `ptynb.load`, and of clusters, with the texts of their models."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -14,28 +14,54 @@ if TYPE_CHECKING:
 NEGATIVE = re.compile(r"-(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?$")
 """Numbers that argparse takes for options if it does not know better: -1.5e-08."""
 UNITS = {"m": "METRES", "rad": "RADIANS", "eV": "EV", "V": "VOLTS"}
+TYPES = {"cluster": str, "engines": int, "threads": int, "device": str}
+GROUP = "what the scan's file lacks or has wrong"
+
+
+def add_cluster_options(parser: argparse.ArgumentParser, *names: str, **defaults: Any) -> None:
+    """Add --cluster, --engines, --device or --threads. defaults: by name, if they are not None."""
+
+    def add() -> None:
+        from ptynb.settings.cluster_options import CLUSTERS, Device, LocalCluster
+
+        kinds = tuple(section.model_fields["kind"].default for section in CLUSTERS)
+        choices = {"cluster": kinds, "device": get_args(Device)}
+        for name in names:
+            field = LocalCluster.model_fields.get(name)
+            description = (field and field.description) or "Kind of cluster"
+            text = f"{description[0].lower()}{description[1:]}".replace("; none:", "; default:")
+            values: dict[str, Any] = {"choices": choices[name]} if name in choices else {"metavar": "N"}
+            parser.add_argument(f"--{name}", type=TYPES[name], default=defaults.get(name), help=text, **values)
+
+    _once_chosen(parser, add)
 
 
 def add_load_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options once the command is chosen: `ptynb --help` does not import the models, which takes 0.4 s."""
+    """Add the options of `ptynb.load`."""
     parser._negative_number_matcher = NEGATIVE
-    parse = parser.parse_known_args
+
+    def add() -> None:
+        from ptynb.settings.load_options import LoadOptions
+
+        group = parser.add_argument_group(GROUP)
+        for name, field in LoadOptions.model_fields.items():
+            group.add_argument(f"--{name.replace('_', '-')}", **_how(field))
+
+    _once_chosen(parser, add)
+
+
+def _once_chosen(parser: argparse.ArgumentParser, add: Callable[[], None]) -> None:
+    """Add options once the command is chosen: `ptynb --help` does not import the models, which takes 0.4 s."""
+    parse, missing = parser.parse_known_args, [add]
 
     def parse_known_args(
         args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        from ptynb.settings.load_options import LoadOptions
-
-        if not any(group.title == GROUP for group in parser._action_groups):
-            group = parser.add_argument_group(GROUP)
-            for name, field in LoadOptions.model_fields.items():
-                group.add_argument(f"--{name.replace('_', '-')}", **_how(field))
+        while missing:
+            missing.pop()()
         return parse(args, namespace)
 
     parser.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
-
-
-GROUP = "what the scan's file lacks or has wrong"
 
 
 def _how(field: FieldInfo) -> dict[str, Any]:
