@@ -16,7 +16,7 @@ import ptynb as pt
 from ptynb.cli import trust_prompt
 from ptynb.cluster import error_messages, runtime_dir
 from ptynb.io import checkpoint_branches
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.runtime.compiler import compiled
 from ptynb.private_folder import code_folder, keep_code_private, make_folder, private_folder
 from tests.raising import raises
 

@@ -55,7 +55,6 @@ def state_of_next(loop: Loop, plan: StagePlan, scan: Scan, target: int) -> Recon
 
     Call it on all ranks. scan: with whole patterns; they are not read.
     """
-    loop.settle()
     sums = loop.loss_sums()
     if loop.group.rank > 0:
         return None

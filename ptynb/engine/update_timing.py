@@ -125,7 +125,6 @@ def _time_update(scan: Scan, settings: Settings, size: int, device: torch.device
         batch_per="group",
         gradient_accumulation=min(settings.gradient_accumulation, batch),
         pattern_storage="auto",
-        sync_every=1,
     )
     loop = Loop(part, own, SingleGroup(device), find_probe=False)
     table = np.arange(size)[:, None]

@@ -49,7 +49,6 @@ from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
 from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
 from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
-from ptynb.engine.reconfigure import with_background_of, with_tilt_of
 from ptynb.engine.rendering import (
     Area,
     Taken,
@@ -65,11 +64,10 @@ from ptynb.engine.rendering import (
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
-from ptynb.kernels.thread_count import count
+from ptynb.kernels.runtime.thread_count import count
 from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
-from ptynb.preparation.crop_and_pad import in_window
 from ptynb.process_state import ProcessState, switch_interval
 from ptynb.settings import Checkpointing, Settings
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
@@ -111,7 +109,7 @@ class Command:
     target: train until epoch `value` is completed. pause, resume, stop.
     settings: change to `value`, plain values of all or some settings. evaluate: make a result. measure: the R-factor
     after every `value` epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a
-    checkpoint as soon as the engines are equal. admit: use further patterns, of which rank 0 tells itself. leave: write
+    checkpoint. admit: use further patterns, of which rank 0 tells itself. leave: write
     a checkpoint, if anything changed since the last one, and close. close: leave the group and end.
     """
 
@@ -195,7 +193,6 @@ class Worker:
             if checkpointing is None
             else CheckpointWriter(checkpointing, membership.rank, membership.world, scan.name, start, self._changed)
         )
-        self._pending: CheckpointRequest | None = None
         self._initial_progress: Progress = (0, 0, 0)
         self._annotation_changes = 0
         self._initial_settings: dict[str, Any] = {}
@@ -308,7 +305,7 @@ class Worker:
             notices=(*self._notices, *self._verdict, *(writer.notices if writer else ()), *problems()),
             checkpoint_counts=(writer.successes, writer.failures) if writer else (0, 0),
             checkpoint_failure=writer.failure if writer else "",
-            writes_checkpoint=writer is not None and (self._pending is not None or writer.busy("state")),
+            writes_checkpoint=writer is not None and writer.busy("state"),
             r_factors=_r_factors_since(record.r_factors, epochs_from) if record else (),
             arrivals=None if self._watch is None else self._watch.summary(),
             live_epochs=loop.live_epochs if loop else 0,
@@ -340,7 +337,7 @@ class Worker:
 
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""
-        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
+        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.components.items()}
 
     def snapshot(self, size: int) -> Snapshot | None:
         """Return a preview, taken between two updates; None while loading."""
@@ -568,10 +565,6 @@ class Worker:
     ) -> Loop:
         if state is None or self._start is None:
             return Loop(scan, self._settings, group, self._extensions, self._plan, first)
-        # A run that an earlier version began may continue with settings that have the present default.
-        state = with_background_of(state, self._settings.background.parametrization)
-        window = StagePlan.of(state.stages, state.stage).pattern_size
-        state = with_tilt_of(state, self._settings.tilt.parametrization, in_window(scan, window))
         plan, settings = checkpoint_loading.plan_and_settings(state, self._plan, self._settings)
         begun = checkpoint_loading.settings_to_begin_with(state, settings)
         first = None if state.admissions is None else state.admissions.all()[0]
@@ -638,8 +631,6 @@ class Worker:
             loop.hold()
         # The others wait here until rank 0, which gets the commands, begins its turn.
         self._apply(agreed(self._wake, self._answer_requests) if idle and group.rank else agreed(), group, loop)
-        if self._pending is not None and loop.equal:
-            self._write_checkpoint(loop)
         if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
             if group.rank == 0 and loop.epoch == self._last_epoch:  # neither stopped nor an epoch of a longer run
                 self._verdict = tuple(filter(None, [loop.not_converged()]))
@@ -673,8 +664,6 @@ class Worker:
         if newest == self._applied:
             return
         commands = self._shared(newest, group)
-        if any(command.kind not in ("checkpoint", "annotate", "admit") for command in commands):
-            loop.settle()  # these neither read nor change parameters
         for command in commands:
             self._execute(command, group, loop)
         self._forget_patterns(newest)
@@ -729,9 +718,7 @@ class Worker:
             case "annotate":
                 self._annotate(loop, Annotation(**command.value))
             case "checkpoint":
-                self._pending = CheckpointRequest(**command.value)
-                if loop.equal:
-                    self._write_checkpoint(loop)
+                self._write_checkpoint(loop, CheckpointRequest(**command.value))
             case "admit":
                 admission = Admission.from_plain(command.value)
                 loop.admit(admission)
@@ -876,15 +863,14 @@ class Worker:
 
     def _checkpoint_if_due(self, loop: Loop, writer: CheckpointWriter) -> None:
         running = self._state == "running"
-        if self._pending is None and writer.due(self._progress(loop), running and loop.update == loop.updates - 1):
+        if writer.due(self._progress(loop), running and loop.update == loop.updates - 1):
             self.command(Command("checkpoint"))
         if writer.pictures_due():
             self._update_status_file(loop, look=True)
 
-    def _write_checkpoint(self, loop: Loop) -> None:
+    def _write_checkpoint(self, loop: Loop, request: CheckpointRequest) -> None:
         """Exchange the sums of the loss between ranks, then write each rank's part."""
-        request, self._pending = self._pending, None
-        if request is None or self._writer is None:
+        if self._writer is None:
             return
         sums, target = loop.loss_sums(), self._target
         self._writer.take(lambda: loop.state(sums, target), request, self._progress(loop))
@@ -895,8 +881,7 @@ class Worker:
             request = dataclasses.asdict(self._writer.order())
         shared_request = group.broadcast_object(request)
         if shared_request is not None:
-            self._pending = CheckpointRequest(**shared_request)
-            self._write_checkpoint(loop)
+            self._write_checkpoint(loop, CheckpointRequest(**shared_request))
         self._state = "closed"
 
     def _update_status_file(self, loop: Loop, look: bool) -> None:

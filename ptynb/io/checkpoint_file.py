@@ -3,7 +3,7 @@
 The first 512 bytes are a user block that HDF5 ignores: "ptynb state 2" and a line of JSON with `run` (identifier of the
 reconstruction), `token` (shared by all files of one checkpoint) and `written` [ns since 1970]. Contents of the file:
 
-/                 attributes: format = "ptynb state", version = 2 (1 before settings were renamed), rank
+/                 attributes: format = "ptynb state", version = 2, rank
 /record           JSON, as bytes: settings, begun (settings at the start), scan, epoch, update, target, epochs,
                   changes, seconds, awake, power, numbers, batch, parts, run, token, about,
                   started, title, comments, r_factors, moments (metadata of the snapshots below)
@@ -56,12 +56,9 @@ from ptynb.io.reading.safe_reading import Checked
 from ptynb.io.record_mapper import from_json, to_json
 from ptynb.io.scan_identity import plain_combination
 from ptynb.private_folder import private_folder
-from ptynb.settings.recorded_settings import recorded_run
-from ptynb.settings.renamed import TABLES
 
 FORMAT = "ptynb state"
-VERSION = 1 + len(TABLES)
-"""Version of the format; each table of renamed settings increments it."""
+VERSION = 2
 HEADER_BYTES = 512
 CHUNK_BYTES = 2**22
 PREFIX = re.compile(r"^algorithm/(?=(optimiser|algorithm)/)")
@@ -98,8 +95,6 @@ class ReconstructionState(RunRecord):
     `LiveSampler.state`; else empty.
     placement: positions, origin and pixel size of the object, see above.
     metadata: versions. started: time at which the reconstruction was first opened [s since 1970].
-    epoch_start, placement, r_factors, history, title, comments (the latter as in `Result`): missing in files of earlier
-    versions.
     """
 
     begun: dict[str, Any]
@@ -127,7 +122,7 @@ class ReconstructionState(RunRecord):
 
 
 REQUIRED = ("settings", "update", "epochs", "changes")
-"""Fields of the run's record that are present in all versions."""
+"""Fields of the run's record without which a file is incomplete."""
 
 
 def identity(scan: Scan) -> dict[str, Any]:
@@ -137,7 +132,7 @@ def identity(scan: Scan) -> dict[str, Any]:
     preparation: its recorded steps of preparation, if there are any.
     """
     file = _file_of(scan.frames)
-    # The motion belongs to the positions; without one, the digest is that of earlier versions.
+    # The motion belongs to the positions.
     places = [scan.positions] if scan.motion is None else [scan.positions, scan.motion]
     return {
         "name": scan.name,
@@ -373,10 +368,10 @@ def _newest_valid_before(path: Path) -> Path | None:
 
 
 def _parsed(path: Path, without: tuple[str, ...] = ()) -> ReconstructionState:
-    record, arrays, version = _read(path, without)
+    record, arrays = _read(path, without)
     with reading(path):
         try:
-            return recorded_run(unpacked(record, arrays), version - 1)
+            return unpacked(record, arrays)
         except KeyError as error:
             raise FileError(f"{path} is not a whole state: {error} is missing.", code="file.incomplete") from None
 
@@ -404,17 +399,18 @@ def load_rows(path: Path, state: ReconstructionState, patterns: NDArray[np.int64
     return found
 
 
-def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array], int]:
-    """Return the record, the arrays and the version of one file. without: beginnings of names that are not read."""
+def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the record and the arrays of one file. without: beginnings of names that are not read."""
     with reading(path), open_for_reading(path) as file:
         kind, version = str(file.attrs.get("format")), file.attrs.get("version")
         if kind != FORMAT:
             raise FileError(
                 f"{path} is not a checkpoint of ptynb; its format is {kind!r:.40}.", code="file.unknown-format"
             )
-        if version not in range(1, VERSION + 1):
+        if version != VERSION:
             raise FileError(
-                f"{path} is a checkpoint of version {version}; this ptynb reads 1 to {VERSION}. Update ptynb.",
+                f"{path} is a checkpoint of version {version}; this ptynb reads version {VERSION}. Read it with the "
+                "ptynb that wrote it.",
                 code="file.unsupported-version",
             )
         arrays: dict[str, Array] = {}
@@ -435,4 +431,4 @@ def _read(path: Path, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], di
 
         dataset(file, "record", path)
         file.visititems(take)
-        return json.loads(arrays.pop("record").tobytes()), arrays, int(version)
+        return json.loads(arrays.pop("record").tobytes()), arrays

@@ -43,16 +43,9 @@ def checkpoint_result(path: Path, state: ReconstructionState | None = None) -> R
 
     state: content of the checkpoint; None: it is read.
 
-    Raise FileError if the file is damaged or of another kind, or if it was written before checkpoints contained
-    positions.
+    Raise FileError if the file is damaged or of another kind.
     """
     state = state or load_model_state(path)
-    if "positions" not in state.placement:
-        raise FileError(
-            f"{path} is a checkpoint of an earlier version, without positions; resume it, which writes a new one: "
-            f"recon = pt.resume({str(path)!r}, scan); recon.save_checkpoint().",
-            code="checkpoint.no-positions",
-        )
     with reading(path):
         try:
             return _result(path, state)

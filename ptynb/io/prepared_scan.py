@@ -11,9 +11,7 @@ from ptynb.data.scan import Scan, check_scan
 from ptynb.exceptions import InvalidTypeError, InvalidValueError
 from ptynb.io.array_file import read_array
 from ptynb.preparation.recorded_steps import with_preparation
-from ptynb.settings.load_options import LoadOptions
 from ptynb.settings.recipe import PrepareStep, Recipe
-from ptynb.settings.renamed import translated
 from ptynb.text import quoted
 
 
@@ -80,6 +78,5 @@ def _prepared(scan: Scan, step: PrepareStep, number: int) -> Scan:
 
 
 def options_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return recorded options of `ptynb.load` as its arguments: with present names; pairs are stored as lists."""
-    present = translated(given, LoadOptions)
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in present.items()}
+    """Return recorded options of `ptynb.load` as its arguments: pairs are stored as lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.data.record import Change
 from ptynb.data.result import Result
 from ptynb.exceptions import FileError
 from ptynb.io.checkpoint_result import checkpoint_result, is_checkpoint
@@ -18,14 +15,10 @@ from ptynb.io.hdf5_file import open_for_reading, replacing
 from ptynb.io.nxdata_plots import write_plots
 from ptynb.io.reading.reading_errors import reading
 from ptynb.io.reading.safe_reading import Checked
-from ptynb.io.record_mapper import read_field, read_record, write_record, write_text
-from ptynb.settings.recorded_settings import recorded_run
-from ptynb.settings.renamed import TABLES
+from ptynb.io.record_mapper import read_record, write_record, write_text
 
 FORMAT = "ptynb result"
-UNNAMED = 2
-"""The last version from before settings were renamed; each table of renamed settings increments it."""
-VERSION = UNNAMED + len(TABLES)
+VERSION = 3
 BACKGROUND = "background/background"
 CENTRED = "centred"
 """The zero frequency of a far field is at index n // 2, as in patterns."""
@@ -91,7 +84,7 @@ def _describe_arrays(file: h5py.File, result: Result) -> None:
 
 
 def load_result(path: str | Path) -> Result:
-    """Read a result from a file of this version or an earlier one, or object and probe of a checkpoint.
+    """Read a result from a file of this version, or object and probe of a checkpoint.
 
     Parameters
     ----------
@@ -102,13 +95,12 @@ def load_result(path: str | Path) -> Result:
     Returns
     -------
     Result
-        The result, with the current names of settings.
+        The result.
 
     Raises
     ------
     FileError
-        If the file is missing ("file.not-found"), no result ("file.unknown-format"), a checkpoint without positions
-        ("checkpoint.no-positions": of an earlier version), of a newer version
+        If the file is missing ("file.not-found"), no result ("file.unknown-format"), of another version
         ("file.unsupported-version"), incomplete ("file.incomplete") or damaged ("file.damaged").
     """
     path = Path(path).expanduser()
@@ -122,21 +114,17 @@ def _read(source: Checked) -> Result:
     if not is_result(source.file):
         raise FileError(f"{source.path} is not a result of ptynb; open scans with load.", code="file.unknown-format")
     version = source.file.attrs.get("version")
-    if version == 1:
-        result = recorded_run(Result(**_arrays(source), **_first_record(source)), 0)
-    elif version in range(UNNAMED, VERSION + 1):
-        result = recorded_run(read_record(source, Result, **_arrays(source)), int(version) - UNNAMED)
-    else:
+    if version != VERSION:
         raise FileError(
-            f"{source.path} is a ptynb result of version {version}; this ptynb reads versions 1 to {VERSION}. Update "
-            "ptynb.",
+            f"{source.path} is a ptynb result of version {version}; this ptynb reads version {VERSION}. Read it with "
+            "the ptynb that wrote it.",
             code="file.unsupported-version",
         )
-    return _with_centred_background(source, result)
+    return read_record(source, Result, **_arrays(source))
 
 
 def _arrays(source: Checked) -> dict[str, Any]:
-    """Return the values that all versions have."""
+    """Return the values that are in no record."""
     object = source.dataset("object")
     origin = source.numbers(object, "origin", 2)
     pixel = source.numbers(object, "pixel_size", 2) if "pixel_size" in object.attrs else None
@@ -151,17 +139,6 @@ def _arrays(source: Checked) -> dict[str, Any]:
     }
 
 
-def _first_record(source: Checked) -> dict[str, Any]:
-    settings, about = (source.parsed(name, source.attribute(source.file, name), dict) for name in ("settings", "about"))
-    try:
-        changes = tuple(Change(**change) for change in source.json("changes", list))
-    except TypeError:
-        raise FileError(
-            f"{source.path} is damaged: entries of changes have other fields than a change.", code="file.damaged"
-        ) from None
-    return {"settings": settings, "metadata": about, "changes": changes, "epochs": read_field(source, Result, "epochs")}
-
-
 def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
     names: list[str] = []
 
@@ -171,14 +148,6 @@ def _datasets(source: Checked) -> dict[str, NDArray[Any]]:
 
     source.group("optimised").visititems(take)
     return {name: source.read(name, source.dataset(f"optimised/{name}")) for name in names}
-
-
-def _with_centred_background(source: Checked, result: Result) -> Result:
-    """Shift a far-field background to centred order; files without the attribute `order` have zero frequency first."""
-    found = result.parameters.get(BACKGROUND)
-    if found is None or not result.scan.is_far_field or "order" in source.dataset(f"optimised/{BACKGROUND}").attrs:
-        return result
-    return replace(result, parameters={**result.parameters, BACKGROUND: np.fft.fftshift(found)})
 
 
 def is_result(file: h5py.File) -> bool:

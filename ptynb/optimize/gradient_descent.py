@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
@@ -13,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.active_tiles import Region, Windows, region, worth_while
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.gradient_sync import Exchange
-from ptynb.optimize.local_sgd import Averages
 from ptynb.optimize.optimizers import (
     Light,
     RowAdam,
@@ -51,17 +49,12 @@ class _Sums(NamedTuple):
 
 @final
 class Gradient(Algorithm):
-    """Adam and its variants, SGD, rPIE: one step per batch.
-
-    All engines make the step of a single engine; with `sync_every` above 1 each makes its own steps with its part of
-    the batch, and `Averages` averages the parameters.
-    """
+    """Adam and its variants, SGD, rPIE: one step per batch, the same on all engines."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self.optimisers = make_optimisers(problem.model, problem.settings)
         self.exchange = Exchange(problem.group, problem.model)
-        self.averages = Averages(problem.group, problem.model, self.optimisers, problem.own())
         self._windows = Windows(problem.model, self.optimisers)
         self._parameters = [*problem.model.parameters()]
         self._small = sum(parameter.numel() for parameter in problem.model.object.parameters()) < ALONE_BELOW
@@ -75,29 +68,23 @@ class Gradient(Algorithm):
         return self.problem.order.updates
 
     @property
-    def alone(self) -> bool:
-        """Whether each engine makes its own steps (local SGD)."""
-        return self.problem.settings.sync_every > 1 and self.problem.group.world > 1
-
-    @property
     def _sums_apart(self) -> bool:
         """Whether gradients are summed over engines after `backward`, not by DistributedDataParallel within it.
 
         On GPUs, where `backward` is recorded as a CUDA graph: hooks of Python cannot be.
         """
-        return self.problem.group.world > 1 and not self.alone and self.problem.group.device.type != "cpu"
+        return self.problem.group.world > 1 and self.problem.group.device.type != "cpu"
 
     def prepare(self) -> None:
         """Set step sizes, and wrap the model again if other components are optimised now.
 
         DistributedDataParallel reduces only parameters that have gradients when it wraps the model.
         """
-        self.settle()
         self._windows.forget()
         set_rates(self.optimisers, self._rate, self.problem.settings)
         moving, settings = frozenset(self.rates()), self.problem.settings
         # With other regularizers, gradients and so messages have another order: see `_rehearse`.
-        wrapped_for = moving, self.alone, settings.regularizers, settings.object.amplitude_learning_rate == 0
+        wrapped_for = moving, settings.regularizers, settings.object.amplitude_learning_rate == 0
         # Before the comparison: a checkpoint restored meanwhile may have deactivated components.
         self.problem.free(moving)
         if self._graphs.possible:
@@ -110,7 +97,7 @@ class Gradient(Algorithm):
         # The wrapper would allocate buffers as large as the object for messages, which are not needed here.
         self._distributed = (
             self.problem.group.wrap(self.problem.model, self.exchange.hook)
-            if any_optimised and not self.alone and not self._sums_apart
+            if any_optimised and not self._sums_apart
             else self.problem.model
         )
         if self._distributed is not self.problem.model:
@@ -129,7 +116,7 @@ class Gradient(Algorithm):
             (len(own), height, width * dtype.itemsize), dtype=torch.uint8, device=problem.group.device
         ).view(dtype)
         patterns = torch.from_numpy(own).to(problem.group.device)
-        value: Tensor = self._distributed(Batch(patterns, nothing, 1, problem.shard.dtype, _unchanged))
+        value: Tensor = self._distributed(Batch(patterns, nothing, 1, problem.shard.dtype))
         torch.autograd.backward(value, torch.zeros_like(value))
         self.exchange.sent_bytes = sent
         for parameter in self._parameters:
@@ -137,7 +124,7 @@ class Gradient(Algorithm):
 
     def rates(self) -> dict[str, float]:
         """Return the step sizes of the components that are optimised now."""
-        rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
+        rates = {name: self.problem.rate(name) for name in self.problem.model.components}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:
@@ -146,39 +133,27 @@ class Gradient(Algorithm):
             yield from self._portions(own)
 
     def update(self, table: NDArray[np.int64], update: int) -> Tensor:
-        """Perform one step: with the whole batch over all engines, or with this engine's part of it (local SGD)."""
+        """Perform one step with the whole batch over all engines."""
         problem = self.problem
         members = table[:, update][table[:, update] >= 0]
         one = problem.group.world == 1
         own = members if one else problem.order.part(table, update, problem.group.rank, problem.group.world)
-        stepping = own if self.alone else members
-        if self.alone:
-            self._note(table, update, own)
-        else:
-            self.exchange.region = self._region(members, update)
-        gradients = functools.partial(self._gradients, own, len(stepping))
-        step = functools.partial(self._step, len(members), stepping)
-        if not (len(own) and self._graphs.possible and problem.shard.in_place and self._recordable):
-            found = gradients(None)
-            if self._sums_apart:
-                self.exchange.sum_gradients(self._parameters)
-            total = step(found, None)
-        elif own is stepping and self._steps_recorded:
-            sizes = len(own), len(members)
-            total = self._graphs.run(sizes, own, lambda indices: step(gradients(indices), indices), self._parameters)
-        else:
-            found = self._graphs.run((len(own), len(stepping)), own, gradients, self._parameters)
-            if self._sums_apart:
-                self.exchange.sum_gradients(self._parameters)
-            total = step(found, None)
-        if self.averages.updates >= problem.settings.sync_every or update == self.updates - 1:
-            self.settle()
-        return total
+        self.exchange.region = self._region(members, update)
+        gradients = functools.partial(self._gradients, own, len(members))
+        step = functools.partial(self._step, members)
+        recorded = len(own) and self._graphs.possible and problem.shard.in_place and self._recordable
+        sizes = len(own), len(members)
+        if recorded and one and self._steps_recorded:
+            return self._graphs.run(sizes, own, lambda indices: step(gradients(indices), indices), self._parameters)
+        found = self._graphs.run(sizes, own, gradients, self._parameters) if recorded else gradients(None)
+        if self._sums_apart:
+            self.exchange.sum_gradients(self._parameters)
+        return step(found, None)
 
     @property
     def _recordable(self) -> bool:
         """Whether a graph can hold the gradients: nothing in the model is summed over engines on the way."""
-        return self.problem.group.world == 1 or self.alone or not self.problem.model.mean_pattern_weight
+        return self.problem.group.world == 1 or not self.problem.model.mean_pattern_weight
 
     @property
     def _steps_recorded(self) -> bool:
@@ -197,28 +172,27 @@ class Gradient(Algorithm):
 
     def _step(
         self,
-        members: int,
-        stepping: NDArray[np.int64],
+        members: NDArray[np.int64],
         found: _Sums,
         indices: Tensor | None,
     ) -> Tensor:
         """Make a step along the gradients and those of the regularizers; return the losses and the regularizers' value.
 
-        members: number of patterns of the batch on all engines. stepping: patterns for which the step is made. found:
-        sums of this engine. indices: `stepping` on the device, if they are there already.
+        members: patterns of the batch on all engines. found: sums of this engine. indices: `members` on the device, if
+        they are there already.
         """
         problem, total = self.problem, found.losses
         by_rows = [one for one in self.optimisers if isinstance(one, RowAdam) and _has_gradients(one)]
         if by_rows:  # else the indices are not copied to the device
-            rows = problem.shard.on_device(stepping) if indices is None else indices
+            rows = problem.shard.on_device(members) if indices is None else indices
             for optimiser in by_rows:
                 optimiser.batch = rows
         if problem.settings.regularizers:
             total = total + (
-                self._add_regularizers() * problem.normaliser * members / problem.count / problem.group.world
+                self._add_regularizers() * problem.normaliser * len(members) / problem.count / problem.group.world
             )
-        if problem.settings.optimiser == "rpie" and len(stepping):
-            self._precondition(found, len(stepping))
+        if problem.settings.optimiser == "rpie" and len(members):
+            self._precondition(found, len(members))
         self._move()
         return total
 
@@ -228,15 +202,6 @@ class Gradient(Algorithm):
             for optimiser in self.optimisers:
                 if _has_gradients(optimiser):
                     optimiser.move() if isinstance(optimiser, Light) else optimiser.step()
-
-    def settle(self) -> None:
-        """Average the parameters of all engines."""
-        self.averages.settle()
-
-    @property
-    def equal(self) -> bool:
-        """Whether all engines have the same parameters; False between two averages of local SGD."""
-        return self.averages.equal
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -279,8 +244,6 @@ class Gradient(Algorithm):
             on_device = None if indices is None else indices[first : first + len(patterns)]
             first += len(patterns)
             batch = problem.shard.batch(patterns, global_batch_size, indices=on_device)
-            if self.alone:
-                batch = dataclasses.replace(batch, total=_unchanged)
             with contextlib.nullcontext() if last else problem.group.unreduced(self._distributed):
                 values.append(self._descend(batch, problem.scale / max(global_batch_size, 1)).double())
             if problem.settings.optimiser == "rpie" and len(batch):
@@ -327,16 +290,6 @@ class Gradient(Algorithm):
             self._windows.forget()  # constraints may move positions
         return region(self._windows.tiles(members, update), self.problem.model)
 
-    def _note(self, table: NDArray[np.int64], update: int, own: NDArray[np.int64]) -> None:
-        """Record the part of the object that this engine is about to change."""
-        problem, settings = self.problem, self.problem.settings
-        world = problem.group.world
-        counts = [len(problem.order.part(table, update, rank, world)) for rank in range(world)]
-        # Regularizers and constraints spread differences beyond the windows.
-        everywhere = bool(settings.regularizers) or self._constrains_updates
-        whole = everywhere or settings.gradient_sync == "dense"
-        self.averages.note(counts, None if whole else self._windows.tiles(own, update))
-
     @property
     def _constrains_updates(self) -> bool:
         """Whether constraints are imposed after each update."""
@@ -358,8 +311,7 @@ class Gradient(Algorithm):
         if illumination is None or power is None:  # no patterns
             illumination = model.probe.parts.new_zeros(model.object.values.shape[-2:])
             power = illumination.new_zeros((model.probe.count, *model.window))
-        if not self.alone:
-            illumination, power = self.exchange.sum(illumination), problem.group.sum(power)
+        illumination, power = self.exchange.sum(illumination), problem.group.sum(power)
         divide_by_illumination(
             model, illumination, power, problem.scale / global_batch_size, problem.settings.rpie_alpha
         )
@@ -367,8 +319,3 @@ class Gradient(Algorithm):
 
 def _has_gradients(optimiser: torch.optim.Optimizer) -> bool:
     return any(parameter.grad is not None for group in optimiser.param_groups for parameter in group["params"])
-
-
-def _unchanged(tensor: Tensor) -> Tensor:
-    """Return the tensor unchanged: the "sum" over a single engine."""
-    return tensor

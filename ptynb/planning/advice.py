@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.devices import Device, plan_for, usable_cores
 from ptynb.data.scan import Scan
-from ptynb.exceptions import SettingsError
 from ptynb.optimize.batching import can_share
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, lacks, room_for
@@ -20,25 +18,17 @@ from ptynb.settings import GLOBAL_STEPS, Settings
 from ptynb.table import Table, Tabular, duration, gigabytes
 from ptynb.text import counted
 
-EVERY = 8
-"""Updates between two averages that are considered, unless the settings have a number."""
 WORTH = 1.05
 """Factor of speed from which more engines or another exchange are advised."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """A number of engines with an exchange, and its cost. exchange, every: `gradient_sync` and `sync_every`."""
+    """A number of engines with an exchange (`gradient_sync`), and its cost."""
 
     engines: int
     exchange: str
-    every: int
     cost: Cost
-
-    @property
-    def same(self) -> bool:
-        """Whether the result is that of one engine with the same batch."""
-        return self.every == 1 or self.engines == 1
 
     @property
     def words(self) -> str:
@@ -46,8 +36,7 @@ class Option:
         if self.engines == 1:
             return "1 engine"
         what = "touched tiles" if self.exchange == "sparse" else "the whole object"
-        when = "" if self.every == 1 else f" every {self.every} updates"
-        return f"{self.engines} engines that exchange {what}{when}"
+        return f"{self.engines} engines that exchange {what}"
 
 
 @dataclass(frozen=True)
@@ -76,8 +65,10 @@ class Advice(Tabular):
 
     @property
     def best(self) -> Option:
-        """The fastest option with the result of one engine; among similar ones that with the fewest engines."""
-        return _best([option for option in self.options if option.same])
+        """The fastest option, or a simpler one within the factor `WORTH`: that with the fewest engines."""
+        fastest = min(option.cost.epoch for option in self.options)
+        near = [option for option in self.options if option.cost.epoch <= WORTH * fastest]
+        return min(near, key=lambda option: (option.engines, option.cost.epoch))
 
     @property
     def sentence(self) -> str:
@@ -88,16 +79,10 @@ class Advice(Tabular):
             text += (
                 f", {alone.cost.epoch / best.cost.epoch:.2g} times as fast as 1 engine ({duration(alone.cost.epoch)})"
             )
-        slower = [option for option in self.options if option.same and option.engines > best.engines]
+        slower = [option for option in self.options if option.engines > best.engines]
         if slower:
             other = min(slower, key=lambda option: option.cost.epoch)
             text += f"; {counted(other.engines, 'engine')} would take {duration(other.cost.epoch)}"
-        own_ways = [option for option in self.options if not option.same]
-        if own_ways and (loose := _best(own_ways)).cost.epoch * WORTH < best.cost.epoch:
-            text += (
-                f"; {loose.words} would take {duration(loose.cost.epoch)}, "
-                "but their result is not that of one engine (sync_every)"
-            )
         return f"{text}."
 
     def table(self) -> Table:
@@ -115,11 +100,10 @@ class Advice(Tabular):
                 duration(option.cost.computing),
                 duration(option.cost.exchanging) if option.engines > 1 else "-",
                 duration(option.cost.epoch),
-                "yes" if option.same else "no",
             )
             for option in self.options
         )
-        heads = ("", "sent an update", "computing", "exchanging", "epoch", "one engine's result")
+        heads = ("", "sent an update", "computing", "exchanging", "epoch")
         return Table(heads, rows, self.sentence)
 
     def to_plain(self) -> dict[str, Any]:
@@ -199,21 +183,9 @@ def counts_to(most: int) -> list[int]:
 
 def options_of(scan: Scan, settings: Settings, measured: Mapping[int, Measured]) -> tuple[Option, ...]:
     """Return every number of engines with every exchange that the settings allow."""
-    every = settings.sync_every if settings.sync_every > 1 else EVERY
-    ways = [settings.replace(gradient_sync="dense", sync_every=1)]
-    if settings.optimiser not in GLOBAL_STEPS:
-        ways.append(ways[0].replace(gradient_sync="sparse"))
-    with contextlib.suppress(SettingsError):  # algorithms with sums over all engines in each step
-        ways.append(settings.replace(gradient_sync="sparse", sync_every=every))
+    ways = ["dense"] if settings.optimiser in GLOBAL_STEPS else ["dense", "sparse"]
     return tuple(
-        Option(count, way.gradient_sync, way.sync_every, cost_of(scan, way, count, found))
+        Option(count, way, cost_of(scan, settings.replace(gradient_sync=way), count, found))
         for count, found in sorted(measured.items())
         for way in (ways if count > 1 else ways[:1])
     )
-
-
-def _best(options: list[Option]) -> Option:
-    """Return the fastest option, or a simpler one within the factor `WORTH`."""
-    fastest = min(option.cost.epoch for option in options)
-    near = [option for option in options if option.cost.epoch <= WORTH * fastest]
-    return min(near, key=lambda option: (option.engines, option.cost.epoch))

@@ -3,8 +3,8 @@
     t(P) = a + b n / P + exchange        n patterns per batch, P engines; a: independent of the patterns
     exchange = l + 2 (P - 1) / P · N / w     all-reduce of N bytes in a ring: latency l, bandwidth w
 
-Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 117 (2009), for the ring. If engines exchange only every k updates
-(`Settings.sync_every`), the exchange counts one k-th. Overlap with computing is not considered.
+Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 117 (2009), for the ring. Overlap with
+computing is not considered.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ from ptynb.data.patterns import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.engine.update_timing import time_messages, time_updates
 from ptynb.optimize.active_tiles import Region, saves_enough, touched_tiles
-from ptynb.optimize.optimizers import moments
 from ptynb.optimize.sampler import planned_order
 from ptynb.physics.model_builder import model_window, object_frame, window_positions
 from ptynb.planning.memory import arrays_of_an_update
@@ -101,8 +99,8 @@ def cost_of(scan: Scan, settings: Settings, engines: int, found: Measured) -> Co
     """Return the cost of settings on a number of engines."""
     computing, exchanging, wire = found.compute.seconds(patterns_per_update(scan, settings, engines)), 0.0, 0.0
     if found.link is not None:
-        count, every = exchanged_bytes(scan, settings, engines), settings.sync_every
-        exchanging, wire = found.link.seconds(count, engines) / every, wire_bytes(count, engines) / every
+        count = exchanged_bytes(scan, settings, engines)
+        exchanging, wire = found.link.seconds(count, engines), wire_bytes(count, engines)
     return Cost(computing, exchanging, wire, updates(scan, settings, engines) * (computing + exchanging))
 
 
@@ -122,18 +120,13 @@ def patterns_per_update(scan: Scan, settings: Settings, engines: int) -> float:
 
 
 def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
-    """Return the mean size of an exchange in an epoch [bytes].
-
-    After every update these are gradients (or sums of the algorithm), after several of them parameters and moments.
-    """
+    """Return the mean size of an exchange in an epoch [bytes], of gradients or sums of the algorithm."""
     rows, columns = object_frame(scan, settings).shape
     plane = rows * columns * touched_part(scan, settings, engines)
     window = float(np.prod(model_window(scan, settings)))
     object, probe = 2.0 * plane * settings.slices.count * settings.object.modes, 2.0 * window * settings.probe.modes
     numbers = object + probe
-    if settings.sync_every > 1:
-        numbers *= 1 + moments(settings)
-    elif settings.optimiser in ("rpie", *BY_EXIT_WAVES):
+    if settings.optimiser in ("rpie", *BY_EXIT_WAVES):
         numbers += plane * settings.slices.count + window  # the illumination of both
     if settings.optimiser == "lsqml":
         numbers += plane * settings.slices.count  # step lengths
@@ -142,25 +135,20 @@ def exchanged_bytes(scan: Scan, settings: Settings, engines: int) -> float:
 
 
 def touched_part(scan: Scan, settings: Settings, engines: int) -> float:
-    """Return the mean part of the object that is sent: tiles that the windows of a batch touch, or all.
-
-    With several updates between exchanges, these are the tiles that any engine touched.
-    """
+    """Return the mean part of the object that is sent: tiles that the windows of a batch touch, or all."""
     if settings.gradient_sync == "dense" or settings.optimiser in GLOBAL_STEPS:
         return 1.0
     window, shape = model_window(scan, settings), object_frame(scan, settings).shape
     corners = np.rint(window_positions(scan, settings)).astype(np.int64)
     layers = settings.slices.count * settings.object.modes
     nbytes = (16 if settings.precision == "double" else 8) * layers * shape[0] * shape[1]
-    every = settings.sync_every
-    table = planned_order(scan, settings, engines).epoch(1)[:, : max(UPDATES_LOOKED_AT, every)]
+    table = planned_order(scan, settings, engines).epoch(1)[:, :UPDATES_LOOKED_AT]
 
     def part(patterns: NDArray[np.int64]) -> float:
         found = Region(shape, touched_tiles(corners[patterns[patterns >= 0]], window, shape))
         return found.pixels / (shape[0] * shape[1]) if saves_enough(found, nbytes) else 1.0
 
-    edges = [*range(0, table.shape[1], every), table.shape[1]]
-    return float(np.mean([part(table[:, first:end]) for first, end in pairwise(edges)]))
+    return float(np.mean([part(batch) for batch in table.T]))
 
 
 @contextmanager

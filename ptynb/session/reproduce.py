@@ -262,11 +262,6 @@ def notes_on(first: Result, second: Result) -> tuple[str, ...]:
         differences.append(
             f"The original run ended with a failure, which was not repeated: {first.failure.splitlines()[0]}"
         )
-    if Settings(**first.settings).sync_every > 1:
-        differences.append(
-            "With sync_every above 1 engines also synchronise their parameters at each pause, and pauses are not in "
-            "the record."
-        )
     if (len(second.epochs), second.update) != (len(first.epochs), first.update):
         differences.append(
             f"The original run ended after epoch {len(first.epochs)} and {first.update} updates, this one after epoch "

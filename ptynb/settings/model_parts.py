@@ -99,7 +99,7 @@ class Tilt(Part):
         default="shift",
         title="Parameter",
         description="Parameter that is optimised: the shift of the beam from the first to the last slice, so that one "
-        "learning rate serves all lengths, or the angle (as in version 0.1)",
+        "learning rate serves all lengths, or the angle",
     )
 
 
@@ -313,7 +313,7 @@ class Background(Part):
         default="amplitude",
         title="Parameter",
         description="Parameter that is optimised: the square root of the background, so that one learning rate serves "
-        "weak and strong ones, or the background itself (as in version 0.1)",
+        "weak and strong ones, or the background itself",
     )
 
 

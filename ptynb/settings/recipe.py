@@ -15,7 +15,6 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_s
 from ptynb.exceptions import InvalidValueError, SettingsError
 from ptynb.settings.base_models import MOST_EPOCHS, FileSection, SettingsModel, check_names, closest
 from ptynb.settings.load_options import ONE_OR_TWO
-from ptynb.settings.renamed import translated
 from ptynb.settings.settings import FOLLOWING, Settings
 from ptynb.settings.yaml_reader import read_mapping
 from ptynb.text import quoted
@@ -213,7 +212,7 @@ class Stage(SettingsModel):
             If names are unknown, or values are invalid or not supported together.
         """
         check_names(self.settings)
-        return before.replace(**translated(self.settings, Settings))
+        return before.replace(**self.settings)
 
 
 class Recipe(FileSection):
@@ -298,7 +297,7 @@ class Recipe(FileSection):
         """
         values = read_mapping(text_or_path, "recipe", "prepare:")
         check_names(values)
-        return cls(**translated(values, cls))
+        return cls(**values)
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ from ptynb.settings.model_parts import (
     Tilt,
 )
 from ptynb.settings.regularizers import PACBED, Similarity, Term
-from ptynb.settings.renamed import translated
 from ptynb.settings.yaml_reader import read_mapping
 
 Optimiser = Literal["adam", "adamw", "nadam", "radam", "rmsprop", "sgd", "lbfgs", "rpie", "lsqml", "dm", "raar"]
@@ -65,7 +64,7 @@ WHOLE_PASSES = ("lbfgs", *PROJECTIONS)
 BY_EXIT_WAVES = ("lsqml", *PROJECTIONS)
 """Optimisers that correct exit waves, by the inverse of the propagation, and update some parts only."""
 GLOBAL_STEPS = ("lbfgs", *BY_EXIT_WAVES)
-"""Optimisers whose steps require sums over all engines: no sparse exchange of gradients, and `sync_every` is 1."""
+"""Optimisers whose steps require sums over all engines: no sparse exchange of gradients."""
 
 
 class Schedule(SettingsModel):
@@ -277,15 +276,6 @@ class Settings(SettingsModel):
         title="Exchanged gradient",
         description="Part of the object's gradient that engines exchange: that of the probe windows in the batch, or "
         "all of it; the result is the same",
-        json_schema_extra=LIVE | COMPUTING,
-    )
-    sync_every: int = Field(
-        default=1,
-        ge=1,
-        le=1_000_000,
-        title="Averaged every",
-        description="Updates that each engine makes before the parameters are averaged [updates]; the result is that "
-        "of one engine only if it is 1",
         json_schema_extra=LIVE | COMPUTING,
     )
     seed: int = Field(
@@ -531,7 +521,7 @@ class Settings(SettingsModel):
         """
         values = read_mapping(text_or_path, "settings", "batch: 16")
         check_names(values)
-        return cls(**translated(values, cls))
+        return cls(**values)
 
 
 def _defaults_of(optimiser: Any) -> dict[str, Any]:
@@ -592,19 +582,16 @@ def _contradictions(settings: Settings) -> Iterator[InvalidValueError]:
             "aberrations.end_epoch to an epoch before probe.start_epoch",
             ("aberrations.order", "probe.learning_rate"),
         )
-    if settings.aberrations.order and (settings.optimiser in GLOBAL_STEPS or settings.sync_every > 1):
-        # Their steps become part of the probe after each update: the memory of L-BFGS would be of another probe, and
-        # totals would differ between engines.
+    if settings.aberrations.order and settings.optimiser in GLOBAL_STEPS:
+        # Their steps become part of the probe after each update: the memory of L-BFGS would be of another probe.
         yield _conflict(
-            f"aberrations.order is {settings.aberrations.order}, optimiser is '{settings.optimiser}' and sync_every is "
-            f"{settings.sync_every}; aberrations are refined by other optimisers, such as 'adam', with sync_every 1: "
-            "use these, or set aberrations.order to 0",
-            ("aberrations.order", "optimiser", "sync_every"),
+            f"aberrations.order is {settings.aberrations.order}, optimiser is '{settings.optimiser}'; aberrations are "
+            "refined by other optimisers, such as 'adam': use these, or set aberrations.order to 0",
+            ("aberrations.order", "optimiser"),
         )
     yield from _search(settings)
     yield from _optimisers(settings)
     yield from _by_exit_waves(settings)
-    yield from _synchronisation(settings)
     if settings.gradient_accumulation > settings.batch:
         yield _conflict(
             f"gradient_accumulation is {settings.gradient_accumulation} and batch is {settings.batch}; "
@@ -696,25 +683,6 @@ def _optimisers(settings: Settings) -> Iterator[InvalidValueError]:
         yield _conflict(
             f"the regularizer 'pacbed' requires batches and optimiser is '{name}'; remove it or use 'adam'",
             ("regularizers", "optimiser"),
-        )
-
-
-def _synchronisation(settings: Settings) -> Iterator[InvalidValueError]:
-    """Yield errors about settings not supported with sync_every > 1, where each engine computes its own steps."""
-    every, name = settings.sync_every, settings.optimiser
-    if every == 1:
-        return
-    if name in GLOBAL_STEPS:
-        yield _conflict(
-            f"sync_every is {every} and optimiser is '{name}', whose steps require sums over all engines; "
-            "use 'adam' or set sync_every=1",
-            ("sync_every", "optimiser"),
-        )
-    if any(isinstance(term, PACBED) for term in settings.regularizers):
-        yield _conflict(
-            f"sync_every is {every} and the regularizer 'pacbed' requires the patterns of all engines; "
-            "remove it or set sync_every=1",
-            ("sync_every", "regularizers"),
         )
 
 

@@ -2,19 +2,16 @@
 
 An incomplete last line, left by a kernel that ended, is removed when the file is opened again; the trials that were
 running then are tried again. A file is open in one study at a time: the lock is a file beside it.
-
-Settings have the names of the version that wrote them. They are translated when lines are read, and none is changed.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import dataclasses
 import json
 import logging
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,10 +34,9 @@ from ptynb.data.engine_records import Picture
 from ptynb.data.trial_record import TunedTrial
 from ptynb.exceptions import FileError, SettingsError
 from ptynb.private_folder import make_folder
-from ptynb.settings import Settings, renamed
-from ptynb.settings.base_models import flat, nested
+from ptynb.settings import Settings
+from ptynb.settings.base_models import flat
 from ptynb.settings.ranges import Between, Range, is_whole
-from ptynb.settings.recorded_settings import recorded_settings, recorded_value
 
 NAME = "ptynb tuning"
 RECORD = "ptynb"
@@ -90,7 +86,6 @@ class StudyFile:
 
     def _check(self, about: dict[str, Any], settings: Settings, ranges: Mapping[str, Range]) -> None:
         record = {
-            "tables": len(renamed.TABLES),
             "about": about,
             "settings": settings.model_dump(mode="json"),
             "ranges": {name: range if isinstance(range, tuple) else repr(range) for name, range in ranges.items()},
@@ -98,7 +93,7 @@ class StudyFile:
         record = json.loads(json.dumps(record))  # as read from the file
         before = self._study.user_attrs.get(RECORD)
         if before is not None:
-            then = self._compared(before if "tables" in before else _of_earlier_layout(before))
+            then = self._compared(before)
             now = self._compared(record)
             for name in (*then, *now):
                 if now.get(name) != then.get(name):
@@ -112,10 +107,8 @@ class StudyFile:
 
     def _compared(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return what has to be equal in two records, by name: all but the settings that are varied."""
-        since = int(record["tables"])
-        ranges = dict(_range_with_present_names(name, range, since) for name, range in record["ranges"].items())
         try:
-            settings = Settings(**recorded_settings(record["settings"], since)).model_dump(mode="json")
+            settings = Settings(**record["settings"]).model_dump(mode="json")
         except SettingsError as error:
             raise FileError(
                 f"{self.path} contains a study with settings that do not exist any more ({error}); give another file.",
@@ -123,8 +116,8 @@ class StudyFile:
             ) from None
         return {
             **record["about"],
-            **{f"range of {name}": range for name, range in ranges.items()},
-            **{name: value for name, value in flat(settings) if name not in ranges},
+            **{f"range of {name}": range for name, range in record["ranges"].items()},
+            **{name: value for name, value in flat(settings) if name not in record["ranges"]},
         }
 
     def _take_over(self, known: list[FrozenTrial]) -> None:
@@ -215,61 +208,13 @@ def _remove_incomplete_line(path: Path) -> None:
             file.truncate(whole)
 
 
-def _of_earlier_layout(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a study from when facts, settings and ranges were together; only settings have no spaces."""
-    about, ranges, settings = {}, {}, {}
-    for name, value in record.items():
-        if name.startswith("range of "):
-            choices = value.startswith("(")
-            ranges[name.removeprefix("range of ")] = list(ast.literal_eval(value)) if choices else value
-        elif " " in name or name in ("scan", "metric"):
-            about[name] = value
-        else:
-            settings[name] = value
-    return {"tables": 0, "about": about, "settings": nested(settings), "ranges": ranges}
-
-
-class _Journal(JournalFileBackend):
-    """The journal, whose lines are read with the present names of settings."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path), JournalFileOpenLock(str(path)))
-        self._since = 0
-        """Number of tables of renamed settings that the writer of the next lines had."""
-
-    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        for line in super().read_logs(log_number_from):
-            if isinstance(record := line.get("user_attr", {}).get(RECORD), dict) and "tables" in record:
-                self._since = int(record["tables"])
-            yield _with_present_names(line, self._since)
-
-
-def _with_present_names(line: dict[str, Any], since: int) -> dict[str, Any]:
-    """Return an entry of the journal; those about values of trials have names, and choices, of settings."""
-    if "param_name" in line:
-        kind = json.loads(line["distribution"])
-        name, choices = _range_with_present_names(line["param_name"], kind["attributes"].get("choices"), since)
-        if choices is not None:
-            kind["attributes"]["choices"] = choices
-        return {**line, "param_name": name, "distribution": json.dumps(kind)}
-    fixed = line.get("system_attrs", {}).get("fixed_params")
-    if fixed is None:
-        return line
-    values = dict(recorded_value(name, value, since) for name, value in fixed.items())
-    return {**line, "system_attrs": {**line["system_attrs"], "fixed_params": values}}
-
-
-def _range_with_present_names(name: str, range: Any, since: int) -> tuple[str, Any]:
-    """Return the present name of a value, and its range: choices, or what describes an interval."""
-    if isinstance(range, list):
-        range = tuple(recorded_value(name, choice, since)[1] for choice in range)
-    return recorded_value(name, None, since)[0], range
-
-
 def _opened(path: Path) -> optuna.Study:
     try:
         return optuna.create_study(
-            storage=JournalStorage(_Journal(path)), study_name=NAME, direction="minimize", load_if_exists=True
+            storage=JournalStorage(JournalFileBackend(str(path), JournalFileOpenLock(str(path)))),
+            study_name=NAME,
+            direction="minimize",
+            load_if_exists=True,
         )
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
         raise FileError(

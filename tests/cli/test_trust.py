@@ -23,7 +23,7 @@ from ptynb.cli.run_command import check_plan, plan_of, resume_command
 from ptynb.cli.trust_prompt import lines_to_confirm, trusted_file
 from ptynb.engine import checkpoint_writer
 from ptynb.settings.base_models import TRUST, kinds_in
-from ptynb.settings.cluster_options import CLUSTERS
+from ptynb.settings.cluster_options import CLUSTERS, JOB_CLUSTERS
 from ptynb.settings.run_files.run_file import RunFile, read_run
 from ptynb.settings.run_files.run_file_example import example
 from tests.raising import raises
@@ -127,6 +127,11 @@ HARMLESS = {
     "SlurmCluster.partition": "Slurm decides who may use it, and it can be no other option",
     "SlurmCluster.account": "the same",
     "SlurmCluster.memory": "the same",
+    **{
+        f"{section.__name__}.{name}": "as of Slurm"
+        for section in JOB_CLUSTERS
+        for name in ("time", "queue", "account", "memory")
+    },
 }
 
 
@@ -158,6 +163,7 @@ def test_every_field_that_holds_any_text_is_harmless_or_asked_about() -> None:
         "ListenSection.positions",
         *(f"SshCluster.{name}" for name in ("hosts", "python", "ssh", "address")),
         *(f"SlurmCluster.{name}" for name in ("extra", "address")),
+        *(f"{section.__name__}.{name}" for section in JOB_CLUSTERS for name in ("extra", "template", "address")),
     }
 
 

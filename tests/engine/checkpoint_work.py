@@ -30,7 +30,6 @@ def run(loop: Loop, updates: int, changes: tuple[Change, ...] = ()) -> None:
     while _done(loop) < updates:
         for before, values in changes:
             if before == _done(loop):
-                loop.settle()
                 loop.change(loop.settings.replace(**values))
         loop.step()
 
@@ -48,7 +47,7 @@ def numbers(loop: Loop) -> dict[str, Any]:
     for change in record["changes"]:
         change.pop("when")
     del record["seconds"], record["about"], record["started"]
-    mine = {name: values.clone().numpy() for name, values in loop.model.state_dict().items()}
+    mine = {name: values.clone().numpy() for name, values in loop.model.arrays().items()}
     return {**record, **arrays, **{f"mine/{name}": values for name, values in mine.items()}}
 
 
@@ -77,7 +76,6 @@ def straight(
     try:
         for after, path in sorted((keep_at or {}).items()):
             run(loop, after, changes)
-            assert loop.equal
             keep_beside(loop, group, path)
         run(loop, updates, changes)
         return numbers(loop)
@@ -143,7 +141,7 @@ def work(
         files.put = plain
     status, loop = worker.status(), worker._loop
     assert loop is not None, status.failure
-    model = {name: values.numpy() for name, values in loop.model.state_dict().items()}
+    model = {name: values.numpy() for name, values in loop.model.arrays().items()}
     return {"status": status, "losses": [epoch.loss for epoch in loop.epochs], "model": model}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,13 +13,12 @@ from torch import Tensor, nn
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership, TorchGroup, join
 from ptynb.engine.loop import Loop
-from ptynb.engine.worker import Command, Worker
 from ptynb.optimize import active_tiles, gradient_descent
 from ptynb.optimize.gradient_descent import Gradient
 from ptynb.physics.components.component import Batch, ModelComponent
 from ptynb.physics.constraints import Extension
 from ptynb.settings import Settings
-from tests.engine.work import leave, loaded, obeyed
+from tests.engine.work import leave
 
 
 class Nudge(ModelComponent):
@@ -119,7 +117,7 @@ def as_it_is(membership: Membership, scan: Scan, settings: Settings, updates: in
             "losses": [epoch.loss for epoch in loop.epochs],
             "sent": sum(sent),
             "last": sent[last:],
-            "counted": algorithm.exchange.sent_bytes + algorithm.averages.sent_bytes,
+            "counted": algorithm.exchange.sent_bytes,
             "region": algorithm.exchange.region is not None,
             "parameters": [parameter.nbytes for parameter in loop.model.parameters() if parameter.requires_grad],
         }
@@ -143,88 +141,3 @@ def nudged(membership: Membership, scan: Scan, settings: Settings) -> bool:
     with a_loop(membership, scan, settings, [Nudge()]) as loop:
         loop.step()
         return gradient_of(loop).exchange.region is not None
-
-
-def state_of(loop: Loop) -> dict[str, Any]:
-    """Every parameter and all that optimisers keep of it."""
-    found, names = dict[str, Any](), dict[int, str]()
-    for name, piece in loop.model.parts.items():
-        for key, parameter in piece.named_parameters():
-            names[id(parameter)] = f"{name}.{key}"
-            found[f"{name}.{key}"] = parameter.detach().numpy().copy()
-    for optimiser in gradient_of(loop).optimisers:
-        for parameter, state in optimiser.state.items():
-            for key, value in state.items():
-                if isinstance(value, Tensor):
-                    found[f"{names[id(parameter)]}/{key}"] = value.numpy().copy()
-    return found
-
-
-@packed
-def met(membership: Membership, scan: Scan, settings: Settings, updates: int) -> dict[str, Any]:
-    """The states before and after engines that made some updates alone meet, and whose patterns were whose."""
-    with a_loop(membership, scan, settings) as loop:
-        seen = 0
-        for _ in range(updates):
-            seen += len(loop.order.part(loop.order.epoch(1), loop.update, membership.rank, membership.world))
-            loop.step()
-        before = state_of(loop)
-        with counted() as sent:
-            loop.settle()
-        rows = {f"{name}.{key}" for name, piece in loop.model.parts.items() for key in piece.rows}
-        return {
-            "before": before,
-            "after": state_of(loop),
-            "seen": seen,
-            "own": loop.shard.patterns,
-            "rows": rows,
-            "sent": sum(sent),
-        }
-
-
-@packed
-def followed(membership: Membership, scan: Scan, settings: Settings, updates: int) -> list[dict[str, Any]]:
-    """The state after every update."""
-    with a_loop(membership, scan, settings) as loop:
-        states = []
-        for _ in range(updates):
-            loop.step()
-            states.append(state_of(loop))
-        return states
-
-
-@packed
-def interrupted(membership: Membership, scan: Scan, settings: Settings, kind: str, value: Any) -> dict[str, Any]:
-    """Two epochs with a command in the middle of the first: the state where it stopped, and losses in the end."""
-    worker = Worker(scan, settings, membership)
-    loop = loaded(worker)
-    step = loop.step
-
-    def slow() -> None:
-        step()
-        time.sleep(0.02)
-
-    loop.step = slow  # type: ignore[method-assign]
-    if membership.rank == 0:
-        obeyed(worker, worker.command(Command("start", 2)))
-        while worker.status().update < 3:
-            time.sleep(0.001)
-        obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
-    while worker.status().applied < 2:
-        time.sleep(0.001)
-    found: dict[str, Any] = {"update": worker.status().update}
-    if kind in ("pause", "stop"):
-        time.sleep(0.2)  # no engine moves any more
-        found["state"] = state_of(loop)
-    if membership.rank == 0:
-        time.sleep(0.3)
-        if kind in ("pause", "stop"):
-            worker.command(Command("resume") if kind == "pause" else Command("start", 2))
-        until = time.monotonic() + 60
-        while worker.status().epoch < 2 and worker.status().failure is None:
-            assert time.monotonic() < until
-            time.sleep(0.002)
-        worker.command(Command("close"))
-    worker._thread.join(60)
-    failure = worker.status().failure
-    return {**found, "failure": failure and failure.message, "losses": [epoch.loss for epoch in loop.epochs]}

@@ -65,7 +65,6 @@ RUNS: dict[str, tuple[dict[str, Any], int, int, tuple[work.Change, ...]]] = {
         (),
     ),
     "raar": ({"optimiser": "raar", "probe": MODES}, 3, 6, ()),
-    "engines alone": ({"sync_every": 3, "positions": Positions(learning_rate=0.1)}, 8, 17, ()),
     "changes before and after": (
         # Positions that begin to move later must have room in the object as it is.
         {"schedule": Schedule(kind="cosine", epochs=4), "positions": Positions(max_shift=3)},
@@ -217,16 +216,11 @@ def test_a_state_of_another_model_is_refused() -> None:
         with raises(code, *facts):
             other.restore(state)
         other.disconnect()
-    # States of earlier versions say nothing of the patterns beside their sum.
-    known = {name: value for name, value in state.scan.items() if name != "sample"}
-    other = Loop(a_scan(), Settings(), group)
-    other.restore(dataclasses.replace(state, scan=known))
-    other.disconnect()
     loop.disconnect()
 
 
 @worlds
-@pytest.mark.parametrize("choices", [{}, {"sync_every": 3}, {"optimiser": "raar"}], ids=str)
+@pytest.mark.parametrize("choices", [{}, {"optimiser": "raar"}], ids=str)
 def test_workers_that_keep_now_and_then_end_where_others_do(
     ranks: Ranks, tmp_path: Path, world: int, choices: dict[str, Any]
 ) -> None:

@@ -49,7 +49,7 @@ def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> Reconstruction
         batch=8,
         loss_sums=random.random(3),
         scale=np.float32(0.3).reshape(()),
-        model={"object.parts": random.random((1, 1, 40, 50, 2)).astype(np.float32), "pieces.0.steps": np.array(3)},
+        model={"object.parts": random.random((1, 1, 40, 50, 2)).astype(np.float32), "affine.map": np.array(3)},
         algorithm={
             "optimiser/object/parts/exp_avg": random.random((1, 1, 40, 50, 2)),
             "algorithm/ro": np.zeros((0, 2)),
@@ -121,10 +121,10 @@ def test_foreign_files_are_refused_and_the_one_before_is_named(tmp_path: Path) -
         newest_state(tmp_path)
     with h5py.File(foreign, "w") as file:
         file.attrs.update(format="ptynb state", version=3)
-    with raises("file.unsupported-version", "version 3", "1 to 2"):
+    with raises("file.unsupported-version", "version 3", "version 2"):
         load_state(foreign)
     with h5py.File(foreign, "w") as file:
-        file.attrs.update(format="ptynb state", version=1)
+        file.attrs.update(format="ptynb state", version=2)
         file["record"] = np.frombuffer(b'{"epoch": 3}', dtype=np.uint8)
         file["record"].attrs["shape"] = (12,)
     with raises("file.incomplete", "settings"):

@@ -60,23 +60,9 @@ def test_an_r_factor_of_its_epoch_is_taken(tmp_path: Path) -> None:
         np.testing.assert_equal(checkpoint_result(path).r_factor, expected)
 
 
-def test_one_without_positions_is_written_anew_as_the_message_says(tmp_path: Path) -> None:
-    scan = pt.simulate(patterns=25, window=32, step=5, seed=4)
-    path = written(tmp_path, scan)
-    save_state(dataclasses.replace(load_state(path), placement={}), path)
-    with raises("checkpoint.no-positions", str(path)) as caught:
-        pt.load_result(path)
-    line = str(caught.value).partition("which writes a new one: ")[2]
-    assert line == f"recon = pt.resume({str(path)!r}, scan); recon.save_checkpoint()."
-    names = {"pt": pt, "scan": scan}
-    exec(line.removesuffix("."), names)
-    newest = names["recon"].checkpoints[-1]
-    names["recon"].close()
-    assert len(pt.load_result(newest.path).positions) == 25
-
-
 @pytest.mark.parametrize(
-    ("place", "gone"), [("model", "probe.parts"), ("model", "object.parts"), ("placement", "origin")]
+    ("place", "gone"),
+    [("model", "probe.parts"), ("model", "object.parts"), ("placement", "origin"), ("placement", "positions")],
 )
 def test_one_that_lacks_something_is_incomplete(tmp_path: Path, place: str, gone: str) -> None:
     path = written(tmp_path)

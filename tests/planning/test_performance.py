@@ -95,9 +95,6 @@ def test_what_is_exchanged_by_hand():
     assert numbers(probe={"modes": 3}) == 2 * plane + 6 * window
     assert numbers(object={"modes": 2}) == 4 * plane + 2 * window
     assert numbers(precision="double") == 2 * (2 * plane + 2 * window)
-    assert numbers(sync_every=4) == 3 * (2 * plane + 2 * window)
-    assert numbers(optimiser="sgd", sync_every=4) == 2 * plane + 2 * window
-    assert numbers(optimiser="sgd", momentum=0.5, sync_every=4) == 2 * (2 * plane + 2 * window)
     assert numbers(optimiser="rpie") == 3 * plane + 3 * window
     assert numbers(optimiser="lsqml") == 4 * plane + 3 * window
     parts = {"opr": {"modes": 2}, "background": {"learning_rate": 1}}
@@ -113,8 +110,6 @@ def test_the_touched_part_is_that_of_the_tiles_below_a_batch():
     side = 4 * step + 256
     part = touched_part(scan, compact, 2)
     assert (side / 2048) ** 2 < part < ((side + 64) / 2048) ** 2
-    assert touched_part(scan, compact.replace(sync_every=4), 2) > 2 * part
-    assert touched_part(scan, compact.replace(sync_every=16), 2) == 1.0
     assert touched_part(scan, settings.replace(batch=200), 2) == 1.0, "a spread batch touches nearly all"
     small, own = object_of(512)
     assert touched_part(small, own.replace(batch=1), 1) == 1.0, "a small object is not worth packing"
@@ -130,7 +125,6 @@ def test_updates_and_own_patterns_follow_the_batch():
     found = Measured(Compute(1.0, 0.1), Interconnect(0.25, 1e30))
     for changes, computing, exchanging, updates in (
         ({}, 3.5, 0.25, 8),
-        ({"sync_every": 5}, 3.5, 0.05, 8),
         ({"batch_per": "engine"}, 6, 0.25, 4),
     ):
         cost = cost_of(scan, settings.replace(batch=50, **changes), 2, found)

@@ -235,12 +235,10 @@ def test_a_result_without_settings_can_not_be_repeated(alone: Path, tmp_path: Pa
 
 def test_what_can_not_be_repeated_is_said_by_name(alone: Path) -> None:
     second = load_result(alone)
-    settings = pt.Settings(sync_every=4).model_dump(mode="json")
     first = dataclasses.replace(
         second,
         changes=(Change(2, 0, "engines", "engine 1 was killed", "1 engine continues"),),
         failure="Rank 0: a\nb",
-        settings=settings,
         update=0,
         machines=dataclasses.replace(second.machines, threads=7),
         software=dataclasses.replace(second.software, torch="1.0"),
@@ -249,7 +247,6 @@ def test_what_can_not_be_repeated_is_said_by_name(alone: Path) -> None:
     for words in (
         "After epoch 2 engines were lost, and the run continued from a checkpoint (engine 1 was killed)",
         "Rank 0: a ",
-        "sync_every",
         "after epoch 5 and 0 updates, this one after epoch 5 and 2 updates",
         "threads of each engine: 7 in the original run",
         "torch: 1.0 in the original run",

@@ -107,14 +107,8 @@ CONTRADICTIONS = [
     ({"optimiser": "rpie", "loss": "poisson"}, "loss is 'poisson'", "'rpie'"),
     ({"optimiser": "rpie", "object": {"parametrization": "amplitude_phase"}}, "object.parametrization", "'rpie'"),
     ({"optimiser": "lbfgs", "gradient_accumulation": 2}, "gradient_accumulation is 2", "'lbfgs'"),
-    ({"regularizers": PACBED, "sync_every": 4}, "sync_every is 4", "'pacbed'"),
-    ({**LENS, "sync_every": 4}, "aberrations.order is 1", "sync_every is 4"),
     ({**LENS, "optimiser": "lbfgs"}, "aberrations.order is 1", "optimiser is 'lbfgs'"),
     ({"aberrations": {"order": 1, "end_epoch": 4}, "probe": {"start_epoch": 4}}, "same epochs", "probe.start_epoch"),
-    *[
-        ({"optimiser": name, "sync_every": 4}, "sync_every is 4", f"'{name}'")
-        for name in ("lbfgs", "lsqml", "dm", "raar")
-    ],
     *[
         ({"optimiser": optimiser, **values}, f"'{optimiser}'", *facts)
         for optimiser in ("lsqml", "dm", "raar")
@@ -182,7 +176,7 @@ def test_errors_name_their_fields_whole_and_once():
         {"optimiser": "sgd", "momentum": 0.9},
         {"optimiser": "rpie", "momentum": 0.9},
         {"optimiser": "lbfgs", "positions": {"learning_rate": 1}},
-        {"optimiser": "rpie", "sync_every": 4, "gradient_sync": "dense"},
+        {"optimiser": "rpie", "gradient_sync": "dense"},
     ],
 )
 def test_what_can_go_together_is_taken(values):
@@ -361,7 +355,6 @@ def test_differences_name_fields_with_both_values():
         ("object.padding", False),
         ("probe.modes", False),
         ("gradient_sync", True),
-        ("sync_every", True),
         ("batch", False),
         ("batch_per", False),
         ("loss", False),

@@ -1,4 +1,4 @@
-"""The operations of `physics.gpu_operations` and `physics.patches` on CUDA: one kernel of `triton_kernels` each.
+"""The operations of `physics.operations` and `physics.patches` on CUDA: one kernel of `triton_kernels` each.
 
 Arguments and results of these functions are those of the operations, and described there. All sizes come from shapes,
 so nothing waits for the GPU.
@@ -47,30 +47,20 @@ def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     return out
 
 
-def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    out = torch.empty_like(waves, memory_format=torch.contiguous_format)
-    _multiply_by_windows(_pairs_of(waves), object, origins, _pairs_of(out), conjugate=False)
-    return out
-
-
-def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
-    with _overwritten(change) as pairs:
-        _multiply_by_windows(pairs, object, origins, pairs, conjugate=True)
-
-
-def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Tensor, conjugate: bool) -> None:
-    tile = _tile(*waves.shape[1:4])
+def illuminate(waves: Tensor, object: Tensor, origins: Tensor, adjoint: bool) -> Tensor:
+    out, tile = torch.empty_like(waves, memory_format=torch.contiguous_format), _tile(*waves.shape[1:])
     launch(
         triton_kernels.multiply_by_windows,
         len(waves) * _blocks(tile),
-        waves,
+        _pairs_of(waves),
         _pairs_of(object),
         origins.contiguous(),
-        out,
+        _pairs_of(out),
         object.shape[-1],
-        conjugate=conjugate,
+        conjugate=adjoint,
         **tile,
     )
+    return out
 
 
 def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
@@ -99,44 +89,10 @@ def compare_(
     scale: float,
     floor: float,
     damping: float,
-    factor: float,
-    slopes_wanted: bool,
-) -> tuple[Tensor, Tensor]:
-    numbers = scale, floor, damping, factor
-    counts = stored, rows, mask, weights, background
-    return _compare(triton_kernels.compare, waves, counts, numbers, slopes_wanted, damped=damping > 0)
-
-
-def compare_counts_(
-    waves: Tensor,
-    stored: Tensor,
-    rows: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
-    background: Tensor | None,
-    scale: float,
-    floor: float,
     loss: str,
     factor: float,
     slopes_wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    numbers = scale, floor, factor
-    counts = stored, rows, mask, weights, background
-    return _compare(triton_kernels.compare_counts, waves, counts, numbers, slopes_wanted, poisson=loss == "poisson")
-
-
-def _compare(
-    kernel: Any,
-    waves: Tensor,
-    counts: tuple[Tensor | None, ...],
-    numbers: tuple[float, ...],
-    slopes_wanted: bool,
-    **constants: bool,
-) -> tuple[Tensor, Tensor]:
-    """Run a kernel that compares waves with counts, and return the loss of parts of each pattern, and slopes.
-
-    counts: with their rows, mask, weights and background. numbers, constants: those of the kernel.
-    """
     patterns, modes, height, width = waves.shape
     tile = _tile(modes, height, width)
     losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
@@ -144,15 +100,19 @@ def _compare(
     slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
     with _overwritten(waves) as pairs:
         launch(
-            kernel,
+            triton_kernels.compare,
             losses.numel(),
             pairs,
-            *(None if one is None else _numbers_of(one) for one in counts),
+            *(None if one is None else _numbers_of(one) for one in (stored, rows, mask, weights, background)),
             losses,
             slopes if slopes_wanted else None,
-            *numbers,
+            scale,
+            floor,
+            damping,
+            factor,
             patterns,
-            **constants,
+            loss=loss,
+            damped=damping > 0,
             **tile,
         )
     return losses, slopes
@@ -344,12 +304,6 @@ def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None
     )
     if sums is not field:
         field.copy_(sums)
-
-
-def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    out = torch.empty_like(change, memory_format=torch.contiguous_format)
-    _multiply_by_windows(_pairs_of(change), object, origins, _pairs_of(out), conjugate=True)
-    return out
 
 
 def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:

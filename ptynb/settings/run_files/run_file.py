@@ -32,7 +32,6 @@ from ptynb.settings.checkpointing import Checkpointing
 from ptynb.settings.cluster_options import CLUSTERS, AnyCluster, LocalCluster
 from ptynb.settings.load_options import ONE_OR_TWO, LoadOptions, without_arrays
 from ptynb.settings.recipe import PrepareStep, Recipe, Stage, check_stages
-from ptynb.settings.renamed import translated
 from ptynb.settings.run_files.listen_section import ListenSection, expanded
 from ptynb.settings.settings import Settings
 from ptynb.settings.yaml_reader import read_mapping
@@ -262,9 +261,11 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
     path, options = expanded(path), dict(options or {})
     values = _values(path)
     try:
-        values = _with_present_names(values)
+        check_names(values)
     except SettingsError as error:
         raise error.retold(SettingsError, f"{path}: {error}") from None
+    if not values.keys() & RunFile.model_fields.keys() and values.keys() & Settings.model_fields.keys():
+        values = {"settings": values}  # a file with settings only
     for name in ("result", "start"):
         if name in options:
             options[name] = expanded(Path(options[name])).absolute()
@@ -289,16 +290,6 @@ def read_run(path: Path, options: Mapping[str, Any] | None = None) -> RunFile:
             sentences.append(f"{len(problems) - MOST_PROBLEMS} more fields are invalid")
         text = f"{path}: {'; '.join(sentences)}."
         raise SettingsError(text, error.problems, code=code_of(problems), fields=error.fields) from None
-
-
-def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a run file, or of one with settings only, with their present names."""
-    check_names(values)
-    present = translated(values, RunFile)
-    if not present.keys() & RunFile.model_fields.keys():
-        settings = translated(values, Settings)
-        present = {"settings": settings} if settings.keys() & Settings.model_fields.keys() else present
-    return present
 
 
 def _kind_of(cluster: Any) -> Any:
