@@ -12,16 +12,14 @@ receiver has subscribed.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import numpy as np
 
 from ptynb.acquisition.compression import damaged
-from ptynb.acquisition.messages import Damaged, MeasuredPositions, Message, SeriesEnded, whole
+from ptynb.acquisition.messages import Damaged, MeasuredPositions, Message, SeriesEnded, parsed_json, whole
 from ptynb.exceptions import AcquisitionError
-from ptynb.text import in_one_line
 
 LONGEST = 2**24
 """Most bytes of a message."""
@@ -32,12 +30,7 @@ def read_json(octets: bytes) -> Message:
     try:
         if len(octets) > LONGEST:
             raise damaged(f"{len(octets)} bytes of positions; expected at most {LONGEST}")
-        try:
-            found = json.loads(octets)
-        except (ValueError, RecursionError) as error:
-            raise damaged(f"positions that are no JSON ({in_one_line(error, 80)})") from None
-        if not isinstance(found, dict):
-            raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
+        found = parsed_json(octets, "positions that are")
         if found.get("end") is True:
             return SeriesEnded()
         if "number" in found:

@@ -10,7 +10,6 @@ An appendix may follow. After a series was aborted its last messages come before
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +27,7 @@ from ptynb.acquisition.messages import (
     Stray,
     count_type,
     image_shape,
+    parsed_json,
     positive,
     whole,
 )
@@ -129,10 +129,4 @@ def _json(parts: Sequence[Any], number: int) -> dict[str, Any]:
     octets = bytes(_bytes(parts, number)[: LONGEST_JSON + 1])
     if len(octets) > LONGEST_JSON:
         raise damaged(f"more than {LONGEST_JSON} bytes of JSON")
-    try:
-        found = json.loads(octets)
-    except (ValueError, RecursionError) as error:
-        raise damaged(f"a part that is no JSON ({in_one_line(error, 80)})") from None
-    if not isinstance(found, dict):
-        raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
-    return found
+    return parsed_json(octets, "a part that is")

@@ -154,11 +154,6 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
     return write_scan(path, scan, chunks)
 
 
-def is_native(file: h5py.File) -> bool:
-    """Return whether this is a scan file of ptynb."""
-    return bool(file.attrs.get("format") == FORMAT)
-
-
 def as_planned(path: Path) -> Scan:
     """Load a scan that was, or is, received: all planned patterns with their planned positions, and its `acquisition`.
 

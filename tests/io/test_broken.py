@@ -210,7 +210,7 @@ ABSURD = {
     "a wavelength of 1 m": (
         f"{SOURCE}/wavelength",
         lambda _: 1.0,
-        ["wavelength of 1 m", "source_1/wavelength)"],
+        ["wavelength of 1 m", "source_1/wavelength)", "give wavelength= [m] or energy= [eV]"],
         "wavelength",
     ),
     "a wavelength in angstrom": (

@@ -268,7 +268,7 @@ def looks_like_patterns(item: Item) -> bool:
         isinstance(item, h5py.Dataset)
         and item.ndim > 2
         and scan_axes(item.shape) is not None
-        and bool(np.issubdtype(item.dtype, np.integer) or np.issubdtype(item.dtype, np.floating))
+        and is_real(item.dtype)
         and min(item.shape[-2:]) >= 4
         and math.prod(item.shape[:-2]) > 1
     )

@@ -110,7 +110,7 @@ def test_positions_in_pixels_are_said_by_their_name_or_by_the_user(tmp_path, ori
     pixels = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(STEP)
     np.savez(tmp_path / "px.npz", patterns=original.stack, positions_px=pixels)
     np.savez(tmp_path / "scan.npz", data=original.stack[None], scan=pixels[None])
-    with raises("scan.implausible-metadata", "15", "units='pixels'"):
+    with raises("scan.implausible-metadata", "15", "units='pixels' if they are object pixels, or positions=array [m]"):
         load(tmp_path / "scan.npz")
     for scan in (load(tmp_path / "px.npz"), load(tmp_path / "scan.npz", units="pixels")):
         np.testing.assert_allclose(scan.positions - scan.positions[0], original.scan.positions)
