@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import ndimage
 
 from ptynb.data.scan import Scan
 from ptynb.exceptions import InvalidValueError, ScanError
@@ -123,7 +123,7 @@ def centre(scan: Scan, *, move_probe: bool = True, mean: ArrayLike | None = None
     if not pattern.any():
         raise ScanError("All patterns are 0 at the good pixels; they have no centre of mass.", code="scan.empty")
     window = scan.pattern_shape
-    y, x = ndimage.center_of_mass(pattern)
+    y, x = scipy.ndimage.center_of_mass(pattern)
     shift = round(float(y)) - window[0] // 2, round(float(x)) - window[1] // 2
     if shift == (0, 0):
         return scan

@@ -51,7 +51,6 @@ def test_settings_of_a_stage_are_changes_or_all_of_them():
     )
     everything = pt.Settings(batch=3, constraints=[pt.constraints.FixedProbePower()])
     assert pt.Stage(epochs=1, settings=everything).applied_to(before) == everything
-    assert pt.Stage(epochs=1, settings={"probe": {"rate": 0.5}}).applied_to(before).probe.learning_rate == 0.5
 
 
 def test_a_part_of_a_stage_that_is_given_as_a_model_follows_the_optimiser():
