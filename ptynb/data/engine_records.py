@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ptynb.data.arrivals import Arrivals
-from ptynb.data.picture import Picture as Picture
+from ptynb.data.images import Picture as Picture
 from ptynb.data.record import Array as Array
 from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch
