@@ -3,8 +3,8 @@
 | state | changed by | until |
 | --- | --- | --- |
 | interval at which threads are switched | `engine/worker.py` | the end of a turn of a running reconstruction |
-| torch's number of threads | `kernels/thread_count.py`, `engine/update_timing.py` | the end of an update, an estimate |
-| garbage collection, off | `kernels/compiler.py` | a loop is compiled |
+| torch's number of threads | `runtime/thread_count.py`, `engine/update_timing.py` | the end of an update, an estimate |
+| garbage collection, off | `runtime/compiler.py` | a loop is compiled |
 | handler of SIGINT | `serial_executor.py`, `io/hdf5_file.py` | the end of a step that no interrupt may cut |
 | handlers of SIGTERM and others | `batch/signals.py` | the end of a run without a notebook |
 | `rcParams` of matplotlib, its own names | `figures/figure_page.py` | a figure is drawn |
@@ -13,9 +13,9 @@
 | `OMP_WAIT_POLICY` | `__init__.py` | torch is loaded, which reads it |
 | `NCCL_DEBUG` | `cluster/doctor.py` | its cluster has started |
 | slack of timers, of the calling thread | `distributed/group.py` | the group is formed |
-| cores, of a helper of the hot path | `kernels/thread_pool.py` | it has moved to another core |
+| cores, of a helper of the hot path | `runtime/thread_pool.py` | it has moved to another core |
 
-Of a user's process these stay: the helpers of the hot path, which sleep (`kernels/thread_pool.py`, with callbacks at
+Of a user's process these stay: the helpers of the hot path, which sleep (`runtime/thread_pool.py`, with callbacks at
 exit and after a fork); the operations, compiler passes and HDF5 filters that torch, numba and hdf5plugin are given; the
 thread of a notebook's kernel that handles the messages of its pages (`widgets/kernel_messages.py`). In processes of its
 own the package also sets handlers of signals, `PYTHONSAFEPATH`, variables of NCCL, the working folder, standard output

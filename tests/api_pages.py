@@ -7,8 +7,10 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pdoc
+import pdoc.doc
 import pdoc.render
 
 import ptynb
@@ -17,6 +19,19 @@ from ptynb.report import report_file
 
 CONSTRAINED = re.compile(r"(?:typing\.)?Annotated\[([^\n]*?), FieldInfo\((?:[^\[\]\n]|\[[^\]\n]*\])*\)\]")
 """A type with its range, as pydantic shows it; the range is in the docstring."""
+
+
+def shown_members(shown: pdoc.doc.Class) -> list[pdoc.doc.Doc[Any]]:
+    """Return the members of a class, and those that a class of the session has from a base that is not public."""
+    inherited = shown.inherited_members.items()
+    return [
+        *OWN(shown),
+        *(one for base, members in inherited if base[0].startswith("ptynb.session.") for one in members),
+    ]
+
+
+OWN = vars(pdoc.doc.Class)["own_members"].func
+pdoc.doc.Class.own_members = property(shown_members)  # type: ignore[assignment]
 
 
 def build(folder: Path) -> list[Path]:

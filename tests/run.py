@@ -3,7 +3,8 @@
 Installs into that environment what the tests need, and Debian's packages of programs that are missing where this may be
 done (root, apt-get). Then: formatting, lint, types, imports, checks of `frontend`, the tests, and those parts of the
 system tests whose files have changed since they passed (`system_parts.py`). `--all` runs every part, `--part NAME` one
-alone; other arguments are pytest's and choose tests by themselves.
+alone, `--touched` what depends most closely on the files of a change; other arguments are pytest's and choose tests by
+themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.system_parts import PARTS, due, record  # noqa: E402 - found from the checkout, with nothing installed
+from tests.import_graph import nearest  # noqa: E402
+from tests.system_parts import PARTS, due, part_of, record  # noqa: E402 - found from the checkout, with nothing installed
 
 PACKAGES = (
     (("chromium", "chromium-browser", "google-chrome"), ("chromium", "fonts-dejavu-core")),
@@ -47,6 +49,8 @@ OLDER_KERNEL = "ipykernel==7.2.0"
 """The oldest kernel that ptynb is shown to work on; in a folder of its own, which tests put before the newest."""
 BESIDE = "2"
 """How many processes share the tests, where they may."""
+MOST_TOUCHED = 40
+"""Test files of `--touched`: some four minutes on two cores."""
 
 
 def told(*command: str) -> int:
@@ -124,16 +128,41 @@ def parse() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="every part of the system tests, too")
+    which.add_argument(
+        "--touched",
+        nargs="?",
+        const="main",
+        metavar="BRANCH",
+        help="quick checks of what differs from this branch (main): the tests that depend on it most closely",
+    )
     which.add_argument("--part", choices=list(PARTS), action="append", help="this part of the system tests alone")
     return parser.parse_known_args()
+
+
+def touched(base: str) -> list[str]:
+    """The test files that depend most closely on what was changed since this branch was left, committed or not."""
+
+    def lines(*command: str) -> list[str]:
+        return subprocess.run(
+            ("git", *command), cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+
+    [left] = lines("merge-base", base, "HEAD")
+    names = lines("diff", "--name-only", left) + lines("ls-files", "--others", "--exclude-standard")
+    changed = {ROOT / name for name in names if (ROOT / name).exists()}
+    tests = [file for file in (ROOT / "tests").rglob("test_*.py") if part_of(file.relative_to(ROOT).as_posix()) is None]
+    found = nearest(changed, tests)
+    print(f"{len(changed)} changed files, {len(found)} test files depend on them; run: the nearest {MOST_TOUCHED}.")
+    return [str(file.relative_to(ROOT)) for file in found[:MOST_TOUCHED]]
 
 
 def run_part(part: str) -> int:
     """Runs one part of the system tests with nothing beside it, and records that it passed."""
     selected = PARTS[part].tests or ("tests",)
+    started = time.monotonic()
     status = told(sys.executable, "-m", "pytest", "--system", part, *selected)
     if status == 0:
-        record(part)
+        record(part, time.monotonic() - started)
     return status
 
 
@@ -144,13 +173,18 @@ def main() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     chosen, others = parse()
-    install()
+    if chosen.touched is None:
+        install()
     scripts = Path(sys.executable).parent
     run(str(scripts / "ruff"), "format", "--check", ".")
     run(str(scripts / "ruff"), "check", ".")
     run(str(scripts / "mypy"))
     run(str(scripts / "lint-imports"))
     pytest = (sys.executable, "-m", "pytest")
+    if chosen.touched is not None:
+        if files := touched(chosen.touched):
+            run(*pytest, "--system", "none", "--numprocesses", BESIDE, "--dist", "loadfile", *files, *others)
+        return
     if others:
         run(*pytest, *others)
         return

@@ -24,6 +24,7 @@ def test_all_public_names_have_their_place_on_the_pages(tmp_path):
         own = pages[f"{home.replace('.', '/')}.html"]
         assert re.search(r'<section id="\w+">', own), f"the page of {home} is empty"
     assert 'id="Reconstruction.start"' in main
+    assert 'id="Reconstruction.snapshot"' in main  # of a base class
     assert 'id="report"' in pages["ptynb/report.html"]
     assert "Largest distance of a position from its initial value" in main  # descriptions of settings
     assert re.search(r"<h6[^>]*>Parameters</h6>", main)

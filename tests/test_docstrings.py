@@ -44,12 +44,13 @@ def _members(name: str, value: Any) -> Iterator[str]:
         return
     yield name
     if inspect.isclass(value):
-        for inner, item in vars(value).items():
+        own = [one for one in value.__mro__ if one is value or one.__module__.startswith("ptynb.session.")]
+        for inner, item in ((inner, item) for base in own for inner, item in vars(base).items()):
             if not inner.startswith("_") and isinstance(item, types.FunctionType | classmethod | staticmethod):
                 yield f"{name}.{inner}"
 
 
-NAMES = {public: sorted(_members(f"ptynb.{public}", getattr(ptynb, public))) for public in ptynb.__all__}
+NAMES = {public: sorted({*_members(f"ptynb.{public}", getattr(ptynb, public))}) for public in ptynb.__all__}
 """Public names, and what is in them."""
 
 

@@ -13,10 +13,9 @@ import platformdirs
 import pytest
 
 import ptynb as pt
-from ptynb.cli import trust_prompt
 from ptynb.cluster import error_messages, runtime_dir
 from ptynb.io import checkpoint_branches
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.runtime.compiler import compiled
 from ptynb.private_folder import code_folder, keep_code_private, make_folder, private_folder
 from tests.raising import raises
 
@@ -155,7 +154,6 @@ PLACES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "numba": (loop, "NUMBA_CACHE_DIR", "ptynb"),
     "torch": (lambda folder: keep_code_private("TORCHINDUCTOR_CACHE_DIR"), "TORCHINDUCTOR_CACHE_DIR", "ptynb"),
     "Triton": (lambda folder: keep_code_private("TRITON_CACHE_DIR"), "TRITON_CACHE_DIR", "ptynb"),
-    "confirmed lines": (lambda folder: trust_prompt._remember(["a"]), "JUPYTER_DATA_DIR", "ptynb"),
 }
 
 

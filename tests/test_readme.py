@@ -34,5 +34,5 @@ def test_code_is_python():
 def test_commands_are_there():
     commands = next(action for action in _parser()._actions if action.choices).choices
     named = set(re.findall(r"(?:^|`|bin/)ptynb ([a-z]+)", README, re.MULTILINE))
-    assert {"info", "report", "sweep"} <= named
+    assert {"info", "report", "run"} <= named
     assert named <= {*commands}

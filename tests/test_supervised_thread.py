@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +15,6 @@ import torch
 
 import ptynb as pt
 from ptynb import supervised_thread
-from ptynb.cli.status_page.status_server import Server
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.commands import StartRun
 from ptynb.data.engine_records import Health
@@ -25,8 +23,8 @@ from ptynb.distributed.group import Membership
 from ptynb.distributed.timeouts import CollectiveTimeout
 from ptynb.engine import keepalive
 from ptynb.engine.worker import Worker
-from ptynb.kernels import thread_pool
-from ptynb.kernels.thread_pool import in_shares
+from ptynb.kernels.runtime import thread_pool
+from ptynb.kernels.runtime.thread_pool import in_shares
 from ptynb.serial_executor import SerialExecutor
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import Engines
@@ -231,11 +229,3 @@ def test_a_view_that_could_not_say_what_failed_is_updated_again() -> None:
     view.closed = True
     soon.set()
     assert len(problems()) == 1
-
-
-def test_a_watched_folder_is_read_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ptynb.cli.status_page.status_server.LOOK_SECONDS", 0.01)
-    with Server(tmp_path) as server:
-        look = Failing(server.look)
-        monkeypatch.setattr(server, "look", look)
-        assert comes(lambda: look.calls > 2)

@@ -33,7 +33,6 @@ from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
 Compression = Literal["none", "lz4", "h5lz4", "bslz4", "h5bslz4", "blosc"]
-BLOSC_FILTER = 32001
 LARGEST_BLOCK = 2**24
 """Most bytes of a block of bitshuffle; 8192 are usual."""
 MULTIPLE = 8

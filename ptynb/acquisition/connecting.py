@@ -14,13 +14,20 @@ def open_patterns(address: Address, position_datasets: tuple[str, ...] = ()) -> 
     # Inside: each needs a package of its own.
     options = address.options
     if address.kind == "stream2":
-        from ptynb.acquisition.simplon_v2 import Stream2
+        from ptynb.acquisition.pulling import Pulling
+        from ptynb.acquisition.simplon_v2 import Stream2Parser
 
-        return Stream2(address.place, address.port, options.get("channel"))
+        stream2 = Stream2Parser(options.get("channel"))
+        return Pulling(
+            address.place,
+            address.port,
+            lambda parts, arrival: stream2.parse(parts[0].buffer if len(parts) == 1 else b"", arrival),
+        )
     if address.kind == "simplon":
-        from ptynb.acquisition.simplon_v1 import SimplonV1
+        from ptynb.acquisition.pulling import Pulling
+        from ptynb.acquisition.simplon_v1 import SimplonV1Parser
 
-        return SimplonV1(address.place, address.port)
+        return Pulling(address.place, address.port, SimplonV1Parser().parse)
     if address.kind == "pva":
         from ptynb.acquisition.pva import PvAccess
 
@@ -38,9 +45,15 @@ def open_positions(address: Address) -> LiveSource:
             from ptynb.acquisition.panda import Panda
 
             return Panda(address.place, address.port, address.options)
-        from ptynb.acquisition.json_positions import JsonPositions
+        from ptynb.acquisition.json_positions import read_json
+        from ptynb.acquisition.pulling import Pulling
 
-        return JsonPositions(address.place, address.port, subscribe=address.options.get("pattern") == "sub")
+        return Pulling(
+            address.place,
+            address.port,
+            lambda parts, _: read_json(parts[-1].bytes),
+            subscribe=address.options.get("pattern") == "sub",
+        )
     except PtynbError as error:
         error.fields = ("positions",)
         raise

@@ -12,36 +12,17 @@ receiver has subscribed.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import numpy as np
-import zmq
 
 from ptynb.acquisition.compression import damaged
-from ptynb.acquisition.messages import Damaged, LiveSource, MeasuredPositions, Message, SeriesEnded, whole
-from ptynb.acquisition.pulling import Pulling
+from ptynb.acquisition.messages import Damaged, MeasuredPositions, Message, SeriesEnded, parsed_json, whole
 from ptynb.exceptions import AcquisitionError
-from ptynb.text import in_one_line
 
 LONGEST = 2**24
 """Most bytes of a message."""
-
-
-class JsonPositions(LiveSource):
-    """Positions from an address that binds."""
-
-    def __init__(self, host: str, port: int, *, subscribe: bool = False) -> None:
-        self._pulling = Pulling(host, port, zmq.SUB if subscribe else zmq.PULL)
-
-    def poll(self, timeout: float) -> list[Message]:
-        """Return the positions that have come."""
-        return [read_json(parts[-1].bytes) for parts in self._pulling.messages(timeout)]
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._pulling.close()
 
 
 def read_json(octets: bytes) -> Message:
@@ -49,12 +30,7 @@ def read_json(octets: bytes) -> Message:
     try:
         if len(octets) > LONGEST:
             raise damaged(f"{len(octets)} bytes of positions; expected at most {LONGEST}")
-        try:
-            found = json.loads(octets)
-        except (ValueError, RecursionError) as error:
-            raise damaged(f"positions that are no JSON ({in_one_line(error, 80)})") from None
-        if not isinstance(found, dict):
-            raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
+        found = parsed_json(octets, "positions that are")
         if found.get("end") is True:
             return SeriesEnded()
         if "number" in found:

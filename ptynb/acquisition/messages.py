@@ -6,6 +6,7 @@ than itself; what makes the rest unreadable is an `AcquisitionError`, which ends
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.acquisition.compression import Packed, damaged
+from ptynb.text import in_one_line
 
 MOST_PIXELS = 2**27
 """Most pixels of a pattern: eight times the largest detector's. What announces more is damaged."""
@@ -121,6 +123,17 @@ class LiveSource(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close connections and files."""
+
+
+def parsed_json(octets: bytes, what: str) -> dict[str, Any]:
+    """Return names and values of JSON. Raise AcquisitionError for anything else. what: "a part that is", say."""
+    try:
+        found = json.loads(octets)
+    except (ValueError, RecursionError) as error:
+        raise damaged(f"{what} no JSON ({in_one_line(error, 80)})") from None
+    if not isinstance(found, dict):
+        raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
+    return found
 
 
 def count_type(name: Any) -> np.dtype[Any]:

@@ -1,9 +1,13 @@
-"""A ZeroMQ socket that pulls (or subscribes): the connection of sources that detectors push to."""
+"""Sources that push their messages by ZeroMQ, or publish them, each with the parser of its protocol."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import zmq
 
+from ptynb.acquisition.messages import LiveSource, Message
 from ptynb.exceptions import AcquisitionError
 
 WAITING = 16
@@ -14,13 +18,19 @@ MOST_AT_ONCE, BYTES_AT_ONCE = 64, 2**24
 """Most messages that are taken out in one go, and bytes after which no more are."""
 
 
-class Pulling:
-    """Messages of parts, from a detector at tcp://host:port that binds; ZeroMQ connects again by itself."""
+class Pulling(LiveSource):
+    """Messages from tcp://host:port, which binds; ZeroMQ connects again by itself.
 
-    def __init__(self, host: str, port: int, kind: int = zmq.PULL) -> None:
+    parse: makes a message of the parts of one and of the time of its arrival [s since 1970].
+    """
+
+    def __init__(
+        self, host: str, port: int, parse: Callable[[list[zmq.Frame], float], Message], *, subscribe: bool = False
+    ) -> None:
+        self._parse = parse
         self._context = zmq.Context()
-        self._socket = self._context.socket(kind)
-        if kind == zmq.SUB:
+        self._socket = self._context.socket(zmq.SUB if subscribe else zmq.PULL)
+        if subscribe:
             self._socket.setsockopt(zmq.SUBSCRIBE, b"")
         self._socket.setsockopt(zmq.RCVHWM, WAITING)
         self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
@@ -35,8 +45,8 @@ class Pulling:
                 code="acquisition.source-lost",
             ) from None
 
-    def messages(self, timeout: float) -> list[list[zmq.Frame]]:
-        """Return messages that have come, each as its parts; wait for the first one."""
+    def poll(self, timeout: float) -> list[Message]:
+        """Return the messages that have come; wait for the first one."""
         found: list[list[zmq.Frame]] = []
         octets = 0
         if self._socket.poll(int(1000 * timeout)):
@@ -46,7 +56,7 @@ class Pulling:
                     octets += sum(map(len, found[-1]))
             except zmq.Again:
                 pass
-        return found
+        return [self._parse(parts, time.time()) for parts in found]
 
     def close(self) -> None:
         """Close the connection."""

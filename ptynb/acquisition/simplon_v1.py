@@ -1,6 +1,7 @@
 """Dectris' Simplon stream, version 1 (`simplon://host:9999`): messages of JSON and binary parts, pushed by ZeroMQ.
 
-    dheader-1.0      series; nothing more, or the detector's configuration, or with it flat field, mask and a table
+    dheader-1.0      series; nothing more ("none"), or the detector's configuration ("basic"), or with it flat field,
+                     mask and a table ("all")
     dimage-1.0       series and frame; dimage_d-1.0 with shape [x, y], type and encoding; the counts; dconfig-1.0
     dseries_end-1.0  series
 
@@ -9,10 +10,8 @@ An appendix may follow. After a series was aborted its last messages come before
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,41 +21,22 @@ from ptynb.acquisition.messages import (
     MOST_PATTERNS,
     Damaged,
     Frame,
-    LiveSource,
     Message,
     SeriesEnded,
     SeriesStarted,
     Stray,
     count_type,
     image_shape,
+    parsed_json,
     positive,
     whole,
 )
-from ptynb.acquisition.pulling import Pulling
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
 LONGEST_JSON = 2**20
 """Most bytes of a part that is JSON."""
 ENCODING = re.compile(r"(bs(8|16|32))?-?(lz4)?(<|>)?")
-PARTS_OF_HEADER = {1: "none", 2: "basic", 8: "all"}
-"""Number of parts of a header, and the detector's name of its detail."""
-
-
-class SimplonV1(LiveSource):
-    """The stream of a detector; a user calls it by its address."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._pulling = Pulling(host, port)
-        self._parser = SimplonV1Parser()
-
-    def poll(self, timeout: float) -> list[Message]:
-        """Return the messages that have come."""
-        return [self._parser.parse(parts, time.time()) for parts in self._pulling.messages(timeout)]
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._pulling.close()
 
 
 class SimplonV1Parser:
@@ -69,19 +49,18 @@ class SimplonV1Parser:
         """Return the message; `Damaged` if it cannot be read."""
         try:
             first = _json(parts, 0)
-            kinds: dict[Any, Callable[[dict[str, Any], Sequence[Any], float], Message]] = {
-                "dheader-1.0": self._header,
-                "dimage-1.0": self._image,
-                "dseries_end-1.0": self._end,
-            }
             kind = first.get("htype")
-            if not isinstance(kind, str) or kind not in kinds:
-                return Stray(in_one_line(kind, 80)) if self._series is None else Damaged(f"htype {kind!r:.80}")
-            return kinds[kind](first, parts, arrival)
+            if kind == "dheader-1.0":
+                return self._header(first, parts)
+            if kind == "dimage-1.0":
+                return self._image(first, parts, arrival)
+            if kind == "dseries_end-1.0":
+                return Stray("end of a series") if self._series is None else SeriesEnded(_series(first))
+            return Stray(in_one_line(kind, 80)) if self._series is None else Damaged(f"htype {kind!r:.80}")
         except AcquisitionError as error:
             return Damaged(str(error))
 
-    def _header(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
+    def _header(self, first: dict[str, Any], parts: Sequence[Any]) -> Message:
         self._series = _series(first)
         config = _json(parts, 1) if len(parts) >= 2 else {}
         bad_pixels = None
@@ -118,9 +97,6 @@ class SimplonV1Parser:
             packed=Packed(_bytes(parts, 2), shape, *_decoded(encoding, dtype)),
         )
 
-    def _end(self, first: dict[str, Any], parts: Sequence[Any], arrival: float) -> Message:
-        return Stray("end of a series") if self._series is None else SeriesEnded(_series(first))
-
 
 def _decoded(encoding: Any, dtype: np.dtype[Any]) -> tuple[np.dtype[Any], Compression]:
     """Return type and compression of counts from an encoding such as "bs16-lz4<"."""
@@ -153,10 +129,4 @@ def _json(parts: Sequence[Any], number: int) -> dict[str, Any]:
     octets = bytes(_bytes(parts, number)[: LONGEST_JSON + 1])
     if len(octets) > LONGEST_JSON:
         raise damaged(f"more than {LONGEST_JSON} bytes of JSON")
-    try:
-        found = json.loads(octets)
-    except (ValueError, RecursionError) as error:
-        raise damaged(f"a part that is no JSON ({in_one_line(error, 80)})") from None
-    if not isinstance(found, dict):
-        raise damaged(f"JSON of type {type(found).__name__}; expected names and values")
-    return found
+    return parsed_json(octets, "a part that is")

@@ -11,7 +11,6 @@ number, bytes]. Tags are taken as they are, without a hook: the signature of hoo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,6 @@ from ptynb.acquisition.compression import Compression, Packed, damaged
 from ptynb.acquisition.messages import (
     Damaged,
     Frame,
-    LiveSource,
     Message,
     SeriesEnded,
     SeriesStarted,
@@ -33,7 +31,6 @@ from ptynb.acquisition.messages import (
     positive,
     whole,
 )
-from ptynb.acquisition.pulling import Pulling
 from ptynb.exceptions import AcquisitionError
 from ptynb.text import in_one_line
 
@@ -49,28 +46,11 @@ DEEPEST = 16
 """Most nested containers of a message."""
 
 
-class Stream2(LiveSource):
-    """The stream of a detector. channel: which one of several thresholds is taken; by default the first."""
-
-    def __init__(self, host: str, port: int, channel: str | None = None) -> None:
-        self._pulling = Pulling(host, port)
-        self._parser = Stream2Parser(channel)
-
-    def poll(self, timeout: float) -> list[Message]:
-        """Return the messages that have come."""
-        found = []
-        for parts in self._pulling.messages(timeout):
-            octets = parts[0].buffer
-            found.append(self._parser.parse(octets if len(parts) == 1 else b"", time.time()))
-        return found
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._pulling.close()
-
-
 class Stream2Parser:
-    """Makes a message of the bytes of one; keeps which series has begun."""
+    """Makes a message of the bytes of one; keeps which series has begun.
+
+    channel: which one of several thresholds is taken; by default the first.
+    """
 
     def __init__(self, channel: str | None = None) -> None:
         self._wanted = channel

@@ -14,11 +14,11 @@ from ptynb.cluster.cluster import Cluster
 from ptynb.cluster.cluster_start import check, python_of
 from ptynb.engine import keepalive
 from ptynb.exceptions import ClusterError, InvalidValueError
-from ptynb.settings.cluster_options import ClusterSection, LocalCluster, NoCluster, SlurmCluster, SshCluster
+from ptynb.settings.cluster_options import CLUSTERS, QUEUED, ClusterSection, NoCluster
 from ptynb.text import counted
 
 LOCAL, SLURM, SSH, EXISTING = "local", "slurm", "ssh", "existing"
-SECTIONS = {LOCAL: LocalCluster, SLURM: SlurmCluster, SSH: SshCluster}
+SECTIONS = {section.model_fields["kind"].default: section for section in CLUSTERS if section is not NoCluster}
 LAUNCHER = "launcher"
 """Field of errors that are about no option of the launcher."""
 
@@ -93,8 +93,8 @@ def lines_of(chosen: Chosen) -> list[str]:
 
 def start_text(chosen: ClusterSection) -> str:
     """Return what is being done while a cluster starts."""
-    if chosen.kind == SLURM:
-        return "asking Slurm for nodes …"
+    if chosen.kind in QUEUED:
+        return "asking Slurm for nodes …" if chosen.kind == SLURM else f"submitting jobs to {chosen.kind} …"
     return f"starting {'engines by ssh' if chosen.kind == SSH else counted(chosen.engines, 'engine')} …"
 
 

@@ -12,8 +12,6 @@ from ptynb.app.cluster_choice import (
     LAUNCHER,
     LOCAL,
     SECTIONS,
-    SLURM,
-    SSH,
     Chosen,
     Existing,
     existing_clusters,
@@ -63,7 +61,7 @@ class ClusterFields(Element):
     """
 
     component = "clusterFields"
-    launcher = traitlets.Enum((LOCAL, SLURM, SSH, EXISTING, GIVEN), LOCAL).tag(sync=True)
+    launcher = traitlets.Enum((*SECTIONS, EXISTING, GIVEN), LOCAL).tag(sync=True)
     fields: Any = shown(traitlets.Instance(OptionFields))
     problem = shown(traitlets.Unicode(""))
     line = shown(traitlets.Unicode(""))

@@ -14,7 +14,7 @@ from ptynb.app.run_fields import CheckpointFields, ClusterFields
 from ptynb.app.session_state import FILM, FILM_RATE, RUN, SCAN, Session
 from ptynb.data.engine_records import Checkpoint
 from ptynb.exceptions import PtynbError
-from ptynb.settings.cluster_options import SlurmCluster
+from ptynb.settings.cluster_options import QUEUED
 from ptynb.settings.recipe import Recipe, Stage, StagePlan
 from ptynb.widgets.actions import Actions, CancelledError
 from ptynb.widgets.element_tree import Element, command, shown
@@ -144,7 +144,7 @@ class RunTab(Element):
         try:
             checkpointing, cluster = self.checkpoints.checkpointing(), self.clusters.chosen()
             self._start_cancelled = threading.Event()
-            self.can_cancel = isinstance(cluster, SlurmCluster)
+            self.can_cancel = getattr(cluster, "kind", "") in QUEUED
             session.start_run(
                 self.epochs, stages=stages, checkpointing=checkpointing, cluster=cluster, report=self._report_start,
                 cancel=self._start_cancelled,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import secrets
-import webbrowser
 from pathlib import Path
 
 from ptynb.cli.load_arguments import add_load_options, load_options_of
-from ptynb.exceptions import InvalidValueError
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,28 +21,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _dashboard(chosen: argparse.Namespace) -> int:
     from ptynb.app.workbench_app import Workbench
-    from ptynb.cli.dashboard_page.dashboard_server import HOST, serve
+    from ptynb.cli.dashboard_page.dashboard_server import serve
     from ptynb.cluster.cluster import set_interactive
     from ptynb.io.load import load
 
     scan = None if chosen.scan is None else load(chosen.scan, **load_options_of(chosen, Path.cwd()))
     set_interactive()
-    token = secrets.token_urlsafe(24)
-    address = f"http://{HOST}:{chosen.port}/?token={token}"
-
-    def ready() -> None:
-        print(f"The workbench is at {address} until Ctrl-C.", flush=True)
-        if not chosen.no_open:
-            webbrowser.open(address)
-
     title = "ptynb" if scan is None else f"{scan.name} - ptynb"
-    try:
-        serve(lambda: Workbench(scan, by_itself=True), title, chosen.port, token, dark=chosen.dark, ready=ready)
-    except OSError as error:
-        raise InvalidValueError(
-            f"Port {chosen.port} cannot be used ({error.strerror}); choose another one with --port.",
-            code="argument.invalid-value",
-        ) from None
-    except KeyboardInterrupt:
-        pass
+    serve(
+        lambda: Workbench(scan, by_itself=True),
+        title,
+        chosen.port,
+        "The workbench is",
+        dark=chosen.dark,
+        browser=not chosen.no_open,
+    )
     return 0

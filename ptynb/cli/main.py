@@ -26,7 +26,6 @@ from ptynb.cli import (
     recommend_command,
     report_command,
     run_command,
-    sweep_command,
     watch_command,
 )
 from ptynb.cli.cluster_arguments import add_cluster_options
@@ -81,7 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     direct_command.add(commands)
     recommend_command.add(commands)
     run_command.add(commands)
-    sweep_command.add(commands)
     report_command.add(commands)
     watch_command.add(commands)
     dashboard_command.add(commands)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import webbrowser
 from pathlib import Path
-
-from rich.console import Console
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -22,14 +18,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _watch(chosen: argparse.Namespace) -> int:
-    from ptynb.cli.status_page.status_server import Server
+    from ptynb.cli.dashboard_page.dashboard_server import serve
+    from ptynb.widgets.watch_view import Watch
 
-    # Ctrl-C closes the server at any time, also before `wait`.
-    with Server(chosen.folder, chosen.port) as server, contextlib.suppress(KeyboardInterrupt):
-        Console().print(
-            f"Showing {chosen.folder} at {server.address} until Ctrl-C.", markup=False, highlight=False, soft_wrap=True
-        )
-        if not chosen.no_open:
-            webbrowser.open(server.address)
-        server.wait()
+    folder: Path = chosen.folder
+    title = f"{folder.resolve().name} - ptynb"
+    serve(lambda: Watch(folder), title, chosen.port, f"Showing {folder}", browser=not chosen.no_open)
     return 0

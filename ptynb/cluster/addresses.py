@@ -12,6 +12,8 @@ from ptynb.exceptions import ClusterError
 ADDRESS = "PTYNB_ADDRESS"
 """Environment variable of an engine: its machine's address for the other ranks (`distributed.rendezvous`)."""
 DISCARD_PORT = 9
+OUTSIDE = "192.0.2.1"
+"""An address of no machine, reserved for documentation."""
 
 
 def address_towards(host: str) -> str:
@@ -35,6 +37,18 @@ def address_towards(host: str) -> str:
     raise ClusterError(
         f"There is no route from this machine to {host!r}; check its network connection.", code="cluster.no-address"
     )
+
+
+def outward_address() -> str:
+    """Return the address of this machine on its default route. Raises ClusterError if it has none."""
+    try:
+        return address_towards(OUTSIDE)
+    except ClusterError:
+        raise ClusterError(
+            "This machine has no default route, by which engines could connect to it; set address=.",
+            code="cluster.no-address",
+            fields=("address",),
+        ) from None
 
 
 def interface_of(address: str) -> str:

@@ -15,17 +15,19 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack, get_args
 
 import psutil
 
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.addresses import address_towards
+from ptynb.cluster.addresses import address_towards, outward_address
 from ptynb.cluster.controller import LOOPBACK, await_controller, client_file, listed, start_controller
 from ptynb.cluster.devices import ClusterPlan, plan_for, plan_of
 from ptynb.cluster.error_messages import log_end, summarize
 from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers.job_launcher import JobLauncher
 from ptynb.cluster.launchers.launcher import Launcher, LocalLauncher, begin, is_alive, is_held
+from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
 from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from ptynb.cluster.launchers.ssh_launcher import Remote, SshLauncher, ask_hosts, place_engines
@@ -38,13 +40,15 @@ from ptynb.exceptions import ClusterError, ClusterStoppedError, PtynbWarning
 from ptynb.polling import wait_until
 from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
 from ptynb.settings.cluster_options import (
+    ClusterSection,
+    EngineOptions,
     LocalCluster,
-    LocalOptions,
     SlurmCluster,
     SlurmOptions,
     SshCluster,
     SshOptions,
     checked,
+    section_of,
 )
 from ptynb.settings.field_docs import documented_by
 from ptynb.supervised_thread import SupervisedThread
@@ -52,8 +56,8 @@ from ptynb.table import gigabytes
 from ptynb.text import counted, natural_order
 
 LEASE_SECONDS = 3600.0
-_interactive = False
 """Default time that a run continues without a notebook [s]."""
+_interactive = False
 JOIN_SECONDS = 5.0
 """Time limit for the answer of running engines [s]."""
 REPLACE_SECONDS = 20.0
@@ -66,6 +70,8 @@ _held: weakref.WeakValueDictionary[Path, Cluster] = weakref.WeakValueDictionary(
 
 Report = Callable[[str], None]
 """Called with a line of text on what a launcher waits for."""
+OwnLauncher = Literal["local", "pbs", "lsf", "sge", "htcondor"]
+"""Launchers of `Cluster(...)`; `Cluster.slurm` and `Cluster.ssh` have arguments of their own."""
 Launch = Callable[[str, Path], Launcher]
 """Function that creates the launcher of the cluster with this name and folder."""
 
@@ -80,8 +86,14 @@ class Cluster:
     Parameters
     ----------
     {options}
+    launcher : {"local", "pbs", "lsf", "sge", "htcondor"}, default "local"
+        What starts the engines: this machine, or a scheduler. `Cluster.slurm` and `Cluster.ssh` are others.
     engines_per_gpu : int, default 1
         Number of engines that may share a GPU; they exchange gradients by gloo.
+    report : callable, optional
+        Function of a line of text: what a scheduler's jobs wait for. None: no report.
+    cancel : threading.Event, optional
+        Setting it in another thread ends the wait for a scheduler's jobs ("cluster.start-cancelled") and cancels them.
 
     Raises
     ------
@@ -92,6 +104,13 @@ class Cluster:
     -----
     A run that continues without its process (`detached_timeout`) is found by `ptynb.attach`. At the end of that time,
     or of the run, a checkpoint is written and the engines end.
+
+    With a scheduler each of the `n` engines (None: 1) is a job of its own, which requests a GPU unless `device` is
+    "cpu", and a lost one is replaced by a new job. The cluster's folder, below Jupyter's runtime folder, must be on a
+    file system that the nodes share. Instead of `threads` the options are those of
+    `ptynb.settings.cluster_options.JobOptions`: cpus_per_engine, time, queue, account, memory, extra, template (a file
+    with the site's script of a job, with {header} and {command}), and address. Waiting in the queue has no time limit;
+    Ctrl-C cancels the jobs.
     """
 
     _selftest: SelfTest | None
@@ -100,10 +119,22 @@ class Cluster:
         self,
         n: int | None = None,
         *,
+        launcher: OwnLauncher = "local",
         engines_per_gpu: int = 1,
-        **options: Unpack[LocalOptions],
+        report: Report | None = print,
+        cancel: threading.Event | None = None,
+        **options: Unpack[EngineOptions],
     ) -> None:
-        chosen = checked(LocalCluster, engines=n, **options)
+        if launcher not in get_args(OwnLauncher):
+            raise ClusterError(
+                f"launcher is {launcher!r}; expected one of {', '.join(get_args(OwnLauncher))}, or use Cluster.slurm "
+                "or Cluster.ssh.",
+                code="argument.invalid-value",
+            )
+        chosen = checked(section_of(launcher), engines=n, **options)
+        if launcher != "local":
+            self._start_jobs(chosen, report, cancel)
+            return
         plan = plan_for(chosen.engines, chosen.device, chosen.threads, engines_per_gpu)
         self._set_up(
             lambda name, folder: LocalLauncher(plan, name, folder),
@@ -114,6 +145,31 @@ class Cluster:
             chosen.timeout,
         )
         self.start()
+
+    def _start_jobs(self, chosen: ClusterSection, report: Report | None, cancel: threading.Event | None) -> None:
+        self._set_up(
+            lambda name, folder: JobLauncher(chosen, name, folder),
+            chosen.engines or 1,
+            None,
+            chosen.address or outward_address(),
+            chosen.detached_timeout,
+            chosen.timeout,
+            report,
+            cancel,
+        )
+        self.start()
+        if chosen.device != "cpu":
+            self._require_gpus(f"Each job of {chosen.kind} requested a GPU")
+
+    def _require_gpus(self, given: str) -> None:
+        """Stop, and raise ClusterError, if engines that were given GPUs have found none."""
+        if not self.plan.on_gpu:
+            self.stop()
+            raise ClusterError(
+                f"{given}, and engines there found none: CUDA_VISIBLE_DEVICES is not set, or torch there has no CUDA; "
+                "or ask for device='cpu'.",
+                code="gpu.not-found",
+            )
 
     @classmethod
     @documented_by(SlurmCluster)
@@ -165,13 +221,8 @@ class Cluster:
             report,
             cancel,
         )
-        if allocation.gpus_per_node and not cluster.plan.on_gpu:
-            cluster.stop()
-            raise ClusterError(
-                f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node, and engines there found none: "
-                "CUDA_VISIBLE_DEVICES is not set, or torch there has no CUDA; or ask for device='cpu'.",
-                code="gpu.not-found",
-            )
+        if allocation.gpus_per_node:
+            cluster._require_gpus(f"Slurm gave {counted(allocation.gpus_per_node, 'GPU')} of each node")
         return cluster
 
     @classmethod
@@ -924,9 +975,12 @@ def rejoining(described: dict[str, Any], plan: ClusterPlan) -> Launch:
             return lambda name, folder: SshLauncher.again(plan, described, name, folder)
         case "slurm":
             return lambda name, folder: SlurmLauncher.again(described, name, folder)
+        case kind if kind in SCHEDULERS:
+            return lambda name, folder: JobLauncher.again(described, name, folder)
         case kind:
             raise ClusterError(
-                f"The cluster is of the kind {kind!r}; this version of ptynb can join local, ssh and slurm ones.",
+                f"The cluster is of the kind {kind!r}; this version of ptynb can join "
+                f"{', '.join(['local', 'ssh', 'slurm', *SCHEDULERS])}.",
                 code="cluster.unknown-kind",
             )
 

@@ -6,10 +6,11 @@ import threading
 from typing import Any
 
 from ptynb.cluster.cluster import Cluster, Report
-from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers import scheduler_commands, slurm_commands
+from ptynb.cluster.launchers.scheduler_commands import SCHEDULERS
 from ptynb.cluster.launchers.slurm_commands import Allocation
 from ptynb.cluster.launchers.ssh_launcher import Remote, ask_hosts
-from ptynb.settings.cluster_options import ClusterSection
+from ptynb.settings.cluster_options import QUEUED, ClusterSection
 
 
 def start_cluster(chosen: ClusterSection, report: Report, cancel: threading.Event | None = None) -> Cluster:
@@ -18,9 +19,9 @@ def start_cluster(chosen: ClusterSection, report: Report, cancel: threading.Even
     report: called with what it waits for, such as a queue. cancel: ends that wait when another thread sets it.
     """
     first, given = _arguments(chosen)
-    if chosen.kind == "slurm":
+    if chosen.kind in QUEUED:
         given |= {"report": report, "cancel": cancel}
-    start = Cluster if chosen.kind == "local" else getattr(Cluster, chosen.kind)
+    start = getattr(Cluster, chosen.kind, Cluster)
     cluster: Cluster = start(*first, **given)
     return cluster
 
@@ -29,15 +30,18 @@ def python_of(chosen: ClusterSection) -> str:
     """Return the start as Python, with the options that are not defaults: `pt.Cluster.slurm(nodes=2)`."""
     first, given = _arguments(chosen)
     arguments = ", ".join([*map(repr, first), *(f"{name}={value!r}" for name, value in given.items())])
-    return f"pt.Cluster{'' if chosen.kind == 'local' else f'.{chosen.kind}'}({arguments})"
+    return f"pt.Cluster{f'.{chosen.kind}' if hasattr(Cluster, chosen.kind) else ''}({arguments})"
 
 
 def check(chosen: ClusterSection) -> None:
     """Refuse what can be known to fail before anything is started. Raises ClusterError."""
     if chosen.kind == "ssh":
         ask_hosts([*chosen.hosts], Remote.of(chosen))
+    if chosen.kind in SCHEDULERS:
+        scheduler_commands.require(SCHEDULERS[chosen.kind].title, SCHEDULERS[chosen.kind].submit[0])
+        scheduler_commands.template(chosen.template)
     if chosen.kind == "slurm":
-        slurm_commands.require("sbatch")
+        scheduler_commands.require("Slurm", "sbatch")
         wanted = slurm_commands.requested(chosen.nodes, chosen.device, Allocation.of(chosen))
         allocation, _ = slurm_commands.choose(wanted)
         if not chosen.address:
@@ -47,8 +51,9 @@ def check(chosen: ClusterSection) -> None:
 def _arguments(chosen: ClusterSection) -> tuple[list[Any], dict[str, Any]]:
     """Return the positional and the keyword arguments; hosts without numbers of engines are a list of names."""
     given = chosen.model_dump(exclude={"kind"}, exclude_defaults=True)
-    name = {"local": "engines", "ssh": "hosts"}.get(chosen.kind)
-    first = [given.pop(name)] if name in given else []
+    first = [given.pop(name) for name in ("engines", "hosts") if name in given]
+    if chosen.kind in SCHEDULERS:
+        given = {"launcher": chosen.kind, **given}
     if chosen.kind == "ssh" and not any(chosen.hosts.values()):
         first = [[*chosen.hosts]]
     return first, given

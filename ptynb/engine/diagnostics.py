@@ -19,8 +19,8 @@ import torch
 from ptynb.data.engine_records import Array, Health, PatternPair
 from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.engine.gpu import gpu_uuid
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.supervised_thread import SupervisedThread, problems
 
 if TYPE_CHECKING:

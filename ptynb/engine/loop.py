@@ -29,8 +29,8 @@ from ptynb.engine.resampled_state import settings_in_window
 from ptynb.engine.state_changes import StateChanges
 from ptynb.exceptions import InvalidValueError, ReconstructionError, SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState, identity
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import count, torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import count, torch_alone
 from ptynb.kernels.window_sides import slow_window
 from ptynb.loading.device_memory import free_on_device
 from ptynb.loading.engine_patterns import EnginePatterns, detector_mask
@@ -148,7 +148,7 @@ class Loop:
             self._place(first)
         self._update_hooks = [
             (component, [*component.parameters()])
-            for component in self.model.parts.values()
+            for component in self.model.components.values()
             if overrides(component, "update_done")
         ]
         normaliser = loss.normaliser(self._sums)
@@ -243,7 +243,7 @@ class Loop:
             extensions=components,
         )
         model.mean_pattern_weight = _mean_pattern_weight(self.settings)
-        positions = model.parts["positions"]
+        positions = model.components["positions"]
         assert isinstance(positions, Positions)
         positions.limit = self._in_window.positions.max_shift
         for tensor in (*model.parameters(), *model.buffers()):
@@ -524,7 +524,7 @@ class Loop:
         on_rank_0 = self.group.rank == 0
         algorithm_state = self.algorithm.state() if on_rank_0 else {}
         rows = {name: _copy(values) for name, values in self.algorithm.rows().items()}
-        model_state = self.model.state_dict() if on_rank_0 else {}
+        model_state = self.model.arrays() if on_rank_0 else {}
         return ReconstructionState(
             **fields_of(RunRecord, self.record()),
             begun=self.begun.model_dump(mode="json"),
@@ -532,13 +532,13 @@ class Loop:
             epoch=self.epoch,
             target=target,
             seconds=self._seconds,
-            active={name: piece.active for name, piece in self.model.parts.items()},
+            active={name: piece.active for name, piece in self.model.components.items()},
             power=self.model.probe.power,
             numbers={name: value for name, value in algorithm_state.items() if not isinstance(value, Tensor)},
             batch=self.order.batch,
             loss_sums=loss_sums,
             scale=_copy(self.model.probe.scale),
-            model={name: _copy(values) for name, values in model_state.items() if isinstance(values, Tensor)},
+            model={name: _copy(values) for name, values in model_state.items()},
             algorithm={name: _copy(value) for name, value in algorithm_state.items() if isinstance(value, Tensor)},
             patterns=self.shard.patterns.copy() if rows else self.shard.patterns[:0].copy(),
             rows=rows,
@@ -600,7 +600,7 @@ class Loop:
         self.annotation = Annotation.of(state)
         self.started = state.started or self.started
         self._seconds, self._clock = state.seconds if same_batches else 0.0, None
-        for name, component in self.model.parts.items():
+        for name, component in self.model.components.items():
             component.active = state.active[name]
         self._apply_settings(Settings(**state.settings))
         self._begin_epoch(self._table_of(state) if same_batches else None)
@@ -626,9 +626,7 @@ class Loop:
         """Copy the values of the state into the existing tensors, in place."""
         self.model.probe.set_scale(torch.from_numpy(state.scale))
         self.model.probe.power = state.power
-        for name, values in self.model.state_dict().items():
-            if isinstance(values, Tensor):
-                values.copy_(torch.from_numpy(state.model[name]))
+        self.model.set_arrays(state.model)
         if (slab := self.model.slab) is not None:
             # The old slab caches the propagation kernel of the old parameters.
             self.model.slab = Slab(slab.slices, slab.tilt, slab.pixel, slab.wavelength)
@@ -651,9 +649,9 @@ class Loop:
                 "(cropped, flipped, masked) in the same way.",
                 code="checkpoint.other-scan",
             )
-        model = {name: tuple(one.shape) for name, one in self.model.state_dict().items() if isinstance(one, Tensor)}
+        model = {name: tuple(one.shape) for name, one in self.model.arrays().items()}
         stored = {name: one.shape for name, one in state.model.items()}
-        if model != stored or set(state.active) != set(self.model.parts):
+        if model != stored or set(state.active) != set(self.model.components):
             wrong = sorted(name for name in {*model, *stored} if model.get(name) != stored.get(name))
             raise InvalidValueError(
                 f"The checkpoint has another model, which differs in {', '.join(wrong[:4]) or 'its components'}; "

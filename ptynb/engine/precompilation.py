@@ -1,6 +1,6 @@
 """Compilation of the loops of a usual reconstruction in a process of its own.
 
-The first run on a machine compiles for some 9 seconds (`ptynb.kernels.compiler`), more than half of it for one loop. An
+The first run on a machine compiles for some 9 seconds (`kernels.runtime.compiler`), most of it for one loop. An
 engine on a CPU starts the process when its cluster has found it, so that much of this is done while the user loads a
 scan; otherwise the first reconstruction starts it, and both compile different loops at the same time: each loop is
 locked by the process that compiles it. Loops of transforms remain: each length of a side has its own.
@@ -25,7 +25,8 @@ import torch
 from ptynb.data.patterns.in_memory import ArrayFrames
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import SingleGroup
-from ptynb.kernels.compiler import usual_loops_marker
+from ptynb.kernels import unpack
+from ptynb.kernels.runtime.compiler import marker as marker_of
 from ptynb.settings import Settings
 from ptynb.supervised_thread import SupervisedThread
 
@@ -40,7 +41,7 @@ def start(device: torch.device) -> None:
         if _started or device.type != "cpu":
             return
         _started = True
-    marker = usual_loops_marker()
+    marker = marker_of("usual-loops", unpack.arrange)
     if marker is not None and not marker.exists():
         SupervisedThread("ptynb precompilation", _run_process, marker).start()
 
@@ -96,7 +97,7 @@ def _compile_small_loops() -> None:
     move = Move(probes, torch.ones(4, 2), of_probes=True, of_shifts=False)
     cross = Cross(object, torch.zeros(4, 2, dtype=torch.int64), move.moving.moved, None, wanted=True)
     cross.gradient(1.0)
-    move.gradients(1.0)
+    move.gradients(1.0, 1.0)
     values, gradient, mean, square = torch.zeros(4, 8).numpy()
     adam(values, gradient, mean, square, rate=0.0, betas=(0.9, 0.999), steps=1, epsilon=1e-8)
     intensity = torch.zeros(4, 2, 2).numpy()

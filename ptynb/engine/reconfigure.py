@@ -22,7 +22,7 @@ from ptynb.exceptions import SettingsError
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import BACKGROUND_START
 from ptynb.physics.components.probe_aberrations import orthonormal_terms
-from ptynb.physics.model_builder import STATE_PHASE, add_modes, lens_basis, object_frame, tilt_unit
+from ptynb.physics.model_builder import BUILT_IN, STATE_PHASE, add_modes, lens_basis, object_frame, tilt_unit
 from ptynb.settings import BY_EXIT_WAVES, PROJECTIONS, Settings
 
 NEW_MODE = 1e-3
@@ -75,8 +75,8 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
     padding = max(begun.margin, requested.object.padding)
     begins = requested.replace(object={"padding": padding})
     frames = object_frame(scan, begun), object_frame(scan, begins)
-    parts = Parts.of(state)
-    arrays = {name: dict(values) for name, values in parts.arrays.items()}
+    before = arrays_of(state)
+    arrays = {name: dict(values) for name, values in before.items()}
     arrays["object"] = _object(arrays["object"], present, begins, frames)
     probe = _complex(arrays["probe"]["parts"])
     if present.probe.modes != requested.probe.modes:
@@ -88,12 +88,12 @@ def restructured(state: ReconstructionState, requested: Settings, scan: Scan) ->
     if requested.descan.start != "none" and "descan" not in arrays:
         arrays["descan"] = {"shifts": np.zeros((len(scan), 2), dtype=probe.real.numpy().dtype)}
     arrays |= _depth(arrays.pop("slices", {}), arrays.pop("tilt", {}), present, requested, scan)
-    names = _component_names(requested, parts.own_pieces)
-    model = {f"{key_prefix(names, name)}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
+    names = [name for name in {**arrays, **BUILT_IN} if name not in BUILT_IN or BUILT_IN[name][0](requested)]
+    model = {f"{name}.{key}": one for name in names for key, one in arrays.get(name, {}).items()}
     anew = any(name in changed for name in NEW_ORDER)
     now = time.time()
     changes = (Change(state.epoch, state.update, name, old, new, now) for name, (old, new) in changed.items())
-    algorithm, numbers = _moments(state, parts.arrays, arrays, present, requested)
+    algorithm, numbers = _moments(state, before, arrays, present, requested)
     return dataclasses.replace(
         state,
         settings=requested.model_dump(mode="json"),
@@ -123,8 +123,7 @@ def with_background_of(state: ReconstructionState, parametrization: str) -> Reco
     """
     if Settings(**state.settings).background.parametrization == parametrization:
         return state
-    names = [*state.active]
-    key = f"{key_prefix(names, 'background')}.background"
+    key = "background.background"
     stored = state.model[key]
     if not state.active["background"]:
         values = np.full_like(stored, BACKGROUND_START if parametrization == "amplitude" else 0.0)
@@ -210,49 +209,13 @@ def in_frame(values: Tensor, old: ObjectFrame, new: ObjectFrame, outside: float)
 # Components of a state
 
 
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """The model's arrays by component and name, and the names of the user's own components, in order."""
-
-    arrays: Mapping[str, Mapping[str, Array]]
-    own_pieces: tuple[str, ...]
-
-    @classmethod
-    def of(cls, state: ReconstructionState) -> Parts:
-        """Return the arrays of a state, whose `active` has the components in the order of the model."""
-        names = [*state.active]
-        arrays: dict[str, dict[str, Array]] = {name: {} for name in names}
-        for name in names:
-            path = f"{key_prefix(names, name)}."
-            arrays[name] |= {key.removeprefix(path): one for key, one in state.model.items() if key.startswith(path)}
-        built_in = _component_names(Settings(**state.begun), ())
-        return cls(arrays, tuple(name for name in names if name not in built_in))
-
-
-def _component_names(settings: Settings, own: tuple[str, ...]) -> list[str]:
-    """Return the names of all components of a model, in the order of `model_builder.make_model`."""
-    detector = settings.detector
-    optional = {
-        "aberrations": settings.aberrations.order > 0,
-        "variations": settings.opr.modes > 0,
-        "descan": settings.descan.start != "none",
-        "pixels": detector.oversampling > 1,
-        "point spread": detector.psf_sigma > 0,
-        "background": True,
-        "saturation": detector.saturation is not None,
-    }
-    pieces = ["affine", "positions", "offset", "weights", *(name for name, used in optional.items() if used)]
-    moving = ["fly_scan"] if settings.fly_scan.steps > 1 else []
-    return ["object", "probe", *pieces, *own, *moving, *(["slices", "tilt"] if settings.slices.count > 1 else [])]
-
-
-def key_prefix(names: list[str], name: str) -> str:
-    """Return the prefix of a component's entries in the model's `state_dict`."""
-    if name in ("object", "probe"):
-        return name
-    if name in ("slices", "tilt"):
-        return f"slab_parts.{('slices', 'tilt').index(name)}"
-    return f"pieces.{names.index(name) - 2}"
+def arrays_of(state: ReconstructionState) -> dict[str, dict[str, Array]]:
+    """Return the model's arrays by component and name; of components without parameters none."""
+    arrays: dict[str, dict[str, Array]] = {name: {} for name in state.active}
+    for key, values in state.model.items():
+        component, _, name = key.partition(".")
+        arrays[component][name] = values
+    return arrays
 
 
 def _object(

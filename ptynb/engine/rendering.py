@@ -18,7 +18,7 @@ from ptynb.data.cut_pictures import cut_pictures
 from ptynb.data.engine_records import Array, Picture, Pictures, RenderRequest, Snapshot, WatchedPictures
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import image_kernels
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.physics.model import Model
 from ptynb.physics.torch_steps import product_of_slices
 

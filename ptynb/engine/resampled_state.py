@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from ptynb.data.scan import ObjectFrame, Scan
-from ptynb.engine.reconfigure import Parts, key_prefix
+from ptynb.engine.reconfigure import arrays_of
 from ptynb.io.checkpoint_file import Array, ReconstructionState
 from ptynb.physics.components.builtin import Affine, Background
 from ptynb.physics.model import Model
@@ -55,7 +55,7 @@ class Units:
     @classmethod
     def of(cls, model: Model) -> Self:
         """Return those of a model."""
-        affine, background = model.parts["affine"], model.parts["background"]
+        affine, background = model.components["affine"], model.components["background"]
         assert isinstance(affine, Affine)
         assert isinstance(background, Background)
         tilt = None if model.slab is None else model.slab.tilt.unit.cpu().numpy()
@@ -104,7 +104,7 @@ def resampled_state(
     """
     ratios, (old, new) = _ratios(scans), units
     windows = model_window(scans[0], settings), model_window(scans[1], settings)
-    arrays: dict[str, dict[str, Array]] = {name: dict(found) for name, found in Parts.of(state).arrays.items()}
+    arrays = arrays_of(state)
 
     def resampled_probe(parts: Array) -> Array:
         field = cut_spectrum(_complex(parts), middle_start(*windows), windows[1]) * (old.probe / new.probe)
@@ -135,8 +135,7 @@ def resampled_state(
     arrays["background"]["background"] = (_windowed(background, scans[1].pattern_shape) * factor).astype(
         background.dtype
     )
-    names = [*arrays]
-    model = {f"{key_prefix(names, name)}.{key}": one for name in names for key, one in arrays[name].items()}
+    model = {f"{name}.{key}": one for name, values in arrays.items() for key, one in values.items()}
     return dataclasses.replace(
         state,
         model=model,

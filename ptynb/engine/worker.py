@@ -81,7 +81,7 @@ from ptynb.engine.run_progress import RunTarget
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
-from ptynb.kernels.thread_count import count
+from ptynb.kernels.runtime.thread_count import count
 from ptynb.loading.arrival_watch import ArrivalWatch
 from ptynb.loading.device_memory import release_unused
 from ptynb.physics.triton_dispatch import found_problems
@@ -315,7 +315,7 @@ class Worker:
 
     def active(self) -> dict[str, bool]:
         """Return whether each component of the model has been active; empty while loading."""
-        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.parts.items()}
+        return {} if self._loop is None else {name: piece.active for name, piece in self._loop.model.components.items()}
 
     def snapshot(self, size: int) -> Snapshot | None:
         """Return a preview, taken between two updates; None while loading."""

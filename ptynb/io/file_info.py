@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ptynb.data.cut_pictures import length_text
 from ptynb.data.geometry import Geometry, NearField
-from ptynb.data.patterns import Frames
 from ptynb.data.scan import AnyGeometry, Scan
 from ptynb.exceptions import ScanError
 from ptynb.io.checkpoint_file import FORMAT as CHECKPOINT
@@ -294,7 +293,7 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
         count, height, width = record.frames.shape
         stored = (f"{count} of ", (height, width), f", {record.frames.dtype}")
         yield _fact("patterns", *stored, unit="counts", place=_place(record, "patterns"))
-        yield _in_memory(record.frames)
+        yield Fact("patterns in memory", f"{record.frames.nbytes / 1e6:.4g}", "MB", "computed")
     positions = record.positions if record.positions is not None else record.pixel_positions
     if options.positions is not None:
         yield Fact("positions", "as given", options.units, "given")
@@ -331,10 +330,6 @@ def _facts(record: FileRecord, options: LoadOptions) -> Iterator[Fact]:
     for name, guess in (("probe", None if options.probe is not None else record.probe), ("object", record.object)):
         if guess is not None:
             yield _fact(f"{name}, first guess", guess.shape, place=_place(record, name))
-
-
-def _in_memory(frames: Frames) -> Fact:
-    return Fact("patterns in memory", f"{frames.nbytes / 1e6:.4g}", "MB", "computed")
 
 
 def _one(record: FileRecord, options: LoadOptions, name: str, unit: str) -> Iterator[Fact]:
@@ -397,18 +392,18 @@ def _of_geometry(geometry: AnyGeometry) -> Iterator[Fact]:
 
 
 def _of_scan(scan: Scan) -> Iterator[Fact]:
-    count, height, width = scan.frames.shape
-    stored = (f"{count} of ", (height, width), f", {scan.frames.dtype}")
-    yield _fact("patterns", *stored, unit="counts", place="patterns")
-    yield _in_memory(scan.frames)
-    yield _spanned(scan.positions, "object pixels", "positions")
-    if scan.geometry is not None:
-        yield from _of_geometry(scan.geometry)
-    if scan.mask is not None:
-        yield Fact("mask", _bad(scan.mask), "", "mask")
-    for name, guess in (("probe", scan.probe), ("object", scan.object)):
-        if guess is not None:
-            yield _fact(f"{name}, first guess", guess.shape, place=name)
+    names = ("patterns", "positions", "mask", "probe", "object")
+    record = FileRecord(
+        format=SCAN,
+        frames=scan.frames,
+        pixel_positions=scan.positions,
+        geometry=scan.geometry,
+        mask=scan.mask,
+        probe=scan.probe,
+        object=scan.object,
+        places=dict(zip(names, names, strict=True)),
+    )
+    yield from _facts(record, LoadOptions())
     yield from _derived(scan)
 
 

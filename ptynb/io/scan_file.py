@@ -48,38 +48,23 @@ REASON_BYTES = 1024
 """Length of the text `ended`."""
 
 
-def write_scan(
-    path: str | Path,
-    shape: tuple[int, int, int],
-    dtype: np.dtype[Any],
-    chunks: Iterable[NDArray[Any]],
-    *,
-    positions: NDArray[np.float64],
-    name: str,
-    centred: bool = True,
-    clip_negative: bool = False,
-    motion: NDArray[np.float64] | None = None,
-    mask: NDArray[np.bool_] | None = None,
-    probe: NDArray[Any] | None = None,
-    object: NDArray[Any] | None = None,
-    geometry: AnyGeometry | None = None,
-    ground_truth: Truth | None = None,
-) -> Scan:
-    """Write a scan whose patterns come in chunks (pattern, y, x), in order; return the scan that reads them."""
-    path = Path(path).expanduser()
+def write_scan(path: str | Path, scan: Scan, chunks: Iterable[NDArray[Any]]) -> Scan:
+    """Write a scan whose patterns come in chunks (pattern, y, x), in order; return the scan that reads them.
+
+    scan: with frames of which only shape and type are used.
+    """
+    path, shape = Path(path).expanduser(), scan.frames.shape
     with replacing(path) as file:
-        file.attrs.update(format=FORMAT, version=VERSION, name=name, centred=centred, clip_negative=clip_negative)
-        patterns = file.create_dataset("patterns", shape, dtype, chunks=(1, *shape[1:]))
+        patterns = file.create_dataset("patterns", shape, scan.frames.dtype, chunks=(1, *shape[1:]))
         start = 0
         for chunk in chunks:
             patterns[start : start + len(chunk)] = chunk
             start += len(chunk)
         assert start == shape[0], "fewer patterns than in shape"
-        file["positions"] = positions
-        _write_arrays(file, {"motion": motion, "mask": mask, "probe": probe, "object": object}, geometry)
-        if ground_truth is not None:
-            file["truth/object"] = ground_truth.object
-            file["truth/probe"] = ground_truth.probe
+        _write_metadata(file, scan)
+        if scan.ground_truth is not None:
+            file["truth/object"] = scan.ground_truth.object
+            file["truth/probe"] = scan.ground_truth.probe
     return read_scan(path).loaded_from(path, {})
 
 
@@ -93,9 +78,6 @@ def write_acquired_scan(
     """
     count, parts = len(scan), {}
     with replacing(path) as file:
-        file.attrs.update(
-            format=FORMAT, version=VERSION, name=scan.name, centred=scan.centred, clip_negative=scan.clip_negative
-        )
         group = file.create_group(ACQUISITION)
         group.attrs.update(
             source=source,
@@ -108,17 +90,20 @@ def write_acquired_scan(
         parts["positions"] = _allocated(group, "positions", (count, 2), np.dtype("<f8"))
         parts["times"] = _allocated(group, "times", (count,), np.dtype("<f8"))
         parts["ended"] = _allocated(group, "ended", (), np.dtype(f"S{REASON_BYTES}"))
-        file["positions"] = scan.positions
-        _write_arrays(file, {"mask": scan.mask, "probe": scan.probe, "object": scan.object}, scan.geometry)
+        _write_metadata(file, scan)
         return {name: int(part.id.get_offset()) for name, part in parts.items()}
 
 
-def _write_arrays(file: h5py.File, arrays: dict[str, NDArray[Any] | None], geometry: AnyGeometry | None) -> None:
-    for name, values in arrays.items():
+def _write_metadata(file: h5py.File, scan: Scan) -> None:
+    file.attrs.update(
+        format=FORMAT, version=VERSION, name=scan.name, centred=scan.centred, clip_negative=scan.clip_negative
+    )
+    for name in ("positions", "motion", "mask", "probe", "object"):
+        values = getattr(scan, name)
         if values is not None:
             file[name] = values
-    if geometry is not None:
-        known = {name: value for name, value in dataclasses.asdict(geometry).items() if value is not None}
+    if scan.geometry is not None:
+        known = {name: value for name, value in dataclasses.asdict(scan.geometry).items() if value is not None}
         file.create_group("geometry").attrs.update(known)
 
 
@@ -166,27 +151,7 @@ def save_scan(scan: Scan, path: str | Path) -> Scan:
         )
     step = max(1, 2**24 // (scan.pattern_shape[0] * scan.pattern_shape[1]))
     chunks = (scan.frames.read(start, min(start + step, len(scan))) for start in range(0, len(scan), step))
-    return write_scan(
-        path,
-        scan.frames.shape,
-        scan.frames.dtype,
-        chunks,
-        positions=scan.positions,
-        name=scan.name,
-        centred=scan.centred,
-        clip_negative=scan.clip_negative,
-        motion=scan.motion,
-        mask=scan.mask,
-        probe=scan.probe,
-        object=scan.object,
-        geometry=scan.geometry,
-        ground_truth=scan.ground_truth,
-    )
-
-
-def is_native(file: h5py.File) -> bool:
-    """Return whether this is a scan file of ptynb."""
-    return bool(file.attrs.get("format") == FORMAT)
+    return write_scan(path, scan, chunks)
 
 
 def as_planned(path: Path) -> Scan:

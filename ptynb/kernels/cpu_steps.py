@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
-from ptynb.kernels import fft, parallel_sections, thread_count
-from ptynb.kernels.buffers import empty
+from ptynb.kernels import parallel_sections
 from ptynb.kernels.hotpath_types import Illumination
+from ptynb.kernels.runtime import fft, thread_count
+from ptynb.kernels.runtime.buffers import empty
 from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
 
 Array = NDArray[Any]
@@ -60,8 +61,10 @@ class Move:
             of_shifts,
         )
 
-    def gradients(self, factor: float, near: Near | None = None) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of probes and shifts, if requested, times `factor`; call only once.
+    def gradients(
+        self, factor: float, shift_factor: float, near: Near | None = None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of probes and shifts, if requested, times `factor` and `shift_factor`; call only once.
 
         near: with the gradient of the shift back.
         """
@@ -78,7 +81,7 @@ class Move:
             slopes = None
         else:
             total = moving.slopes if near is None else moving.slopes + near.slopes
-            slopes = torch.from_numpy(total * total.dtype.type(factor))
+            slopes = torch.from_numpy(total * total.dtype.type(shift_factor))
         return torch.from_numpy(probes) if moving.of_probes else None, slopes
 
 
@@ -93,8 +96,11 @@ class Cross:
         kernel: Tensor | None,
         wanted: bool,
         alone: bool = False,
+        waves: Array | None = None,
     ) -> None:
         """probes: (pattern, mode, y, x); overwritten by the gradient. wanted: whether to compute the object's gradient.
+
+        waves: memory (pattern, state, mode, y, x) for the waves behind the object.
 
         alone: whether each share stores the waves of one pattern at a time and its own gradient of the object, if this
         takes less memory than the waves of all patterns.
@@ -112,7 +118,7 @@ class Cross:
             between.reshape(-1, *between.shape[-2:]),
             probes[:, None],
             empty((*((shares, slices - 1, 1) if alone else (1, slices - 1, patterns)), states, *planes), probes),
-            empty((shares if alone else patterns, states, *planes), probes),
+            empty((shares if alone else patterns, states, *planes), probes) if waves is None else waves,
             alone,
             empty((shares, *(values.shape if wanted and alone else (0, 0, 0, 0))), probes),
         )
@@ -157,7 +163,7 @@ class CompiledPatterns(torch.autograd.Function):
         ctx.saved_tensors  # noqa: B018  # raises if the object was modified meanwhile
         shares = len(move.moving.totals)
         parallel_sections.patterns_back(move.moving, cross.crossing, near, array(outer[0]), shares=shares)
-        return cross.gradient(1.0), *move.gradients(1.0, near), None
+        return cross.gradient(1.0), *move.gradients(1.0, 1.0, near), None
 
 
 class CompiledMovedProbes(torch.autograd.Function):
@@ -175,7 +181,7 @@ class CompiledMovedProbes(torch.autograd.Function):
         del ctx.move
         move.moving = move.moving._replace(moved=copied(outer[0]))
         parallel_sections.move_back(move.moving, shares=len(move.moving.totals))
-        gradients: tuple[Tensor | None, ...] = move.gradients(1.0)
+        gradients: tuple[Tensor | None, ...] = move.gradients(1.0, 1.0)
         return gradients
 
 
@@ -216,27 +222,6 @@ class CompiledFarFieldIntensity(torch.autograd.Function):
         del ctx.waves
         parallel_sections.propagate_back(_plans(waves), waves, array(outer[0]))
         return (torch.from_numpy(waves),)
-
-
-class CompiledSummedIntensity(torch.autograd.Function):
-    """`hotpath.intensity_of`."""
-
-    @staticmethod
-    def forward(ctx: Any, waves: Tensor) -> Tensor:
-        """Return Σ |Ψ|²."""
-        given = _with_states(waves)
-        squares = np.empty((len(given), *given.shape[-2:]), given.real.dtype)
-        parallel_sections.add_squares(given, 1.0, squares)
-        ctx.save_for_backward(waves)
-        return torch.from_numpy(squares)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor]:
-        """Return 2 (dL/dM) Ψ."""
-        (waves,) = ctx.saved_tensors
-        change = _with_states(waves).copy()
-        parallel_sections.scale(change, array(outer[0]), 2.0)
-        return (torch.from_numpy(change).view(waves.shape),)
 
 
 def loss_of_counts(
@@ -299,9 +284,3 @@ def copied(tensor: Tensor) -> Array:
 def _plans(waves: Array) -> fft.Plans:
     found: fft.Plans = fft.plans(*waves.shape[-2:], waves.dtype)
     return found
-
-
-def _with_states(waves: Tensor) -> Array:
-    """Reshape (pattern, …, y, x) to (pattern, 1, …, y, x) with all axes between merged into one."""
-    given = array(waves)
-    return given.reshape(len(given), 1, math.prod(given.shape[1:-2]), *given.shape[-2:])

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.kernels.compiler import inner
+from ptynb.kernels.runtime.compiler import inner
 
 
 @inner

@@ -13,30 +13,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ptynb.kernels import elementwise, fft, parallel_sections, step_kernels
-from ptynb.kernels.buffers import empty, give_back
-from ptynb.kernels.compiler import inner
-from ptynb.kernels.cpu_steps import EMPTY, Move, array, seen
+from ptynb.kernels import elementwise, parallel_sections, step_kernels
+from ptynb.kernels.cpu_steps import EMPTY, Cross, Move, array, near_field, seen
 from ptynb.kernels.hotpath_types import Detection, Illumination
+from ptynb.kernels.runtime import fft
+from ptynb.kernels.runtime.buffers import empty, give_back
+from ptynb.kernels.runtime.compiler import inner
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
-from ptynb.kernels.thread_pool import in_shares, part
-
-LOSS, PRODUCT, POWER = range(3)
 
 
 class CorrectionResults(NamedTuple):
     """Results for each pattern, and sums of each share.
 
-    changes: χ behind each slice (slice, pattern, mode, y, x). roots: √w (pattern,). numbers: loss, Re Σ ψ* χ and Σ |Ψ|²
-    (pattern, 3). power: Σ w Π |O|² (share, y, x). of_background: (share, 2, y, x). first: corrections of the first mode
-    (pattern, y, x). Missing arrays are empty.
+    changes: χ behind each slice (slice, pattern, mode, y, x). roots: √w (pattern,). losses, and brightness: Σ |Ψ|²,
+    (pattern,). power: Σ w Π |O|², and inverse: Σ 1 / D, (share, y, x). first: corrections of the first mode (pattern,
+    1, y, x). Missing arrays are empty.
     """
 
     changes: Any
     roots: Any
-    numbers: Any
+    losses: Any
+    brightness: Any
     power: Any
-    of_background: Any
+    inverse: Any
     first: Any
 
 
@@ -51,36 +51,24 @@ class CompiledCorrections:
         (patterns, modes, *plane), slices = moving.moved.shape, object.shape[1]
         changes = empty((slices, patterns, modes, *plane), moving.moved)
         self._scratch = empty((2 * shares, modes, *plane), moving.moved)
-        between = np.ones((1, 1, 1), kind) if kernel is None else array(kernel)
-        self._crossing = Crossing(
-            moving.plans,
-            array(object),
-            array(origins),
-            between.reshape(-1, *between.shape[-2:]),
-            moving.moved[:, None],
-            empty((1, slices - 1, patterns, 1, modes, *plane), moving.moved),
-            changes[-1][:, None],
-            False,
-            np.empty((shares, 0, 0, 0, 0), kind),
-        )
-        near = None
-        if propagator is not None:
-            spectra = np.empty(self._crossing.waves.shape if shifts else (0,) * 5, kind)
-            near = Near(array(propagator)[None], spectra, np.empty_like(moving.slopes))
+        cross = Cross(object, origins, moving.moved, kernel, False, waves=changes[-1][:, None])
+        self._crossing, near = cross.crossing, near_field(propagator, self._move, cross)
         rows = np.arange(patterns) if detection.rows is None else array(detection.rows)
         real = moving.moved.real.dtype
-        detected = seen(detection.stored, rows, detection.mask, None, detection.background, real)
-        nothing = EMPTY[real]
-        lit = detection.background is not None
+        # The square root of the weights is in the waves; a weight of 1 has as its gradient -Re Σ ψ* χ.
+        ones = torch.ones(patterns, dtype=object.real.dtype)
+        detected = seen(detection.stored, rows, detection.mask, ones, detection.background, real)
+        nothing, lit = EMPTY[real], detection.background is not None
         # One array for the sums of each share, whether they are shared or not.
         totals = moving.totals if self._move.shared else empty((shares, modes, *plane), moving.moved)
         self._found = found = CorrectionResults(
             changes,
             nothing if detection.weights is None else np.sqrt(array(detection.weights)),
-            np.empty((patterns, 3)),
+            np.empty(patterns),
+            np.empty(patterns),
             empty((shares, *plane), moving.moved.real),
-            np.empty((shares, 2, *plane), real) if lit else nothing.reshape(0, 0, 0, 0),
-            np.empty((patterns, *plane), kind) if first else EMPTY[real].astype(kind).reshape(0, 0, 0),
+            np.empty((shares, *plane), real) if lit else nothing.reshape(0, 0, 0),
+            np.empty((patterns if first else 0, 1, *plane), kind),
         )
         intensity = empty((shares, *plane), moving.moved.real)
         smoothing = detection.floor, detection.damping
@@ -93,15 +81,16 @@ class CompiledCorrections:
             moving.moved, self._crossing, changes, self.object.numpy(), self.illumination.numpy(), shares=shares
         )
         self.probe = torch.empty((modes, *plane), dtype=object.dtype)
-        _sum_shares(totals, self.probe.numpy(), shares=shares)
+        summed = moving._replace(spectra=self.probe.numpy()[None], totals=totals)
+        parallel_sections.gather_probes(summed, 1.0 if moving.still else 1 / (plane[0] * plane[1]), shares=shares)
         if not moving.still:
             parallel_sections.transform(moving.plans, self.probe.numpy(), True)
-            self.probe /= plane[0] * plane[1]
         self.power = torch.from_numpy(found.power.sum(0))
-        self.loss = torch.tensor(found.numbers[:, LOSS].sum())
-        self.brightness = torch.from_numpy(found.numbers[:, [PRODUCT, POWER]])
-        self.background = torch.from_numpy(found.of_background.sum(0)) if lit else None
-        self.first = torch.from_numpy(found.first) if first else None
+        self.loss = torch.tensor(found.losses.sum())
+        self.brightness = torch.from_numpy(np.stack([-detected.of_weights.astype(np.float64), found.brightness], 1))
+        at_detector = -detected.of_background.sum(0), found.inverse.sum(0)
+        self.background = torch.from_numpy(np.stack(at_detector)) if lit else None
+        self.first = torch.from_numpy(found.first[:, 0]) if first else None
         slopes = moving.slopes if near is None else moving.slopes + near.slopes
         self.shifts = torch.from_numpy(slopes) if shifts else None
         give_back(totals, intensity, found.power)
@@ -112,7 +101,7 @@ class CompiledCorrections:
         spectra = array(probe_step)[None].copy()
         if not moving.still:
             parallel_sections.transform(moving.plans, spectra[0], False)
-        products = np.empty((len(found.numbers), 5))
+        products = np.empty((len(found.losses), 5))
         step = moving._replace(spectra=spectra)
         _multiply(step, self._crossing, found, array(object_step), self._scratch, products, shares=self._shares)
         return torch.from_numpy(products)
@@ -125,7 +114,7 @@ class CompiledCorrections:
 
     def curvatures(self, field: Tensor) -> Tensor:
         """Return `Corrections.curvatures`."""
-        curvatures = np.empty((len(self._found.numbers), 3))
+        curvatures = np.empty((len(self._found.losses), 3))
         _curve(array(field), self._crossing.window_origins, self._move.moving.moved, curvatures, shares=self._shares)
         return torch.from_numpy(curvatures)
 
@@ -158,9 +147,11 @@ def _correct(
     changes, slices = found.changes, len(found.changes)
     totals[share] = 0
     found.power[share] = 0
-    if found.of_background.size > 0:
-        found.of_background[share] = 0
-    first, last = part(len(found.numbers), share, shares)
+    of_background = seen.of_background[share]
+    of_background[...] = 0
+    if found.inverse.size > 0:
+        found.inverse[share] = 0
+    first, last = part(len(found.losses), share, shares)
     for one in range(first, last):
         end = one + 1
         step_kernels.move(moving, moving.moved, one, end)
@@ -172,11 +163,12 @@ def _correct(
             step_kernels.propagate(moving.plans, crossing.waves, one, end, pattern)
         else:
             step_kernels.propagate_near(moving, near, near.spectra, crossing.waves, one, end, pattern)
-        _amplitude_residual(pattern, seen, found.of_background, share, floor, damping, one, found.numbers)
+        found.brightness[one] = _sum_intensity(pattern, seen, floor, found.inverse, share)
+        elementwise.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, found.losses)
         if near is None:
-            step_kernels.propagate_back(moving.plans, crossing.waves, pattern, one, end)
+            step_kernels.propagate_back(moving.plans, crossing.waves, pattern, -1.0, one, end)
         else:
-            step_kernels.propagate_near_back(moving, near, near.spectra, crossing.waves, pattern, one, end)
+            step_kernels.propagate_near_back(moving, near, near.spectra, crossing.waves, pattern, -1.0, one, end)
         for layer in range(slices - 1, 0, -1):
             before = changes[layer - 1]
             _through_conjugate(changes[layer], one, crossing.object, layer, crossing.window_origins[one], before, one)
@@ -186,30 +178,16 @@ def _correct(
             elementwise.filtered(filtering, crossing.kernel, True, factor, one, end)
             fft.backward(moving.plans, before, one, end)
         _through_conjugate(changes[0], one, crossing.object, 0, crossing.window_origins[one], room, 0)
-        found.numbers[one, PRODUCT] = _product(moving.moved[one], room[0])
         if found.roots.size > 0:
             _scale(room, 0, root)
         _add_power(crossing.object, crossing.window_origins[one], root * root, found.power[share])
-        if not moving.still:
-            fft.forward(moving.plans, room, 0, 1)
-            if moving.of_shifts:
-                elementwise.shift_slopes(
-                    room,
-                    moving.spectra,
-                    moving.along_y,
-                    moving.along_x,
-                    moving.shifts,
-                    1 / (room.shape[-2] * room.shape[-1]),
-                    one,
-                    end,
-                    moving.slopes,
-                )
-            elementwise.ramped_in_place(room, moving.along_y, moving.along_x, True, 1.0, one, end)
-        _add(room[0], totals[share])
+        step_kernels.move_back(moving, room, totals[share], one, end)
         if found.first.size > 0:
             if not moving.still:
+                factor = 1 / (room.shape[-2] * room.shape[-1])
+                elementwise.ramped_in_place(room, moving.along_y, moving.along_x, True, factor, one, end)
                 fft.backward(moving.plans, room[:, 0], 0, 1)
-            _copy_plane(room[0, 0], 1.0 if moving.still else 1 / (room.shape[-2] * room.shape[-1]), found.first[one])
+            elementwise.copy_planes(room, one, end, found.first)
 
 
 @in_shares
@@ -250,12 +228,6 @@ def _add_squares(moved: Any, crossing: Crossing, weights: Any, out: Any, share: 
                     wave = waves[pattern, mode, y]
                     for x in range(width):
                         target[x] += weight * (wave[x].real * wave[x].real + wave[x].imag * wave[x].imag)
-
-
-@in_shares
-def _sum_shares(totals: Any, out: Any, share: int, shares: int) -> None:
-    """out (mode, y, x) = Σ_share totals, in a share's rows."""
-    elementwise.sum_of_shares(totals, 1.0, *part(out.shape[-2], share, shares), out)
 
 
 @in_shares
@@ -325,40 +297,24 @@ def _curve(field: Any, window_origins: Any, moved: Any, out: Any, share: int, sh
 
 
 @inner
-def _amplitude_residual(
-    model: Any, seen: Seen, of_background: Any, share: int, floor: float, damping: float, one: int, numbers: Any
-) -> None:
-    """Write loss and Σ M, and replace M (1, y, x) by half of the damped correction √(I / D) - 1, with D = M + B."""
+def _sum_intensity(model: Any, seen: Seen, floor: float, inverse: Any, share: int) -> float:
+    """Return Σ M of a pattern (1, y, x), and add 1 / (M + B + ε) to inverse[share], unless it is empty."""
     _, height, width = model.shape
-    masked, lit = seen.mask.size > 0, seen.background.size > 0
-    number = model.dtype.type
-    least, damped, half = number(floor), number(damping), number(-0.5)
-    total, power = 0.0, 0.0
+    number, total = model.dtype.type, 0.0
+    least, masked = number(floor), seen.mask.size > 0
     for y in range(height):
-        modelled, measured = model[0, y], seen.stored[seen.rows[one], y]
-        row, bright = number(0), number(0)
+        modelled, row = model[0, y], number(0)
         for x in range(width):
-            whole = modelled[x]
-            bright += whole
-            if lit:
-                whole += seen.background[y, x]
-            square = whole + least
-            amplitude = np.sqrt(square)
-            difference = amplitude - np.sqrt(number(measured[x]) + least)
-            if masked:
-                difference *= seen.mask[y, x]
-            slope = difference * amplitude / (square + damped)
-            row += difference * difference
-            modelled[x] = half * slope
-            if lit:
-                of_background[share, 0, y, x] -= slope
-                inverse = number(1) / square
-                if masked:
-                    inverse *= seen.mask[y, x]
-                of_background[share, 1, y, x] += inverse
+            row += modelled[x]
         total += row
-        power += bright
-    numbers[one, LOSS], numbers[one, POWER] = total, power
+        if inverse.size > 0:
+            target, background = inverse[share, y], seen.background[y]
+            for x in range(width):
+                one = number(1) / (modelled[x] + background[x] + least)
+                if masked:
+                    one *= seen.mask[y, x]
+                target[x] += one
+    return total
 
 
 @inner
@@ -419,21 +375,6 @@ def _products(chi: Any, x_waves: Any, y_waves: Any, out: Any) -> None:
 
 
 @inner
-def _product(one: Any, other: Any) -> float:
-    """Return Re Σ one* other of waves (mode, y, x)."""
-    modes, height, width = one.shape
-    total = 0.0
-    for mode in range(modes):
-        for y in range(height):
-            a, b = one[mode, y], other[mode, y]
-            row = one.real.dtype.type(0)
-            for x in range(width):
-                row += a[x].real * b[x].real + a[x].imag * b[x].imag
-            total += row
-    return total
-
-
-@inner
 def _add_power(object: Any, origin: Any, weight: Any, out: Any) -> None:
     """out (y, x) += weight Π_k |O_k|²."""
     height, width = out.shape
@@ -457,25 +398,3 @@ def _scale(waves: Any, place: int, factor: Any) -> None:
             target = waves[place, mode, y]
             for x in range(width):
                 target[x] *= factor
-
-
-@inner
-def _add(waves: Any, out: Any) -> None:
-    """out (mode, y, x) += waves."""
-    modes, height, width = out.shape
-    for mode in range(modes):
-        for y in range(height):
-            source, target = waves[mode, y], out[mode, y]
-            for x in range(width):
-                target[x] += source[x]
-
-
-@inner
-def _copy_plane(plane: Any, factor: float, out: Any) -> None:
-    """out (y, x) = factor · plane."""
-    height, width = out.shape
-    scale = out.real.dtype.type(factor)
-    for y in range(height):
-        source, target = plane[y], out[y]
-        for x in range(width):
-            target[x] = source[x] * scale

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ptynb.kernels import parallel_sections
-from ptynb.kernels.buffers import empty, give_back
 from ptynb.kernels.cpu_steps import Cross, Move, array, near_field, seen
 from ptynb.kernels.hotpath_types import Detection, Illumination
+from ptynb.kernels.runtime.buffers import empty, give_back
 
 
 class Descent:
-    """`hotpath.misfit` and its gradients, which can be computed only once."""
+    """`physics.chain.Descent`, compiled."""
 
     def __init__(self, given: Illumination, detection: Detection, wanted: Sequence[bool]) -> None:
         """wanted: which gradients of `hotpath.varied` to compute; those at the detector are computed with any other."""
@@ -31,20 +30,21 @@ class Descent:
         self.comparison = detection.floor, detection.damping, detection.loss == "poisson"
         self.backwards = of_object or of_probes or of_shifts
 
-    def value(self) -> float:
-        """Return the loss."""
+    def value(self) -> Tensor:
+        """Return the loss, a scalar float64."""
         moving, crossing = self.move.moving, self.cross.crossing
         intensity = empty((len(moving.totals), *moving.moved.shape[-2:]), moving.moved.real)
         values = np.empty(len(crossing.window_origins))
         rest = self.seen, *self.comparison, self.backwards, values
         parallel_sections.misfit(moving, crossing, self.near, intensity, *rest, shares=len(moving.totals))
         give_back(intensity)
-        return float(values.sum())
+        return torch.tensor(values.sum())
 
-    def gradients(self, factor: float) -> tuple[Tensor | None, ...]:
-        """Return the requested gradients, times `factor`, else None."""
+    def gradients(self, factor: float, probe_factor: float | None = None) -> tuple[Tensor | None, ...]:
+        """Return the requested gradients, times `factor`, else None; those of the probes times `probe_factor`."""
         moving, crossing = self.move.moving, self.cross.crossing
-        found = self.cross.gradient(factor), *self.move.gradients(factor, self.near)
+        of_probes = factor if probe_factor is None else probe_factor
+        found = self.cross.gradient(factor), *self.move.gradients(of_probes, factor, self.near)
         room = [moving.moved] if self.move.shared else []
         room += [] if self.near is None else [self.near.spectra]
         give_back(crossing.waves, crossing.arriving, crossing.changes, moving.totals, *room)
@@ -55,22 +55,3 @@ class Descent:
             torch.from_numpy(self.seen.of_weights * scale) if of_weights else None,
             torch.from_numpy(self.seen.of_background.sum(0) * scale) if of_background else None,
         )
-
-
-class Misfit(torch.autograd.Function):
-    """`Descent` as an autograd function."""
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        """given: `hotpath.varied`, followed by the two records that contain them."""
-        *_, lighting, detection = given
-        ctx.descent = Descent(lighting, detection, ctx.needs_input_grad[:-2])
-        object: Tensor = lighting.object
-        return object.new_tensor(ctx.descent.value(), dtype=torch.float64)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients; call only once."""
-        descent = ctx.descent
-        del ctx.descent
-        return *descent.gradients(float(outer[0])), None, None

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.kernels.compiler import compiled
-from ptynb.kernels.thread_pool import in_shares, part
+from ptynb.kernels.runtime.compiler import compiled
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 
 
 def adam(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.runtime.compiler import compiled
 
 ARCTANGENT = (
     0.9999999842, -0.3333306678, 0.1999248358, -0.1420257051, 0.106367541,

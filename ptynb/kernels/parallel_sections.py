@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptynb.kernels import elementwise, fft, step_kernels
+from ptynb.kernels import elementwise, step_kernels
+from ptynb.kernels.runtime import fft
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 from ptynb.kernels.step_kernels import Crossing, Moving, Near, Seen
-from ptynb.kernels.thread_pool import in_shares, part
 
 
 @in_shares
@@ -59,7 +60,7 @@ def propagate(plans: Any, waves: Any, intensity: Any, share: int, shares: int) -
 @in_shares
 def propagate_back(plans: Any, waves: Any, slopes: Any, share: int, shares: int) -> None:
     """`step_kernels.propagate_back`."""
-    step_kernels.propagate_back(plans, waves, slopes, *part(len(slopes), share, shares))
+    step_kernels.propagate_back(plans, waves, slopes, 2.0, *part(len(slopes), share, shares))
 
 
 @in_shares
@@ -82,9 +83,9 @@ def patterns_back(moving: Moving, crossing: Crossing, near: Near | None, slopes:
     total = moving.totals[share]
     total[...] = 0
     if near is None:
-        step_kernels.propagate_back(moving.plans, crossing.waves, slopes, first, last)
+        step_kernels.propagate_back(moving.plans, crossing.waves, slopes, 2.0, first, last)
     else:
-        step_kernels.propagate_near_back(moving, near, near.spectra, crossing.waves, slopes, first, last)
+        step_kernels.propagate_near_back(moving, near, near.spectra, crossing.waves, slopes, 2.0, first, last)
     step_kernels.cross_back(crossing, crossing.probes, crossing.arriving[0], crossing.waves, first, last)
     step_kernels.move_back(moving, moving.moved, total, first, last)
 
@@ -134,10 +135,10 @@ def misfit(
             elementwise.amplitude_loss(pattern, seen, of_background, floor, damping, one, end, values)
         if backwards:
             if near is None:
-                step_kernels.propagate_back(moving.plans, waves, pattern, one, end)
+                step_kernels.propagate_back(moving.plans, waves, pattern, 2.0, one, end)
             else:
                 spectra = step_kernels.own(near.spectra, crossing.alone, share)
-                step_kernels.propagate_near_back(moving, near, spectra, waves, pattern, one, end)
+                step_kernels.propagate_near_back(moving, near, spectra, waves, pattern, 2.0, one, end)
             step_kernels.cross_back(crossing, probes, arriving, waves, one, end)
             if change.size > 0:
                 step_kernels.add_change(crossing, arriving, waves, 1.0, (one, end), (0, 1), change)
@@ -163,18 +164,6 @@ def gather_object(crossing: Crossing, factor: float, change: Any, share: int, sh
         elementwise.clear(change, share, shares)
         patterns, rows = (0, len(crossing.window_origins)), (share, shares)
         step_kernels.add_change(crossing, crossing.arriving[0], crossing.waves, factor, patterns, rows, change)
-
-
-@in_shares
-def add_squares(waves: Any, factor: float, out: Any, share: int, shares: int) -> None:
-    """`elementwise.add_squares`."""
-    elementwise.add_squares(waves, factor, *part(len(out), share, shares), out)
-
-
-@in_shares
-def scale(waves: Any, planes: Any, factor: float, share: int, shares: int) -> None:
-    """`elementwise.scaled`."""
-    elementwise.scaled(waves, planes, factor, *part(len(planes), share, shares))
 
 
 @in_shares

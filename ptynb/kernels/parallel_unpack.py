@@ -12,8 +12,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ptynb.kernels.compiler import address_of, compiled, system_function
-from ptynb.kernels.thread_pool import in_shares, part
+from ptynb.kernels.runtime.compiler import address_of, compiled, system_function
+from ptynb.kernels.runtime.thread_pool import in_shares, part
 from ptynb.kernels.unpack import row_into
 
 _INTEGER = ir.IntType(64)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ptynb.kernels import elementwise, fft
-from ptynb.kernels.compiler import inner
+from ptynb.kernels import elementwise
+from ptynb.kernels.runtime import fft
+from ptynb.kernels.runtime.compiler import inner
 
 
 class Moving(NamedTuple):
@@ -108,14 +109,14 @@ def move(moving: Moving, moved: Any, first: int, last: int) -> None:
 
 @inner
 def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> None:
-    """Replace the gradient of the output of `move` by that of the probes, or of their spectra if these are shared.
+    """Replace the gradient of the output of `move` by that of the probes; if it is summed, by its spectra.
 
-    moved: (one). total: gradient sum of this share, which is added to.
+    moved: (one). total: gradient sum of this share, which is added to; empty if each pattern has its own probes.
     """
-    along_y, along_x, shared = moving.along_y, moving.along_x, moving.spectra.shape[0] == 1
+    along_y, along_x, summed = moving.along_y, moving.along_x, total.shape[0] > 0
     if not moving.still:
         fft.forward(moving.plans, moved, *span(moved, first, last))
-    if moving.of_probes and shared:
+    if moving.of_probes and summed:
         elementwise.add_ramped(moved, along_y, along_x, first, last, total)
     if moving.still:
         return
@@ -124,7 +125,7 @@ def move_back(moving: Moving, moved: Any, total: Any, first: int, last: int) -> 
         elementwise.shift_slopes(
             moved, moving.spectra, along_y, along_x, moving.shifts, factor, first, last, moving.slopes
         )
-    if moving.of_probes and not shared:
+    if moving.of_probes and not summed:
         elementwise.ramped_in_place(moved, along_y, along_x, True, factor, first, last)
         fft.backward(moving.plans, moved, first, last)
 
@@ -191,9 +192,9 @@ def propagate(plans: Any, waves: Any, first: int, last: int, intensity: Any) -> 
 
 
 @inner
-def propagate_back(plans: Any, waves: Any, slopes: Any, first: int, last: int) -> None:
-    """F⁻¹[2 (dL/dM) Ψ], which overwrites Ψ."""
-    elementwise.scaled(waves, slopes, 2 / (waves.shape[-2] * waves.shape[-1]), first, last)
+def propagate_back(plans: Any, waves: Any, slopes: Any, factor: float, first: int, last: int) -> None:
+    """F⁻¹[(dL/dM) Ψ] times a factor, 2 for the gradient, which overwrites Ψ."""
+    elementwise.scaled(waves, slopes, factor / (waves.shape[-2] * waves.shape[-1]), first, last)
     fft.backward(plans, waves, *span(waves, first, last))
 
 
@@ -216,10 +217,10 @@ def propagate_near(moving: Moving, near: Near, spectra: Any, waves: Any, first: 
 
 @inner
 def propagate_near_back(
-    moving: Moving, near: Near, spectra: Any, waves: Any, slopes: Any, first: int, last: int
+    moving: Moving, near: Near, spectra: Any, waves: Any, slopes: Any, factor: float, first: int, last: int
 ) -> None:
-    """F⁻¹[H* R_j F[2 (dL/dM) Ψ]], which overwrites Ψ."""
-    elementwise.scaled(waves, slopes, 2.0, first, last)
+    """F⁻¹[H* R_j F[(dL/dM) Ψ]] times a factor, 2 for the gradient, which overwrites Ψ."""
+    elementwise.scaled(waves, slopes, factor, first, last)
     start, end = span(waves, first, last)
     fft.forward(moving.plans, waves, start, end)
     along_y, along_x, merged = moving.along_y, moving.along_x, _merged(waves)

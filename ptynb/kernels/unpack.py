@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptynb.kernels.compiler import compiled
+from ptynb.kernels.runtime.compiler import compiled
 
 
 def arrange(

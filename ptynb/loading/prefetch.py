@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ptynb.data.patterns import PlacedFrames
-from ptynb.kernels import parallel_unpack, thread_count
+from ptynb.kernels import parallel_unpack
+from ptynb.kernels.runtime import thread_count
 from ptynb.loading.pattern_reader import PatternReader
 from ptynb.loading.transfer import Copied, Transfer
 

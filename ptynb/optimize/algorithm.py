@@ -63,13 +63,13 @@ class Problem:
     def rate(self, component: str) -> float:
         """Return the step size of a built-in or custom component in this epoch; 0 if it is frozen."""
         if component not in PART_OF_COMPONENT:
-            return self.model.parts[component].rate
+            return self.model.components[component].rate
         chosen = self.settings.part(PART_OF_COMPONENT[component])
         return chosen.learning_rate * self.rate_factor if chosen.moves(self.epoch) else 0.0
 
     def free(self, moving: Collection[str]) -> None:
         """Activate and optimise these components; freeze all others."""
-        for name, piece in self.model.parts.items():
+        for name, piece in self.model.components.items():
             piece.requires_grad_(name in moving)
             piece.active = piece.active or name in moving
         if self.model.object.polar and self.settings.object.amplitude_learning_rate == 0:

@@ -10,8 +10,10 @@ from ptynb.optimize.gradient_descent import Gradient
 from ptynb.optimize.lbfgs import LBFGS
 from ptynb.optimize.lsqml import LeastSquares
 from ptynb.optimize.projections import Projections
-from ptynb.physics.components.component import ModelComponent
 from ptynb.settings import LSQML_PARTS, PART_OF_COMPONENT
+
+SLAB = ("slices", "tilt")
+"""Components that exit waves depend on, which every algorithm supports."""
 
 
 def make_algorithm(problem: Problem) -> Algorithm:
@@ -31,12 +33,10 @@ def make_algorithm(problem: Problem) -> Algorithm:
 
 def _check_components(problem: Problem, supported: Collection[str]) -> None:
     """Raise InvalidValueError if a component is active that belongs to none of the supported parts of the settings."""
-    for component in problem.model.pieces:
-        if not isinstance(component, ModelComponent) or not component.active:
-            continue
-        if PART_OF_COMPONENT.get(component.name) not in supported:
+    for name, component in problem.model.components.items():
+        if component.active and name not in SLAB and PART_OF_COMPONENT.get(name) not in supported:
             raise InvalidValueError(
                 f"optimiser is '{problem.settings.optimiser}', which supports {', '.join(supported)} only, and "
-                f"'{component.name}' is active; use 'adam', or leave the component out.",
+                f"'{name}' is active; use 'adam', or leave the component out.",
                 code="component.unsupported-optimiser",
             )

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.active_tiles import Region, Windows, region, worth_while
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.gradient_sync import Exchange
@@ -124,7 +124,7 @@ class Gradient(Algorithm):
 
     def rates(self) -> dict[str, float]:
         """Return the step sizes of the components that are optimised now."""
-        rates = {name: self.problem.rate(name) for name in self.problem.model.parts}
+        rates = {name: self.problem.rate(name) for name in self.problem.model.components}
         return {name: rate for name, rate in rates.items() if rate > 0}
 
     def asks(self, table: NDArray[np.int64], update: int) -> Iterator[NDArray[np.int64]]:

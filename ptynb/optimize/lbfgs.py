@@ -78,13 +78,13 @@ class LBFGS(Algorithm):
 
     def rates(self) -> dict[str, float]:
         """Return the step sizes by component; only whether one is above 0 matters."""
-        return {name: self.problem.rate(name) for name in self.problem.model.parts}
+        return {name: self.problem.rate(name) for name in self.problem.model.components}
 
     def prepare(self) -> None:
         """Discard the history if other parameters than before are optimised, or another objective is minimised."""
         model, settings = self.problem.model, self.problem.settings
         self.problem.free({name for name, rate in self.rates().items() if rate > 0})
-        pieces = model.parts.values()
+        pieces = model.components.values()
         moving = [parameter for piece in pieces for parameter in piece.parameters() if parameter.requires_grad]
         objective = (settings.regularizers, self.problem.normaliser)
         if [id(one) for one in moving] == [id(one) for one in self._moving] and objective == self._objective:

@@ -56,8 +56,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.algorithm import Algorithm, Problem
 from ptynb.optimize.lsqml_parts import PartOfModel, PositionSteps, parts_of
 from ptynb.optimize.optimizers import rate_on_device
@@ -65,8 +65,8 @@ from ptynb.optimize.scatter_sums import over_engines
 from ptynb.optimize.update_graphs import UpdateGraphs
 from ptynb.physics.components.component import copied_to
 from ptynb.physics.exit_wave_corrections import Corrections, corrections
-from ptynb.physics.gpu_operations import best_lengths, fit_steps
 from ptynb.physics.model import Model
+from ptynb.physics.operations import best_lengths, fit_steps
 
 DAMPING = 0.1
 """δ, relative to the largest illumination; weakly illuminated pixels change less."""
@@ -409,7 +409,7 @@ def illumination_of_all(model: Model, planned: bool = False) -> Tensor:
 
 
 def step_lengths(products: Tensor) -> Tensor:
-    """Return `gpu_operations.best_lengths` of the `Corrections.products` of some patterns."""
+    """Return `operations.best_lengths` of the `Corrections.products` of some patterns."""
     return best_lengths(products) if products.device.type == "cpu" else fit_steps(products)
 
 

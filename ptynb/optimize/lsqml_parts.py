@@ -196,7 +196,7 @@ def parts_of(problem: Problem) -> dict[str, PartOfModel]:
     }
     return {
         name: makers[type(component)](problem, component)
-        for name, component in problem.model.parts.items()
+        for name, component in problem.model.components.items()
         if type(component) in makers
     }
 

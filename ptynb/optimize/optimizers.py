@@ -12,8 +12,8 @@ from torch import Tensor
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels import fused_updates
 from ptynb.physics.components.component import ModelComponent
-from ptynb.physics.gpu_operations import step_all_, step_rows_
 from ptynb.physics.model import Model
+from ptynb.physics.operations import step_all_, step_rows_
 from ptynb.settings import Settings
 
 ADAM_EPSILON = 0.015
@@ -195,7 +195,7 @@ def moments(settings: Settings) -> int:
 def make_optimisers(model: Model, settings: Settings) -> list[torch.optim.Optimizer]:
     """Return the optimisers of these settings: for dense parameters, and for parameters with a row per pattern."""
     dense, rows = list[dict[str, Any]](), list[dict[str, Any]]()
-    for name, component in model.parts.items():
+    for name, component in model.components.items():
         for parameter_name, parameter in component.named_parameters():
             _check(model, component, parameter_name, parameter)
             by_rows = parameter_name in component.rows and settings.optimiser != "sgd"

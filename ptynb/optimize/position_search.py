@@ -31,8 +31,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ptynb.kernels import buffers
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime import buffers
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.optimize.algorithm import Problem
 from ptynb.physics.components.builtin import Positions
 from ptynb.physics.components.component import Batch, copied_to
@@ -57,7 +57,7 @@ def search_positions(problem: Problem) -> None:
     chosen = problem.settings.positions
     if not chosen.searches(problem.epoch):
         return
-    positions = problem.model.parts["positions"]
+    positions = problem.model.components["positions"]
     assert isinstance(positions, Positions)
     positions.active = True
     radii = _radii(chosen.search_trials, chosen.search_radius, chosen.search_progress(problem.epoch))

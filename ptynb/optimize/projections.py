@@ -27,7 +27,7 @@ from torch import Tensor
 from ptynb.optimize.algorithm import Algorithm, Problem, portions, portions_of
 from ptynb.optimize.scatter_sums import object_sums, over_engines, probe_sums
 from ptynb.physics.components.component import Batch, copied_to
-from ptynb.physics.hotpath import intensity_of
+from ptynb.physics.torch_steps import intensity_of
 
 TURNS = 1
 """How often object and probe are alternately computed from the waves in an epoch."""

@@ -16,11 +16,10 @@ from torch import Tensor
 
 from ptynb.distributed.group import Group
 from ptynb.physics.components.component import Batch
-from ptynb.physics.gpu_operations import set_intensity_, shift_spectra, sum_object_power
-from ptynb.physics.hotpath import intensity_of
 from ptynb.physics.model import Model
+from ptynb.physics.operations import set_intensity_, shift_spectra, sum_object_power
 from ptynb.physics.patches import add_windows
-from ptynb.physics.torch_steps import shift_ramps
+from ptynb.physics.torch_steps import intensity_of, shift_ramps
 
 
 def object_sums(model: Model, window_origins: Tensor, probes: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,25 +53,6 @@ def illumination_sums(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
 
     Over these patterns; the second is the mean of all states and slices.
     """
-    on_gpu = batch.patterns.device.type != "cpu"
-    return (_illumination_sums_on_gpu if on_gpu else _illumination_sums)(model, batch)
-
-
-def _illumination_sums(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
-    probes, windows = model.illuminated(batch)
-    origins, _ = model.window_origins_and_shifts(batch)
-    illumination = add_windows(probes.real.new_zeros(model.object.values.shape[-2:]), origins, intensity_of(probes))
-    powers = illumination.new_zeros((model.probe.count, *model.window))
-    of_pattern = model.probe.of_pattern
-    probe_of_each = torch.zeros_like(batch.patterns) if of_pattern is None else of_pattern[batch.patterns]
-    # The planes of the probes as one plane, to which windows are added in a fixed order.
-    planes = torch.stack([probe_of_each * model.window[0], torch.zeros_like(probe_of_each)], 1)
-    add_windows(powers.view(-1, model.window[1]), planes, windows.abs().square().mean((1, 2)))
-    return illumination, powers
-
-
-def _illumination_sums_on_gpu(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the same by few operations."""
     object, origins, probes, shifts, *_ = model.illumination(batch)
     height, width = model.window
     spectra = shift_spectra(torch.fft.fft2(probes), shifts, 1 / (height * width))

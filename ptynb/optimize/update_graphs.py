@@ -210,7 +210,7 @@ class UpdateGraphs:
             if isinstance(part, dict):
                 for name in RATES_AND_EPOCHS:
                     part.pop(name, None)
-        active = [name for name, component in problem.model.parts.items() if component.active]
+        active = [name for name, component in problem.model.components.items() if component.active]
         recorded_for = settings, active, problem.normaliser, *further
         if recorded_for != self._recorded_for:
             self._recorded_for = recorded_for

@@ -438,7 +438,7 @@ def _(constraint: settings.RemoveGridArtifacts, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
-    positions = model.parts["positions"]
+    positions = model.components["positions"]
     assert isinstance(positions, Positions)
     if model.admitted is None:
         positions.moves.sub_(positions.moves.mean(0))
@@ -450,7 +450,7 @@ def _(constraint: settings.ZeroMeanPositions, model: Model) -> None:
 @impose.register
 @torch.no_grad()
 def _(constraint: settings.SmoothTilts, model: Model) -> None:
-    tilt = model.parts.get("tilt")
+    tilt = model.components.get("tilt")
     if isinstance(tilt, Tilt) and tilt.each:
         positions = model.positions_of(model.all_patterns()).to(tilt.angles)
         smooth = torch.empty_like(tilt.angles)

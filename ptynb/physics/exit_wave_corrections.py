@@ -14,8 +14,8 @@ H the propagator between two slices,
 In the near field F⁻¹ includes the adjoint of the propagation and the shift of the detector. Every product with a
 correction is that with the gradient of the loss, up to a factor: the sums are exact for any number of slices.
 
-All implementations have the same interface: torch operations for any device, `kernels.fused_corrections`, compiled for
-a CPU, and `gpu_corrections`, few operations for a GPU.
+`Corrections` computes them by the steps of `chain`, on any device; `kernels.fused_corrections` has the same interface,
+compiled for a CPU.
 """
 
 from __future__ import annotations
@@ -23,21 +23,30 @@ from __future__ import annotations
 import functools
 import importlib
 from types import ModuleType
-from typing import Protocol, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics.components.component import selected
-from ptynb.physics.gpu_corrections import GPUCorrections
-from ptynb.physics.hotpath import compiled_for, intensity_of, moved_probes
-from ptynb.physics.losses import AmplitudeLoss
-from ptynb.physics.patches import add_windows, check_inside, read_windows
-from ptynb.physics.torch_steps import shift_ramps, slopes_of_shifts
+from ptynb.physics import operations
+from ptynb.physics.chain import Chain, propagate_slice
+from ptynb.physics.hotpath import compiled_for
+from ptynb.physics.patches import check_inside
 
 
-class Corrections(Protocol):
+def corrections(illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> Corrections:
+    """Return the corrections of a batch of at least one pattern. shifts, first: which further products to compute."""
+    object, origins, probes, *_ = illumination
+    if probes.device.type == "cpu":  # on a GPU it would be waited for
+        check_inside(object, origins, (probes.shape[-2], probes.shape[-1]))
+    version = _compiled().CompiledCorrections if compiled_for(probes.device) else Corrections
+    found: Corrections = version(illumination, detection, shifts=shifts, first=first)
+    return found
+
+
+@final
+class Corrections:
     """Corrections of the exit waves of a batch, of at least one pattern, and their sums over these patterns.
 
     loss: the sum of losses. object: Σ_jm A_k* χ_k (slice, y, x), complex. illumination: Σ_jm |A_k|² (slice, y, x).
@@ -48,15 +57,35 @@ class Corrections(Protocol):
     first: √w_j S_j⁻¹[G_j0] of the first mode, (pattern, y, x); if requested.
     """
 
-    loss: Tensor
-    object: Tensor
-    illumination: Tensor
-    probe: Tensor
-    power: Tensor
-    brightness: Tensor | None
-    background: Tensor | None
-    shifts: Tensor | None
-    first: Tensor | None
+    def __init__(self, illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> None:
+        self.background: Tensor | None = None
+        self.brightness: Tensor | None = None
+        weights = detection.weights
+        root = None if weights is None else weights.sqrt()[:, None, None, None]
+        self._chain = chain = Chain(illumination, root, keep=True, of_shifts=shifts)
+        self._object, self._origins, self._kernel = illumination.object[0], illumination[1], illumination.kernel
+        wanted = shifts or weights is not None or detection.background is not None
+        # The root of the weights is in the waves; χ is the gradient, 2 dL/dψ*, times -1/2.
+        losses, found = chain.compare(detection._replace(weights=None), -0.5, wanted)
+        self.loss = losses.sum()
+        if wanted:
+            slopes, intensity = found
+            self._sum_at_detector(slopes, intensity, detection)
+        self._change, of_detector = chain.from_detector(1.0)
+        self.object, change = torch.empty_like(self._object), self._change
+        for number in reversed(range(len(self._object))):
+            arguments = chain.incident[number], change, self._origins, 1.0
+            operations.set_object_gradient_(self.object[number], *arguments)
+            change = chain.through_slice(change, number)
+        self.illumination = self._illumination(None)
+        height, width = change.shape[-2:]
+        self.power = operations.sum_object_power(self._object, self._origins, weights, height, width)
+        spectra = torch.fft.fft2(change if root is None else change.mul_(root))
+        del change
+        self.shifts = chain.of_shifts(spectra, of_detector, 1.0) if shifts else None
+        self.probe = chain.of_common_probes(spectra, 1.0)
+        self.first = chain.of_each_probe(spectra[:, :1], 1.0)[:, 0] if first else None
+        del chain.spectra
 
     def products(self, object_step: Tensor, probe_step: Tensor) -> Tensor:
         """Return (pattern, 5): xx, xy, yy, χx, χy, real products of the waves that the steps of object and probe add.
@@ -64,143 +93,51 @@ class Corrections(Protocol):
         object_step: (slice, y, x); x is its first-order effect behind the last slice. probe_step: (mode, y, x);
         likewise y. In double precision.
         """
+        steps, before = self._chain.shifted(torch.fft.fft2(probe_step)[None]), None
+        incident, origins = self._chain.incident, self._origins
+        for wave, layer, step in zip(incident[:-1], self._object[:-1], object_step[:-1], strict=True):
+            x = operations.illuminate(wave, step, origins, False)
+            if before is not None:
+                x.add_(operations.illuminate(before, layer, origins, False))
+            before = propagate_slice(x, self._kernel, adjoint=False)
+            steps = propagate_slice(operations.illuminate(steps, layer, origins, False), self._kernel, adjoint=False)
+        last = incident[-1], steps, before, self._object[-1], object_step[-1], origins
+        return operations.compare_steps(self._change, *last).sum(1)
 
     def weighted_illumination(self, weights: Tensor) -> Tensor:
         """Return Σ_jm c_j |A_k|² (slice, y, x) for weights c (pattern,)."""
+        return self._illumination(weights)
 
     def curvatures(self, field: Tensor) -> Tensor:
         """Return Σ_xm |P_jm|² Re(∂_a O* ∂_b O) for ab = yy, yx, xx, (pattern, 3), in double precision.
 
         field: O (y, x), complex; its derivatives are differences to the next pixel, 0 at the end of a window.
         """
+        return operations.sum_curvatures(field, self._chain.incident[0], self._origins).sum(1)
 
     def release(self) -> None:
         """Release the large arrays; no further call follows."""
+        self._chain.incident.clear()
+        del self._change
 
+    def _sum_at_detector(self, slopes: Tensor, intensity: Tensor, detection: Detection) -> None:
+        """Set `brightness` and `background`. slopes: dL/dM, and intensity: Σ_m |Ψ_jm|², (pattern, y, x)."""
+        # The propagation to the detector is unitary, or multiplied by its adjoint: Re Σ ψ* χ is a sum at the detector.
+        products = torch.linalg.vecdot(slopes, intensity).sum(1, dtype=torch.float64)
+        self.brightness = torch.stack([-products, intensity.sum((1, 2), dtype=torch.float64)], 1)
+        if detection.background is None:
+            return
+        inverse = (intensity + (detection.background + detection.floor)).reciprocal_().sum(0)
+        if detection.mask is not None:
+            inverse.mul_(detection.mask)
+        self.background = torch.stack([-slopes.sum(0), inverse])
 
-def corrections(illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> Corrections:
-    """Return the corrections of a batch of at least one pattern. shifts, first: which further products to compute."""
-    object, origins, probes, *_ = illumination
-    if probes.device.type != "cpu":
-        return GPUCorrections(illumination, detection, shifts=shifts, first=first)
-    check_inside(object, origins, (probes.shape[-2], probes.shape[-1]))
-    if compiled_for(probes.device):
-        found: Corrections = _compiled().CompiledCorrections(illumination, detection, shifts=shifts, first=first)
-        return found
-    return TorchCorrections(illumination, detection, shifts=shifts, first=first)
-
-
-@final
-class TorchCorrections:
-    """`Corrections` by torch operations."""
-
-    def __init__(self, illumination: Illumination, detection: Detection, *, shifts: bool, first: bool) -> None:
-        self.background: Tensor | None = None
-        self.brightness: Tensor | None = None
-        self.shifts: Tensor | None = None
-        self.first: Tensor | None = None
-        object, self._origins, probes, self._subpixel, self._kernel, propagator = illumination
-        self._window = probes.shape[-2], probes.shape[-1]
-        self._field = object[0]
-        # (pattern, slice, y, x)
-        self._windows = read_windows(object[0], self._origins, self._window)
-        weights = detection.weights
-        self._root = probes.real.new_ones(()) if weights is None else weights.sqrt()[:, None, None, None]
-        self._probes = moved_probes(probes, self._subpixel) * self._root
-        self._arriving = [self._probes]
-        for layer in range(1, self._windows.shape[1]):
-            self._arriving.append(self._between(self._arriving[-1] * self._windows[:, layer - 1, None]))
-        waves = self._arriving[-1] * self._windows[:, -1, None]
-        ramps = shift_ramps(self._subpixel, self._window)[:, None]
-        if propagator is None:
-            far = torch.fft.fft2(waves, norm="ortho")
-        else:
-            spectra = torch.fft.fft2(waves) * propagator
-            far = torch.fft.ifft2(spectra * ramps.conj())
-        intensity = intensity_of(far)
-        modelled = intensity if detection.background is None else intensity + detection.background
-        rows = detection.stored if detection.rows is None else selected(detection.stored, detection.rows)
-        loss = AmplitudeLoss(detection.floor, detection.damping)
-        self.loss, slope = loss.value_and_slope(modelled, rows, detection.mask)
-        if detection.background is not None:
-            inverse = 1 / (modelled + detection.floor)
-            if detection.mask is not None:
-                inverse = inverse * detection.mask
-            self.background = torch.stack([-slope.sum(0), inverse.sum(0)])
-        far = far * -slope[:, None]
-        of_detector: Tensor | None = None
-        if propagator is None:
-            change = torch.fft.ifft2(far, norm="ortho")
-        else:
-            of_waves = torch.fft.fft2(far)
-            if shifts:
-                of_detector = -slopes_of_shifts(of_waves, spectra, -self._subpixel)
-            change = torch.fft.ifft2(of_waves * (ramps * propagator.conj()))
-        self._changes = [change]
-        for layer in reversed(range(1, self._windows.shape[1])):
-            self._changes.insert(0, self._back(self._windows[:, layer, None].conj() * self._changes[0]))
-        pairs = [*zip(self._arriving, self._changes, strict=True)]
-        self.object = torch.stack([self._added((wave.conj() * change).sum(1)) for wave, change in pairs])
-        self.illumination = torch.stack([self._added(intensity_of(wave)) for wave in self._arriving])
-        of_probes = self._windows[:, 0, None].conj() * self._changes[0]
-        brightness = (self._probes.conj() * of_probes).real.sum((1, 2, 3), dtype=torch.float64)
-        self.brightness = torch.stack([brightness, intensity.sum((1, 2), dtype=torch.float64)], 1)
-        squares = self._windows.abs().square().prod(1)
-        self.power = squares.sum(0) if weights is None else (weights[:, None, None] * squares).sum(0)
-        spectra = torch.fft.fft2(of_probes * self._root)
-        if shifts:
-            found = slopes_of_shifts(spectra, torch.fft.fft2(probes), self._subpixel)
-            self.shifts = found if of_detector is None else found + of_detector
-        spectra = spectra * ramps.conj()
-        self.probe = torch.fft.ifft2(spectra.sum(0))
-        if first:
-            self.first = torch.fft.ifft2(spectra[:, 0])
-
-    def products(self, object_step: Tensor, probe_step: Tensor) -> Tensor:
-        """Return `Corrections.products`."""
-        steps = read_windows(object_step, self._origins, self._window)
-        x = steps[:, 0, None] * self._arriving[0]
-        y = moved_probes(probe_step, self._subpixel) * self._root * self._windows[:, 0, None]
-        for layer in range(1, self._windows.shape[1]):
-            window = self._windows[:, layer, None]
-            x = window * self._between(x) + steps[:, layer, None] * self._arriving[layer]
-            y = window * self._between(y)
-        chi, x, y = (torch.view_as_real(waves).flatten(3).flatten(1, 2) for waves in (self._changes[-1], x, y))
-        # Products of rows in their own precision, in one pass, and their sums in double.
-        pairs = (x, x), (x, y), (y, y), (chi, x), (chi, y)
-        return torch.stack([torch.linalg.vecdot(*pair).sum(1, dtype=torch.float64) for pair in pairs], 1)
-
-    def weighted_illumination(self, weights: Tensor) -> Tensor:
-        """Return `Corrections.weighted_illumination`."""
-        along = weights[:, None, None]
-        return torch.stack([self._added(along * intensity_of(wave)) for wave in self._arriving])
-
-    def curvatures(self, field: Tensor) -> Tensor:
-        """Return `Corrections.curvatures`."""
-        windows = read_windows(field, self._origins, self._window)
-        y, x = (torch.nn.functional.pad(windows.diff(dim=axis), pad) for axis, pad in ((1, (0, 0, 0, 1)), (2, (0, 1))))
-        products = torch.stack([y * y.conj(), y * x.conj(), x * x.conj()], 1).real
-        return (products * intensity_of(self._probes)[:, None]).sum((2, 3), dtype=torch.float64)
-
-    def release(self) -> None:
-        """Release the large arrays."""
-        self._arriving.clear()
-        self._changes.clear()
-
-    def _between(self, waves: Tensor) -> Tensor:
-        return torch.fft.ifft2(torch.fft.fft2(waves) * self._for_waves())
-
-    def _back(self, waves: Tensor) -> Tensor:
-        return torch.fft.ifft2(torch.fft.fft2(waves) * self._for_waves().conj())
-
-    def _for_waves(self) -> Tensor:
-        """Return the propagator, for waves (pattern, mode, y, x)."""
-        assert self._kernel is not None, "several slices need a kernel"
-        return self._kernel[:, None] if self._kernel.ndim == 3 else self._kernel
-
-    def _added(self, windows: Tensor) -> Tensor:
-        """Return windows (pattern, y, x), added at their places in an array of the size of the object."""
-        return add_windows(windows.new_zeros(self._field.shape[-2:]), self._origins, windows)
+    def _illumination(self, weights: Tensor | None) -> Tensor:
+        """Return Σ_jm a_j |A_k|² (slice, y, x). weights: a (pattern,); None: 1."""
+        sums = torch.empty_like(self._object.real, memory_format=torch.contiguous_format)
+        for layer, wave in zip(sums, self._chain.incident, strict=True):
+            operations.set_intensity_(layer, wave, self._origins, weights)
+        return sums
 
 
 @functools.cache

@@ -23,8 +23,9 @@ subpixel shifts are 0). A pass over memory that overwrites its array takes a thi
 array. So these functions own the arrays saved for the gradient, and overwrite them: gradients can be computed only
 once. The rest of the model uses automatic differentiation, so that an addition to it takes a few lines.
 
-Each step is implemented twice: with torch operations in `torch_steps`, for any device, and compiled for a CPU in
-`ptynb.kernels.cpu_steps`. If no component acts between them, `patterns` and `misfit` run several steps as one.
+If no component acts between the steps, `misfit` and `descent` run all of them, with their gradients: `chain` by torch
+operations, for any device, and `ptynb.kernels.fused_gradient` compiled for a CPU. Otherwise each step is a function
+with a gradient: in `torch_steps`, and compiled in `ptynb.kernels.cpu_steps`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ from torch import Tensor
 
 from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics import gpu_gradient, torch_steps
+from ptynb.physics import chain, torch_steps
 from ptynb.physics.patches import check_inside, windows_of
+from ptynb.physics.torch_steps import intensity_of
 
 COMPILED = "cpu"
 """The type of device whose steps are compiled."""
@@ -106,34 +108,57 @@ def patterns(illumination: Illumination) -> Tensor:
 
 
 def misfit(illumination: Illumination, detection: Detection) -> Tensor:
-    """Return the loss of w_j M_j + B, with M from `patterns`, a sum (scalar); on a CPU that of `losses.AmplitudeLoss`.
+    """Return the loss of w_j M_j + B, with M from `patterns`, a sum (scalar float64).
 
-    On a CPU, loss and gradients of a pattern are computed while it is in the cache. Differentiable with respect to
-    object, probes, shifts, weights and background. Raises ValueError if shapes do not match, a window exceeds the
-    object, or `fused_for` is False.
+    On a CPU, loss and gradients of a pattern are computed while it is in the cache, "intensity" excepted.
+    Differentiable once, with respect to object, probes, shifts, weights and background. Raises ValueError if shapes do
+    not match, a window exceeds the object, or the kernel has a gradient.
     """
     _check(illumination, detection)
-    on_cpu = illumination.probes.device.type == "cpu"
-    function = _fused_gradient().Misfit if on_cpu else gpu_gradient.GPUMisfit
-    value: Tensor = function.apply(*varied(illumination, detection), illumination, detection)
+    value: Tensor = _Misfit.apply(*varied(illumination, detection), illumination, detection)
     return value
+
+
+class _Misfit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        """given: `varied`, followed by the two records that contain them."""
+        *_, illumination, detection = given
+        ctx.descent = _descent_class(illumination)(illumination, detection, ctx.needs_input_grad[:-2])
+        value: Tensor = ctx.descent.value()
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        descent = ctx.descent
+        del ctx.descent
+        # The value of a tensor on a GPU would be waited for.
+        factor = float(outer[0]) if outer[0].device.type == "cpu" else 1.0
+        found = descent.gradients(factor)
+        if outer[0].device.type != "cpu":
+            found = tuple(None if one is None else one * outer[0] for one in found)
+        return *found, None, None
 
 
 def descent(
     illumination: Illumination, detection: Detection, factor: float, probe_factor: float | None = None
-) -> tuple[float | Tensor, *tuple[Tensor | None, ...]]:
+) -> tuple[Tensor, *tuple[Tensor | None, ...]]:
     """Return the value of `misfit`, and `factor` times its gradients with respect to the tensors of `varied`.
 
     Gradients are computed for tensors that require them, else None; the caller has to accumulate them. probe_factor:
-    that of the gradient of the probes, on a GPU; None: `factor`.
+    that of the gradient of the probes; None: `factor`.
     """
     _check(illumination, detection)
     required = [tensor is not None and tensor.requires_grad for tensor in varied(illumination, detection)]
-    on_cpu = illumination.probes.device.type == "cpu"
-    descent_of = _fused_gradient().Descent if on_cpu else gpu_gradient.GPUDescent
-    computed = descent_of(illumination, detection, required)
-    factors = (factor,) if probe_factor in (None, factor) else (factor, probe_factor)
-    return computed.value(), *computed.gradients(*factors)
+    computed = _descent_class(illumination)(illumination, detection, required)
+    return computed.value(), *computed.gradients(factor, probe_factor)
+
+
+def _descent_class(illumination: Illumination) -> type[chain.Descent]:
+    if not compiled_for(illumination.probes.device):
+        return chain.Descent
+    found: type[chain.Descent] = importlib.import_module("ptynb.kernels.fused_gradient").Descent
+    return found
 
 
 def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | None, ...]:
@@ -142,7 +167,7 @@ def varied(illumination: Illumination, detection: Detection) -> tuple[Tensor | N
 
 
 def _check(illumination: Illumination, detection: Detection) -> None:
-    """Raise ValueError if shapes do not match, or `fused_for` is False."""
+    """Raise ValueError if shapes do not match, or the kernel has a gradient."""
     object, corners, probes, shifts, kernel, propagator = illumination
     stored, rows, mask, _, weights, background, *_ = detection
     window = _window(object, corners, probes, kernel, shifts, propagator)
@@ -166,10 +191,9 @@ def _check(illumination: Illumination, detection: Detection) -> None:
             raise InvalidValueError(
                 f"{name} is {_text(tensor)}; expected {tuple(shape)} {probes.real.dtype}.", code="array.shape-mismatch"
             )
-    if not fused_for(probes.device, kernel):
+    if kernel is not None and kernel.requires_grad:
         raise InvalidValueError(
-            f"The fused misfit does not exist on {probes.device}, or not for a kernel with gradient; expected a kernel "
-            "without gradient.",
+            "The fused misfit does not exist for a kernel with gradient; expected a kernel without gradient.",
             code="kernel.unsupported",
         )
 
@@ -177,12 +201,6 @@ def _check(illumination: Illumination, detection: Detection) -> None:
 def far_field_intensity(waves: Tensor) -> Tensor:
     """Return Σ |F[ψ]|² (pattern, y, x) over states and modes of waves (pattern, state, mode, y, x); differentiable."""
     intensity: Tensor = _implementation(torch_steps.FarFieldIntensity, waves).apply(waves)
-    return intensity
-
-
-def intensity_of(waves: Tensor) -> Tensor:
-    """Return Σ |Ψ|² (pattern, y, x) over states, modes, or both, of waves (pattern, …, y, x); differentiable."""
-    intensity: Tensor = _implementation(torch_steps.SummedIntensity, waves).apply(waves)
     return intensity
 
 
@@ -239,11 +257,6 @@ def _text(tensor: Tensor | None) -> str:
     return "missing" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}"
 
 
-def fused_for(device: torch.device, kernel: Tensor | None = None) -> bool:
-    """Whether `misfit` exists: on a GPU, and on a CPU as `compiled_for`; not for a kernel with gradient."""
-    return compiled_for(device, kernel) if device.type == "cpu" else kernel is None or not kernel.requires_grad
-
-
 def compiled_for(device: torch.device, kernel: Tensor | None = None) -> bool:
     """Whether compiled steps exist: on a CPU, and for a kernel without gradient."""
     return device.type == COMPILED and (kernel is None or not kernel.requires_grad)
@@ -260,8 +273,3 @@ def _implementation(step: type[torch.autograd.Function], waves: Tensor) -> Any:
 def compiled_steps() -> ModuleType:
     """Return the module of compiled steps, imported on first use."""
     return importlib.import_module("ptynb.kernels.cpu_steps")
-
-
-@functools.cache
-def _fused_gradient() -> ModuleType:
-    return importlib.import_module("ptynb.kernels.fused_gradient")

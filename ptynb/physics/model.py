@@ -9,35 +9,35 @@ The time-critical steps are in `hotpath`, with explicit gradients; the others us
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Mapping, Sequence
+from typing import Any, final
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.kernels.hotpath_types import Detection, Illumination
 from ptynb.physics.components.builtin import Background, Object, Probe, Slices, Tilt, Weights
 from ptynb.physics.components.component import STEPS, Batch, ModelComponent, overrides
-from ptynb.physics.gpu_operations import places_of, select_places
 from ptynb.physics.hotpath import (
     compiled_for,
     descent,
     exit_waves,
     far_field_intensity,
-    fused_for,
-    intensity_of,
     misfit,
     moved_probes,
     patterns,
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, IntensityLoss, Loss, PoissonLoss, loss_of
+from ptynb.physics.operations import places_of, select_places
 from ptynb.physics.patches import windows_of
 from ptynb.physics.propagation import angular_spectrum_kernel, far_field, propagate
 from ptynb.physics.regularizers import mean_pattern
 from ptynb.physics.resampling import Resampling
 from ptynb.physics.tilted_detector import tilted_far_field
-from ptynb.physics.torch_steps import shift_ramps
+from ptynb.physics.torch_steps import intensity_of, shift_ramps
 
 FUSED_LOSSES = AmplitudeLoss, PoissonLoss, IntensityLoss
 """Losses that a step computes together with their gradients on a GPU."""
@@ -164,11 +164,20 @@ class Model(nn.Module):
         """
         super().__init__()
         self.object, self.probe = object, probe
-        self.pieces = nn.ModuleList(components)
+        self._others = nn.ModuleList([*components, *([] if slab is None else [slab.slices, slab.tilt])])
+        self.components: dict[str, ModelComponent] = {}
+        """All components by name, including object and probe."""
+        for component in (object, probe, *components, *([] if slab is None else [slab.slices, slab.tilt])):
+            if component.name in self.components or "." in component.name:
+                raise InvalidValueError(
+                    f"A component has the name {component.name!r}; expected one without a dot that no other component "
+                    "has: change its attribute `name`.",
+                    code="argument.invalid-value",
+                )
+            self.components[component.name] = component
         self._by_step = {
             step: tuple(component for component in components if overrides(component, step)) for step in STEPS
         }
-        self.slab_parts = nn.ModuleList([] if slab is None else [slab.slices, slab.tilt])
         self.slab, self.propagation, self.loss, self.mask = slab, propagation, loss, mask
         self.mean_pattern_weight = 0.0
         self.window = probe.parts.shape[-3], probe.parts.shape[-2]
@@ -182,10 +191,6 @@ class Model(nn.Module):
         whole = torch.round(positions)
         self._window_origins = whole.to(device, torch.int64)
         self._subpixel_shifts = (positions - whole).to(device, probe.parts.dtype)
-        self.parts = {
-            component.name: component for component in self.modules() if isinstance(component, ModelComponent)
-        }
-        """All components by name, including object and probe."""
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the loss of these patterns, summed (scalar). Call it on all engines, also with an empty batch."""
@@ -220,7 +225,7 @@ class Model(nn.Module):
         recorded = [pair for pair in pairs if not self._add_gradient(*pair, illumination)]
         if recorded:
             torch.autograd.backward([tensor for tensor, _ in recorded], [gradient for _, gradient in recorded])
-        return sum_of_losses if isinstance(sum_of_losses, Tensor) else self.probe.parts.new_tensor(sum_of_losses)
+        return sum_of_losses
 
     @torch.no_grad()
     def _add_gradient(self, tensor: Tensor, gradient: Tensor, illumination: Illumination) -> bool:
@@ -262,7 +267,6 @@ class Model(nn.Module):
             and not (self.mean_pattern_weight or self._active("exit_wave"))
             and all(isinstance(component, Weights | Background) for component in self._active("detect"))
             and self._unextended
-            and fused_for(self._device)
         )
 
     def detection(self, batch: Batch) -> Detection:
@@ -378,7 +382,7 @@ class Model(nn.Module):
     def set_admitted(self, patterns: Tensor | None) -> None:
         """Set the patterns that are there (pattern,); None: all are."""
         self.admitted = None if patterns is None else patterns.to(self._device)
-        weights = self.parts["weights"]
+        weights = self.components["weights"]
         assert isinstance(weights, Weights)
         weights.admitted = self.admitted
 
@@ -393,6 +397,21 @@ class Model(nn.Module):
     def _without_counts(self, patterns: Tensor) -> Batch:
         return Batch(patterns, self._subpixel_shifts[:0], len(patterns), self._subpixel_shifts.dtype)
 
+    def arrays(self) -> dict[str, Tensor]:
+        """Return parameters and buffers by "component.name", which a checkpoint stores."""
+        return {
+            f"{name}.{key}": values
+            for name, component in self.components.items()
+            for key, values in component.state_dict().items()
+            if isinstance(values, Tensor)
+        }
+
+    @torch.no_grad()
+    def set_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set parameters and buffers, in place."""
+        for name, values in self.arrays().items():
+            values.copy_(torch.from_numpy(arrays[name]))
+
     @torch.no_grad()
     def optimised_arrays(self) -> dict[str, Tensor]:
         """Return copies of the parameters of all active components, by "component/name", on the CPU.
@@ -400,7 +419,7 @@ class Model(nn.Module):
         If positions are optimised, also the initial ones as "positions/start" (pattern, yx).
         """
         arrays = {"positions/start": self.initial_positions.double()} if self._active("shift_positions") else {}
-        for name, component in self.parts.items():
+        for name, component in self.components.items():
             if component.active:
                 arrays |= {f"{name}/{key}": values for key, values in component.arrays().items()}
         return {name: values.cpu().clone() for name, values in arrays.items()}

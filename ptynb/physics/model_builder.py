@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -259,47 +260,116 @@ def make_model(
     pixel. mask: (y, x) 0 or 1, on the device. descan: initial shifts of the patterns (pattern, yx) [detector pixels],
     0 if missing. extensions: custom components, which follow the built-in ones in each step.
     """
-    dtype, device, patterns = probe.real.dtype, probe.device, len(scan)
+    dtype, device = probe.real.dtype, probe.device
     positions = torch.from_numpy(window_positions(scan, settings))
     of_pattern = None if scan.probe_of_pattern is None else torch.from_numpy(scan.probe_of_pattern).to(device)
-    probe_part = Probe(probe, of_pattern)
-    components: list[ModelComponent] = [
-        Affine(positions.to(device), dtype, scan.spans if of_pattern is None else (slice(None),)),
-        Positions(patterns, settings.positions.max_shift, dtype),
-        Offset(dtype, of_pattern),
-        Weights(patterns, dtype),
-    ]
-    if (order := settings.aberrations.order) > 0:
-        # Before the variations, which are not of the pixels that it changes.
-        components.append(Aberrations(probe_part, lens_basis(scan, settings), order))
-    if settings.opr.modes:
-        variations = add_modes(probe[:1].cpu(), settings.opr.modes + 1)[1:]
-        variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
-        components.append(Variations(patterns, variations.to(device), probe_part.scale))
-    if settings.descan.start != "none":
-        shifts = torch.zeros((patterns, 2)) if descan is None else descan
-        kind = Descan if settings.slices.count > 1 else ThinObjectDescan
-        components.append(kind(shifts.to(device, dtype), model_window(scan, settings), scan.pattern_shape))
-    components += _detector_components(scan, settings, mean_count, dtype, device)
-    for component in components:
+    start = _Start(scan, settings, positions.to(device), probe, Probe(probe, of_pattern), mean_count, descan)
+    built_in = {name: make(start).to(device) for name, (used, make) in BUILT_IN.items() if used(settings)}
+    for name, component in built_in.items():
         # Shifts from the patterns are right before they are refined.
-        component.active = not [*component.parameters()] or (component.name == "descan" and descan is not None)
-    # Last, since components of the user change the modes of the probe, and not those of each step.
-    motion = _motion_components(scan, settings, dtype, device)
+        component.active = not [*component.parameters()] or (name == "descan" and descan is not None)
+    motion = built_in.pop("fly_scan", None)  # last: components of the user change the probe, and not that of each step
     propagation = make_propagation(scan, device, probe.dtype)
     if isinstance(propagation, TiltedFarField):
         covered = propagation.points.covered.to(device, dtype)
         mask = covered if mask is None else mask * covered
     return Model(
         Object(object, settings.object.parametrization == "amplitude_phase"),
-        probe_part,
-        [component.to(device) for component in (*components, *extensions, *motion)],
+        start.probe_part,
+        [*built_in.values(), *(one.to(device) for one in extensions), *([] if motion is None else [motion])],
         positions=positions,
         propagation=propagation,
         loss=loss,
         mask=mask,
         slab=_make_slab(scan, settings, dtype, device),
     )
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What components are made of. positions: of the windows (pattern, yx). Others as in `make_model`."""
+
+    scan: Scan
+    settings: Settings
+    positions: Tensor
+    probe: Tensor
+    probe_part: Probe
+    mean_count: float
+    descan: Tensor | None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.probe.real.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.probe.device
+
+
+def _make_variations(start: _Start) -> Variations:
+    variations = add_modes(start.probe[:1].cpu(), start.settings.opr.modes + 1)[1:]
+    variations = variations / variations.abs().square().mean((1, 2), keepdim=True).sqrt()
+    return Variations(len(start.scan), variations.to(start.device), start.probe_part.scale)
+
+
+def _make_descan(start: _Start) -> ModelComponent:
+    scan, settings = start.scan, start.settings
+    shifts = torch.zeros((len(scan), 2)) if start.descan is None else start.descan
+    kind = Descan if settings.slices.count > 1 else ThinObjectDescan
+    return kind(shifts.to(start.device, start.dtype), model_window(scan, settings), scan.pattern_shape)
+
+
+def _make_background(start: _Start) -> Background:
+    scan, as_amplitude = start.scan, start.settings.background.parametrization == "amplitude"
+    return Background(scan.pattern_shape, start.mean_count, start.dtype, scan.is_far_field, as_amplitude)
+
+
+def _make_fly_scan(start: _Start) -> ModelComponent:
+    scan, settings = start.scan, start.settings
+    kind = FlyScan if scan.is_far_field else NearFieldFlyScan
+    return kind(torch.from_numpy(_motion(scan, settings)).to(start.device, start.dtype), settings.fly_scan.steps)
+
+
+BUILT_IN: Mapping[str, tuple[Callable[[Settings], bool], Callable[[_Start], ModelComponent]]] = {
+    "affine": (
+        lambda settings: True,
+        lambda start: Affine(
+            start.positions, start.dtype, start.scan.spans if start.probe_part.of_pattern is None else (slice(None),)
+        ),
+    ),
+    "positions": (
+        lambda settings: True,
+        lambda start: Positions(len(start.scan), start.settings.positions.max_shift, start.dtype),
+    ),
+    "offset": (lambda settings: True, lambda start: Offset(start.dtype, start.probe_part.of_pattern)),
+    "weights": (lambda settings: True, lambda start: Weights(len(start.scan), start.dtype)),
+    # Before the variations, which are not of the pixels that it changes.
+    "aberrations": (
+        lambda settings: settings.aberrations.order > 0,
+        lambda start: Aberrations(
+            start.probe_part, lens_basis(start.scan, start.settings), start.settings.aberrations.order
+        ),
+    ),
+    "variations": (lambda settings: settings.opr.modes > 0, _make_variations),
+    "descan": (lambda settings: settings.descan.start != "none", _make_descan),
+    "pixels": (
+        lambda settings: settings.detector.oversampling > 1,
+        lambda start: Pixels(start.settings.detector.oversampling, fourier=start.scan.is_far_field),
+    ),
+    "point spread": (
+        lambda settings: settings.detector.psf_sigma > 0,
+        lambda start: PointSpread(
+            start.scan.pattern_shape, start.settings.detector.psf_sigma, start.dtype, start.device
+        ),
+    ),
+    "background": (lambda settings: True, _make_background),
+    "saturation": (
+        lambda settings: settings.detector.saturation is not None,
+        lambda start: Saturation(cast("float", start.settings.detector.saturation)),
+    ),
+    "fly_scan": (lambda settings: settings.fly_scan.steps > 1, _make_fly_scan),
+}
+"""Built-in components beside object, probe, slices and tilt, in the order of each step: when one is part, and it."""
 
 
 def lens_basis(scan: Scan, settings: Settings) -> NDArray[np.float64]:
@@ -326,30 +396,6 @@ def make_propagation(scan: Scan, device: torch.device, dtype: torch.dtype) -> Pr
             far_field_resampling(scan.pattern_shape, geometry.planes(scan.pattern_shape), dtype=dtype, device=device)
         )
     return FarFieldPropagation()
-
-
-def _detector_components(
-    scan: Scan, settings: Settings, mean_count: float, dtype: torch.dtype, device: torch.device
-) -> list[ModelComponent]:
-    detector, components = settings.detector, list[ModelComponent]()
-    if detector.oversampling > 1:
-        components.append(Pixels(detector.oversampling, fourier=scan.is_far_field))
-    if detector.psf_sigma > 0:
-        components.append(PointSpread(scan.pattern_shape, detector.psf_sigma, dtype, device))
-    as_amplitude = settings.background.parametrization == "amplitude"
-    components.append(Background(scan.pattern_shape, mean_count, dtype, scan.is_far_field, as_amplitude))
-    if detector.saturation is not None:
-        components.append(Saturation(detector.saturation))
-    return components
-
-
-def _motion_components(
-    scan: Scan, settings: Settings, dtype: torch.dtype, device: torch.device
-) -> list[ModelComponent]:
-    if settings.fly_scan.steps == 1:
-        return []
-    kind = FlyScan if scan.is_far_field else NearFieldFlyScan
-    return [kind(torch.from_numpy(_motion(scan, settings)).to(device, dtype), settings.fly_scan.steps)]
 
 
 def _motion(scan: Scan, settings: Settings) -> NDArray[np.float64]:

@@ -170,7 +170,7 @@ class FarFieldIntensity(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, waves: Tensor) -> Tensor:
         ctx.waves = torch.fft.fft2(waves, norm="ortho")
-        return _summed_squares(ctx.waves)
+        return intensity_of(ctx.waves)
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor]:
@@ -179,22 +179,8 @@ class FarFieldIntensity(torch.autograd.Function):
         return (torch.fft.ifft2(waves.mul_((2 * outer[0])[:, None, None]), norm="ortho"),)
 
 
-class SummedIntensity(torch.autograd.Function):
-    """`hotpath.intensity_of`."""
-
-    @staticmethod
-    def forward(ctx: Any, waves: Tensor) -> Tensor:
-        ctx.save_for_backward(waves)
-        return _summed_squares(waves)
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor]:
-        (waves,) = ctx.saved_tensors
-        return (waves * (2 * outer[0]).unflatten(0, (-1,) + (1,) * (waves.ndim - 3)),)
-
-
-def _summed_squares(waves: Tensor) -> Tensor:
-    """Return Σ |Ψ|² (pattern, y, x) of waves (pattern, …, y, x)."""
+def intensity_of(waves: Tensor) -> Tensor:
+    """Return Σ |Ψ|² (pattern, y, x) over states, modes, or both, of waves (pattern, …, y, x)."""
     first, *others = torch.view_as_real(waves.flatten(1, -3)).unbind(1)
     squares = first.square()
     for other in others:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import operator
 import pickle
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
@@ -20,7 +18,6 @@ from ptynb.analysis.error_map import SMOOTHING
 from ptynb.cluster.accelerators import local_device
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.admissions import Admissions
-from ptynb.data.arrivals import Arrivals
 from ptynb.data.commands import (
     Annotate,
     ChangeSettings,
@@ -34,21 +31,13 @@ from ptynb.data.commands import (
     StopRun,
 )
 from ptynb.data.engine_records import (
-    Array,
     Branch,
-    Change,
     Checkpoint,
     Epoch,
-    Health,
-    PatternPair,
-    Pictures,
-    RenderRequest,
     Result,
-    Snapshot,
     Status,
 )
-from ptynb.data.pattern_r_factors import PatternRFactors
-from ptynb.data.record import Annotation, stop_reason
+from ptynb.data.record import Annotation
 from ptynb.data.scan import Scan, Share
 from ptynb.data.standard_error import ErrorMap
 from ptynb.exceptions import (
@@ -62,32 +51,28 @@ from ptynb.exceptions import (
 from ptynb.io.checkpoint_file import ReconstructionState
 from ptynb.io.prepared_scan import prepare
 from ptynb.io.result_file import save_result
-from ptynb.optimize.batching import batch_text, check_shares
+from ptynb.optimize.batching import check_shares
 from ptynb.physics.model_builder import check_together
 from ptynb.planning.memory import Workload, check_room, room_for
 from ptynb.preparation.combination import as_one_scan
 from ptynb.preparation.pattern_window import in_window
-from ptynb.serial_executor import PATIENCE_SECONDS, SerialExecutor, held_back
+from ptynb.serial_executor import PATIENCE_SECONDS, held_back
 from ptynb.session.branching import BranchManager, Which
 from ptynb.session.engine_client import EngineClient
 from ptynb.session.engines import ClusterEngines, Engines, LocalEngine, OwnRank
 from ptynb.session.halves import map_of_halves
-from ptynb.session.r_factor_collector import MOST_AT_ONCE, RFactorCollector
 from ptynb.session.recorded_arrivals import with_recorded_arrivals
 from ptynb.session.reopen import checkpoint_since
 from ptynb.session.run_result import make_result
 from ptynb.session.run_spec import OnFailure, RunSpec, pickled
+from ptynb.session.run_view import RunView, whole
 from ptynb.settings import Checkpointing, Settings
-from ptynb.settings.base_models import MOST_EPOCHS, flat, nested
-from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, Stage, StagePlan
-from ptynb.supervised_thread import problems
-from ptynb.text import quoted
+from ptynb.settings.base_models import flat, nested
+from ptynb.settings.recipe import WITHOUT_STAGES, Recipe, StagePlan
 
 Answer = TypeVar("Answer")
 
 CHECKPOINTING = Checkpointing()
-HEALTH_SECONDS = 1.0
-"""Time limit for the answer of an engine to `health` [s]."""
 PROGRESS_SECONDS = 0.25
 """Interval of the calls of `progress` by `wait` [s]."""
 
@@ -96,7 +81,7 @@ _open: weakref.WeakKeyDictionary[Cluster, weakref.WeakSet[Reconstruction]] = wea
 _open_lock = threading.Lock()
 
 
-class Reconstruction:
+class Reconstruction(RunView):
     """A reconstruction of a scan, or of several together, on the engines of a cluster, or in this process.
 
     The engines begin to read the scan at once. A new reconstruction on a cluster closes the previous one on the same
@@ -147,7 +132,6 @@ class Reconstruction:
         If the cluster is stopped, or an engine is lost and cannot be replaced.
     """
 
-    scan: Scan
     warns = True
 
     def __init__(
@@ -245,16 +229,11 @@ class Reconstruction:
             self._client.annotation = Annotation.of(state)
 
     def _set_up(self, cluster: Cluster | None, spec: RunSpec, client: EngineClient) -> None:
-        self.scan, self._cluster, self._client = spec.scan, cluster, client
+        self._connect(cluster, spec, client)
         self._branches = BranchManager(client, spec.scan, cluster)
         self._stops = 0
-        self._executor = SerialExecutor("ptynb command")
         self._advancing: int | None = None
         self._shown_notices: set[str] = set()
-        self._pattern_rank: tuple[int, int] | None = None
-        """Index of the last requested pattern, and the rank that stores it."""
-        self._health: tuple[Health, ...] = ()
-        self._pattern_r_factors = RFactorCollector(len(spec.scan))
         self._result: Result | None = None
         self._result_at: tuple[int, int, int] | None = None
         if cluster is not None:
@@ -285,7 +264,7 @@ class Reconstruction:
         ReconstructionError
             If it is running ("reconstruction.busy"), closed, or has failed.
         """
-        epochs = self._remaining() if epochs is None else _whole("start", epochs)
+        epochs = self._remaining() if epochs is None else whole("start", epochs)
         self._end_interrupted_epoch()
         self._executor.run(lambda: self._begin(epochs))
         self._warn_of_notices()
@@ -323,7 +302,7 @@ class Reconstruction:
         ReconstructionError
             If it is already past that update ("argument.invalid-value"), running, closed, or has failed.
         """
-        epoch, update = _whole("run_until", epoch, 0), _whole("run_until", update, 0, "updates")
+        epoch, update = whole("run_until", epoch, 0), whole("run_until", update, 0, "updates")
         self._end_interrupted_epoch()
         self._executor.run(lambda: self._begin_to(epoch, update, run or ()))
 
@@ -445,8 +424,6 @@ class Reconstruction:
         ------
         TimeoutError
             If the run is still active after `timeout`.
-        ReconstructionError
-            If it has failed, or is closed.
         """
         self._check_usable()
         until = float("inf") if timeout is None else time.monotonic() + timeout
@@ -529,7 +506,7 @@ class Reconstruction:
         iterator of Epoch
             Record of each epoch, once it is completed.
         """
-        return self._run(self._remaining() if epochs is None else _whole("run", epochs))
+        return self._run(self._remaining() if epochs is None else whole("run", epochs))
 
     def _run(self, epochs: int) -> Iterator[Epoch]:
         stops, last, completed = self._stops, self.epoch + epochs, 0
@@ -549,137 +526,6 @@ class Reconstruction:
     # Status, as last reported by the engines: within milliseconds of a change, every 0.1 s during an epoch
 
     @property
-    def state(self) -> str:
-        """State of rank 0: "loading", "ready", "running", "paused", "recovering", "failed" or "closed"."""
-        if ended := self._ended():
-            return ended
-        if self._client.recovering:
-            return "recovering"
-        self._executor.wait()  # work of an interrupted caller may not be done yet
-        try:
-            self._check_usable()
-            status = self._client.settled()
-        except ReconstructionError:
-            if ended := self._ended():  # meanwhile, in another thread
-                return ended
-            raise
-        return status.state
-
-    def _ended(self) -> str:
-        """Return "failed", "closed" or, for a reconstruction that is in use, an empty string."""
-        return "failed" if self._client.failure is not None else "closed" if self._client.closed else ""
-
-    @property
-    def epoch(self) -> int:
-        """Number of epochs completed."""
-        return len(self._client.epochs)
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """The stages of the run; () without stages."""
-        return self._client.spec.plan.stages
-
-    @property
-    def stage(self) -> int:
-        """Number of the present stage, 1 for the first; 0 without stages."""
-        plan, status = self._client.spec.plan, self.last_status()
-        return 0 if not plan.stages else 1 + (plan.number if status is None else status.stage)
-
-    @property
-    def epochs(self) -> tuple[Epoch, ...]:
-        """The records of all epochs completed."""
-        return tuple(self._client.epochs)
-
-    @property
-    def changes(self) -> tuple[Change, ...]:
-        """Changes of settings so far, with the epoch and update before which all engines applied them."""
-        status = self.last_status()
-        return status.changes if status else ()
-
-    @property
-    def stopped(self) -> str:
-        """Why `Settings.stop` ended the last run before its last epoch; empty if it did not, or a run followed."""
-        status = self.last_status()
-        return "" if status is None else stop_reason(status.changes, status.epoch)
-
-    @property
-    def arrivals(self) -> Arrivals | None:
-        """What has come of a scan that is being measured, and what of it is used; None for other scans."""
-        status = self.last_status()
-        return None if status is None else status.arrivals
-
-    @property
-    def failure(self) -> ReconstructionError | None:
-        """The error that ended the reconstruction, or None."""
-        return self._client.failure
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Messages about problems that did not stop the run, such as a full disk or too few epochs; each once."""
-        status = self.last_status()
-        others = [f"Rank {one.rank}: {problem}" for one in self._health if one.rank for problem in one.problems]
-        return tuple(dict.fromkeys((*(status.notices if status else ()), *problems(), *others)))
-
-    @property
-    def latest_checkpoint(self) -> Path | None:
-        """File of the newest checkpoint, from which `recover` and `ptynb.resume` continue; None if there is none."""
-        status = self.last_status()
-        return None if status is None or status.checkpoint is None else Path(status.checkpoint)
-
-    @property
-    def can_recover(self) -> bool:
-        """Whether `recover` can continue after the failure."""
-        return self._client.failure is not None and self._client.can_recover
-
-    @property
-    def recovering(self) -> bool:
-        """Whether the reconstruction is being reopened after the loss of an engine."""
-        return self._client.recovering
-
-    @property
-    def engines(self) -> str:
-        """Number and kind of engines, backend for communication, and whether patterns are read from disk, as text."""
-        status = self.last_status()
-        joined = f", {status.backend}" if status and status.world > 1 else ""
-        streamed = ", frames read from disk" if status and status.frames == "disk" else ""
-        return f"{self._client.engines.description}{joined}{streamed}"
-
-    @property
-    def batch(self) -> str:
-        """Effective batch size as text, and its parts if each engine has a batch of its own."""
-        return batch_text(self.settings, self._client.engines.world, len(self.scan))
-
-    @property
-    def closed(self) -> bool:
-        """Whether the reconstruction was closed, by the user or by another reconstruction on the same cluster."""
-        return self._client.closed
-
-    @property
-    def cluster(self) -> Cluster | None:
-        """The cluster whose engines reconstruct; None if this process reconstructs."""
-        return self._cluster
-
-    def last_status(self) -> Status | None:
-        """Return the last known status of rank 0, without a request.
-
-        Returns
-        -------
-        Status or None
-            Status, usually at most 0.1 s old; None before the first answer of rank 0.
-        """
-        return self._client.last_status
-
-    def status(self) -> tuple[Status, ...]:
-        """Request the status of each engine.
-
-        Returns
-        -------
-        tuple of Status
-            Status of each engine, by rank.
-        """
-        return tuple(self._call(rank, "status", 10**9) for rank in range(self._client.engines.world))
-
-    @property
     def target(self) -> int:
         """Epoch at which the present run ends; assignment extends or shortens the run and is recorded in `changes`."""
         status = self.last_status()
@@ -690,7 +536,7 @@ class Reconstruction:
         self._executor.run(lambda: self._set_target(epoch))
 
     def _set_target(self, epoch: int) -> None:
-        epoch = _whole("target", epoch)
+        epoch = whole("target", epoch)
         if not self._busy() or self._advancing is not None:
             raise ReconstructionError(
                 f"target is {epoch}, and no run is under way that could end there; start(...) begins one.",
@@ -705,128 +551,6 @@ class Reconstruction:
         self._client.order(SetTarget(epoch))
 
     # Inspection; engines answer between two updates
-
-    def snapshot(self, size: int = 512) -> Snapshot:
-        """Request a preview of object and probe from rank 0.
-
-        Parameters
-        ----------
-        size : int
-            Longest side of the object's preview [pixels]; a larger object is downsampled.
-
-        Returns
-        -------
-        Snapshot
-            Object (y, x) and probe (mode, y, x), complex.
-        """
-        size = _whole("snapshot", size, of="pixels")
-        self._wait_until_loaded()
-        snapshot: Snapshot = self._call(0, "snapshot", size)
-        return snapshot
-
-    def pictures(self, request: RenderRequest | None = None) -> Pictures | None:
-        """Request pictures for a screen, rendered on rank 0.
-
-        Parameters
-        ----------
-        request : RenderRequest, optional
-            Content and size of the pictures.
-
-        Returns
-        -------
-        Pictures or None
-            The pictures; None while the engines are loading.
-        """
-        self._check_usable()
-        return self._client.look_at(request or RenderRequest())
-
-    def value_at(self, name: str, y: int, x: int, request: RenderRequest | None = None) -> complex | float:
-        """Return the value at pixel (y, x) of the array behind a picture, without downsampling or grey levels.
-
-        Parameters
-        ----------
-        name : str
-            Name of the picture: "amplitude", "phase", "complex", "probe 1" ...
-        y, x : int
-            Pixel of the array.
-        request : RenderRequest, optional
-            As for `pictures`.
-
-        Returns
-        -------
-        complex or float
-            Value; complex for pictures in colours.
-
-        Raises
-        ------
-        ClusterError or InvalidValueError
-            If there is no such picture or pixel.
-        """
-        self._wait_until_loaded()
-        value: complex | float = self._call(0, "value_at", name, y, x, request or RenderRequest())
-        return value
-
-    def pattern(self, index: int) -> PatternPair:
-        """Request a measured diffraction pattern and the modelled one, from the engine that stores it.
-
-        Parameters
-        ----------
-        index : int
-            Index of the pattern in the whole scan.
-
-        Returns
-        -------
-        PatternPair
-            Both patterns (y, x), centred [counts].
-        """
-        if not 0 <= index < len(self.scan):
-            raise ReconstructionError(
-                f"pattern got {index}; expected 0 to {len(self.scan) - 1}.", code="argument.invalid-value"
-            )
-        self._wait_until_loaded()
-        for rank in sorted(range(self._client.engines.world), key=lambda rank: self._pattern_rank != (index, rank)):
-            pair: PatternPair | None = self._call(rank, "pattern", index)
-            if pair is not None:
-                self._pattern_rank = index, rank
-                return pair
-        if self.scan.acquisition is not None:
-            raise ReconstructionError(
-                f"Pattern {index} has not come yet, or never came; arrivals says how many have.",
-                code="argument.invalid-value",
-            )
-        raise ReconstructionError(f"No engine has pattern {index}; this is a bug of ptynb.", code="engine.failed")
-
-    def pattern_r_factors(self, seconds: float | None = None) -> PatternRFactors:
-        """Return the R-factor of each pattern, measured between two updates by the engines that store them.
-
-        An engine measures its patterns in turn, those first that have no value of its present state. The measurements
-        of the R-factor of all patterns (`r_factor_every`, `result`) count, too.
-
-        Parameters
-        ----------
-        seconds : float, optional
-            Longest time for which the updates are interrupted [s]; the other values are older, or NaN. None: measure
-            until all values are later than the call, with interruptions of 0.25 s.
-
-        Returns
-        -------
-        PatternRFactors
-            R-factors (pattern,), and the epochs in which they were measured.
-
-        Raises
-        ------
-        ReconstructionError
-            If the number of seconds is negative, or the run has failed or is closed.
-        """
-        if seconds is not None and not 0 <= seconds < float("inf"):
-            raise ReconstructionError(
-                f"pattern_r_factors got {seconds!r} seconds; expected at least 0, or None for all patterns.",
-                code="argument.invalid-value",
-            )
-        self._wait_until_loaded()
-        return self._pattern_r_factors.collect(
-            lambda rank, *asked: self._call(rank, "pattern_r_factors", *asked), self._client.engines.world, seconds
-        )
 
     def error_map(
         self,
@@ -851,63 +575,20 @@ class Reconstruction:
             if this reconstruction is that of a cluster.
         smoothing : float
             Width of the local average, see `ptynb.analysis.error_map` [object pixels].
-        progress : callable, optional
-            Called with the epochs completed and their number, of both halves together.
-        cancelled : callable, optional
-            Called now and then; if it returns True, both reconstructions end.
+        progress, cancelled : callable, optional
+            As for `ptynb.error_map`.
 
         Returns
         -------
         ErrorMap
             Mean of both objects and its standard error.
-
-        Raises
-        ------
-        ReconstructionError
-            If no epoch is complete ("argument.invalid-value"), if it was cancelled ("reconstruction.stopped"), or a
-            reconstruction fails.
         """
-        epochs = _whole("error_map", self.epoch if epochs is None else epochs)
+        epochs = whole("error_map", self.epoch if epochs is None else epochs)
         with Cluster(engines) if engines else contextlib.nullcontext() as cluster:
             device = "auto" if engines or self._cluster is None else "cpu"
             extensions = pickle.loads(self._client.spec.extensions)
             begin = partial(Reconstruction, device=device, extensions=extensions, checkpointing=None)
             return map_of_halves(begin, self.scan, self.settings, cluster, epochs, smoothing, progress, cancelled)
-
-    @property
-    def positions(self) -> tuple[Array, Array]:
-        """Initial and present top-left corners of the probe windows, each (pattern, yx) float64 [object pixels]."""
-        self._wait_until_loaded()
-        positions: tuple[Array, Array] = self._call(0, "positions")
-        return positions
-
-    def health(self) -> tuple[Health, ...]:
-        """Request speed, memory, load and temperature of each engine.
-
-        For a busy engine the previous answer is returned, with `answered` False.
-
-        Returns
-        -------
-        tuple of Health
-            Health of each engine, by rank.
-        """
-        ranks = range(self._client.engines.world)
-        before = {one.rank: one for one in self._health}
-        with ThreadPoolExecutor(min(len(ranks), MOST_AT_ONCE), "ptynb health") as pool:
-            self._health = tuple(pool.map(lambda rank: self._request_health(rank, before.get(rank)), ranks))
-        return self._health
-
-    def _request_health(self, rank: int, before: Health | None) -> Health:
-        try:
-            health: Health = self._client.engines.call(rank, "health", timeout=HEALTH_SECONDS)
-        except ClusterError:
-            return dataclasses.replace(before or Health(rank, host="", device="", state="unknown"), answered=False)
-        return health
-
-    @property
-    def r_factors(self) -> tuple[tuple[int, float], ...]:
-        """Measured amplitude R-factors over all patterns, as (completed epochs, R-factor); see `r_factor_every`."""
-        return tuple(sorted(self._client.r_factors.items()))
 
     @property
     def r_factor_every(self) -> int:
@@ -919,7 +600,7 @@ class Reconstruction:
 
     @r_factor_every.setter
     def r_factor_every(self, epochs: int) -> None:
-        self._client.r_factor_every = every = _whole("r_factor_every", epochs, 0)
+        self._client.r_factor_every = every = whole("r_factor_every", epochs, 0)
         self._check_usable()
         self._executor.run(lambda: self._client.order(MeasureEvery(every)))
 
@@ -977,13 +658,6 @@ class Reconstruction:
         -------
         Path
             The file.
-
-        Raises
-        ------
-        FileError
-            If the file cannot be written.
-        ReconstructionError
-            If there is no result.
         """
         return save_result(self.result, path)
 
@@ -997,8 +671,7 @@ class Reconstruction:
         What requires a larger object or more memory than there is raises a SettingsError: positions that are refined
         from now on need a margin around the scanned area, which `reconfigure` makes.
         """
-        self._follow_stage()
-        return self._client.spec.settings
+        return self._present_settings()
 
     @settings.setter
     def settings(self, settings: Settings) -> None:
@@ -1012,15 +685,6 @@ class Reconstruction:
             )
         if changed:
             self._executor.run(lambda: self._change(settings, [*changed]))
-
-    def _follow_stage(self) -> None:
-        """Take over the settings of the stage that has begun, if there is another one by the last status."""
-        status, spec = self.last_status(), self._client.spec
-        if status is None or status.stage == spec.plan.number or self._ended():
-            return
-        number, values = self._client.call(0, "stage_settings")
-        plan = dataclasses.replace(self._client.spec.plan, number=number)
-        self._client.spec = dataclasses.replace(self._client.spec, settings=Settings(**values), plan=plan)
 
     def _change(self, settings: Settings, names: Sequence[str]) -> None:
         self._check_usable()
@@ -1047,7 +711,7 @@ class Reconstruction:
         str or None
             Message; None if `reconfigure` can continue.
         """
-        self._follow_stage()
+        self._present_settings()  # of the stage that has begun
         return self._branches.why_not(settings)
 
     def reconfigure(self, settings: Settings) -> None:
@@ -1059,17 +723,13 @@ class Reconstruction:
         All engines pause before the same update, write a checkpoint, are reopened from the state converted to the new
         settings, and continue. New probe modes are weak and orthogonal to the present ones, the product of new slices
         is the previous object, and the optimiser's moments are preserved for unchanged parameters. `changes` records
-        the step; the previous state is stored as a separate branch. The duration is about that of opening.
+        the step; the previous state is stored as a separate branch. The duration is about that of opening. If
+        `reconfigure_error` returns a message, it is raised, and the run continues as before.
 
         Parameters
         ----------
         settings : Settings
             Settings to continue with.
-
-        Raises
-        ------
-        ReconstructionError
-            If `reconfigure_error` returns a message; the run continues as before.
         """
         try:
             self.settings = settings
@@ -1131,11 +791,6 @@ class Reconstruction:
         -------
         str
             Name of the branch.
-
-        Raises
-        ------
-        ReconstructionError
-            As for `restore`.
         """
         return self._move(lambda: self._branches.branch(name, checkpoint), stops=checkpoint is not None)
 
@@ -1146,11 +801,6 @@ class Reconstruction:
         ----------
         name : str
             Name of the branch.
-
-        Raises
-        ------
-        ReconstructionError
-            As for `restore`.
         """
         self._move(lambda: self._branches.switch_branch(name), stops=True)
 
@@ -1176,11 +826,6 @@ class Reconstruction:
         ----------
         name : str
             Name of the branch; neither the present one nor "main".
-
-        Raises
-        ------
-        ReconstructionError
-            If it cannot be removed, or does not exist.
         """
         self._branches.drop(name)
 
@@ -1262,30 +907,6 @@ class Reconstruction:
             return "about to run"
         return state if state in ("running", "paused") else ""
 
-    def _wait_until_loaded(self) -> None:
-        self._check_usable()
-        self._client.wait_for(lambda: (status := self._client.last_status) is not None and status.state != "loading")
-
-    def _check_usable(self) -> None:
-        """Wait until a recovery has ended. Raises ReconstructionError if the run has failed, or is closed."""
-        self._client.alive()
-        self._check_open()
-
-    def _check_open(self) -> None:
-        self._client.check_open()
-        if not self._client.engines.reachable:
-            path = self.latest_checkpoint
-            resume = "" if path is None else f", or continue with ptynb.resume({str(path)!r})"
-            raise ReconstructionError(
-                "Its cluster was stopped, and the engines' state is lost; start() the cluster, and make a new "
-                f"Reconstruction{resume}.",
-                code="cluster.stopped",
-            )
-
-    def _call(self, rank: int, method: str, *arguments: Any) -> Any:
-        self._check_usable()
-        return self._client.call(rank, method, *arguments)
-
     def _warn_of_notices(self) -> None:
         """Issue each notice of the engines once, as a warning."""
         for notice in self.notices if self.warns else ():
@@ -1328,24 +949,6 @@ class Reconstruction:
                 if data is not None:
                     return data
         return None
-
-
-def _whole(what: str, number: int, least: int = 1, of: str = "epochs") -> int:
-    """Return a valid number of epochs or updates as int, since numpy's integers cannot be sent to engines."""
-    try:
-        value = operator.index(number)
-    except TypeError:
-        value = None
-    if value is None or isinstance(number, bool):
-        raise ReconstructionError(
-            f"{what} got {quoted(number)}; expected a whole number of {of}.", code="argument.invalid-type"
-        )
-    if not least <= value <= MOST_EPOCHS:
-        raise ReconstructionError(
-            f"{what} got {quoted(value)} {of}; expected at least {least}, at most {MOST_EPOCHS}.",
-            code="argument.invalid-value",
-        )
-    return value
 
 
 def check_ranks(ranks: Sequence[int], cluster: Cluster | None) -> tuple[int, ...]:

@@ -160,10 +160,13 @@ def reproduce(
     return compared(first, second, notes_on(first, second))
 
 
-def loaded_again(then: ScanIdentity, path: Path) -> Scan:
-    """Load and prepare a scan as recorded, and combine several in the same way."""
+def loaded_again(then: ScanIdentity, path: Path, how: str = "reproduce(path, scan)") -> Scan:
+    """Load and prepare a scan as recorded, and combine several in the same way.
+
+    path: of the result or checkpoint. how: a call that takes the scan instead, for errors. Raises FileError.
+    """
     if "scans" in then.combination:
-        return _combined_again(then.combination, path)
+        return _combined_again(then.combination, path, how)
     if "part_of" in then.combination:
         raise FileError(
             f"{path} is the part of a result that belongs to '{then.name}', one of the scans of "
@@ -172,22 +175,20 @@ def loaded_again(then: ScanIdentity, path: Path) -> Scan:
         )
     if then.prepared and not then.preparation:
         raise FileError(
-            f"{path} is the result of {then.path}, changed after it was loaded by other means than the functions of "
-            "ptynb.preparation, which is not in the record; load it, change it in the same way, and pass it: "
-            "reproduce(path, scan).",
+            f"{path} is of {then.path}, changed after it was loaded by other means than the functions of "
+            f"ptynb.preparation, which is not in the record; load it, change it in the same way, and pass it: {how}.",
             code="scan.not-in-file",
         )
     if not then.path or then.arrays:
         why = f"opened with {' and '.join(then.arrays)} as arrays" if then.path else "which was in no file"
         raise FileError(
-            f"{path} is the result of the scan '{then.name}', {why}; make that scan, and pass it: reproduce(path, "
-            "scan).",
+            f"{path} is of the scan '{then.name}', {why}; make that scan, and pass it: {how}.",
             code="scan.not-in-file",
         )
     file = Path(then.path)
     if not file.exists():
         raise FileError(
-            f"{path} is the result of {file}, which does not exist any more; pass the scan: reproduce(path, scan).",
+            f"{path} is of {file}, which does not exist any more; pass the scan: {how}.",
             code="file.not-found",
         )
     if then.size is not None and file.stat().st_size != then.size:
@@ -208,12 +209,12 @@ def loaded_again(then: ScanIdentity, path: Path) -> Scan:
         code = error.code if isinstance(error, PtynbError) else "file.damaged"
         raise FileError(
             f"The preparation of the scan in {path} cannot be repeated: {error} Or prepare the scan in the same way, "
-            "and pass it: reproduce(path, scan).",
+            f"and pass it: {how}.",
             code=code,
         ) from None
 
 
-def _combined_again(combination: dict[str, Any], path: Path) -> Scan:
+def _combined_again(combination: dict[str, Any], path: Path, how: str) -> Scan:
     try:
         identities = [ScanIdentity.from_plain(plain) for plain in combination["scans"]]
         share, gap, offsets = combination["share"], combination["gap"], combination["offsets"]
@@ -221,7 +222,7 @@ def _combined_again(combination: dict[str, Any], path: Path) -> Scan:
         raise FileError(
             f"{path} does not say how its scan is made of several ({error}); copy the file again.", code="file.damaged"
         ) from None
-    scans = [loaded_again(one, path) for one in identities]
+    scans = [loaded_again(one, path, how) for one in identities]
     return combine(scans, share=share, gap=gap) if share == "probe" else combine(scans, share=share, shifts=offsets)
 
 

@@ -16,12 +16,10 @@ from ptynb.data.provenance import ScanIdentity
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
 from ptynb.engine.checkpoint_loading import plan_and_settings
-from ptynb.exceptions import ClusterError, FileError
+from ptynb.exceptions import ClusterError
 from ptynb.io import checkpoint_branches
 from ptynb.io.checkpoint_dir import default_folder
 from ptynb.io.checkpoint_file import ReconstructionState, identity, load_state
-from ptynb.io.load import load
-from ptynb.io.prepared_scan import options_of, prepare
 from ptynb.session.engines import ClusterEngines
 from ptynb.session.reconstruction import Reconstruction, place_for
 from ptynb.session.recorded_arrivals import measured_again
@@ -244,24 +242,16 @@ def to_continue_with(state: ReconstructionState, given: Settings | Recipe | None
 
 def scan_of_state(state: ReconstructionState, start: Path) -> Scan:
     """Load the scan of a checkpoint with the options and the preparation of the run."""
-    if state.scan.get("combination"):
-        return loaded_again(ScanIdentity(combination=state.scan["combination"]), start)
-    opened: dict[str, Any] = state.scan.get("opened", {})  # older checkpoints have only the file of the patterns
-    file = opened.get("path") or state.scan.get("file")
-    if file is None or opened.get("arrays"):
-        why = "which was in no file" if file is None else f"opened with {' and '.join(opened['arrays'])} as arrays"
-        raise FileError(
-            f"{start} is a checkpoint of the scan '{state.scan.get('name')}', {why}; make that scan, and pass it: "
-            "resume(path, scan).",
-            code="scan.not-in-file",
-        )
-    try:
-        if state.admissions is not None:
-            return measured_again(Path(file), state.admissions)
-        return prepare(load(file, **options_of(opened.get("given", {}))), state.scan.get("preparation", ()))
-    except ValueError as error:
-        raise FileError(
-            f"{start} is a checkpoint of {file}, which cannot be loaded and prepared as it was: {error} Prepare "
-            "it, and pass it: resume(path, scan).",
-            code="scan.not-in-file",
-        ) from error
+    seen = state.scan
+    opened = seen.get("opened", {})  # older checkpoints have only the file of the patterns
+    then = ScanIdentity(
+        name=seen.get("name", ""),
+        path=opened.get("path") or seen.get("file") or "",
+        given=opened.get("given", {}),
+        arrays=tuple(opened.get("arrays", ())),
+        preparation=tuple(seen.get("preparation", ())),
+        combination=seen.get("combination", {}),
+    )
+    if state.admissions is not None and then.path and not then.arrays:
+        return measured_again(Path(then.path), state.admissions)
+    return loaded_again(then, start, "resume(path, scan)")

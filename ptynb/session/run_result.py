@@ -72,11 +72,11 @@ def result_of(path: Path, spec: RunSpec) -> Result:
     loss = make_loss("amplitude", mean_count)  # any: none is evaluated
     model = make_model(seen, settings, object, probe, loss, mean_count=mean_count, extensions=custom)
     model.probe.set_scale(torch.from_numpy(state.scale))
-    model.load_state_dict({name: torch.from_numpy(values) for name, values in state.model.items()})
+    model.set_arrays(state.model)
     if state.admissions is not None:
         corners = state.admissions.positions - np.array(shown.origin) - np.array(corner_shift(seen, settings))
         model.place(torch.from_numpy(state.admissions.patterns), torch.from_numpy(corners))
-    for name, component in model.parts.items():
+    for name, component in model.components.items():
         component.active = state.active[name]
     about = state.metadata
     engines, threads = (int(about[name]) if about.get(name, "").isdecimal() else 0 for name in ("engines", "threads"))

@@ -16,6 +16,7 @@ from typing import (
     Literal,
     Self,
     TypedDict,
+    Union,
     get_args,
     get_type_hints,
 )
@@ -66,6 +67,7 @@ SlurmName = Annotated[
 SbatchOption = Annotated[
     str, _matching(r"-[^\x00-\x1f\x7f]+", "options of sbatch, each a text that begins with '-', such as '--qos=high'")
 ]
+HeaderOption = Annotated[str, _matching(r"[^\x00-\x1f\x7f]+", "options, each a text in one line")]
 
 NONE = "none"
 """Key in the schema of an option: what None means, which a form shows in an empty field."""
@@ -102,6 +104,9 @@ Address = Annotated[
 ]
 START_TITLE = "Longest start [s]"
 START_TIMEOUT = "Longest time that engines may take to start [s]"
+QueuedTimeout = Annotated[
+    Timeout, Field(default=300.0, title=START_TITLE, description=f"{START_TIMEOUT[:-4]}, after the queue [s]")
+]
 THREADS = _none("Threads of each engine on the CPU", "an equal share of the cores")
 
 
@@ -170,14 +175,63 @@ class SlurmOptions(TypedDict, total=False):
     ]
     address: Address
     detached_timeout: DetachedTimeout
-    timeout: Annotated[
-        Timeout,
+    timeout: QueuedTimeout
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of engines as jobs of a scheduler."""
+
+    cpus_per_engine: Annotated[
+        CountOrNone | None,
+        Field(default=None, title="Cores per engine", **_none("Cores and threads of each engine", "4")),
+    ]
+    time: Annotated[
+        Time | None,
         Field(
-            default=300.0,
-            title=START_TITLE,
-            description="Longest time that engines may take to start, after the queue [s]",
+            default=None,
+            title="Time limit",
+            description="Time limit of the jobs as hours:minutes:seconds or days-hours",
         ),
     ]
+    queue: Annotated[SlurmName | None, Field(default=None, description="Queue of the jobs")]
+    account: Annotated[SlurmName | None, Field(default=None, description="Account or project of the jobs")]
+    memory: Annotated[
+        Memory | None,
+        Field(
+            default=None,
+            title="Memory per engine",
+            description="Memory of each job, a number and K, M, G or T, such as 64G",
+            examples=["64G"],
+        ),
+    ]
+    extra: Annotated[
+        tuple[HeaderOption, ...] | None,
+        Field(
+            default=None,
+            max_length=64,
+            title="Further options",
+            description="Further options in the header of a job's script (of HTCondor: lines of its description)",
+            json_schema_extra={TRUST: "goes to the scheduler"},
+        ),
+    ]
+    template: Annotated[
+        str | None,
+        Field(
+            default=None,
+            title="Template of scripts",
+            **_none(
+                "Path of the template of a job's script, in which {header} stands for the scheduler's options and "
+                "{command} for the start of an engine",
+                "only these two",
+                {TRUST: "is the script that the jobs run"},
+            ),
+        ),
+    ]
+    address: Address
+
+
+class EngineOptions(LocalOptions, JobOptions, total=False):
+    """Options of engines on this machine, or as jobs of a scheduler."""
 
 
 class SshOptions(TypedDict, total=False):
@@ -236,12 +290,14 @@ class _RemoteRules(ClusterSection):
         return self
 
 
-class _SlurmRules(_RemoteRules):
+class _JobRules(_RemoteRules):
     @property
     def threads(self) -> int | None:
         """Threads of an engine on the CPU."""
         return self.cpus_per_engine or None
 
+
+class _SlurmRules(_JobRules):
     @model_validator(mode="after")
     def _one_engine_per_gpu(self) -> Self:
         if self.gpus_per_node and self.engines_per_node not in (None, 0, self.gpus_per_node):
@@ -273,6 +329,7 @@ def _section(name: str, base: type[ClusterSection], options: type, **first: Any)
     """Create the model of a section `cluster` of a run file, with the fields `first` and the options."""
     fields: dict[str, Any] = {**first, **get_type_hints(options, include_extras=True)}
     about = (options.__doc__ or "").replace("Options of e", "E").replace("Options of a", "A")
+    about = about.replace("a scheduler", name.removesuffix("Cluster"))
     return create_model(name, __base__=base, __doc__=about, __module__=__name__, **fields)
 
 
@@ -297,6 +354,19 @@ SlurmCluster = _section(
         Field(default=None, **_none("Number of nodes", "those of the present job")),
     ],
 )
+JOB_FIELDS: dict[str, Any] = {
+    "engines": Annotated[Count | None, Field(default=None, **_none("Number of engines, each a job of its own", "1"))],
+    "device": Annotated[
+        Device, Field(default="auto", description="Device of the engines; auto: as cuda, each job requests one GPU")
+    ],
+    **get_type_hints(JobOptions, include_extras=True),
+    "detached_timeout": DetachedTimeout,
+    "timeout": QueuedTimeout,
+}
+PbsCluster, LsfCluster, SgeCluster, HTCondorCluster = (
+    _section(f"{name}Cluster", _JobRules, JobOptions, kind=(Literal[name.lower()], name.lower()), **JOB_FIELDS)
+    for name in ("Pbs", "Lsf", "Sge", "HTCondor")
+)
 SshCluster = _section(
     "SshCluster",
     _SshRules,
@@ -312,11 +382,19 @@ SshCluster = _section(
         ),
     ],
 )
-CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster)
+JOB_CLUSTERS = (PbsCluster, LsfCluster, SgeCluster, HTCondorCluster)
+CLUSTERS = (LocalCluster, NoCluster, SlurmCluster, SshCluster, *JOB_CLUSTERS)
+QUEUED = ("slurm", "pbs", "lsf", "sge", "htcondor")
+"""Kinds of clusters whose start may wait in a queue."""
 if TYPE_CHECKING:
     AnyCluster = ClusterSection
 else:
-    AnyCluster = Annotated[LocalCluster | NoCluster | SlurmCluster | SshCluster, Field(discriminator="kind")]
+    AnyCluster = Annotated[Union[CLUSTERS], Field(discriminator="kind")]  # noqa: UP007 - of a tuple
+
+
+def section_of(kind: str) -> type[ClusterSection]:
+    """Return the section of this kind."""
+    return next(section for section in CLUSTERS if section.model_fields["kind"].default == kind)
 
 
 def checked(section: type[ClusterSection], **values: Any) -> ClusterSection:

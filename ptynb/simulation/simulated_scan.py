@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from ptynb.data.geometry import Geometry
-from ptynb.data.patterns import ArrayFrames
+from ptynb.data.patterns import AbsentFrames, ArrayFrames
 from ptynb.data.scan import Scan, Truth
 from ptynb.exceptions import InvalidValueError
 from ptynb.io import scan_file
@@ -97,9 +97,9 @@ def simulate(
         "name": "simulated",
     }
     if path is None:
-        frames = np.concatenate(list(chunks))
-        return Scan(frames=ArrayFrames.of(frames), **metadata)
-    return scan_file.write_scan(path, (patterns, window, window), np.dtype(np.float32), chunks, **metadata)
+        return Scan(frames=ArrayFrames.of(np.concatenate(list(chunks))), **metadata)
+    frames = AbsentFrames((patterns, window, window), np.dtype(np.float32).str)
+    return scan_file.write_scan(path, Scan(frames=frames, **metadata), chunks)
 
 
 def _patterns(

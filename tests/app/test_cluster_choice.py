@@ -210,7 +210,7 @@ def test_what_is_wrong_is_said_at_its_field_before_anything_is_ended(
     recon = bench.recon
     assert recon is not None
     recon.wait()
-    monkeypatch.setattr("ptynb.cluster.cluster_start.slurm_commands.require", lambda name: name)
+    monkeypatch.setattr("ptynb.cluster.cluster_start.scheduler_commands.require", lambda title, name: name)
     for launcher, texts, field, told in (
         (SLURM, {"nodes": "two"}, "nodes", "Nodes is 'two'"),
         (SLURM, {"nodes": "1"}, "gpus_per_node", "No GPUs were requested"),

@@ -15,12 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import ptynb as pt
-from tests.benchmarks.problems import made, score, thick, unsteady, varying
-from tests.benchmarks.rows import Measured, Missing, Row, compared, in_turn
-from tests.benchmarks.sides import Bench
+from tests.benchmarks.harness import Bench, Measured, Missing, Row, compared, in_turn
+from tests.benchmarks.problems import large, made, score, thick, unsteady, varying
 
 SUBJECT = "cpu"
 ERROR = 0.026
@@ -103,6 +99,8 @@ BUSY_CASES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 ODD_SIDES = [(127, 128), (129, 130), (131, 132), (257, 256), (514, 512)]
 """Sides with a large prime factor, and sides without one near them."""
 MOST_OF_ODD_SIDES = 1.5
+STREAMED = [(484, 128, 1), (484, 128, 4), (200, 256, 1)]
+"""Patterns, pixels of a side, modes."""
 
 
 def rows(bench: Bench) -> list[Measured]:
@@ -112,6 +110,7 @@ def rows(bench: Bench) -> list[Measured]:
         engine_of_cluster(bench),
         *(busy_machine(bench, name, *case) for name, case in BUSY_CASES.items()),
         *(odd_sides(bench, *case) for case in ODD_SIDES),
+        *(streamed(bench, *case) for case in STREAMED),
     ]
     if bench.peers is None:
         names = ("A", WHOLE, "B", "A with 8 slices", f"A, time to an object error of {ERROR}", *LSQML_CASES)
@@ -137,52 +136,49 @@ def epoch(
     more: tuple[str, ...] = (),
 ) -> Row:
     """Seconds per epoch against PtyRAD's. ours: settings. peer, more: further arguments of its script, and of ours."""
-    bench.said(name)
     path = made(bench, problem, *(("--modes", "4") if problem == "B" else ()))
-    given = in_turn(
-        {
-            "ptynb": lambda: bench.ours(path, ours or {}, bench.epochs, *more),
-            "PtyRAD": lambda: bench.peer("peer_ptyrad.py", path, bench.epochs, *peer),
-        },
-        bench.turns,
-        bench.said,
-    )
-    return compared(SUBJECT, name, given, limit=limit)
+    sides = {
+        "ptynb": lambda: bench.ours(path, ours or {}, bench.epochs, *more),
+        "PtyRAD": lambda: bench.peer("peer_ptyrad.py", path, bench.epochs, *peer),
+    }
+    return bench.row(SUBJECT, name, sides, limit=limit)
 
 
 def extra_parts(bench: Bench) -> Row:
     """Positions, weights and background found too, against the plain epoch of ptynb's own."""
-    bench.said("A with positions, weights and background")
     path = made(bench, "A")
-    given = in_turn(
-        {
-            "with all parts": lambda: bench.ours(path, EXTRA_PARTS, bench.epochs),
-            "ptynb, plain": lambda: bench.ours(path, {}, bench.epochs),
-        },
-        bench.turns,
-        bench.said,
-    )
-    return compared(SUBJECT, "A with positions, weights and background, an epoch", given, limit=1.5)
+    sides = {
+        "with all parts": lambda: bench.ours(path, EXTRA_PARTS, bench.epochs),
+        "ptynb, plain": lambda: bench.ours(path, {}, bench.epochs),
+    }
+    return bench.row(SUBJECT, "A with positions, weights and background, an epoch", sides, limit=1.5)
 
 
 def engine_of_cluster(bench: Bench) -> Row:
     """One engine of a cluster, against the same in the process of the notebook."""
-    bench.said("A on one engine of a cluster")
     path = made(bench, "A")
-    given = in_turn(
-        {
-            "engine of a cluster": lambda: bench.ours(path, {}, 4 * bench.epochs, "--engines", "1"),
-            "ptynb in one process": lambda: bench.ours(path, {}, 4 * bench.epochs),
-        },
-        bench.turns,
-        bench.said,
-    )
-    return compared(SUBJECT, "A on one engine of a cluster, an epoch", given, limit=1.05)
+    sides = {
+        "engine of a cluster": lambda: bench.ours(path, {}, 4 * bench.epochs, "--engines", "1"),
+        "ptynb in one process": lambda: bench.ours(path, {}, 4 * bench.epochs),
+    }
+    return bench.row(SUBJECT, "A on one engine of a cluster, an epoch", sides, limit=1.05)
+
+
+def streamed(bench: Bench, patterns: int, window: int, modes: int) -> Row:
+    """Frames that are read from the file batch by batch (it is in the page cache), against held ones."""
+    path = bench.folder / f"{large(bench.folder, patterns, window).name}.h5"
+
+    def side(place: str) -> dict[str, Any]:
+        settings = {"pattern_storage": place, "probe": {"modes": modes}, "batch": 16}
+        return bench.ours(path, settings, 2 * bench.epochs)
+
+    name = f"{patterns} patterns of {window} x {window}, modes: {modes}, an epoch with frames on the disk"
+    sides = {place: functools.partial(side, place) for place in ("disk", "host")}
+    return bench.row(SUBJECT, name, sides, limit=1.1)
 
 
 def busy_machine(bench: Bench, name: str, settings: dict[str, Any], more: tuple[str, ...]) -> Row:
     """An epoch while another process computes all the time, against a quiet machine."""
-    bench.said(f"{name}, beside a busy process")
     path = made(bench, "A")
 
     def busy() -> dict[str, Any]:
@@ -192,42 +188,20 @@ def busy_machine(bench: Bench, name: str, settings: dict[str, Any], more: tuple[
             finally:
                 other.kill()
 
-    given = in_turn(
-        {"beside a busy process": busy, "ptynb, quiet": lambda: bench.ours(path, settings, bench.epochs, *more)},
-        bench.turns,
-        bench.said,
-    )
-    return compared(SUBJECT, f"{name}, an epoch beside a busy process", given, limit=2.2)
+    sides = {"beside a busy process": busy, "ptynb, quiet": lambda: bench.ours(path, settings, bench.epochs, *more)}
+    return bench.row(SUBJECT, f"{name}, an epoch beside a busy process", sides, limit=2.2)
 
 
 def odd_sides(bench: Bench, side: int, other: int) -> Row:
     """An epoch of patterns with a large prime factor in their sides, against one of a side without."""
-    bench.said(f"patterns of {side} x {side}")
     number = max(4, 64 * 128**2 // side**2)
-    problems = []
-    for one in (side, other):
-        path = bench.folder / f"side-{one}.npz"
-        scan = pt.simulate(number, window=one)
-        assert scan.probe is not None
-        np.savez(
-            path,
-            patterns=scan.frames.read(0, len(scan)),
-            positions_px=scan.positions.astype(np.float32),
-            start_probe=scan.probe[0],
-            wavelength=1e-10,
-            det_pixel=75e-6,
-            det_distance=2.0,
+    sides = {
+        f"{one} x {one}": functools.partial(
+            bench.ours, bench.folder / f"{large(bench.folder, number, one).name}.h5", {}, 4 * bench.epochs
         )
-        problems.append(path)
-    given = in_turn(
-        {
-            f"{one} x {one}": functools.partial(bench.ours, path, {}, 4 * bench.epochs)
-            for one, path in zip((side, other), problems, strict=True)
-        },
-        bench.turns,
-        bench.said,
-    )
-    return compared(SUBJECT, f"patterns of {side} x {side}, an epoch", given, limit=MOST_OF_ODD_SIDES)
+        for one in (side, other)
+    }
+    return bench.row(SUBJECT, f"patterns of {side} x {side}, an epoch", sides, limit=MOST_OF_ODD_SIDES)
 
 
 def time_to_error(

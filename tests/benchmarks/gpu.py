@@ -38,8 +38,7 @@ from ptynb.distributed.group import SingleGroup
 from ptynb.engine.loop import Loop
 from tests.benchmarks import cpu
 from tests.benchmarks.gpu_problem import Problem, simulated
-from tests.benchmarks.rows import Measured, Missing, Row, compared, described, in_turn, machine, table
-from tests.benchmarks.sides import Bench
+from tests.benchmarks.harness import Bench, Measured, Missing, Row, compared, described, in_turn, machine, table
 from tests.gpu.pace import copy_bandwidth, least_bytes, profile_update
 
 SUBJECT = "gpu"

@@ -16,9 +16,8 @@ from pathlib import Path
 import h5py
 
 import ptynb as pt
+from tests.benchmarks.harness import Bench, Measured, Row, compared, in_turn
 from tests.benchmarks.problems import large
-from tests.benchmarks.rows import Measured, Row, compared, in_turn
-from tests.benchmarks.sides import Bench
 
 SUBJECT = "loading"
 WINDOW = 256

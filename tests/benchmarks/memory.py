@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 import ptynb as pt
+from tests.benchmarks.harness import Bench, Measured, Row
 from tests.benchmarks.problems import large
-from tests.benchmarks.rows import Measured, Row, compared, in_turn
-from tests.benchmarks.sides import Bench
 
 SUBJECT = "memory"
 PATTERNS, WINDOW = 2000, 256
@@ -30,22 +29,15 @@ def rows(bench: Bench) -> list[Measured]:
 def peak(bench: Bench, modes: int) -> Row:
     """The peak against frames (in the file's own type) + 10 objects + 12 batches of exit waves."""
     name = f"{PATTERNS} patterns of {WINDOW} x {WINDOW}, {modes} mode{'s' * (modes > 1)}: memory at the peak"
-    bench.said(name)
     scan = large(bench.folder, PATTERNS, WINDOW)
     settings: dict[str, Any] = {"probe": {"modes": modes}}
     limit = allowed(scan, pt.Settings(**settings))
-    path = bench.folder / f"{scan.name}.h5"
-    given = in_turn(
-        {
-            "ptynb": lambda: bench.answer(
-                [sys.executable, "-m", "tests.benchmarks.memory", path, json.dumps(settings)]
-            ),
-            "frames + 10 objects + 12 batches of exit waves": lambda: limit,
-        },
-        bench.turns,
-        bench.said,
-    )
-    return compared(SUBJECT, name, given, limit=1.0, unit="MB", key="megabytes")
+    command = [sys.executable, "-m", "tests.benchmarks.memory", bench.folder / f"{scan.name}.h5", json.dumps(settings)]
+    sides = {
+        "ptynb": lambda: bench.answer(command),
+        "frames + 10 objects + 12 batches of exit waves": lambda: limit,
+    }
+    return bench.row(SUBJECT, name, sides, limit=1.0, unit="MB", key="megabytes")
 
 
 def allowed(scan: pt.Scan, settings: pt.Settings) -> dict[str, float]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 import ptynb as pt
 from ptynb.data.geometry import NearField
+from ptynb.data.patterns import AbsentFrames
 from ptynb.io.scan_file import write_scan
-from tests.benchmarks.sides import Bench
+from tests.benchmarks.harness import Bench
 
 
 def made(bench: Bench, name: str, *choices: str) -> Path:
@@ -33,8 +34,10 @@ def scan_of(path: Path, whole_pixels: bool = False, near_field: bool = False) ->
     """A common problem, with the start that all packages get: a defocused probe, and nothing of the object.
 
     whole_pixels: positions are rounded, as packages do that do not move the probe between pixels. near_field: the same
-    numbers taken for shadows, for measurements of time only.
+    numbers taken for shadows, for measurements of time only. Other files are loaded as they are.
     """
+    if path.suffix != ".npz":
+        return pt.load(path)
     shadows = NearField(wavelength=1.5e-10, focus_to_sample=0.01, sample_to_detector=1.0, detector_pixel=(5e-5, 5e-5))
     with np.load(path) as data:
         pixel = float(data["det_pixel"])
@@ -89,16 +92,9 @@ def large(folder: Path, patterns: int, window: int, distinct: int = 256) -> pt.S
     side = math.ceil(math.sqrt(patterns))
     grid = np.stack(np.divmod(np.arange(patterns), side), 1) * 8.0
     places = grid + np.random.default_rng(0).uniform(-2.0, 2.0, grid.shape)
-    return write_scan(
-        path,
-        (patterns, window, window),
-        np.dtype(np.uint16),
-        _repeated(counts.astype(np.uint16), patterns),
-        positions=places,
-        name=path.stem,
-        probe=some.probe,
-        geometry=some.geometry,
-    )
+    frames = AbsentFrames((patterns, window, window), "<u2")
+    scan = pt.Scan(frames=frames, positions=places, name=path.stem, probe=some.probe, geometry=some.geometry)
+    return write_scan(path, scan, _repeated(counts.astype(np.uint16), patterns))
 
 
 def _repeated(counts: NDArray[Any], patterns: int) -> Iterator[NDArray[Any]]:

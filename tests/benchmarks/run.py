@@ -18,29 +18,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import coarse_to_fine, cpu, gpu, loading, memory
-from tests.benchmarks.rows import Measured, Missing, described, machine, table
-from tests.benchmarks.sides import ROOT, Bench
+from tests.benchmarks import cpu, gpu, loading, memory
+from tests.benchmarks.harness import ROOT, Bench, Measured, Missing, described, machine, table
 
 SUBJECTS: dict[str, Callable[[Bench], list[Measured]]] = {
     "cpu": cpu.rows,
-    "stages": coarse_to_fine.rows,
     "memory": memory.rows,
     "loading": loading.rows,
     "gpu": gpu.rows,
 }
-OWN_SCRIPTS = {
-    "exchange": "exchange.py",
-    "streaming": "streaming.py",
-    "inspecting": "inspecting.py",
-    "tuning": "tuning.py",
-    "watching": "watching.py",
-    "clicking": "clicking.py",
-    "live": "live.py",
-    "receiving": "receiving.py",
-    "dragging": "dragging.py",
-    "idling": "idling.py",
-}
+OWN_SCRIPTS = ("waiting", "clicking", "receiving")
 """Subjects with a script of their own, whose text goes into the record as it is."""
 BEGIN, END = "<!-- measured -->", "<!-- end measured -->"
 
@@ -97,18 +84,15 @@ def rows_of(bench: Bench, subject: str) -> list[Measured]:
 
 def own_script(bench: Bench, name: str) -> str:
     """What a subject's own script prints, with its defaults."""
-    script = ROOT / "tests" / "benchmarks" / OWN_SCRIPTS[name]
-    if not script.exists():
-        return "no such script"
     bench.said(name)
-    command = [sys.executable, "-m", f"tests.benchmarks.{script.stem}"]
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return (ran.stdout if ran.returncode == 0 else f"failed: {ran.stderr.strip()[-400:]}").strip()
 
 
 def fenced(texts: dict[str, str]) -> list[str]:
     """The scripts' texts under their names, as Markdown."""
-    return [f"`{OWN_SCRIPTS[name]}`:\n\n```\n{text}\n```" for name, text in texts.items()]
+    return [f"`{name}.py`:\n\n```\n{text}\n```" for name, text in texts.items()]
 
 
 def fill_in(path: Path, report: str) -> None:

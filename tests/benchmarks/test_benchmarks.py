@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import ptynb as pt
-from tests.benchmarks import cpu, memory, problems, run
-from tests.benchmarks.rows import Missing, compared, in_turn, table
-from tests.benchmarks.sides import FOLDER, Bench
-from tests.gpu.pace import least_bytes
+from tests.benchmarks import cpu, problems, run
+from tests.benchmarks.harness import FOLDER, Bench, Missing, compared, table
 
 
 @pytest.fixture
@@ -59,27 +54,6 @@ def problem(tmp_path: Path) -> Path:
         det_distance=2.0,
     )
     return path
-
-
-def test_both_sides_are_asked_in_turn_and_their_medians_compared() -> None:
-    asked = []
-
-    def side(name: str, values: list[float]) -> Any:
-        def ask() -> dict[str, float]:
-            asked.append(name)
-            return {"seconds": values.pop(0)}
-
-        return ask
-
-    given = in_turn({"a": side("a", [1.0, 2.0, 9.0]), "b": side("b", [4.0, 4.0, 3.0])}, 3, lambda line: None)
-    assert asked == ["a", "b"] * 3
-    row = compared("cpu", "an epoch", given, limit=0.5)
-    assert (row.ours, row.other, row.ratio, row.low, row.high) == (2.0, 4.0, 0.5, 0.25, 3.0)
-    assert row.met == "yes"
-    assert compared("cpu", "an epoch", given, limit=0.49).met == "no"
-    scaled = compared("cpu", "until", given, limit=None, factors=(3.0, 6.0))
-    assert (scaled.ours, scaled.other, scaled.met) == (6.0, 24.0, "")
-    assert json.loads(json.dumps(row.record()))["raw"]["a"] == [{"seconds": value} for value in (1.0, 2.0, 9.0)]
 
 
 def test_the_table_shows_figures_goal_and_what_is_missing() -> None:
@@ -137,65 +111,10 @@ def test_a_thick_problem_has_the_counts_of_its_slices(bench: Bench, problem: Pat
     assert deviations.std() == pytest.approx(1, abs=0.05)
 
 
-def test_a_varying_probe_moves_patterns_from_those_of_the_mean_probe(bench: Bench, problem: Path) -> None:
-    """By far more than noise, while the mean count remains, but for the power of what is added."""
-    with np.load(problems.varying(bench, problem.stem)) as data, np.load(problem) as steady:
-        found, mean = data["patterns"], steady["patterns"]
-    assert np.linalg.norm(found - mean) > 0.1 * np.linalg.norm(mean)
-    assert found.sum() == pytest.approx(mean.sum(), rel=0.15)
-
-
-def test_the_score_of_slices_is_their_mean(bench: Bench, problem: Path) -> None:
-    (bench.scripts / "score.py").write_text(
-        "import sys, numpy\n"
-        "one, other = (numpy.load(path)['object'] for path in sys.argv[1:])\n"
-        "print(sys.argv[2], 'error %.4f' % abs(one - other).mean())\n"
-    )
-    thick = problems.thick(bench, problem.stem, 2, 1e-4)
-    with np.load(thick) as data:
-        moved = data["object"] + np.array([0.1, 0.3])[:, None, None]
-    np.savez(bench.folder / "result.npz", object=moved)
-    assert problems.score(bench, thick, bench.folder / "result.npz") == pytest.approx(0.2, abs=1e-3)
-    with np.load(problem) as data:
-        np.savez(bench.folder / "thin.npz", object=data["object"] + 0.1)
-    assert problems.score(bench, problem, bench.folder / "thin.npz") == pytest.approx(0.1, abs=1e-3)
-
-
 @pytest.mark.parametrize("name", cpu.LSQML_CASES)
 def test_a_case_of_lsqml_has_settings_that_ptynb_takes(name: str) -> None:
     case = cpu.LSQML_CASES[name]
     assert pt.Settings(**{"optimiser": "lsqml", "batch": case.batch, **case.settings}).batch == case.batch
-
-
-@pytest.mark.parametrize(("errors", "first"), [([0.5, 0.2, 0.02, 0.02, 0.2], 3), ([0.01], 1), ([0.5, 0.4, 0.3], None)])
-def test_the_first_epoch_with_the_error_counts(errors: list[float], first: int | None, tmp_path: Path) -> None:
-    for number in range(1, len(errors) + 1):
-        (tmp_path / f"{number}.npz").touch()
-    assert cpu.first_epoch(tmp_path, lambda result: errors[int(result.stem) - 1]) == first
-
-
-@pytest.mark.parametrize(("trials", "median"), [([18, None, 20], 20), ([None, 18, None], None), ([17, 19, 18], 18)])
-def test_of_the_peers_trials_the_median_counts(
-    trials: list[int | None], median: int | None, bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left = [*trials]
-    monkeypatch.setattr(Bench, "answer", lambda self, command: {})
-    monkeypatch.setattr(cpu, "first_epoch", lambda folder, error_of: left.pop(0))
-    assert cpu._peer_epochs(dataclasses.replace(bench, turns=3), Path("A.npz")) == median
-    assert cpu._peer_epochs(dataclasses.replace(bench, options={"peer_epochs": 7}), Path("A.npz")) == 7
-
-
-def test_memory_allowed_is_frames_objects_and_waves(tmp_path: Path) -> None:
-    scan = problems.large(tmp_path, patterns=60, window=32, distinct=25)
-    assert (len(scan), scan.frames.dtype) == (60, np.uint16)
-    assert (scan.frames.read(0, 1) == scan.frames.read(25, 26)).all()
-    settings = pt.Settings(batch=8, probe=pt.Probe(modes=2))
-    height, width = scan.object_frame(settings.object.padding).shape
-    parts = memory.allowed(scan, settings)
-    assert parts["frames"] == 60 * 32 * 32 * 2 / 1e6
-    assert parts["objects"] == 10 * height * width * 8 / 1e6
-    assert parts["waves"] == 12 * 8 * 2 * 32 * 32 * 8 / 1e6
-    assert parts["megabytes"] == pytest.approx(parts["frames"] + parts["objects"] + parts["waves"])
 
 
 def test_memory_of_a_run_counts_what_it_holds(bench: Bench) -> None:
@@ -204,12 +123,6 @@ def test_memory_of_a_run_counts_what_it_holds(bench: Bench) -> None:
     answer = bench.answer([sys.executable, "-m", "tests.benchmarks.memory", bench.folder / "2000x64.h5", "{}"])
     assert scan.frames.shape == (2000, 64, 64)
     assert 16 < answer["megabytes"] < answer["before"]
-
-
-def test_gpu_bytes_of_one_mode_and_one_slice() -> None:
-    """Four transforms that each write, three that read, products that read four times, and the count."""
-    writes, reads = 8 * (1 + 1 + 1 + 1), 8 * (0 + 1 + 1 + 1) + 8 * (1 + 1 + 1)
-    assert least_bytes(pt.Settings(), (64, 64), 9, 2) == 9 * 64 * 64 * (writes + reads + 2)
 
 
 def test_the_report_goes_between_the_marks(tmp_path: Path) -> None:

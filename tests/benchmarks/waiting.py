@@ -1,31 +1,25 @@
 """What a user waits for beside the updates: the wall clock of the public calls over the engine's own clock.
 
-usage: python -m tests.benchmarks.waiting [--rounds 3] [--where process cluster stub idle failure] [--device cpu]
+usage: python -m tests.benchmarks.waiting [--rounds 3] [--where process cluster stub] [--device cpu]
 
 Runs of 484 patterns of 128 x 128 (batch 16) and of 100 patterns of 64 x 64 in this process and on a cluster of one
-engine; an engine whose epochs take 2.2 ms and no processor, as on a GPU; the time until a command is applied, and until
-this process knows it; the messages of an idle cluster; the time until a failure of one of two engines is known with its
-cause. To be run on a quiet machine.
+engine; an engine whose epochs take 2.2 ms and no processor, as on a GPU; the time until a command is applied, and this
+process knows it. To be run on a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import statistics
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ptynb as pt
 from ptynb.data.engine_records import Epoch
 from ptynb.data.scan import Scan
 from ptynb.engine.loop import Loop
-from ptynb.physics.model import Model
 from ptynb.settings.cluster_options import Device
 
 STUB_SECONDS = 2.2e-3
@@ -35,7 +29,7 @@ def main() -> None:
     """Prints medians over the rounds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--where", nargs="*", default=["process", "cluster", "stub", "idle", "failure"])
+    parser.add_argument("--where", nargs="*", default=["process", "cluster", "stub"])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     chosen = parser.parse_args()
     device: Device = chosen.device
@@ -44,18 +38,13 @@ def main() -> None:
     if "process" in chosen.where:
         loops("process, 64 x 64", small, pt.Settings(), device, chosen.rounds)
         loops("process, 128 x 128", large, pt.Settings(batch=16), device, chosen.rounds)
-    if {"cluster", "idle"} & {*chosen.where}:
+    if "cluster" in chosen.where:
         began = time.perf_counter()
         with pt.Cluster(1, device=device) as cluster:
             print(f"cluster of one engine: started in {time.perf_counter() - began:.2f} s")
-            if "cluster" in chosen.where:
-                loops("cluster, 64 x 64", small, pt.Settings(), cluster, chosen.rounds)
-                loops("cluster, 128 x 128", large, pt.Settings(batch=16), cluster, chosen.rounds)
-                commands(small, cluster)
-            if "idle" in chosen.where:
-                idle(small, cluster)
-    if "failure" in chosen.where:
-        failures(small, device)
+            loops("cluster, 64 x 64", small, pt.Settings(), cluster, chosen.rounds)
+            loops("cluster, 128 x 128", large, pt.Settings(batch=16), cluster, chosen.rounds)
+            commands(small, cluster)
     if "stub" in chosen.where:
         Loop.step = stub  # type: ignore[method-assign]
         loops("process, a GPU's epochs of 2.2 ms", small, pt.Settings(), "cpu", chosen.rounds)
@@ -114,74 +103,6 @@ def median_of(call: Callable[[], Any], times: int = 15) -> float:
         call()
         seconds.append(time.perf_counter() - began)
     return statistics.median(seconds)
-
-
-def idle(scan: Scan, cluster: pt.Cluster, seconds: float = 20.0) -> None:
-    """Count the messages that this process exchanges with an engine that has nothing to do."""
-    with pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None) as recon:
-        recon.step()
-        time.sleep(1)
-        caller: Any = cluster.caller
-        sent, come = Counted(caller._client._send), Counted(recon._client._receive)
-        direct = Counted(caller.call_worker)
-        caller._client._send, caller.call_worker, recon._client._receive = sent, direct, come
-        time.sleep(seconds)
-        each = 60 / seconds
-        print(f"idle: {(sent.calls + direct.calls) * each:g} requests and {come.calls * each:g} statuses a minute")
-
-
-class Raises(pt.CustomConstraint):
-    """Writes the time into a file and raises an error, on one rank, after 20 epochs."""
-
-    after = "epoch"
-
-    def __init__(self, file: Path, rank: int) -> None:
-        self.file, self.rank, self.calls = file, str(rank), 0
-
-    def impose(self, model: Model) -> None:
-        self.calls += 1
-        if self.calls == 20 and os.environ["PTYNB_RANK"] == self.rank:
-            self.file.write_text(str(time.time()))
-            raise ValueError("broken")
-
-
-def failures(scan: Scan, device: Device) -> None:
-    """Time until `wait` raises what an engine raised, and what tells of an engine that was killed, of two engines."""
-    for rank in (0, 1):
-        with tempfile.TemporaryDirectory() as folder, pt.Cluster(2, device=device) as cluster:
-            file = Path(folder) / "raised"
-            recon = pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None, extensions=[Raises(file, rank)])
-            raised = 1e3 * (seconds_until_failure(recon) - float(file.read_text()))
-            recon.close()
-            recon = pt.Reconstruction(scan, pt.Settings(), cluster, checkpointing=None)
-            recon.start(100_000)
-            time.sleep(0.5)
-            began = time.time()
-            os.kill(cluster.status()[rank]["pid"], signal.SIGKILL)
-            killed = 1e3 * (seconds_until_failure(recon) - began)
-            print(f"failure of rank {rank} of 2: raised {raised:.1f} ms, killed {killed:.0f} ms")
-
-
-def seconds_until_failure(recon: pt.Reconstruction) -> float:
-    """Return the time at which `wait` has raised the failure of the run, which is started if it is not [s]."""
-    if recon.state != "running":
-        recon.start(100_000)
-    try:
-        recon.wait(60)
-    except pt.ReconstructionError:
-        return time.time()
-    raise AssertionError("nothing failed")
-
-
-class Counted:
-    """A function that counts its calls."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self.calls = function, 0
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.calls += 1
-        return self._function(*arguments, **named)
 
 
 def stub(loop: Loop) -> None:

@@ -36,7 +36,7 @@ def loaded_by(program):
 def test_help_names_the_commands_and_loads_nothing_heavy():
     answer = command("--help")
     assert answer.returncode == 0
-    for name in ("demo", "lab", "doctor", "scaling", "advise", "estimate", "run", "sweep", "watch", "ps", "stop"):
+    for name in ("demo", "lab", "doctor", "scaling", "advise", "estimate", "run", "watch", "ps", "stop"):
         assert name in answer.stdout
     program = "from ptynb.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass"
     assert not loaded_by(program) & {"torch", "numpy", "matplotlib", "ipywidgets", "ipyparallel"}

@@ -1,4 +1,4 @@
-"""Run files that do more than reconstruct: who is asked, what is remembered, and that no other file does so much."""
+"""Run files that do more than reconstruct: who is asked, and that no other file does so much."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import ptynb.run
 from ptynb.batch import batch_run
 from ptynb.cli import main
 from ptynb.cli.run_command import check_plan, plan_of, resume_command
-from ptynb.cli.trust_prompt import lines_to_confirm, trusted_file
+from ptynb.cli.trust_prompt import lines_to_confirm
 from ptynb.engine import checkpoint_writer
 from ptynb.settings.base_models import TRUST, kinds_in
-from ptynb.settings.cluster_options import CLUSTERS
+from ptynb.settings.cluster_options import CLUSTERS, JOB_CLUSTERS
 from ptynb.settings.run_files.run_file import RunFile, read_run
 from ptynb.settings.run_files.run_file_example import example
 from tests.raising import raises
@@ -35,12 +35,6 @@ PLAN = "plan: {count: 9, extent: [[0, 1], [0, 1]]}"
 LIVE = "listen: {{source: '{}', positions: '{}', " + PLAN.replace("{", "{{").replace("}", "}}") + "}}\n"
 LIVE += "epochs: 2\nresult: out.h5\n"
 SLURM = "cluster: {kind: slurm, nodes: 2, partition: gpu, extra: ['--wrap=id'], address: 10.0.0.1}\n"
-
-
-@pytest.fixture(autouse=True)
-def _own_answers(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is remembered among the user's own answers."""
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture
@@ -127,6 +121,11 @@ HARMLESS = {
     "SlurmCluster.partition": "Slurm decides who may use it, and it can be no other option",
     "SlurmCluster.account": "the same",
     "SlurmCluster.memory": "the same",
+    **{
+        f"{section.__name__}.{name}": "as of Slurm"
+        for section in JOB_CLUSTERS
+        for name in ("time", "queue", "account", "memory")
+    },
 }
 
 
@@ -158,6 +157,7 @@ def test_every_field_that_holds_any_text_is_harmless_or_asked_about() -> None:
         "ListenSection.positions",
         *(f"SshCluster.{name}" for name in ("hosts", "python", "ssh", "address")),
         *(f"SlurmCluster.{name}" for name in ("extra", "address")),
+        *(f"{section.__name__}.{name}" for section in JOB_CLUSTERS for name in ("extra", "template", "address")),
     }
 
 
@@ -175,14 +175,13 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
     assert main.main(line) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "checkpointing.transfer: 'helper:send'" in told
-    assert "add --trust, or run it once" in told
+    assert "add --trust, or use" in told
     assert ptynb.run.main([str(path)]) == 1
     assert "add --trust" in " ".join(capsys.readouterr().err.split())
     assert "helper" not in sys.modules
     assert not (tmp_path / "sent").exists()
     assert main.main([*line, "--trust"]) == 0
     assert "state-00001.h5" in (tmp_path / "sent").read_text()
-    assert not trusted_file().exists(), "the option is for one command"
     assert main.main([*line, "--resume"]) == 1
 
 
@@ -190,32 +189,16 @@ def test_without_a_terminal_nothing_is_obeyed_until_that_is_asked_for(
 def test_anything_but_yes_is_no(run_file: Any, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     with raises("settings.not-confirmed", "run.yaml"):
         asked(monkeypatch, answer, str(run_file(LEAST + TRANSFER)))
-    assert not trusted_file().exists()
 
 
-def test_a_yes_holds_for_these_lines_of_this_file(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = run_file(LEAST + TRANSFER)
-    shown = asked(monkeypatch, "y\n", str(path))
-    assert "checkpointing.transfer: 'helper:send'\n" in shown
-    assert trusted_file().stat().st_mode & 0o777 == 0o600
-    assert asked(monkeypatch, "", str(path)) == ""
-    run_file(LEAST.replace("2", "5") + "settings: {batch: 8}\n" + TRANSFER)
-    assert asked(monkeypatch, "", str(path)) == ""
-    chosen = main._parser().parse_args(["run", str(path)])
-    check_plan(plan_of(chosen), chosen, on_ranks=True)
-
-    run_file(LEAST + TRANSFER + SSH)
-    shown = asked(monkeypatch, "yes\n", str(path))
-    assert "'gate'" in shown
-    assert "helper" not in shown, "that was confirmed"
-    assert asked(monkeypatch, "", str(path)) == ""
-    for changed in (
-        run_file(LEAST + TRANSFER.replace("send", "remove")),
-        run_file(LEAST + SSH.replace("gate", "other")),
-        run_file(LEAST + TRANSFER, "downloads"),  # where 'helper' may be another module
-    ):
-        with raises("settings.not-confirmed"):
-            asked(monkeypatch, "", str(changed))
+def test_a_yes_holds_for_one_run(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run_file(LEAST + TRANSFER + SSH)
+    for answer in ("y\n", "yes\n"):
+        shown = asked(monkeypatch, answer, str(path))
+        assert "checkpointing.transfer: 'helper:send'\n" in shown
+        assert "'gate'" in shown
+    with raises("settings.not-confirmed"):
+        asked(monkeypatch, "", str(path))
 
 
 def test_ranks_ask_nobody_and_have_no_use_for_a_cluster(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,20 +232,6 @@ def test_lines_are_shown_so_that_nothing_hides_in_them(run_file: Any, monkeypatc
     with raises("settings.not-confirmed", "too long", "--trust"):
         asked(monkeypatch, "y\n", str(run_file(LEAST + long)))
     assert asked(monkeypatch, "", str(run_file(LEAST + long)), "--trust") == ""
-
-
-@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_answers_that_others_could_give_are_refused(run_file: Any, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
-    path = run_file(LEAST + TRANSFER)
-    asked(monkeypatch, "y\n", str(path))
-    trusted_file().chmod(mode)
-    with raises("file.not-private", trusted_file(), "remove it"):
-        asked(monkeypatch, "y\n", str(path))
-    trusted_file().unlink()
-    assert "helper:send" in asked(monkeypatch, "y\n", str(path))
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with raises("file.not-private", trusted_file()):
-        asked(monkeypatch, "y\n", str(path))
 
 
 def test_the_example_asks_for_nothing_and_says_what_would(run_file: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def numbers(loop: Loop) -> dict[str, Any]:
     for change in record["changes"]:
         change.pop("when")
     del record["seconds"], record["about"], record["started"]
-    mine = {name: values.clone().numpy() for name, values in loop.model.state_dict().items()}
+    mine = {name: values.clone().numpy() for name, values in loop.model.arrays().items()}
     return {**record, **arrays, **{f"mine/{name}": values for name, values in mine.items()}}
 
 
@@ -144,7 +144,7 @@ def work(
         files.put = plain
     status, loop = worker.status(), worker._loop
     assert loop is not None, status.failure
-    model = {name: values.numpy() for name, values in loop.model.state_dict().items()}
+    model = {name: values.numpy() for name, values in loop.model.arrays().items()}
     return {"status": status, "losses": [epoch.loss for epoch in loop.epochs], "model": model}
 
 

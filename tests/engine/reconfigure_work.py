@@ -16,12 +16,14 @@ def moved(membership: Membership, scan: Scan, state: ReconstructionState, epochs
     group = join(membership)
     loop = Loop(scan, Settings(**state.begun), group)
     loop.restore(state)
-    before = {name: [one.detach().clone() for one in piece.parameters()] for name, piece in loop.model.parts.items()}
+    before = {
+        name: [one.detach().clone() for one in piece.parameters()] for name, piece in loop.model.components.items()
+    }
     while loop.epoch < state.epoch + epochs:
         loop.step()
     found = {
         name
-        for name, piece in loop.model.parts.items()
+        for name, piece in loop.model.components.items()
         if piece.active and not all(map(torch.equal, piece.parameters(), before[name]))
     }
     loop.disconnect()

@@ -49,7 +49,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     """The processes that are started for a marker, as on a machine where nothing has been compiled yet."""
     processes = list[Path]()
     monkeypatch.setattr(precompilation, "_started", False)
-    monkeypatch.setattr(precompilation, "usual_loops_marker", lambda: tmp_path / "usual-loops-x")
+    monkeypatch.setattr(precompilation, "marker_of", lambda name, function: tmp_path / "usual-loops-x")
     monkeypatch.setattr(precompilation, "_run_process", processes.append)
     return processes
 

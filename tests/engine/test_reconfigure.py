@@ -261,8 +261,8 @@ def test_a_live_change_gives_what_a_run_with_it_from_the_start_gives(optimiser: 
                 loop.step()
             loop.disconnect()
         assert [epoch.loss for epoch in loops[0].epochs] == [epoch.loss for epoch in loops[1].epochs], name
-        for key, values in loops[1].model.state_dict().items():
-            torch.testing.assert_close(loops[0].model.state_dict()[key], values, rtol=0, atol=0, msg=f"{name}: {key}")
+        for key, values in loops[1].model.arrays().items():
+            torch.testing.assert_close(loops[0].model.arrays()[key], values, rtol=0, atol=0, msg=f"{name}: {key}")
         met += 1
     assert met >= 10
 
@@ -284,7 +284,7 @@ def test_positions_that_are_refined_later_need_the_margin_of_those_from_the_star
             one = Loop(scan, begun, group)
             if restored is not None:
                 one.restore(restored)
-            positions: Any = one.model.parts["positions"]
+            positions: Any = one.model.components["positions"]
             positions.active = True
             places = [torch.arange(side) + first for side, first in zip(one.frame.shape, one.frame.origin, strict=True)]
             with torch.no_grad():

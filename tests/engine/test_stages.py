@@ -42,7 +42,7 @@ def loop_of(scan: Scan, size: tuple[int, int] | None, settings: Settings = SETTI
 def moved(loop: Loop) -> None:
     """Parameters other than at the start, as after some epochs."""
     random = torch.Generator().manual_seed(3)
-    parts: Any = loop.model.parts
+    parts: Any = loop.model.components
     parts["positions"].moves.copy_(torch.randn(parts["positions"].moves.shape, generator=random, dtype=torch.float64))
     parts["offset"].shift.copy_(torch.tensor([0.4, -0.7]))
     parts["affine"].map.copy_(torch.tensor([[0.3, -0.2], [0.5, 0.1]]))
@@ -100,13 +100,13 @@ def test_a_state_in_another_window_has_the_same_patterns(size: tuple[int, int], 
     means = [float(probe.parts.detach().square().mean()) for probe in probes]
     assert powers[0] == pytest.approx(powers[1], rel=1e-4)
     assert means[0] == pytest.approx(means[1], rel=1e-4)
-    assert coarse.model.parts["positions"].limit == pytest.approx(3 * max(size) / 48)
+    assert coarse.model.components["positions"].limit == pytest.approx(3 * max(size) / 48)
 
 
 def numbers_of(loop: Loop) -> dict[str, Any]:
     """All that steps, losses and constraints are relative to, or take from the window of the patterns."""
     model, problem = loop.model, loop.problem
-    parts: Any = model.parts
+    parts: Any = model.components
     assert model.slab is not None
     assert problem.initial_object is not None
     return {

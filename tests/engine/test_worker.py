@@ -22,7 +22,7 @@ from ptynb.distributed.group import Membership
 from ptynb.engine import worker as worker_module
 from ptynb.engine.loop import Loop
 from ptynb.engine.worker import GPU_LOST, RESTART, Worker
-from ptynb.kernels.thread_count import torch_alone
+from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from tests.engine import work
 from tests.engine.ranks import Ranks

@@ -42,11 +42,7 @@ def train(membership: Membership, scan: Scan, settings: Settings, updates: int) 
             "patterns": patterns,
             "r_factor": loop.r_factor()[0],
             "rates": loop.algorithm.rates(),
-            "complex": [
-                name
-                for name, tensor in [*loop.model.named_parameters(), *loop.model.named_buffers()]
-                if tensor.is_complex()
-            ],
+            "complex": [name for name, tensor in loop.model.arrays().items() if tensor.is_complex()],
         }
     finally:
         leave(loop, group)

@@ -6,20 +6,11 @@ import os
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from ptynb.distributed.group import SingleGroup
-from ptynb.engine.loop import Loop
-from ptynb.settings import Settings
-from tests.cases import a_scan
-from tests.gpu import __main__ as stages
-from tests.gpu import agreement, pace
-from tests.gpu.pace import BYTES, least_bytes
+from tests.gpu import agreement
 from tests.gpu.problems import TOLERANCE, difference, problems, record, run
 from tests.gpu.report import Report
 from tests.system_parts import ROOT
@@ -78,90 +69,3 @@ def test_a_difference_of_one_pixel_is_a_failure() -> None:
     loop.disconnect()
     assert worst > TOLERANCE
     assert name == "object"
-
-
-@pytest.mark.parametrize(
-    ("stage", "status", "text"),
-    [
-        (lambda found: found.check("s", "wrong", False, "off by 1"), 1, "PASS 0, FAIL 1, left out 0"),
-        (lambda found: 1 / 0, 1, "PASS 0, FAIL 1, left out 0"),
-        (lambda found: __import__("no_such_package"), 0, "no_such_package is not installed here"),
-        (lambda found: found.check("s", "right", True), 0, "PASS 1, FAIL 0, left out 0"),
-    ],
-)
-def test_the_exit_status_says_whether_a_check_failed(
-    stage: Callable[[Report], None],
-    status: int,
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setitem(stages.STAGES, "tried", stage)
-    assert stages.main(["tried", "--device", "cpu"]) == status
-    assert text in capsys.readouterr().out
-
-
-def test_without_time_left_nothing_is_begun(capsys: pytest.CaptureFixture[str]) -> None:
-    assert stages.main(["same", "cluster", "--device", "cpu", "--budget", "0"]) == 0
-    assert "PASS 0, FAIL 0, left out 2" in capsys.readouterr().out
-
-
-def test_a_wrong_name_and_a_missing_gpu_end_with_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        stages.main(["sane", "--device", "cpu"])
-    assert "there is no stage sane; expected some of facts, same" in capsys.readouterr().err
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit):
-        stages.main([])
-    assert "torch finds no GPU (cuda); give --device cpu" in capsys.readouterr().err
-
-
-@pytest.fixture
-def sync_debug_modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The modes that torch was put in; as on a GPU, it is torch that warns in the mode "warn"."""
-    modes: list[str] = []
-    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-    return modes
-
-
-def test_waits_are_the_warnings_of_torch_about_them(sync_debug_modes: list[str]) -> None:
-    def action() -> None:
-        warnings.warn("something else", stacklevel=1)
-        for _ in range(2):
-            warnings.warn(SYNCHRONISING, stacklevel=1)
-
-    assert pace.count_waits(action) == 2
-    assert sync_debug_modes == ["warn", "default"]
-
-
-def test_launches_and_busy_share_are_those_of_the_kernels(
-    sync_debug_modes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loop computes on the CPU here, and torch's profiler saw 8 kernels of 3 microseconds and the host's work."""
-    kernel = SimpleNamespace(device_type=torch.autograd.DeviceType.CUDA, device_time=3.0)
-    host = SimpleNamespace(device_type=torch.autograd.DeviceType.CPU, device_time=50.0)
-    seen = SimpleNamespace(events=lambda: [host, *[kernel] * 8, host])
-    monkeypatch.setattr(pace, "_profiled", lambda action, device: seen)
-    monkeypatch.setattr(pace, "synchronize", lambda device: None)
-    monkeypatch.setattr(pace, "BLOCK_SECONDS", 0.001)
-    loop = Loop(a_scan(), Settings(batch=8), SingleGroup(torch.device("cpu")))
-    on_gpu = SimpleNamespace(
-        group=SimpleNamespace(device=torch.device("cuda:0")),
-        algorithm=loop.algorithm,
-        after_update=loop.after_update,
-        updates=loop.updates,
-        _table=loop._table,
-    )
-    found = pace.profile_update(on_gpu)  # type: ignore[arg-type]
-    loop.disconnect()
-    assert found.launches == 8 / pace.PROFILED
-    assert found.busy == pytest.approx(8 * 3e-6 / pace.PROFILED / found.seconds)
-    assert found.waits == 0
-    assert "2 launches, busy " in pace.described(found, 1e-6)
-
-
-def test_the_fewest_bytes_count_modes_slices_and_the_counts() -> None:
-    settings = next(iter(problems())).settings.replace(probe={"modes": 2}, slices={"count": 3, "thickness": 1e-6})
-    assert least_bytes(settings, (32, 16), 4, 2) == 4 * 32 * 16 * (BYTES * 6 + 2)

@@ -49,7 +49,7 @@ def a_state(epoch: int = 3, update: int = 0, run: str = "one") -> Reconstruction
         batch=8,
         loss_sums=random.random(3),
         scale=np.float32(0.3).reshape(()),
-        model={"object.parts": random.random((1, 1, 40, 50, 2)).astype(np.float32), "pieces.0.steps": np.array(3)},
+        model={"object.parts": random.random((1, 1, 40, 50, 2)).astype(np.float32), "affine.map": np.array(3)},
         algorithm={
             "optimiser/object/parts/exp_avg": random.random((1, 1, 40, 50, 2)),
             "algorithm/ro": np.zeros((0, 2)),

@@ -92,22 +92,12 @@ def like_the_original(scan: pt.Scan) -> None:
 
 
 UNITS = {
-    "a wavelength of 1 mm": (
-        {"wavelength": 1e-3},
-        "give wavelength= [m] or energy= [eV]",
-        (BEAM, {"energy": GEOMETRY.energy}),
-    ),
     "a distance of 600 m": ({"distance": 600.0}, "give distance= [m]", (DISTANCE,)),
     "a detector's pixel of 1 nm": ({"detector_pixel": 1e-9}, "give detector_pixel=(y, x) [m]", (PIXEL,)),
     "a detector wider than its distance": (
         {"detector_pixel": 5e-3, "distance": 0.01},
         "give distance= [m] or detector_pixel=(y, x) [m]",
         (DISTANCE | PIXEL,),
-    ),
-    "positions in pixels": (
-        {"positions": SIMULATED.positions},
-        "give units='pixels' if they are object pixels, or positions=array [m]",
-        ({"units": "pixels"}, {"positions": METRES}),
     ),
     "positions in millimetres": (
         {"positions": METRES * 1e3},

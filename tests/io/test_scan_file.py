@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ptynb.data.geometry import Geometry, NearField
+from ptynb.data.patterns import AbsentFrames
 from ptynb.data.scan import Scan
 from ptynb.data.tilted_geometry import TiltedGeometry
 from ptynb.io.load import load
@@ -104,13 +105,14 @@ def test_a_simulated_file_is_streamed(tmp_path):
     assert peak < 0.6 * whole
 
 
+def planned(*shape):
+    return Scan(frames=AbsentFrames(shape, "<f4"), positions=np.zeros((shape[0], 2)))
+
+
 def test_saving_holds_a_piece_at_a_time(tmp_path):
-    shape = (1000, 128, 128)
+    scan = planned(1000, 128, 128)
     chunks = (np.full((20, 128, 128), number, np.float32) for number in range(50))
-    positions = np.zeros((1000, 2))
-    peak = peak_of(
-        lambda: write_scan(tmp_path / "a.h5", shape, np.dtype(np.float32), chunks, positions=positions, name="a")
-    )
+    peak = peak_of(lambda: write_scan(tmp_path / "a.h5", scan, chunks))
     assert peak < 0.1 * (tmp_path / "a.h5").stat().st_size
     scan = load(tmp_path / "a.h5")
     assert [int(scan.counts(n, n + 1).mean()) for n in (0, 19, 20, 999)] == [0, 0, 1, 49]
@@ -168,14 +170,7 @@ def chunks_until_the_disk_is_full():
 
 
 def write_and_fail(path):
-    write_scan(
-        path,
-        (COUNT, *WINDOW),
-        np.dtype(np.float32),
-        chunks_until_the_disk_is_full(),
-        positions=POSITIONS,
-        name="half",
-    )
+    write_scan(path, planned(COUNT, *WINDOW), chunks_until_the_disk_is_full())
 
 
 def test_a_half_written_file_never_replaces_one(tmp_path):
@@ -196,14 +191,7 @@ def test_a_half_written_file_never_appears(tmp_path):
 
 def test_too_few_patterns_are_an_error_and_no_file(tmp_path):
     with pytest.raises(AssertionError, match="fewer patterns"):
-        write_scan(
-            tmp_path / "scan.h5",
-            (COUNT, *WINDOW),
-            np.dtype(np.float32),
-            iter([np.ones((2, *WINDOW), np.float32)]),
-            positions=POSITIONS,
-            name="short",
-        )
+        write_scan(tmp_path / "scan.h5", planned(COUNT, *WINDOW), iter([np.ones((2, *WINDOW), np.float32)]))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from ptynb.kernels import thread_pool
+from ptynb.kernels.runtime import thread_pool
 from ptynb.optimize.optimizers import BETAS, ROW_EPSILON, SGD, Adam, RowAdam
-from ptynb.physics.gpu_operations import step_rows_
+from ptynb.physics.operations import step_rows_
 from tests.parametrization import each
 
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics import gpu_gradient, patches
-from ptynb.physics import gpu_operations as operations
+from ptynb.physics import chain, operations, patches
 from ptynb.physics.hotpath import varied
 from tests.parametrization import all_pairs
 
@@ -36,25 +35,19 @@ OPERATIONS = (
     operations.multiply_spectra_,
     operations.compare_,
     operations.set_object_gradient_,
-    operations.return_to_probe_,
     operations.gather_probe_gradient,
     operations.shift_gradient,
     operations.select_places,
     operations.step_rows_,
     operations.step_all_,
-    operations.return_to_probe,
     operations.set_intensity_,
     operations.sum_object_power,
     operations.compare_steps,
     operations.sum_curvatures,
     operations.fit_steps,
-    operations.compare_counts_,
     patches.copy_windows,
     patches.add_windows_,
 )
-
-
-COMPARING = operations.compare_, operations.compare_counts_
 
 
 def torch_of(operation: Any) -> Callable[..., Any]:
@@ -87,7 +80,7 @@ def compare(operation: Any, precise: float, *arguments: Any, other_strides: bool
         outputs += [("result", *pair) for pair in zip(results, wanted, strict=True)]
     for name, found, other in outputs:
         # The loss of parts of a pattern, which may be other ones, also of the same number.
-        parts = operation in COMPARING and name == "result" and found.ndim == 2
+        parts = operation is operations.compare_ and name == "result" and found.ndim == 2
         if parts or (found.ndim and found.shape != other.shape):
             assert parts or operation in (operations.compare_steps, operations.sum_curvatures)
             found, other = found.sum(1), other.sum(1)
@@ -154,8 +147,8 @@ def check_probes(problem: Problem, precise: float, other_strides: bool) -> None:
 
 def check_waves(problem: Problem, precise: float, other_strides: bool) -> None:
     waves, object, origins = problem.waves, problem.object, problem.origins
-    compare(operations.illuminate, precise, waves, object, origins, other_strides=other_strides)
-    compare(operations.return_to_probe_, precise, waves.clone(), object, origins, other_strides=other_strides)
+    for adjoint in (False, True):
+        compare(operations.illuminate, precise, waves, object, origins, adjoint, other_strides=other_strides)
     one, several = problem.normal(*problem.window), problem.normal(problem.patterns, *problem.window)
     for kernel, shifts, adjoint in ((one, problem.shifts, True), (several, None, False)):
         # The conjugate of a tensor is the same tensor with a flag, which the numbers of a kernel do not have.
@@ -192,7 +185,6 @@ def check_shift_gradient(problem: Problem, precise: float, other_strides: bool) 
 
 def check_corrections(problem: Problem, precise: float, other_strides: bool) -> None:
     waves, change, object, origins = problem.waves, problem.change, problem.object, problem.origins
-    compare(operations.return_to_probe, precise, change, object, origins, other_strides=other_strides)
     weights, layers = problem.uniform(problem.patterns), torch.stack([object, problem.normal(*OBJECT)])
     sums = torch.full_like(object.real, torch.nan)  # what it holds before has no effect
     for factors in (None, weights):
@@ -241,9 +233,8 @@ def check_comparisons() -> None:
             0.3,
             0.1,
         )
-        compare(operations.compare_, precise, problem.waves.clone(), *arguments, damping, 0.7, slopes)
-        for loss in ("poisson", "intensity"):
-            compare(operations.compare_counts_, precise, problem.waves.clone(), *arguments, loss, 0.7, slopes)
+        for loss in ("amplitude", "poisson", "intensity"):
+            compare(operations.compare_, precise, problem.waves.clone(), *arguments, damping, loss, 0.7, slopes)
 
 
 def check_perfect_fit() -> None:
@@ -251,9 +242,9 @@ def check_perfect_fit() -> None:
     for apart in (1e-3, 0.09, 0.11, -0.11):
         held = torch.full((1, 6, 7), 100.0)
         waves = torch.full((1, 1, 6, 7), (100 * (1 + apart)) ** 0.5, dtype=torch.complex64)
-        options = None, None, None, None, 1.0, 1e-6, "poisson", 1.0, False
-        found, _ = operations.compare_counts_(waves.clone(), held, *options)
-        expected, _ = torch_of(operations.compare_counts_)(double(waves), double(held), *options)
+        options = None, None, None, None, 1.0, 1e-6, 0.0, "poisson", 1.0, False
+        found, _ = operations.compare_(waves.clone(), held, *options)
+        expected, _ = torch_of(operations.compare_)(double(waves), double(held), *options)
         assert float(found.sum()) == pytest.approx(float(expected.sum()), rel=3e-4 if apart == 1e-3 else 1e-5)
 
 
@@ -261,7 +252,7 @@ def check_batches() -> None:
     for patterns in (0, 1, 33):
         problem = Problem(SINGLE, (6, 7), 2, patterns)
         held = torch.ones(patterns, 6, 7)
-        options = None, None, None, None, 0.3, 0.1, 0.0, 0.7, True
+        options = None, None, None, None, 0.3, 0.1, 0.0, "amplitude", 0.7, True
         for check in (check_probes, check_object_gradient, check_shift_gradient):
             check(problem, 1e-6, False)
         check_corrections(problem, 1e-6, False)
@@ -305,12 +296,12 @@ def check_descent(name: Any) -> None:
     layers = problem.normal(1, 2, *OBJECT)
     others = problem.normal(6, 7), problem.normal(6, 7)  # propagators between slices, and to a near detector
 
-    def loss(*moving: Tensor) -> gpu_gradient.GPUDescent:
+    def loss(*moving: Tensor) -> chain.Descent:
         object, probes, shifts, weights, background = moving
         illumination = Illumination(object, problem.origins, probes, shifts, *others)
         detection = Detection(held, None, None, 0.1, weights, background, loss=name)
         assert len(varied(illumination, detection)) == len(moving)
-        return gpu_gradient.GPUDescent(illumination, detection, [True] * 5)
+        return chain.Descent(illumination, detection, [True] * 5)
 
     moving = [layers, problem.probes, problem.shifts, weights, background]
     descent = loss(*moving)

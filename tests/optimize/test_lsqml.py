@@ -150,7 +150,7 @@ RATES = {"positions": 0.6, "opr": 0.7, "pattern_intensities": 0.8, "background":
 
 
 def part(loop: Loop, name: str) -> Any:
-    return loop.model.parts[name]
+    return loop.model.components[name]
 
 
 def moved_a_little(loop: Loop) -> None:
@@ -186,7 +186,9 @@ def test_the_step_of_each_part_is_that_of_plain_numpy() -> None:
     coefficients = torch.view_as_complex(variations.coefficients.detach()).numpy().copy()
     background = part(loop, "background").counts.detach().numpy().copy()
     plain = Plain.of(loop, dataclasses.replace(scan, positions=scan.positions + moves.numpy()))
-    start = {name: {k: v.detach().clone() for k, v in part(loop, name).named_parameters()} for name in loop.model.parts}
+    start = {
+        name: {k: v.detach().clone() for k, v in part(loop, name).named_parameters()} for name in loop.model.components
+    }
     patterns = loop.order.epoch(1)[:, 0]
     patterns = patterns[patterns >= 0]
     loop.step()

@@ -49,7 +49,7 @@ def searched(scan: Scan, epochs: int, positions: Positions = SEARCH, **changes: 
 
 def test_wrong_positions_move_to_where_the_model_fits_and_right_ones_stay() -> None:
     scan, wrong = misplaced()
-    moves = searched(scan, 5, SEARCH.model_copy(update={"search_trials": 20})).model.parts["positions"].moves
+    moves = searched(scan, 5, SEARCH.model_copy(update={"search_trials": 20})).model.components["positions"].moves
     left = np.hypot(*(moves.detach().numpy() + wrong).T)
     assert left.max() < 0.7
     right = np.hypot(*wrong.T) == 0
@@ -76,7 +76,7 @@ def test_trials_follow_from_seed_epoch_and_pattern_alone() -> None:
     """Shifts of a pattern are the same in portions of 5 patterns and of 2, and differ with the seed."""
     scan, _ = misplaced()
     moves = [
-        searched(scan, 2, **changes).model.parts["positions"].moves.detach()
+        searched(scan, 2, **changes).model.components["positions"].moves.detach()
         for changes in ({}, {"gradient_accumulation": 3}, {"seed": 1})
     ]
     torch.testing.assert_close(moves[1], moves[0], rtol=0, atol=1e-12)
@@ -91,7 +91,7 @@ def test_half_of_the_trials_shrink_to_a_pixel_and_none_leaves_the_limit(monkeypa
     steps: dict[int, list[float]] = {}
     for epoch in (1, 5):
         loop = searched(scan, 0, limited)
-        positions = loop.model.parts["positions"]
+        positions = loop.model.components["positions"]
         tried: list[torch.Tensor] = []
         intensities = loop.model.intensities
 
@@ -119,7 +119,7 @@ def test_shifts_are_tried_only_in_the_epochs_of_the_search(epochs: tuple[int, in
     loop = searched(scan, 0, SEARCH.model_copy(update={"search_start_epoch": start, "search_end_epoch": end}))
     loop.problem.epoch = epoch
     search_positions(loop.problem)
-    positions = loop.model.parts["positions"]
+    positions = loop.model.components["positions"]
     assert (positions.active, bool(positions.moves.any())) == (moves, moves)
 
 

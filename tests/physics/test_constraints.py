@@ -79,7 +79,7 @@ def a_loop(settings: dict[str, Any]) -> Loop:
             loop.model.probe.parts.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
         )
         for name in ("positions", "tilt"):
-            for parameter in loop.model.parts[name].parameters() if name in loop.model.parts else ():
+            for parameter in loop.model.components[name].parameters() if name in loop.model.components else ():
                 parameter += torch.from_numpy(RANDOM.uniform(0, 1, parameter.shape))
     return loop
 
@@ -108,7 +108,7 @@ def state(loop: Loop) -> dict[str, Any]:
     batch = loop.shard.batch(np.arange(12), 12)
     with torch.no_grad():
         patterns = loop.model.intensities(batch).numpy()
-    parameters = {name: values.detach().numpy().copy() for name, values in loop.model.named_parameters()}
+    parameters = {name: values.detach().numpy().copy() for name, values in loop.model.arrays().items()}
     return {"object": object_of(loop.model), "probe": probe_of(loop.model), "patterns": patterns, **parameters}
 
 
@@ -136,8 +136,8 @@ def test_each_changes_its_own_and_nothing_else(kind: str) -> None:
     }
     expected = {
         "remove_phase_ramp": {"object", "probe"},
-        "zero_mean_positions": {"pieces.1.moves"},
-        "smooth_tilts": {"slab_parts.1.angles"},
+        "zero_mean_positions": {"positions.moves"},
+        "smooth_tilts": {"tilt.angles"},
     }
     of_probe = {"orthogonal_modes", "probe_support", "probe_aperture", "fixed_probe_power"}
     assert found == expected.get(kind, {"probe"} if kind in of_probe else {"object"})
@@ -335,17 +335,17 @@ def test_the_rasters_periods_leave_the_spectrum() -> None:
 
 def test_positions_have_no_common_move() -> None:
     _, before, after = imposed("zero_mean_positions")
-    moves = after["pieces.1.moves"]
+    moves = after["positions.moves"]
     np.testing.assert_allclose(moves.mean(0), 0, atol=1e-12)
-    np.testing.assert_allclose(moves - moves[0], before["pieces.1.moves"] - before["pieces.1.moves"][0])
+    np.testing.assert_allclose(moves - moves[0], before["positions.moves"] - before["positions.moves"][0])
 
 
 def test_tilts_become_weighted_means_of_those_around() -> None:
     loop, before, after = imposed("smooth_tilts")
     places = loop.model.all_positions().numpy()
     weights = np.exp(-((places[:, None] - places[None]) ** 2).sum(-1) / 50)
-    expected = weights @ before["slab_parts.1.angles"] / weights.sum(1, keepdims=True)
-    np.testing.assert_allclose(after["slab_parts.1.angles"], expected, rtol=1e-9)
+    expected = weights @ before["tilt.angles"] / weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(after["tilt.angles"], expected, rtol=1e-9)
 
 
 def test_when_it_is_due() -> None:
@@ -378,7 +378,7 @@ def test_memory_does_not_grow_with_patterns_times_pixels(kind: str) -> None:
 
 def test_windows_that_moved_over_the_edge_cover_what_the_model_reads() -> None:
     loop = a_loop({"positions": pt.Positions(learning_rate=0.1)})
-    positions = loop.model.parts["positions"]
+    positions = loop.model.components["positions"]
     positions.active = True
     with torch.no_grad():
         positions.moves.fill_(-100)  # type: ignore[operator, union-attr]

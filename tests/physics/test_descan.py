@@ -26,8 +26,8 @@ def a_loop(scan: Scan, settings: Settings) -> Loop:
 @torch.no_grad()
 def patterns(loop: Loop, shifts: torch.Tensor | None = None) -> np.ndarray:
     if shifts is not None:
-        loop.model.parts["descan"].shifts.copy_(shifts)  # type: ignore[union-attr,operator]
-    loop.model.parts["descan"].active = True
+        loop.model.components["descan"].shifts.copy_(shifts)  # type: ignore[union-attr,operator]
+    loop.model.components["descan"].active = True
     own = np.arange(len(loop.shard))
     return loop.model.intensities(loop.shard.batch(own, len(own))).numpy()
 
@@ -70,10 +70,10 @@ def test_constant_and_symmetric_linear_shifts_are_phases_of_probe_and_object() -
 
 def test_the_mean_of_the_shifts_stays_zero() -> None:
     loop = a_loop(a_scan(9, 16), Settings(descan=Descan(start="plane", learning_rate=0.3), batch=3))
-    start = patterns(loop), loop.model.parts["descan"].arrays()["shifts"].clone()
+    start = patterns(loop), loop.model.components["descan"].arrays()["shifts"].clone()
     for _ in range(loop.updates):
         loop.step()
-    shifts = loop.model.parts["descan"].arrays()["shifts"]
+    shifts = loop.model.components["descan"].arrays()["shifts"]
     assert (shifts - start[1]).abs().max() > 0.1
     assert shifts.mean(0).abs().max() < 1e-12
 
@@ -101,11 +101,11 @@ def test_centres_of_mass_are_found_on_the_engine(centred: bool) -> None:
 
 def test_shifts_from_the_patterns_take_part_at_once_and_zeros_do_not() -> None:
     scan = a_scan(9, 16, "masked")
-    plane = a_loop(scan, Settings(descan=Descan(start="plane"))).model.parts["descan"]
+    plane = a_loop(scan, Settings(descan=Descan(start="plane"))).model.components["descan"]
     expected = plane_through(pt.preparation.centre_of_mass(scan), scan.positions)
     np.testing.assert_allclose(plane.arrays()["shifts"], expected, rtol=1e-12, atol=1e-12)
     assert plane.active
-    assert not a_loop(scan, Settings(descan=Descan(start="zero"))).model.parts["descan"].active
+    assert not a_loop(scan, Settings(descan=Descan(start="zero"))).model.components["descan"].active
 
 
 def test_other_geometries_are_refused() -> None:

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from ptynb.kernels.fused_corrections import CompiledCorrections
 from ptynb.kernels.hotpath_types import Detection, Illumination
-from ptynb.physics.exit_wave_corrections import Corrections, TorchCorrections
-from ptynb.physics.gpu_corrections import GPUCorrections
+from ptynb.physics.exit_wave_corrections import Corrections
 from ptynb.physics.hotpath import exit_waves, moved_probes, patterns
 from ptynb.physics.losses import AmplitudeLoss, loss_of
 
 PATTERNS, WINDOW, OBJECT = 4, (12, 16), (25, 30)
-VERSIONS = TorchCorrections, CompiledCorrections, GPUCorrections
+VERSIONS = Corrections, CompiledCorrections
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,14 +208,14 @@ def test_a_damped_slope_and_released_memory() -> None:
     """With the damping of LSQML both versions agree, and the next batch may have the memory of the last."""
     illumination, detection = inputs(CASES["everything"])
     detection = detection._replace(damping=30.0)
-    expected = made(TorchCorrections, illumination, detection)
+    expected = made(Corrections, illumination, detection)
     for _ in range(2):
         found = made(CompiledCorrections, illumination, detection)
         close(found.object, expected.object)
         close(found.probe, expected.probe)
         close(found.first, expected.first if expected.first is not None else torch.zeros(1))
         found.release()
-    undamped = made(TorchCorrections, illumination, detection._replace(damping=0.0))
+    undamped = made(Corrections, illumination, detection._replace(damping=0.0))
     assert not torch.allclose(expected.object, undamped.object)
 
 
@@ -225,6 +224,6 @@ def test_sides_with_large_prime_factors(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(globals(), "WINDOW", (41, 47))
     monkeypatch.setitem(globals(), "OBJECT", (54, 61))
     illumination, detection = inputs(CASES["everything"])
-    expected, found = (made(version, illumination, detection) for version in (TorchCorrections, CompiledCorrections))
+    expected, found = (made(version, illumination, detection) for version in (Corrections, CompiledCorrections))
     for name in ("object", "illumination", "probe", "power", "brightness", "background", "shifts"):
         close(getattr(found, name), getattr(expected, name), 1e-11)

@@ -24,7 +24,7 @@ def patterns(scan: Scan, settings: Settings, *extensions: ModelComponent) -> np.
     """Modelled patterns; with OPR the probe of each is another."""
     loop = Loop(scan, settings.replace(precision="double"), SingleGroup(torch.device("cpu")), extensions)
     if settings.opr.modes:
-        variations = loop.model.parts["variations"]
+        variations = loop.model.components["variations"]
         variations.coefficients[:, 0, 0] = 0.1 * torch.arange(len(scan))  # type: ignore[index,operator]
         variations.active = True
     return loop.model.intensities(loop.shard.batch(np.arange(len(scan)), len(scan))).numpy()

@@ -11,12 +11,11 @@ from ptynb.physics import hotpath
 from ptynb.physics.hotpath import (
     exit_waves,
     far_field_intensity,
-    intensity_of,
     moved_probes,
     varied,
 )
 from ptynb.physics.losses import AmplitudeLoss, loss_of, make_loss
-from ptynb.physics.torch_steps import shift_ramps
+from ptynb.physics.torch_steps import intensity_of, shift_ramps
 from tests.parametrization import all_pairs, case
 from tests.raising import raises
 
@@ -393,7 +392,7 @@ def test_gradients_without_recording_are_those_with(wanted, threads, patterns, s
     modelled = hotpath.patterns(given) * at_detector[0][:, None, None] + at_detector[1]
     expected = loss_of(modelled, held, None, AmplitudeLoss(0.1))
     (-1.7 * expected).backward()
-    assert value == pytest.approx(expected.item(), rel=1e-12)
+    assert float(value) == pytest.approx(expected.item(), rel=1e-12)
     for name, gradient, leaf in zip(NAMES, gradients, leaves, strict=True):
         assert (gradient is not None) == (name in wanted)
         if gradient is not None:
@@ -574,17 +573,15 @@ def test_what_does_not_fit_is_refused_before_any_loop():
         assert caught.value.code in ("array.shape-mismatch", "scan.position-outside"), number
 
 
-def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementation):
+def test_frames_weights_backgrounds_and_kernels_that_do_not_fit_are_refused():
     given, detection = Illumination(**arrays_that_fit()), Detection(torch.zeros(2, 8, 7), floor=1.0)
     for shape, rows in (((3, 8, 7), None), ((2, 8, 6), None), ((2, 8, 7), [0, 2]), ((2, 8, 7), [-1, 0])):
         rows = None if rows is None else torch.tensor(rows)
         with case(shape, rows), raises("array.shape-mismatch", "stored", shape):
             hotpath.misfit(given, Detection(torch.zeros(shape), rows, floor=1.0))
-    if implementation == "torch":
-        with raises("kernel.unsupported", "cpu"):
-            hotpath.misfit(given, detection)
-        return
     hotpath.misfit(given, detection)
+    with raises("kernel.unsupported", "without gradient"):
+        hotpath.misfit(given._replace(kernel=given.kernel.clone().requires_grad_()), detection)
     for name, value in (
         ("weights", torch.ones(3, dtype=torch.float64)),
         ("weights", torch.ones(2)),
@@ -594,7 +591,6 @@ def test_frames_weights_and_backgrounds_that_do_not_fit_are_refused(implementati
             hotpath.misfit(given, detection._replace(**{name: value}))
 
 
-@compiled_only
 @pytest.mark.parametrize(("weighted", "lit", "damping"), all_pairs((True, False), (True, False), (0.7, 0.0)), ids=str)
 def test_the_misfit_with_weights_and_a_background_is_that_of_the_composed_model(weighted, lit, damping):
     problem = Problem((8, 7), 2, True, "amplitude")
@@ -666,7 +662,7 @@ def test_probes_and_shifts_that_do_not_fit_are_refused():
 
 @compiled_only
 def test_real_waves_are_refused():
-    with raises("kernel.unsupported", "float32", "complex64"):
+    with pytest.raises(ValueError, match="float32; expected complex64"):
         far_field_intensity(torch.zeros(2, 1, 1, 8, 7))
 
 

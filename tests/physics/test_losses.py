@@ -114,7 +114,7 @@ def test_a_damped_slope_is_as_before_where_there_is_light_and_0_where_there_is_n
     assert isinstance(damped, AmplitudeLoss)
     assert damped.damping == SLOPE_DAMPING * MEAN > 0
     (value, slope), (same, less) = (one.value_and_slope(model.clone(), counts, None) for one in (plain, damped))
-    assert same == value
+    assert same.item() == pytest.approx(value.item(), rel=1e-13)  # sums in another order, where memory lies otherwise
     light = model + damped.floor
     torch.testing.assert_close(less, slope * light / (light + damped.damping), rtol=1e-12, atol=0)
     assert (less / slope).min() < 1e-2

@@ -21,7 +21,7 @@ def a_loop(scan: Scan, settings: Settings) -> Loop:
     loop = Loop(scan, settings.replace(precision="double", batch=5), SingleGroup(torch.device("cpu")))
     random = torch.Generator().manual_seed(7)
     with torch.no_grad():
-        for name, piece in loop.model.parts.items():
+        for name, piece in loop.model.components.items():
             size = {"positions": 0.3, "affine": 0.3, "offset": 0.2, "background": 0.0}.get(name, 0.05)
             for parameter in piece.parameters():
                 parameter += size * torch.randn(parameter.shape, generator=random, dtype=parameter.dtype)
@@ -45,7 +45,7 @@ def test_gradients_are_those_of_finite_differences(case: str, loss: str) -> None
     value_of(loop).backward()
     random = torch.Generator().manual_seed(1)
     seen = set()
-    for name, piece in loop.model.parts.items():
+    for name, piece in loop.model.components.items():
         for parameter in piece.parameters():
             if not parameter.requires_grad:
                 continue
@@ -63,7 +63,7 @@ def test_a_descent_adds_what_backward_would(case: str, frozen: tuple[str, ...]) 
     kind, settings, _ = CASES[case]
     loop = a_loop(a_scan(9, 16, kind), settings)
     for name in frozen:
-        loop.model.parts[name].requires_grad_(False)
+        loop.model.components[name].requires_grad_(False)
     batches = [loop.shard.batch(np.array(patterns), 5) for patterns in ([0, 3, 5], [1, 2])]
     found, factor = [], 0.3
     for descend in (True, False):

@@ -37,7 +37,7 @@ def modelled(
     """
     model = make_model(scan, settings, object, probe, AmplitudeLoss(1.0), mean_count=1.0)
     if moves is not None:
-        affine, positions, offset = (model.parts[name] for name in ("affine", "positions", "offset"))
+        affine, positions, offset = (model.components[name] for name in ("affine", "positions", "offset"))
         affine.active = positions.active = offset.active = True
         affine.map.data = affine.radius * torch.tensor([[0.01, 0.02], [-0.02, 0.03]], dtype=torch.float64)
         positions.moves.data, offset.shift.data = moves, torch.full_like(offset.shift, 0.3)
@@ -90,7 +90,7 @@ def test_each_scan_has_a_plane_of_shifts_of_its_own() -> None:
     shifts = []
     for scan in (one, *scans):
         loop = Loop(scan, settings, SingleGroup(torch.device("cpu")))
-        shifts.append(loop.model.parts["descan"].arrays()["shifts"])
+        shifts.append(loop.model.components["descan"].arrays()["shifts"])
         loop.disconnect()
     for span, alone in zip(one.spans, shifts[1:], strict=True):
         assert alone.abs().max() > 1e-3

@@ -22,7 +22,7 @@ from ptynb.settings.cluster_options import (
 from ptynb.settings.run_files.run_file import RunFile
 from tests.raising import raises
 
-PYTHON_ONLY = {"engines_per_gpu", "within", "report", "cancel", "environment"}
+PYTHON_ONLY = {"launcher", "engines_per_gpu", "within", "report", "cancel", "environment"}
 RUN = {"scan": "a.h5", "epochs": 1, "result": "b.h5"}
 
 

@@ -98,7 +98,12 @@ INVALID = "settings.invalid-value"
             "engines, device, threads, detached_timeout, timeout.",
         ),
         (f"{LEAST}cluster: {{kind: slurm, hosts: [a]}}", UNKNOWN, "'cluster.hosts'", "nodes, "),
-        (f"{LEAST}cluster: {{kind: slrum}}", INVALID, "cluster.kind is 'slrum'", "'local', 'none', 'slurm', 'ssh'."),
+        (
+            f"{LEAST}cluster: {{kind: slrum}}",
+            INVALID,
+            "cluster.kind is 'slrum'",
+            "'local', 'none', 'slurm', 'ssh', 'pbs',",
+        ),
         (f"{LEAST}cluster: {{kind: ssh}}", INVALID, "'cluster.hosts' is missing"),
         (
             f"{LEAST}cluster: {{kind: slurm, time: later}}",

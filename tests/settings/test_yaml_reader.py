@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import ptynb
-from ptynb.cli.sweep_combinations import parse
 from ptynb.settings import Settings
 from ptynb.settings.run_files.run_file import read_run
 from ptynb.settings.yaml_reader import DEEPEST, LONGEST_NUMBER, MOST_BYTES, MOST_VALUES, read_yaml, read_yaml_file
@@ -35,7 +34,6 @@ READERS = {
     "settings": _file(Settings.from_yaml),
     "form": _file(read_file),
     "run": _file(read_run),
-    "sweep": lambda text, _: parse([f"x={text}"]),
 }
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from ptynb.cluster import runtime_dir
-from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.slurm_commands import Allocation, own_gpu
 from ptynb.cluster.launchers.slurm_launcher import SlurmLauncher
 from tests.raising import raises
@@ -333,7 +333,7 @@ def test_a_forgotten_job_and_a_silent_controller(nodes: Slurm, monkeypatch: pyte
     slurm_commands.cancel("999999")
     launcher = SlurmLauncher(Allocation(), NAME, folder, job="999999")
     monkeypatch.setenv("SLURM_CONF", "/no/such/file")
-    monkeypatch.setattr(slurm_commands, "COMMAND_SECONDS", 0.5)
+    monkeypatch.setattr(scheduler_commands, "COMMAND_SECONDS", 0.5)
     assert launcher.news().startswith("squeue did not answer within")
     assert not launcher.failed()  # silence is no end
 
@@ -349,7 +349,7 @@ def test_slurms_commands_may_be_missing_or_hang(monkeypatch: pytest.MonkeyPatch,
     command("module/squeue", "echo 'RUNNING||N/A|'")
     monkeypatch.setenv("PATH", str(tmp_path / "login"))
     with monkeypatch.context() as patch:
-        patch.setattr(slurm_commands, "COMMAND_SECONDS", 0.2)
+        patch.setattr(scheduler_commands, "COMMAND_SECONDS", 0.2)
         with raises("slurm.no-answer", "sbatch"):
             slurm_commands.submit("#!/bin/sh\n")
     command("login/sbatch", "echo 12")

@@ -71,14 +71,14 @@ async ([script, tree, root]) => {
 """
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """What JSON can carry, bytes among it."""
     if isinstance(value, bytes | memoryview):
         return {"base64": base64.b64encode(bytes(value)).decode()}
     if isinstance(value, dict):
-        return {key: _plain(kept) for key, kept in value.items()}
+        return {key: plain(kept) for key, kept in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(kept) for kept in value]
+        return [plain(kept) for kept in value]
     return value
 
 
@@ -91,11 +91,11 @@ class BrowserModel:
         page.set_content(PAGE.format(variables=variables))
         self._unsent: list[list[Any]] = []
         self._page = element_tree.ElementPage(widget, self._send)
-        page.evaluate(CHANNEL, [script_text(), _plain(self._page.tree()), widget.key])
+        page.evaluate(CHANNEL, [script_text(), plain(self._page.tree()), widget.key])
         self.collect()
 
     def _send(self, message: dict[str, Any], buffers: Sequence[Any] = ()) -> None:
-        self._unsent.append([message, _plain([*buffers])])
+        self._unsent.append([message, plain([*buffers])])
         if threading.current_thread() is threading.main_thread():  # that of the browser
             self._deliver()
 

@@ -254,7 +254,7 @@ def test_two_browsers_show_the_same_and_the_edits_of_each_other(
 
 def test_a_process_that_hangs_is_told_on_the_page_until_it_goes_on(dashboard: Dashboard, page: Page) -> None:
     page.goto(dashboard.address, timeout=SLOW)
-    lost = page.get_by_text("The connection to the workbench is lost")
+    lost = page.get_by_text("The connection to ptynb is lost")
     page.get_by_role("tab", name="Settings", exact=True).click()
     batch = _field(page, "Batch")
     expect(lost).to_be_hidden()
@@ -274,7 +274,7 @@ def test_a_process_that_hangs_is_told_on_the_page_until_it_goes_on(dashboard: Da
 def test_a_command_that_was_killed_is_told_and_the_page_shows_the_next_one(own: Dashboard, page: Page) -> None:
     page.goto(own.address, timeout=SLOW)
     page.get_by_role("tab", name="Settings", exact=True).click()
-    lost = page.get_by_text("The connection to the workbench is lost")
+    lost = page.get_by_text("The connection to ptynb is lost")
     expect(_field(page, "Batch")).to_be_visible()
     own.server.kill()
     expect(lost).to_be_visible(timeout=SLOW)

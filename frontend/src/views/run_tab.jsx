@@ -20,7 +20,9 @@ const STAGES_EXAMPLE = `\
 - epochs: 150
   settings: {probe: {modes: 3}}`;
 /** @type {Record<string, string>} */
-const LAUNCHERS = { local: "this machine", slurm: "Slurm", ssh: "ssh hosts", existing: "existing cluster" };
+const LAUNCHERS = {
+  local: "this machine", slurm: "Slurm", ssh: "ssh hosts", pbs: "PBS", lsf: "LSF", sge: "SGE", htcondor: "HTCondor", existing: "existing cluster",
+};
 const GIVEN = "given";
 /** Options of this machine that stand in the bar. */
 const IN_BAR = ["engines", "device"];

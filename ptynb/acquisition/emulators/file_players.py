@@ -60,7 +60,6 @@ class SwmrPlayer(Player):
         file.swmr_mode = True
 
     def frame(self, step: Sending) -> None:
-        """Write a pattern, and positions whose time has come."""
         number = step.number
         if number < 0:
             return
@@ -88,7 +87,6 @@ class SwmrPlayer(Player):
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 
@@ -117,7 +115,6 @@ class EigerPlayer(Player):
         self.address = str(self._path)
 
     def start(self) -> None:
-        """Write the master file."""
         count = len(self._recording)
         part = self._path.with_suffix(".part")
         with h5py.File(part, "w") as file:

@@ -48,7 +48,6 @@ class PandaPlayer(PositionPlayer):
         self._client.sendall(b"OK\n" + HEADER.encode())
 
     def positions(self, first: int, last: int) -> None:
-        """Send samples."""
         samples = np.empty((last - first, 3))
         samples[:, 0] = np.arange(first, last)
         samples[:, 1:] = self._recording.positions[first:last] * 1e6
@@ -58,11 +57,9 @@ class PandaPlayer(PositionPlayer):
         self._send(b"BIN " + struct.pack("<I", 8 + len(octets)) + octets)
 
     def end(self, sent: int) -> None:
-        """Send the end."""
         self._send(f"END {sent} Ok\n".encode())
 
     def close(self) -> None:
-        """Close the connections."""
         for one in (self._client, self._server):
             if one is not None:
                 one.close()
@@ -85,14 +82,11 @@ class JsonPlayer(PositionPlayer):
         """Do nothing: sending waits for who listens."""
 
     def positions(self, first: int, last: int) -> None:
-        """Send positions."""
         values = self._recording.positions[first:last].tolist()
         self._pushing.send(json.dumps({"first": first, "positions": values}).encode())
 
     def end(self, sent: int) -> None:
-        """Send the end."""
         self._pushing.send_last(b'{"end": true}')
 
     def close(self) -> None:
-        """Close the socket."""
         self._pushing.close()

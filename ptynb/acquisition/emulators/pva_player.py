@@ -71,7 +71,6 @@ class PvaPlayer(Player):
         self._post(number, self._recording.counts(number), 10**6)
 
     def frame(self, step: Sending) -> None:
-        """Post a pattern."""
         if step.number >= 0:
             self._post(step.number, self._recording.counts(step.number, step.changed), self._first + step.number)
 
@@ -112,5 +111,4 @@ class _Watching:
         self._player = player
 
     def onFirstConnect(self, pv: Any) -> None:  # noqa: N802, p4p's name
-        """Note it."""
         self._player.watched()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import abstractmethod
 from typing import Any, Literal
 
 import cbor2
@@ -24,7 +25,32 @@ CHANNEL = "threshold_1"
 Detail = Literal["none", "basic", "all"]
 
 
-class SimplonPlayer(Player):
+class StreamPlayer(Player):
+    """A series of a detector's stream, pushed by ZeroMQ."""
+
+    def __init__(self, recording: Recording, scheme: str, host: str, port: int, series: int) -> None:
+        self._recording, self._series = recording, series
+        self._pushing = Pushing(host, port)
+        self.address = f"{scheme}://{self._pushing.place}"
+
+    def frame(self, step: Sending) -> None:
+        if step.number < 0:
+            self._pushing.send(GARBAGE)
+        else:
+            self._image(self._series, step)
+
+    def stray(self, number: int) -> None:
+        self._image(self._series - 1, Sending(number))
+
+    def close(self) -> None:
+        self._pushing.close()
+
+    @abstractmethod
+    def _image(self, series: int, step: Sending) -> None:
+        """Send a pattern of a series."""
+
+
+class SimplonPlayer(StreamPlayer):
     """A detector's Simplon stream, version 1. detail: how much its header says."""
 
     def __init__(
@@ -37,12 +63,10 @@ class SimplonPlayer(Player):
         encoding: Literal["bslz4", "lz4", "none"] = "bslz4",
         series: int = SERIES,
     ) -> None:
-        self._recording, self._detail, self._encoding, self._series = recording, detail, encoding, series
-        self._pushing = Pushing(host, port)
-        self.address = f"simplon://{self._pushing.place}"
+        super().__init__(recording, "simplon", host, port, series)
+        self._detail, self._encoding = detail, encoding
 
     def start(self) -> None:
-        """Send the header."""
         parts: list[Any] = [_json(htype="dheader-1.0", series=self._series, header_detail=self._detail)]
         if self._detail != "none":
             parts.append(_json(**self._config()))
@@ -55,26 +79,10 @@ class SimplonPlayer(Player):
             parts += [_json(htype="dcountrate_table-1.0", shape=[2, 2], type="float32"), np.ones((2, 2), np.float32)]
         self._pushing.send(*parts)
 
-    def frame(self, step: Sending) -> None:
-        """Send a pattern."""
-        if step.number < 0:
-            self._pushing.send(GARBAGE)
-        else:
-            self._send(self._series, step)
-
-    def stray(self, number: int) -> None:
-        """Send a pattern of the previous series."""
-        self._send(self._series - 1, Sending(number))
-
     def end(self) -> None:
-        """Send the end of the series."""
         self._pushing.send_last(_json(htype="dseries_end-1.0", series=self._series))
 
-    def close(self) -> None:
-        """Close the socket."""
-        self._pushing.close()
-
-    def _send(self, series: int, step: Sending) -> None:
+    def _image(self, series: int, step: Sending) -> None:
         recording, bits = self._recording, 8 * self._recording.dtype.itemsize
         y, x = recording.window
         if self._encoding == "bslz4":
@@ -99,7 +107,7 @@ class SimplonPlayer(Player):
         return config
 
 
-class Stream2Player(Player):
+class Stream2Player(StreamPlayer):
     """A detector's stream2."""
 
     def __init__(
@@ -111,13 +119,11 @@ class Stream2Player(Player):
         compressed: bool = True,
         series: int = SERIES,
     ) -> None:
-        self._recording, self._compressed, self._series = recording, compressed, series
-        self._pushing = Pushing(host, port)
+        super().__init__(recording, "stream2", host, port, series)
+        self._compressed = compressed
         self._tag = next(tag for tag, kind in TYPED.items() if np.dtype(kind) == recording.dtype and tag != 68)
-        self.address = f"stream2://{self._pushing.place}"
 
     def start(self) -> None:
-        """Send the start."""
         y, x = self._recording.window
         header: dict[str, Any] = {
             **self._named("start", self._series),
@@ -134,26 +140,10 @@ class Stream2Player(Player):
             header.update(pixel_size_y=geometry.detector_pixel[0], pixel_size_x=geometry.detector_pixel[1])
         if mask is not None:
             header["pixel_mask"] = {CHANNEL: typed_array((~mask).astype(np.uint32))}
-        self._send(header)
-
-    def frame(self, step: Sending) -> None:
-        """Send a pattern."""
-        if step.number < 0:
-            self._pushing.send(GARBAGE)
-        else:
-            self._image(self._series, step)
-
-    def stray(self, number: int) -> None:
-        """Send a pattern of the previous series."""
-        self._image(self._series - 1, Sending(number))
+        self._pushing.send(_coded(header))
 
     def end(self) -> None:
-        """Send the end."""
         self._pushing.send_last(_coded(self._named("end", self._series)))
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._pushing.close()
 
     def _image(self, series: int, step: Sending) -> None:
         recording = self._recording
@@ -164,13 +154,11 @@ class Stream2Player(Player):
         else:
             array = typed_array(recording.counts(step.number, step.changed))
         image = {**self._named("image", series), "image_id": step.number, "data": {CHANNEL: array}}
-        self._send({**image, "real_time": [1, 1000], "start_time": [0, 1000], "stop_time": [1, 1000]})
+        times = {"real_time": [1, 1000], "start_time": [0, 1000], "stop_time": [1, 1000]}
+        self._pushing.send(_coded({**image, **times}))
 
     def _named(self, kind: str, series: int) -> dict[str, Any]:
         return {"type": kind, "series_id": series, "series_unique_id": f"emulated-{series}"}
-
-    def _send(self, content: dict[str, Any]) -> None:
-        self._pushing.send(_coded(content))
 
 
 def _coded(content: dict[str, Any]) -> bytes:

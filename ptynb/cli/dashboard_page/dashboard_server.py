@@ -1,26 +1,31 @@
-"""The server of `ptynb dashboard`: one workbench, in the process of the command, shown by every browser that connects.
+"""The server of `ptynb dashboard` and `ptynb watch`: one view, in the process of the command, for all browsers.
 
-A page that is closed, reloaded, or shown on two screens is the same workbench, and runs are not affected. Each browser
+A page that is closed, reloaded, or shown on two screens is the same view, and runs are not affected. Each browser
 has a WebSocket for the messages of `ptynb.widgets.element_tree`: a text frame `{"message", "buffers": number}`, then
 its buffers as binary frames; an empty text frame each second tells it that the process is well. When the command ends
-(Ctrl-C), the workbench ends. Engines with a run continue for `detached_timeout`, an hour; a command started within it
+(Ctrl-C), a workbench ends. Engines with a run continue for `detached_timeout`, an hour; a command started within it
 attaches to the run, and later `ptynb.resume` continues from its checkpoints. A run with 0 engines ends with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import secrets
+import socket
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tornado.httpserver
 import tornado.template
 import tornado.web
 import tornado.websocket
 
+from ptynb.exceptions import InvalidValueError
 from ptynb.serial_executor import SerialExecutor
 from ptynb.supervised_thread import report
 from ptynb.widgets.element_tree import Element, ElementPage, without_bytes
@@ -39,26 +44,28 @@ BEAT = 1.0
 
 
 class Dashboard:
-    """A page for several browsers. token: what a browser has to know."""
+    """A page for several browsers, which have to know its token."""
 
-    def __init__(self, root: Element, title: str, token: str, dark: bool = False) -> None:
-        self.title, self.token, self.dark = title, token, dark
+    def __init__(self, root: Element, title: str, dark: bool) -> None:
+        self.title, self.token, self.dark = title, secrets.token_urlsafe(24), dark
         self.session = secrets.token_hex(8)
         self.browsers: set[MessagesHandler] = set()
         self._loop = asyncio.get_running_loop()
         self._work = SerialExecutor("ptynb dashboard")
         self._page = ElementPage(root, self._send)
 
-    def listen(self, port: int) -> None:
-        """Serve the page at this port of the loopback interface. Raises OSError if it is taken."""
+    def listen(self, listening: socket.socket) -> str:
+        """Serve the page there, and return its address."""
+        port = listening.getsockname()[1]
         self.cookie = COOKIE.format(port=port)
         handlers = [("/", HtmlHandler), ("/ptynb.js", ScriptHandler), ("/messages", MessagesHandler)]
         application = tornado.web.Application([(path, handler, {"dashboard": self}) for path, handler in handlers])
-        application.listen(port, HOST)
+        tornado.httpserver.HTTPServer(application).add_socket(listening)
         self._beat()
+        return f"http://{HOST}:{port}/?token={self.token}"
 
     def close(self) -> None:
-        """Send nothing any more: the event loop ends, and threads of the workbench continue for a moment."""
+        """Send nothing any more: the event loop ends, and threads of the view continue for a moment."""
         self._page.close()
 
     def is_token(self, text: str) -> bool:
@@ -112,7 +119,7 @@ class HtmlHandler(TokenHandler, tornado.web.RequestHandler):
             self.redirect("/")
         elif not self.knows():
             self.set_status(403)
-            self.finish("This page needs the token in the address that `ptynb dashboard` has printed; open that.\n")
+            self.finish("This page needs the token in the address that the command has printed; open that.\n")
         else:
             nonce = secrets.token_urlsafe(16)
             self.set_header("Content-Security-Policy", POLICY.format(nonce=nonce))
@@ -171,20 +178,40 @@ class MessagesHandler(TokenHandler, tornado.websocket.WebSocketHandler):
 
 
 def serve(
-    make: Callable[[], Element], title: str, port: int, token: str, *, dark: bool, ready: Callable[[], Any]
+    make: Callable[[], Element], title: str, port: int, what: str, *, dark: bool = False, browser: bool = True
 ) -> None:
-    """Serve what `make` returns until Ctrl-C; ready: called when browsers can connect."""
+    """Serve what `make` returns at a port of the loopback interface (0: any free one) until Ctrl-C.
+
+    what: the beginning of the line with its address. browser: whether to open it. Raises InvalidValueError if the port
+    is taken.
+    """
+
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setblocking(False)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()
+    except (OSError, OverflowError) as error:
+        listening.close()
+        why = getattr(error, "strerror", None) or error
+        raise InvalidValueError(
+            f"Port {port} cannot be used ({why}); choose another one with --port.", code="argument.invalid-value"
+        ) from None
 
     async def run() -> None:
-        dashboard = Dashboard(make(), title, token, dark)
+        dashboard = Dashboard(make(), title, dark)
         try:
-            dashboard.listen(port)
-            ready()
+            address = dashboard.listen(listening)
+            print(f"{what} at {address} until Ctrl-C.", flush=True)
+            if browser:
+                webbrowser.open(address)
             await asyncio.Event().wait()
         finally:
             dashboard.close()
 
-    asyncio.run(run())
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
 
 
 def _framed(message: dict[str, Any], buffers: list[Any]) -> tuple[str, list[bytes]]:

@@ -9,8 +9,6 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,18 +17,16 @@ from pathlib import Path
 from typing import Self
 
 from ptynb.cluster.addresses import address_towards
+from ptynb.cluster.launchers import scheduler_commands
+from ptynb.cluster.launchers.scheduler_commands import USUAL_CORES, quoted
 from ptynb.exceptions import ClusterError
 from ptynb.settings.cluster_options import ClusterSection
 from ptynb.text import has_control_characters
 
-COMMAND_SECONDS = 30.0
-"""Time limit of a Slurm command [s]: its controller is slow with thousands of jobs."""
 KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 """Variables SLURM_... that are kept: all others describe the present job or step, and would be options of a new one."""
-
-
-USUAL_CORES = 4
-"""Default number of cores of an engine: it computes, reads frames, answers and writes checkpoints at the same time."""
+GONE = re.compile("Invalid job id|already completing or completed")
+"""Messages about a job that has ended."""
 REASONS = {
     "Resources": "waiting for resources",
     "Priority": "other jobs have priority",
@@ -243,45 +239,9 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def require(name: str) -> str:
-    """Return the path of a Slurm command. Raises ClusterError if it is missing."""
-    found = shutil.which(name)
-    if found is None:
-        raise ClusterError(
-            f"{name} was not found on this machine; run the notebook on a login node of the Slurm cluster, "
-            "or load the module with the Slurm commands.",
-            code="slurm.not-installed",
-        )
-    return found
-
-
-def ask(*command: str, text: str | None = None) -> str:
-    """Return the output of a Slurm command. text: its standard input. Raises ClusterError."""
-    program = require(command[0])
-    try:
-        done = subprocess.run(
-            [program, *command[1:]],
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            text=True,
-            env=clean(os.environ),
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ClusterError(
-            f"{command[0]} did not answer within {COMMAND_SECONDS:.0f} s; "
-            "the controller of Slurm is down or busy: try again later.",
-            code="slurm.no-answer",
-        ) from None
-    if done.returncode != 0:
-        lines = [re.sub(rf"^{command[0]}: (error: )?", "", line) for line in done.stderr.splitlines() if line]
-        details = "; ".join(lines)
-        raise ClusterError(
-            f"{command[0]} failed: {details or f'exit code {done.returncode}'}", code="slurm.command-failed"
-        )
-    return done.stdout
+def ask(*command: str, text: str | None = None, allowed: re.Pattern[str] | None = None) -> str:
+    """Return the output of a Slurm command, as `scheduler_commands.ask`."""
+    return scheduler_commands.ask("Slurm", *command, text=text, environment=clean(os.environ), allowed=allowed)
 
 
 def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) -> str:
@@ -307,7 +267,7 @@ def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) 
     return "\n".join(
         [
             "#!/bin/sh",
-            *(f"#SBATCH {_quoted(option)}" for option in options),
+            *(f"#SBATCH {quoted(option)}" for option in options),
             f'test -d {there} || {{ echo "$(hostname) does not have the folder "{there}; exit 3; }}',
             shlex.join(run),
             "status=$?",
@@ -321,13 +281,6 @@ def script(allocation: Allocation, name: str, folder: Path, run: Sequence[str]) 
             "",
         ]
     )
-
-
-def _quoted(option: str) -> str:
-    """Return an option for a script of sbatch, in double quotes if it has special characters."""
-    if re.fullmatch(r"[\w./:=,+@%-]+", option):
-        return option
-    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
 
 
 def pattern(path: Path) -> str:
@@ -346,12 +299,8 @@ def submit(text: str) -> str:
 
 def state(job: str) -> JobState:
     """Return the state of a job. Raises ClusterError."""
-    try:
-        lines = ask("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%N|%S|%r").splitlines()
-    except ClusterError as error:
-        if "Invalid job id" not in str(error):
-            raise
-        lines = []
+    question = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%N|%S|%r")
+    lines = ask(*question, allowed=GONE).splitlines()
     if not lines:  # some minutes after its end only the accounting lists it
         return _accounted(job)
     name, nodes, start, reason = (*lines[0].split("|", 3), "", "", "")[:4]
@@ -381,11 +330,7 @@ def hostnames(nodes: str) -> tuple[str, ...]:
 
 def cancel(job: str) -> None:
     """Cancel a job, or a step such as '12.0', unless it has ended. Raises ClusterError."""
-    try:
-        ask("scancel", "--quiet", job)
-    except ClusterError as error:
-        if "Invalid job id" not in str(error) and "already completing or completed" not in str(error):
-            raise
+    ask("scancel", "--quiet", job, allowed=GONE)
 
 
 def present_job() -> str:

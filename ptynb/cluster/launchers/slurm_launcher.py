@@ -15,7 +15,7 @@ from typing import Any, final
 
 import psutil
 
-from ptynb.cluster.launchers import slurm_commands
+from ptynb.cluster.launchers import scheduler_commands, slurm_commands
 from ptynb.cluster.launchers.launcher import Launcher, begin, is_alive
 from ptynb.cluster.launchers.slurm_commands import Allocation, JobState
 from ptynb.cluster.lifetime import watchdog
@@ -144,7 +144,7 @@ class SlurmLauncher(Launcher):
         """Start a step of the running job from this process."""
         # Without the variables of the step that this notebook may run in, which srun would read as options.
         cleared = [f"--unset={name}" for name in os.environ if name not in slurm_commands.clean(os.environ)]
-        srun = [slurm_commands.require("srun"), f"--jobid={self._job}", *self._options()]
+        srun = [scheduler_commands.require("Slurm", "srun"), f"--jobid={self._job}", *self._options()]
         return begin(["env", *cleared, *srun, *arguments], self._name, log)
 
     def _start_again(self, rank: int) -> None:
@@ -207,7 +207,7 @@ class SlurmLauncher(Launcher):
     def _look(self, *, fresh: bool = False) -> JobState | None:
         """Return the job's state, queried every second at first and then less often, to limit the load of Slurm."""
         now = time.monotonic()
-        interval = min(15.0, max(1.0, (now - self._began) / 20))
+        interval = scheduler_commands.interval(now - self._began)
         if not self._job or (not fresh and self._asked and now - self._asked < interval):
             return self._state
         if self._state is not None and self._state.over:

@@ -226,6 +226,30 @@ MOST_TOGETHER = 2**28
 """Largest size of rows that share chunks and are read together [bytes]; larger ones are decompressed again."""
 
 
+def rectangles(
+    grid: tuple[int, ...], start: int, stop: int
+) -> Iterator[tuple[tuple[int | slice, ...], tuple[int, ...], slice]]:
+    """Yield patterns start to stop - 1 of a grid in as few rectangles as possible, row by row of the scan.
+
+    grid: lengths of the axes before (y, x). Of each rectangle: its indices in the grid, its shape, and the patterns
+    that it has, counted from the first.
+    """
+    columns, at = grid[-1], start
+    while at < stop:
+        row, column = divmod(at, columns)
+        rows = (stop - at) // columns if column == 0 and len(grid) == 2 else 0
+        if rows:
+            selection: tuple[int | slice, ...] = (slice(row, row + rows),)
+            shape: tuple[int, ...] = (rows, columns)
+        else:
+            shape = (min(stop - at, columns - column),)
+            before = (int(index) for index in np.unravel_index(row, grid[:-1]))
+            selection = (*before, slice(column, column + shape[0]))
+        count = math.prod(shape)
+        yield selection, shape, slice(at - start, at - start + count)
+        at += count
+
+
 @dataclass(frozen=True)
 class HDF5Frames(FileFrames):
     """Patterns in a dataset (pattern, y, x) of an HDF5 file, or (row, column, y, x), counted row by row.
@@ -292,19 +316,8 @@ class HDF5Frames(FileFrames):
         if not self.grid:
             dataset.read_direct(target, np.s_[start:stop])
             return
-        columns, at = self.grid[-1], start
-        while at < stop:
-            row, column = divmod(at, columns)
-            whole_rows = (stop - at) // columns if column == 0 and len(self.grid) == 2 else 0
-            end = at + whole_rows * columns if whole_rows else min(stop, at + columns - column)
-            if whole_rows:
-                selection: tuple[Any, ...] = (slice(row, row + whole_rows),)
-            else:
-                before = tuple(int(index) for index in np.unravel_index(row, self.grid[:-1]))
-                selection = (*before, slice(column, column + end - at))
-            part = target[at - start : end - start]
-            dataset.read_direct(part.reshape(whole_rows, columns, *part.shape[1:]) if whole_rows else part, selection)
-            at = end
+        for selection, shape, place in rectangles(self.grid, start, stop):
+            dataset.read_direct(target[place].reshape(*shape, *target.shape[1:]), selection)
 
     @contextmanager
     def _open(self, start: int, stop: int) -> Iterator[h5py.Dataset]:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +11,7 @@ from ptynb.io.export.cxi_export import write_cxi
 from ptynb.io.export.image_export import ExportedArrays, Of, What, write_png, write_tiff
 from ptynb.io.export.npz_export import write_npz
 from ptynb.io.export.pictures_export import NamedPictures, write_pictures_hdf5, write_pictures_npz
-from ptynb.io.new_files import require_folder
+from ptynb.io.new_files import replacing_file, require_folder
 from ptynb.io.result_file import load_result, save_result
 
 ENDINGS = (".cxi", ".tif", ".tiff", ".png", ".npz", ".h5")
@@ -85,7 +81,7 @@ def export(
     if ending == ".cxi":
         write_cxi(found, path)
         return path
-    with _complete(path) as part:
+    with replacing_file(path) as part:
         if ending == ".png":
             part.write_bytes(write_png(found, selected, bits, colours))
         elif ending == ".npz":
@@ -99,7 +95,7 @@ def _export_pictures(found: NamedPictures, path: Path, ending: str) -> Path:
     if ending == ".h5":
         write_pictures_hdf5(found, path)
     elif ending == ".npz":
-        with _complete(path) as part:
+        with replacing_file(path) as part:
             write_pictures_npz(found, part)
     else:
         raise FileError(
@@ -108,16 +104,3 @@ def _export_pictures(found: NamedPictures, path: Path, ending: str) -> Path:
             code="file.unknown-format",
         )
     return path
-
-
-@contextmanager
-def _complete(path: Path) -> Iterator[Path]:
-    """Yield the path of a file with the same suffix, which replaces `path` once it is complete."""
-    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
-    try:
-        yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

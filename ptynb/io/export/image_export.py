@@ -136,7 +136,7 @@ def write_tiff(result: Result, selected: ExportedArrays, path: Path) -> None:
     size = 4 * fields.size * len(channels)
     if size > MOST_BYTES:
         raise InvalidValueError(
-            f"{path.suffix} files hold up to 4 GB, and these pages have {size / 2**30:.3g} GB; "
+            f"TIFF files hold up to 4 GB, and these pages have {size / 2**30:.3g} GB; "
             "choose amplitude or phase, one slice, or .npz.",
             code="export.too-large",
         )

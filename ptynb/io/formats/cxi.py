@@ -29,7 +29,6 @@ from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, identity, names_of, own, values_text
 from ptynb.io.reading.hdf5_reading import (
     Notes,
-    PatternSource,
     array,
     lengths,
     looks_like_patterns,
@@ -38,7 +37,6 @@ from ptynb.io.reading.hdf5_reading import (
     patterns_at,
     quantity,
     text,
-    units_of,
     where,
 )
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
@@ -88,7 +86,7 @@ def read(path: Path, options: LoadOptions) -> FileRecord:
         notes.sentences += patterns.notes
         detector = _detector(linked, entry, place)
         basis = _basis(linked, detector, path, options.detector_pixel, notes)
-        translations = translations_of(linked, _translations(entry, place, detector), patterns, path, notes)
+        translations = _translations(linked, _translation_names(entry, place, detector), path, notes)
         directions = UPRIGHT if basis is None else basis
         return FileRecord(
             format=FORMAT.name,
@@ -212,7 +210,7 @@ def photon_energy(item: h5py.Dataset | None, notes: Notes) -> float | None:
         notes.add("" if found is None else found.note)
         return None
     joules = found.value * ELECTRON_VOLT
-    if units_of(item) or LEAST_JOULES <= joules <= MOST_JOULES:
+    if found.stated or LEAST_JOULES <= joules <= MOST_JOULES:
         return notes.number("energy", found)
     unit, scale = ("eV", 1.0) if joules >= 100 else ("keV", 1e3)
     notes.add(f"{where(item)} is {joules:.6g} without a unit, which is implausible in joules; it is taken as {unit}.")
@@ -277,7 +275,7 @@ def _distance(linked: Linked, detector: str, basis: NDArray[np.float64] | None, 
     return None
 
 
-def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
+def _translation_names(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
     """Return names under which the translations of these patterns may be stored."""
     beside = patterns.strip("/").rpartition("/")[0]
     names = [f"{beside}/translation", f"{entry}/data_1/translation", f"{entry}/image_1/translation"]
@@ -287,9 +285,7 @@ def _translations(entry: str, patterns: str, detector: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*names, f"{detector}/translation"]))
 
 
-def translations_of(
-    linked: Linked, names: tuple[str, ...], patterns: PatternSource, path: Path, notes: Notes
-) -> NDArray[np.float64] | None:
+def _translations(linked: Linked, names: tuple[str, ...], path: Path, notes: Notes) -> NDArray[np.float64] | None:
     """Return translations (pattern, xyz) of the SAMPLE [m] from the first of these datasets that exists."""
     found = next((item for item in map(linked.dataset, names) if item is not None), None)
     if found is None:

@@ -29,7 +29,7 @@ from ptynb.data.electrons import electron_wavelength
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import Linked, check_chunks, own
 from ptynb.io.reading import microscope_scales
-from ptynb.io.reading.hdf5_reading import patterns_at
+from ptynb.io.reading.hdf5_reading import attribute_of, factor, patterns_at, text, units_of
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.stack_axes import check_counts, stacked, transposed
 from ptynb.settings.claimed_values import is_set
@@ -96,7 +96,7 @@ def _cubes(file: h5py.File) -> Iterator[h5py.Group]:
     def visit(name: str, item: Any) -> bool | None:
         nonlocal seen
         seen += 1
-        if isinstance(item, h5py.Group) and _text(item.attrs.get("emd_group_type")) in ("array", "1"):
+        if isinstance(item, h5py.Group) and str(attribute_of(item, "emd_group_type")) in ("array", "1"):
             data = _data(item)
             if isinstance(data, h5py.Dataset) and data.ndim in (3, 4):
                 found.append(item)
@@ -165,15 +165,15 @@ def _voltage(cube: h5py.Group, path: Path, places: dict[str, str]) -> float | No
 def _step(
     cube: h5py.Group, calibration: dict[str, Any], path: Path, places: dict[str, str]
 ) -> tuple[float, float] | None:
-    factor = microscope_scales.length(str(calibration.get("R_pixel_units", "")))
-    if factor is not None:
+    scale = factor(str(calibration.get("R_pixel_units", "")), "length")
+    if scale is not None:
         places["step"] = f"{places['calibration']}/R_pixel_size"
         size = _positive(calibration.get("R_pixel_size"), places["step"], path)
-        return None if size is None else (size * factor, size * factor)
+        return None if size is None else (size * scale, size * scale)
     if _data(cube).ndim != 4:
         return None
     axes = [_axis(cube, number) for number in (0, 1)]
-    factors = [microscope_scales.length(unit) for _, unit in axes]
+    factors = [factor(unit, "length") for _, unit in axes]
     if factors[0] is None or factors[1] is None:
         return None
     places["step"] = f"{cube.name}: axes 0 and 1"
@@ -212,7 +212,7 @@ def _axis(cube: h5py.Group, number: int) -> tuple[float, str]:
         return math.nan, ""
     check_chunks(axis, Path(axis.file.filename))
     values = np.asarray(axis[:2], dtype=np.float64)
-    return float(values[1] - values[0]), _text(axis.attrs.get("units")).strip("[]").replace("_", "")
+    return float(values[1] - values[0]), units_of(axis).strip("[]").replace("_", "")
 
 
 def _positive(value: Any, where: str, path: Path) -> float | None:
@@ -232,14 +232,7 @@ def _scalar(item: h5py.Dataset) -> Any:
     """Return the value of a scalar dataset: numbers as float, text as str, anything else as None."""
     if item.shape not in ((), (1,)):
         return None
+    if h5py.check_string_dtype(item.dtype):
+        return text(item)
     check_chunks(item, Path(item.file.filename))
-    value = np.asarray(item[()]).reshape(-1)[0]
-    if isinstance(value, bytes | str):
-        return _text(value)
-    return float(value) if np.asarray(value).dtype.kind in "iufb" else None
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if value is None else str(value)
+    return float(np.ravel(item[()])[0]) if item.dtype.kind in "iufb" else None

@@ -33,9 +33,8 @@ from ptynb.exceptions import FileError
 from ptynb.io.formats.mat5 import Variable, variables
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, open_for_reading, own, read_all, reason
 from ptynb.io.reading.named_arrays import PIXEL_POSITIONS, POSITIONS, Raster, StoredArray, found_in
-from ptynb.io.reading.packed_patterns import PackedFrames, UnpackingProgress
+from ptynb.io.reading.packed_patterns import packed
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
-from ptynb.io.reading.safe_reading import size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked, transposed
 from ptynb.settings.load_options import LoadOptions
 
@@ -111,24 +110,6 @@ def _order(shape: tuple[int, ...], count: int | None) -> tuple[int, ...]:
     return axes if in_order else (*axes[2:], 0, 1)
 
 
-def _packed(
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    whole: Callable[[UnpackingProgress], NDArray[Any]],
-    name: str,
-    path: Path,
-    count: int | None,
-) -> tuple[Frames, Raster | None]:
-    order = _order(shape, count)
-    stack, raster = stacked(tuple(shape[axis] for axis in order) or shape, path, name)
-    check_counts(dtype, path, name)
-
-    def unpack(progress: UnpackingProgress) -> NDArray[Any]:
-        return np.ascontiguousarray(whole(progress).transpose(order)).reshape(stack)
-
-    return PackedFrames(path, name, stack, dtype.newbyteorder("="), unpack, 2 * size(shape, dtype)), raster
-
-
 # Version 5 to 7
 
 
@@ -144,7 +125,9 @@ def _version_5(path: Path) -> dict[str, StoredArray]:
 
 
 def _array_in_memory(name: str, value: NDArray[Any], path: Path) -> StoredArray:
-    frames = partial(_packed, value.shape, value.dtype, lambda progress: value, name, path)
+    def frames(count: int | None) -> tuple[Frames, Raster | None]:
+        return packed(path, name, value.shape, value.dtype, lambda progress: value, _order(value.shape, count))
+
     return StoredArray(value.shape, value.dtype, lambda: value, frames)
 
 
@@ -153,7 +136,7 @@ def _frames_5(variable: Variable, count: int | None) -> tuple[Frames, Raster | N
     shape, path = variable.shape, variable.path
     order = _order(shape, count)
     if not variable.whole or not order or order[0] == 0:
-        return _packed(shape, variable.dtype, variable.values, variable.name, path, count)
+        return packed(path, variable.name, shape, variable.dtype, variable.values, order)
     (number, rows, columns), raster = stacked(tuple(shape[axis] for axis in order), path, variable.name)
     check_counts(variable.dtype, path, variable.name)
     # MATLAB's first axis is the fastest: patterns are transposed, and those of a column of the scan are adjacent.
@@ -233,7 +216,7 @@ def _frames(
     check_counts(dtype, path, name)
     if as_matlab and order[0] == 0:
         # Patterns are interleaved in the file.
-        return _packed(shape, dtype, lambda progress: _read_dataset(path, name, True), name, path, count)
+        return packed(path, name, shape, dtype, lambda progress: _read_dataset(path, name, True), order)
     with open_for_reading(path) as file:
         frames: Frames = HDF5Frames.of(file[name])
     if not as_matlab:

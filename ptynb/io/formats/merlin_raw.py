@@ -50,7 +50,6 @@ class RawMerlinFrames(FileFrames):
     file_dtype: str
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
         octets = self.words.read(start, stop).astype("<u8").reshape(stop - start, -1).view("|u1")
         if self.bits == 1:
             counts = np.unpackbits(octets, axis=1, bitorder="little")

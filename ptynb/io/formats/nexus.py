@@ -174,7 +174,7 @@ def _patterns(linked: Linked, classes: _Classes, path: Path, notes: Notes) -> st
                 found[f"{name}/{one}"] = item
         if numbered(group):
             found[name] = group
-    unique = without_doubles(linked, found)
+    unique = without_doubles(found)
     if len(unique) == 1:
         return next(iter(unique))
     chosen = choose(unique or candidates(linked), path, linked)

@@ -27,7 +27,7 @@ from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
-from ptynb.io.reading.packed_patterns import PIECE, PackedFrames, UnpackingProgress
+from ptynb.io.reading.packed_patterns import PIECE, UnpackingProgress, packed
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.io.reading.safe_reading import check_packing, size
 from ptynb.io.reading.stack_axes import check_counts, placed, stacked
@@ -142,7 +142,7 @@ def _stored(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> St
     whole = partial(_whole, path, member.filename)
     if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
         return StoredArray(shape, dtype, whole, partial(_in_place, path, member, header, shape, dtype, fortran))
-    return StoredArray(shape, dtype, whole, partial(_packed, path, member.filename, shape, dtype))
+    return StoredArray(shape, dtype, whole, partial(packed, path, member.filename, shape, dtype, whole))
 
 
 def _refuse_objects(path: Path, name: str) -> Any:
@@ -187,15 +187,3 @@ def _in_place(
     name, extra = LOCAL.unpack(local)[-2:]
     offset = member.header_offset + LOCAL.size + name + extra + header
     return _frames(path, offset, shape, dtype, fortran, member.filename)
-
-
-def _packed(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Frames, Raster | None]:
-    stack, raster = stacked(shape, path, name)
-    check_counts(dtype, path, name)
-
-    def unpack(progress: UnpackingProgress) -> NDArray[Any]:
-        patterns = np.ascontiguousarray(_whole(path, name, progress)).reshape(stack)
-        return patterns.astype(dtype.newbyteorder("="), copy=False)
-
-    copies = 1 if dtype.isnative else 2
-    return PackedFrames(path, name, stack, dtype.newbyteorder("="), unpack, copies * size(shape, dtype)), raster

@@ -14,7 +14,7 @@ from ptynb.io.formats.cxi import DESCRIPTIONS, UPRIGHT, on_detector
 from ptynb.io.hdf5_file import Linked
 from ptynb.io.reading import dataset_search as known
 from ptynb.io.reading.dataset_search import Names, candidates, choose
-from ptynb.io.reading.hdf5_reading import Notes, PatternSource, Quantity, is_real, other_axes, patterns_at, units_of
+from ptynb.io.reading.hdf5_reading import Notes, PatternSource, Quantity, is_real, other_axes, patterns_at
 from ptynb.io.reading.microscope_scales import kilovolts
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
 from ptynb.settings.load_options import LoadOptions
@@ -93,29 +93,21 @@ def beam(names: Names, notes: Notes) -> dict[str, float | None]:
     voltage = names.number(known.VOLTAGE, "voltage", "V")
     found: dict[str, float | None] = dict.fromkeys(("wavelength", "energy", "voltage"))
     if length is not None:
-        found["wavelength"] = notes.number("wavelength", _scaled_length(length, names, notes))
+        found["wavelength"] = notes.number("wavelength", _scaled_length(length, notes))
     if energy is not None and energy.value is not None and energy.value > 0:
         silent = Notes() if length is not None else notes
-        found["energy"] = _electron_volts(energy, names, silent)
+        found["energy"] = _electron_volts(energy, silent)
         notes.places |= silent.places
     if voltage is not None and voltage.value is not None and length is None and energy is None:
-        stated = _unit_stated(voltage, names, known.VOLTAGE)
         number = notes.number("voltage", voltage)
-        found["voltage"] = number if number is None or stated else kilovolts(number)
+        found["voltage"] = number if number is None or voltage.stated else kilovolts(number)
     return found
 
 
-def _unit_stated(found: Quantity, names: Names, aliases: tuple[str, ...]) -> bool:
-    for named in names.all(aliases):
-        if found.place in (named.item.name.lstrip("/"), f"{named.item.name.lstrip('/')}@{named.attribute}"):
-            return bool(named.unit or (named.attribute is None and units_of(named.item)))
-    return False
-
-
-def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
+def _scaled_length(found: Quantity, notes: Notes) -> Quantity:
     """Return a wavelength; without a unit, a value that is implausible in metres is taken as ångström."""
     assert found.value is not None
-    if _unit_stated(found, names, known.WAVELENGTH) or found.value < 1e-4:
+    if found.stated or found.value < 1e-4:
         return found
     notes.add(
         f"{found.place} is {found.value:.6g} without a unit, which is implausible in metres; it is taken as angstrom."
@@ -123,12 +115,12 @@ def _scaled_length(found: Quantity, names: Names, notes: Notes) -> Quantity:
     return Quantity(found.value * 1e-10, found.place)
 
 
-def _electron_volts(found: Quantity, names: Names, notes: Notes) -> float:
+def _electron_volts(found: Quantity, notes: Notes) -> float:
     """Return a photon energy [eV]; without a unit it is taken as joules, eV or keV by its magnitude."""
     assert found.value is not None
     notes.at("energy", found.place)
     notes.add(found.note)
-    if _unit_stated(found, names, known.ENERGY):
+    if found.stated:
         return found.value
     unit, scale = (
         ("eV", 1.0) if found.value >= 100 else ("keV", 1e3) if found.value >= 0.05 else ("J", 1 / ELECTRON_VOLT)

@@ -29,13 +29,14 @@ from numpy.typing import NDArray
 
 from ptynb.data.electrons import electron_wavelength
 from ptynb.data.patterns import FileFrames, Frames
+from ptynb.data.patterns.frames import rectangles
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, check_chunks, check_texts, has, inside, open_for_reading
 from ptynb.io.reading import microscope_scales
 from ptynb.io.reading.direct_electron import movie_metadata
-from ptynb.io.reading.optional_dependency import require
+from ptynb.io.reading.hdf5_reading import factor
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
-from ptynb.io.reading.reading_errors import reading
+from ptynb.io.reading.reading_errors import reading, require
 from ptynb.io.reading.safe_reading import MOST_EXPANSION, SMALL, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.process_state import ProcessState
@@ -115,7 +116,6 @@ class RosettaFrames(FileFrames):
     policy: LinkPolicy
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
         return self.local().read(start, stop)
 
     def local(self) -> Frames:
@@ -134,12 +134,10 @@ class OpenedFrames(Frames):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape (pattern, y, x)."""
         return self.closed.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the stored counts."""
         return self.closed.dtype
 
     @property
@@ -148,18 +146,12 @@ class OpenedFrames(Frames):
         return True
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        columns, at = self.closed.grid[-1], start
         with reading(self.closed.path):
-            while at < stop:
-                row, column = divmod(at, columns)
-                end = min(stop, at + columns - column)
-                part = (*((row,) if len(self.closed.grid) == 2 else ()), slice(column, column + end - at))
-                block = self.data[part]
+            for selection, _, place in rectangles(self.closed.grid, start, stop):
+                block = self.data[selection]
                 read = block if isinstance(block, np.ndarray) else block.compute(scheduler="synchronous")
-                patterns[at - start : end - start] = read
-                at = end
+                patterns[place] = read.reshape(-1, *self.shape[1:])
         return patterns
 
     def part(self, patterns: NDArray[np.int64]) -> Frames:
@@ -362,7 +354,7 @@ def _order(axes: list[Axis]) -> tuple[int, ...]:
 
 def _lengths(axes: list[Axis]) -> tuple[float, float] | None:
     """Return the steps (rows, columns) [m] of two axes; None if they are no lengths."""
-    factors = [microscope_scales.length(axis.unit) for axis in axes]
+    factors = [factor(axis.unit, "length") for axis in axes]
     if len(axes) != 2 or factors[0] is None or factors[1] is None or min(axis.scale for axis in axes) <= 0:
         return None
     return axes[0].scale * factors[0], axes[1].scale * factors[1]

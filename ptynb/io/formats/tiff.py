@@ -79,11 +79,9 @@ class TiffFrames(FileFrames):
 
     @property
     def stored_bytes(self) -> int | None:
-        """Size of the whole file [bytes]."""
         return self.path.stat().st_size
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         with _opened(self.path) as tiff:
             for index in range(start, stop):
@@ -98,23 +96,16 @@ class FolderFrames(FileFrames):
 
     folder: Path
     names: tuple[str, ...]
-    window: tuple[int, int]
+    file_shape: tuple[int, int, int]
     file_dtype: str
     policy: LinkPolicy
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Shape (pattern, y, x)."""
-        return (len(self.names), *self.window)
-
-    @property
     def stored_bytes(self) -> int | None:
-        """Size of all files [bytes]."""
         return sum((self.folder / name).stat().st_size for name in self.names)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1, as an array (pattern, y, x)."""
-        patterns = np.empty((stop - start, *self.window), self.dtype)
+        patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
         for index in range(start, stop):
             path = _allowed(self.folder, self.names[index], self.policy)
             with _opened(path) as tiff:
@@ -265,7 +256,8 @@ def _folder(path: Path, policy: LinkPolicy) -> Frames:
                 )
             first = shape, dtype
     assert first is not None
-    return FolderFrames(folder, tuple(names), (int(first[0][0]), int(first[0][1])), first[1].str, policy)
+    height, width = map(int, first[0])
+    return FolderFrames(folder, tuple(names), (len(names), height, width), first[1].str, policy)
 
 
 def _allowed(folder: Path, name: str, policy: LinkPolicy) -> Path:

@@ -12,21 +12,16 @@ import os
 import stat
 import zipfile
 from collections.abc import AsyncGenerator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import zarr
 from zarr.storage import LocalStore, WrapperStore, ZipStore
 
 from ptynb.exceptions import FileError
+from ptynb.io.formats.zarr_store import DESCRIPTIONS, LONGEST, ArrayLocation
 from ptynb.io.reading.safe_reading import check_packing
 from ptynb.table import gigabytes
 
-if TYPE_CHECKING:
-    from ptynb.io.formats.zarr_store import ArrayLocation
-
-DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup", ".zattrs")
-LONGEST = 2**22
-"""Maximum size of a metadata file [bytes]."""
 MOST_CHUNKS = 10**6
 """Missing chunks are counted only in arrays of at most this number of chunks."""
 

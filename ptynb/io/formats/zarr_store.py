@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data.patterns import FileFrames, Frames
+from ptynb.data.patterns.frames import rectangles
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import LinkPolicy, packed_at_most, reason
 from ptynb.io.reading.named_arrays import Raster, StoredArray, found_in
-from ptynb.io.reading.optional_dependency import require
 from ptynb.io.reading.reader_interface import FileRecord, Format, Head
-from ptynb.io.reading.reading_errors import reading
+from ptynb.io.reading.reading_errors import reading, require
 from ptynb.io.reading.safe_reading import check_packing, check_room, size
 from ptynb.io.reading.stack_axes import check_counts, native, stacked
 from ptynb.settings.load_options import LoadOptions
@@ -40,7 +40,8 @@ from ptynb.settings.load_options import LoadOptions
 PACKAGE = "zarr"
 FILES = "ptynb.io.formats.zarr_files"
 """Name of the module that imports zarr."""
-DESCRIPTIONS = ("zarr.json", ".zarray", ".zgroup")
+ROOTS = ("zarr.json", ".zarray", ".zgroup")
+DESCRIPTIONS = (*ROOTS, ".zattrs")
 CODECS = {
     "bytes", "transpose", "crc32c", "gzip", "zstd", "blosc", "sharding_indexed", "lz4", "zlib", "bz2", "lzma",
     "shuffle", "delta", "fixedscaleoffset", "astype", "bitround", "quantize", "packbits", "crc32", "adler32",
@@ -56,12 +57,12 @@ MOST = 1000
 def recognises(head: Head) -> bool:
     """Return whether this is a folder or an archive with a metadata file of zarr."""
     if head.path.is_dir():
-        return any((head.path / name).is_file() for name in DESCRIPTIONS)
+        return any((head.path / name).is_file() for name in ROOTS)
     if not head.start.startswith(b"PK"):
         return False
     try:
         with zipfile.ZipFile(head.path) as archive:
-            return any(name.rsplit("/", 1)[-1] in DESCRIPTIONS for name in archive.namelist())
+            return any(name.rsplit("/", 1)[-1] in ROOTS for name in archive.namelist())
     except (zipfile.BadZipFile, OSError, ValueError):
         return head.path.name.lower().endswith(".zarr.zip")
 
@@ -98,7 +99,7 @@ def _in_folder(path: Path, policy: LinkPolicy) -> Iterator[tuple[str, dict[str, 
         if real in known:
             continue  # a link to a parent group
         known.add(real)
-        texts = {name: here / name for name in (*DESCRIPTIONS, ".zattrs") if (here / name).is_file()}
+        texts = {name: here / name for name in DESCRIPTIONS if (here / name).is_file()}
         metadata: dict[str, Any] = {}
         for text in texts.values():
             if text.stat().st_size > LONGEST:
@@ -123,7 +124,7 @@ def _in_archive(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         found: dict[str, dict[str, Any]] = {}
         for member in archive.infolist():
             folder, _, name = member.filename.rpartition("/")
-            if name not in (*DESCRIPTIONS, ".zattrs") or len(found) > MOST:
+            if name not in DESCRIPTIONS or len(found) > MOST:
                 continue
             if member.file_size > LONGEST:
                 raise FileError(
@@ -278,28 +279,19 @@ class ZarrFrames(FileFrames):
 
     @property
     def stored_bytes(self) -> int | None:
-        """Size of all chunks [bytes]; None if unknown."""
         return self.stored
 
     @property
     def path(self) -> Path:
-        """Path of the store."""
         return self.location.path
 
     @property
     def stored_together(self) -> int:
-        """Number of patterns in one chunk."""
         return self.chunk
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1, row by row of the scan."""
         patterns = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        columns, at = self.grid[-1], start
         with _opened(self.location) as array:
-            while at < stop:
-                row, column = divmod(at, columns)
-                end = min(stop, at + columns - column)
-                across = slice(column, column + end - at)
-                patterns[at - start : end - start] = array[(row, across) if len(self.grid) == 2 else across]
-                at = end
+            for selection, _, place in rectangles(self.grid, start, stop):
+                patterns[place] = array[selection].reshape(-1, *self.shape[1:])
         return patterns

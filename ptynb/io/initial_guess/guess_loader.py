@@ -16,7 +16,7 @@ from ptynb.io.initial_guess.apply_guess import apply_guess
 from ptynb.io.initial_guess.imported_guess import ImportedGuess
 from ptynb.io.initial_guess.result_arrays import ForeignResult
 from ptynb.io.result_file import is_result, load_result
-from ptynb.io.scan_file import is_native
+from ptynb.io.scan_file import FORMAT as SCAN
 
 PACKAGES = (ptyrad_result, cdtools_result, ptypy_result, py4dstem_result, ptychoshelves_result)
 """Readers of HDF5 files in the order in which they are tried; the last one accepts the most general names."""
@@ -81,7 +81,7 @@ def read_guess(path: str | Path) -> ImportedGuess:
         with open_for_reading(path) as file:
             if is_result(file):
                 return _from_result(load_result(path), path)
-            if is_native(file):
+            if file.attrs.get("format") == SCAN:
                 raise FileError(f"{path} is a ptynb scan, not a result; open it with load.", code="file.unknown-format")
             source = ForeignResult(file, path)
             for package in PACKAGES:

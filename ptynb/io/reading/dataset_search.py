@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ class Names:
             return None
         others = [one.place for one in found[1:] if not np.isclose(one.value or 0, found[0].value or 0, rtol=1e-3)]
         remark = f"{found[0].place} is used; {', '.join(others[:3])} differs." if others else found[0].note
-        return Quantity(found[0].value, found[0].place, remark)
+        return replace(found[0], note=remark)
 
 
 def _attributes(item: Item) -> list[str]:
@@ -162,12 +162,13 @@ def _quantity(linked: Linked, named: Named, kind: str, default: str) -> Quantity
         if not isinstance(named.item, h5py.Dataset) or named.item.size is None or named.item.size > 2**20:
             return None
         linked.check_sources(named.item)
-        return quantity(named.item, kind, named.unit or default)
+        found = quantity(named.item, kind, named.unit or default)
+        return found and replace(found, stated=found.stated or bool(named.unit))
     value = attribute_of(named.item, named.attribute)
     scale = factor(named.unit or default, kind)
     if not isinstance(value, np.number) or not is_real(value.dtype) or scale is None:
         return None
-    return Quantity(float(value) * scale, f"{where(named.item)}@{named.attribute}")
+    return Quantity(float(value) * scale, f"{where(named.item)}@{named.attribute}", stated=bool(named.unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,10 +263,10 @@ def candidates(linked: Linked, start: h5py.Group | None = None) -> dict[str, Ite
         for name, item in ((first.name, first), *linked.walk(start))
         if looks_like_patterns(item) or (isinstance(item, h5py.Group) and _stack(linked, item))
     }
-    return without_doubles(linked, found)
+    return without_doubles(found)
 
 
-def without_doubles(linked: Linked, found: dict[str, Item]) -> dict[str, Item]:
+def without_doubles(found: dict[str, Item]) -> dict[str, Item]:
     """Return the candidates without duplicates: parts of a stack or of a virtual dataset, and copies as a stack."""
     virtual = {name: item for name, item in found.items() if isinstance(item, h5py.Dataset) and item.is_virtual}
     inside: set[str] = set()

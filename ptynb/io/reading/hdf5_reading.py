@@ -87,11 +87,15 @@ SPREAD = 1e-3
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number in SI units (energies in eV), its path in the file, and a remark; value None: unknown unit."""
+    """A number in SI units (energies in eV), its path in the file, and a remark; value None: unknown unit.
+
+    stated: whether the file states its unit.
+    """
 
     value: float | None
     place: str
     note: str = ""
+    stated: bool = True
 
 
 class Notes:
@@ -187,7 +191,7 @@ def quantity(item: h5py.Dataset | None, kind: str, default: str) -> Quantity | N
     scale = factor(units or default, kind)
     if scale is None:
         return Quantity(None, where(item), f"{where(item)} is in {units!r}, which is an unknown unit.")
-    return Quantity(value * scale, where(item), remark)
+    return Quantity(value * scale, where(item), remark, bool(units))
 
 
 def lengths(dataset: h5py.Dataset, what: str, default: str = "m") -> tuple[NDArray[np.float64], str]:
@@ -264,7 +268,7 @@ def looks_like_patterns(item: Item) -> bool:
         isinstance(item, h5py.Dataset)
         and item.ndim > 2
         and scan_axes(item.shape) is not None
-        and bool(np.issubdtype(item.dtype, np.integer) or np.issubdtype(item.dtype, np.floating))
+        and is_real(item.dtype)
         and min(item.shape[-2:]) >= 4
         and math.prod(item.shape[:-2]) > 1
     )
@@ -289,6 +293,21 @@ def other_axes(shape: tuple[int, ...], path: Path, where: str = "") -> FileError
         f"{path} has patterns of shape {tuple(shape)}{at}; expected (pattern, y, x), or (row, column, y, x){remedy}.",
         code="file.unexpected-content",
     )
+
+
+def check_sides(shape: tuple[int, ...], path: Path, at: str) -> int:
+    """Return the number of patterns. Raise FileError for more, or larger ones, than any scan has.
+
+    at: " at PLACE", for the message.
+    """
+    count, pixels = (math.prod(int(side) for side in sides) for sides in (shape[:-2], shape[-2:]))
+    if count > MOST_PATTERNS or pixels > MOST_PIXELS:
+        raise FileError(
+            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels{at}; expected at most "
+            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?",
+            code="file.too-large",
+        )
+    return count
 
 
 def numbered(group: h5py.Group) -> tuple[str, ...]:
@@ -343,13 +362,7 @@ def _check(dataset: h5py.Dataset, path: Path, place: str) -> None:
         )
     if scan_axes(shape) is None:
         raise other_axes(shape, path, place)
-    pixels, count = math.prod(shape[-2:]), math.prod(shape[:-2])
-    if pixels > MOST_PIXELS or count > MOST_PATTERNS:
-        raise FileError(
-            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels at {place}; expected at most "
-            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?",
-            code="file.too-large",
-        )
+    check_sides(shape, path, f" at {place}")
     if dataset.chunks and math.prod(dataset.chunks) * dataset.dtype.itemsize > MOST_CHUNK:
         raise FileError(
             f"{path} stores {place} in chunks of {dataset.chunks} values, of which one takes "

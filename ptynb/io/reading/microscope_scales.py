@@ -7,21 +7,6 @@ from ptynb.io.reading.hdf5_reading import factor
 from ptynb.settings.claimed_values import impossible, is_set
 
 
-def length(unit: str) -> float | None:
-    """Return the factor that converts a unit to metres; None if it is no length."""
-    return factor(unit, "length")
-
-
-def angle(unit: str) -> float | None:
-    """Return the factor that converts a unit to radians; None if it is no angle."""
-    return factor(unit, "angle")
-
-
-def energy(unit: str) -> float | None:
-    """Return the factor that converts a unit to electron volts; None if it is no energy."""
-    return factor(unit, "energy")
-
-
 def reciprocal(unit: str) -> float | None:
     """Return the factor that converts a unit to 1/m ("1/nm", "nm^-1", "A^-1", "nm⁻¹", "1/Å"); None for others."""
     text = unit.strip().replace("⁻¹", "^-1").replace("**-1", "^-1").replace(" ", "")
@@ -31,7 +16,7 @@ def reciprocal(unit: str) -> float | None:
         inner = text.removesuffix("^-1")
     else:
         return None
-    metres = length(inner)
+    metres = factor(inner, "length")
     return None if metres is None else 1 / metres
 
 
@@ -40,7 +25,7 @@ def angular_pixel(scale: float, unit: str, wavelength: float | None) -> float | 
 
     Return None for other units, or for a reciprocal length without a wavelength [m].
     """
-    radians = angle(unit)
+    radians = factor(unit, "angle")
     if radians is not None:
         return scale * radians
     per_metre = reciprocal(unit)

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from ptynb.data.patterns import Frames
 from ptynb.exceptions import FileError
 from ptynb.io.hdf5_file import values_text
-from ptynb.io.reading import microscope_scales
+from ptynb.io.reading.hdf5_reading import factor
+from ptynb.io.reading.microscope_scales import volts
 from ptynb.io.reading.reader_interface import FileRecord
 from ptynb.io.reading.safe_reading import check_small, size
 from ptynb.settings.load_options import LoadOptions
@@ -89,14 +90,12 @@ class _Reading:
             positions=positions,
             pixel_positions=pixel_positions,
             raster=raster or self._raster(),
-            step=self._pair("step", ("step", "scan_step", "scan_step_size"), microscope_scales.length),
-            rotation=self._number("rotation", ("rotation", "scan_rotation"), microscope_scales.angle),
+            step=self._pair("step", ("step", "scan_step", "scan_step_size"), "length"),
+            rotation=self._number("rotation", ("rotation", "scan_rotation"), "angle"),
             **beam,
-            distance=self._number("distance", ("distance", "detector_distance"), microscope_scales.length),
-            detector_pixel=self._pair(
-                "detector_pixel", ("detector_pixel", "detector_pixel_size"), microscope_scales.length
-            ),
-            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), microscope_scales.angle),
+            distance=self._number("distance", ("distance", "detector_distance"), "length"),
+            detector_pixel=self._pair("detector_pixel", ("detector_pixel", "detector_pixel_size"), "length"),
+            angular_pixel=self._pair("angular_pixel", ("angular_pixel",), "angle"),
             mask=self._mask(),
             probe=None if window is None else self._probe(window),
             places=self.places,
@@ -251,38 +250,31 @@ class _Reading:
         if voltage is not None:
             voltage = self._record_place("voltage", voltage)
         return {
-            "wavelength": self._number("wavelength", ("wavelength", "lambda"), microscope_scales.length),
-            "energy": self._number("energy", ("energy", "photon_energy"), microscope_scales.energy),
-            "voltage": None
-            if voltage is None
-            else microscope_scales.volts(self._flat(voltage, 1)[0], f"{self.path}: {voltage}"),
+            "wavelength": self._number("wavelength", ("wavelength", "lambda"), "length"),
+            "energy": self._number("energy", ("energy", "photon_energy"), "energy"),
+            "voltage": None if voltage is None else volts(self._flat(voltage, 1)[0], f"{self.path}: {voltage}"),
         }
 
-    def _number(self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None]) -> float | None:
-        values = self._values(what, aliases, unit, 1)
+    def _number(self, what: str, aliases: tuple[str, ...], kind: str) -> float | None:
+        values = self._values(what, aliases, kind, 1)
         return None if values is None else values[0]
 
-    def _pair(
-        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None]
-    ) -> tuple[float, float] | None:
-        values = self._values(what, aliases, unit, 2)
+    def _pair(self, what: str, aliases: tuple[str, ...], kind: str) -> tuple[float, float] | None:
+        values = self._values(what, aliases, kind, 2)
         return None if values is None else (values[0], values[1])
 
-    def _values(
-        self, what: str, aliases: tuple[str, ...], unit: Callable[[str], float | None], count: int
-    ) -> list[float] | None:
-        """Return `count` numbers in SI units; None if the option is given."""
+    def _values(self, what: str, aliases: tuple[str, ...], kind: str, count: int) -> list[float] | None:
+        """Return `count` numbers in SI units; None if the option is given. kind: of the unit, as of `factor`."""
         if what in self.options.names:
             return None
         for name in self.arrays:
             last = _last(name)
             for alias in aliases:
-                factor = (
-                    1.0 if last == alias else unit(last[len(alias) + 1 :]) if last.startswith(f"{alias}_") else None
-                )
-                if factor is None:
+                if last != alias and not last.startswith(f"{alias}_"):
                     continue
-                return [number * factor for number in self._flat(self._record_place(what, name), count)]
+                scale = 1.0 if last == alias else factor(last[len(alias) + 1 :], kind)
+                if scale is not None:
+                    return [number * scale for number in self._flat(self._record_place(what, name), count)]
         return None
 
     def _flat(self, name: str, count: int) -> list[float]:

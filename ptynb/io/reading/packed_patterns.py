@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from ptynb.data.patterns import ArrayFrames, Frames
-from ptynb.io.reading.safe_reading import UNCOMPRESSED, check_room
+from ptynb.io.reading.safe_reading import UNCOMPRESSED, check_room, size
+from ptynb.io.reading.stack_axes import check_counts, stacked
 from ptynb.progress import LINE_SECONDS, log
 from ptynb.table import gigabytes
 
@@ -23,7 +24,7 @@ PIECE = 2**24
 """Block size of unpacking [bytes]; between blocks Ctrl-C is handled and progress is logged."""
 
 Unpack = Callable[["UnpackingProgress"], NDArray[Any]]
-"""Type of functions that return the patterns (pattern, y, x), and report progress."""
+"""Type of functions that return an array, and report progress."""
 
 
 class UnpackingProgress:
@@ -45,7 +46,8 @@ class UnpackingProgress:
 class PackedFrames(Frames):
     """Patterns whose shape is known and whose values `unpacked` reads; `load` calls it, `info` does not.
 
-    name: of the array in the file. needed: memory that unpacking takes [bytes].
+    name: of the array in the file. order: permutation of the axes of what `unpack` returns to (pattern, y, x) or
+    (row, column, y, x). needed: memory that unpacking takes [bytes].
     """
 
     path: Path
@@ -53,24 +55,21 @@ class PackedFrames(Frames):
     known_shape: tuple[int, int, int]
     type: np.dtype[Any]
     unpack: Unpack
+    order: tuple[int, ...]
     needed: int
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape (pattern, y, x)."""
         return self.known_shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the stored counts."""
-        return self.type
+        return self.type.newbyteorder("=")
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return patterns start to stop - 1; all of them are unpacked first."""
         return self.unpacked().read(start, stop)
 
     def part(self, patterns: NDArray[np.int64]) -> Frames:
-        """Return the patterns in memory."""
         return self.unpacked().part(patterns)
 
     def check(self) -> None:
@@ -80,7 +79,9 @@ class PackedFrames(Frames):
     def unpacked(self) -> ArrayFrames:
         """Return all patterns in memory. Raise FileError if they do not fit."""
         self.check()
-        return ArrayFrames.of(self.unpack(UnpackingProgress(str(self.path), self.nbytes)))
+        values = self.unpack(UnpackingProgress(str(self.path), self.nbytes))
+        patterns = np.ascontiguousarray(values.transpose(self.order)).reshape(self.known_shape)
+        return ArrayFrames.of(patterns.astype(self.dtype, copy=False))
 
     @property
     def note(self) -> str:
@@ -90,3 +91,17 @@ class PackedFrames(Frames):
             f"{count} patterns of {height} x {width}, {self.dtype}, are packed in {self.name}, and are unpacked into "
             f"{gigabytes(self.nbytes)} of memory when they are loaded; {UNCOMPRESSED}."
         )
+
+
+def packed(
+    path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], unpack: Unpack, order: tuple[int, ...] = ()
+) -> tuple[PackedFrames, tuple[int, int] | None]:
+    """Return an array of this shape and type as patterns, and the raster. Raise FileError for other axes and types.
+
+    order: see `PackedFrames`; (): the axes have it.
+    """
+    stack, raster = stacked(tuple(shape[axis] for axis in order) or shape, path, name)
+    check_counts(dtype, path, name)
+    copies = 2 if order or not dtype.isnative else 1
+    needed = copies * size(shape, dtype)
+    return PackedFrames(path, name, stack, dtype, unpack, order or tuple(range(len(shape))), needed), raster

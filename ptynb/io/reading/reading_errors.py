@@ -1,7 +1,10 @@
-"""Errors while a file is read: what a library says of the file, what the system says, and what is a fault of ptynb."""
+"""Errors while a file is read: what a library says of the file, what the system says, what is a fault of ptynb, and
+libraries that are not installed.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import traceback
 from collections.abc import Iterator
@@ -82,3 +85,12 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         raise unreadable(path, error) from error
+
+
+def require(module: str, name: str, path: Path) -> None:
+    """Raise FileError, with the command that installs it, if a package is missing."""
+    if importlib.util.find_spec(module) is None:
+        raise FileError(
+            f"{path} is read through {name}, which is not installed: pip install 'ptynb[formats]'.",
+            code="package.not-installed",
+        )

@@ -110,18 +110,14 @@ class Checked:
         """Return the group of this name; links into other files are not followed."""
         found = self._inside(name)
         if not isinstance(found, h5py.Group):
-            raise FileError(
-                f"{self.path} has no group {name}; the file is incomplete or of another kind.", code="file.incomplete"
-            )
+            raise self._missing("group", name)
         return found
 
     def dataset(self, name: str) -> h5py.Dataset:
         """Return the dataset of this name if the file can hold its size; links into other files are not followed."""
         found = self._inside(name)
         if not isinstance(found, h5py.Dataset):
-            raise FileError(
-                f"{self.path} has no dataset {name}; the file is incomplete or of another kind.", code="file.incomplete"
-            )
+            raise self._missing("dataset", name)
         if found.shape is None:
             raise FileError(
                 f"{self.path} has a dataset {name} with nothing in it; the file is incomplete.", code="file.incomplete"
@@ -149,11 +145,7 @@ class Checked:
         if not right or last not in (None, stored.shape[-1]):
             axes = " or ".join(str(number) for number in dimensions)
             more = "" if last is None else f", {last} in the last"
-            raise FileError(
-                f"{self.path} has {name} as {_described(stored)}; expected {KINDS[kind]} along {axes} axes{more}, "
-                "none of length 0.",
-                code="file.unexpected-content",
-            )
+            raise self._unexpected(name, stored, f"{KINDS[kind]} along {axes} axes{more}, none of length 0")
         return self.read(name, stored)
 
     def table(self, name: str, fields: dict[str, str]) -> NDArray[Any]:
@@ -162,10 +154,7 @@ class Checked:
         known = stored.dtype.fields or {}
         right = all(field in known and known[field][0].kind in kind for field, kind in fields.items())
         if not right or stored.ndim != 1:
-            raise FileError(
-                f"{self.path} has {name} as {_described(stored)}; expected rows with {', '.join(fields)}.",
-                code="file.unexpected-content",
-            )
+            raise self._unexpected(name, stored, f"rows with {', '.join(fields)}")
         return self.read(name, stored)
 
     def read(self, name: str, stored: h5py.Dataset) -> NDArray[Any]:
@@ -182,18 +171,14 @@ class Checked:
         """Return the text in a dataset."""
         stored = self.dataset(name)
         if h5py.check_string_dtype(stored.dtype) is None or stored.shape != ():
-            raise FileError(
-                f"{self.path} has {name} as {_described(stored)}; expected a text.", code="file.unexpected-content"
-            )
+            raise self._unexpected(name, stored, "a text")
         return self._decoded(name, self.read(name, stored))
 
     def texts(self, name: str) -> list[Any]:
         """Return the texts in a dataset with one axis."""
         stored = self.dataset(name)
         if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
-            raise FileError(
-                f"{self.path} has {name} as {_described(stored)}; expected texts.", code="file.unexpected-content"
-            )
+            raise self._unexpected(name, stored, "texts")
         return [*self.read(name, stored)]
 
     def json(self, name: str, kind: type[dict[Any, Any]] | type[list[Any]]) -> Any:
@@ -219,9 +204,7 @@ class Checked:
         """Return the number in a scalar dataset."""
         stored = self.dataset(name)
         if stored.dtype.kind not in "fiub" or stored.shape != ():
-            raise FileError(
-                f"{self.path} has {name} as {_described(stored)}; expected one number.", code="file.unexpected-content"
-            )
+            raise self._unexpected(name, stored, "one number")
         return float(self.read(name, stored))
 
     def attribute(self, place: h5py.Group | h5py.Dataset, name: str) -> Any:
@@ -231,10 +214,7 @@ class Checked:
                 return place.attrs[name]
         except (OSError, RuntimeError, TypeError, ValueError) as error:
             raise self._damaged(f"{place.name}@{name}", error) from None
-        raise FileError(
-            f"{self.path} has no attribute {name} at {place.name}; the file is incomplete or of another kind.",
-            code="file.incomplete",
-        )
+        raise self._missing("attribute", f"{name} at {place.name}")
 
     def real(self, place: h5py.Group | h5py.Dataset, name: str) -> float:
         """Return a number in an attribute; it may be infinite or NaN."""
@@ -274,9 +254,16 @@ class Checked:
             )
         return text
 
+    def _missing(self, kind: str, name: str) -> FileError:
+        return FileError(
+            f"{self.path} has no {kind} {name}; the file is incomplete or of another kind.", code="file.incomplete"
+        )
+
+    def _unexpected(self, name: str, stored: h5py.Dataset, expected: str) -> FileError:
+        return FileError(
+            f"{self.path} has {name} as {in_one_line(stored.dtype)} of shape {stored.shape}; expected {expected}.",
+            code="file.unexpected-content",
+        )
+
     def _damaged(self, name: str, error: Exception) -> FileError:
         return FileError(f"{self.path} is damaged: {name} can't be read ({reason(error)}).", code="file.damaged")
-
-
-def _described(stored: h5py.Dataset) -> str:
-    return f"{in_one_line(stored.dtype)} of shape {stored.shape}"

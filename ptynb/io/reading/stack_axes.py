@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from ptynb.data.patterns import Frames, PlacedFrames, TransformedFrames
 from ptynb.exceptions import FileError
-from ptynb.io.reading.hdf5_reading import MOST_PATTERNS, MOST_PIXELS, other_axes
+from ptynb.io.reading.hdf5_reading import check_sides, other_axes
 
 
 def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[int, int, int], tuple[int, int] | None]:
@@ -24,13 +23,7 @@ def stacked(shape: tuple[int, ...], path: Path, where: str = "") -> tuple[tuple[
             f"{path} has patterns of shape {tuple(shape)}{at}; expected no axis of length 0.",
             code="file.unexpected-content",
         )
-    count, pixels = (math.prod(int(side) for side in sides) for sides in (shape[:-2], shape[-2:]))
-    if count > MOST_PATTERNS or pixels > MOST_PIXELS:
-        raise FileError(
-            f"{path} announces {count} patterns of {shape[-2]} x {shape[-1]} pixels{at}; expected at most "
-            f"{MOST_PATTERNS} of at most {math.isqrt(MOST_PIXELS)} x {math.isqrt(MOST_PIXELS)}. Is the file damaged?",
-            code="file.too-large",
-        )
+    count = check_sides(shape, path, at)
     raster = None if len(shape) == 3 else (int(shape[0]), int(shape[1]))
     return (count, int(shape[-2]), int(shape[-1])), raster
 

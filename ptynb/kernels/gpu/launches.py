@@ -1,20 +1,19 @@
-"""The operations of `physics.gpu_operations` and `physics.patches` on CUDA: one kernel of `triton_kernels` each.
+"""The operations of `physics.operations` and `physics.patches` on CUDA: one kernel of `triton_kernels` each.
 
-Arguments and results of these functions are those of the operations, and described there. All sizes come from shapes,
-so nothing waits for the GPU.
+Arguments and results of these functions are those of the operations, and described there. Each says which kernel it
+runs, by how many programs, what the kernel reads, and what it writes: new arrays, and those `overwritten`. All sizes
+come from shapes, so nothing waits for the GPU.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ptynb.kernels.gpu import triton_kernels
+from ptynb.kernels.gpu import triton_kernels as kernels
 
 WARPS = 4
 """Warps of 32 threads of a program."""
@@ -31,62 +30,23 @@ SUMMED = 16
 
 
 def shift_spectra(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
-    modes, height, width = spectra.shape[1:]
-    out = spectra.new_empty((len(shifts), modes, height, width))
-    tile = _tile(modes, height, width)
-    launch(
-        triton_kernels.shift_spectra,
-        len(shifts) * _blocks(tile),
-        _pairs_of(spectra),
-        shifts.contiguous(),
-        _pairs_of(out),
-        factor,
-        shared=len(spectra) == 1,
-        **tile,
-    )
+    out, tile = spectra.new_empty((len(shifts), *spectra.shape[1:])), _tile(*spectra.shape[1:])
+    shared = len(spectra) == 1
+    run(kernels.shift_spectra, len(out) * _blocks(tile), spectra, shifts, out, factor, shared=shared, **tile)
     return out
 
 
-def illuminate(waves: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    out = torch.empty_like(waves, memory_format=torch.contiguous_format)
-    _multiply_by_windows(_pairs_of(waves), object, origins, _pairs_of(out), conjugate=False)
+def illuminate(waves: Tensor, object: Tensor, origins: Tensor, adjoint: bool) -> Tensor:
+    out, tile = torch.empty_like(waves, memory_format=torch.contiguous_format), _tile(*waves.shape[1:])
+    arguments = waves, object, origins, out, object.shape[-1]
+    run(kernels.multiply_by_windows, len(waves) * _blocks(tile), *arguments, conjugate=adjoint, **tile)
     return out
-
-
-def return_to_probe_(change: Tensor, object: Tensor, origins: Tensor) -> None:
-    with _overwritten(change) as pairs:
-        _multiply_by_windows(pairs, object, origins, pairs, conjugate=True)
-
-
-def _multiply_by_windows(waves: Tensor, object: Tensor, origins: Tensor, out: Tensor, conjugate: bool) -> None:
-    tile = _tile(*waves.shape[1:4])
-    launch(
-        triton_kernels.multiply_by_windows,
-        len(waves) * _blocks(tile),
-        waves,
-        _pairs_of(object),
-        origins.contiguous(),
-        out,
-        object.shape[-1],
-        conjugate=conjugate,
-        **tile,
-    )
 
 
 def multiply_spectra_(spectra: Tensor, kernel: Tensor, shifts: Tensor | None, factor: float, adjoint: bool) -> None:
     tile = _tile(*spectra.shape[1:])
-    with _overwritten(spectra) as pairs:
-        launch(
-            triton_kernels.multiply_spectra,
-            len(spectra) * _blocks(tile),
-            pairs,
-            _pairs_of(kernel),
-            None if shifts is None else shifts.contiguous(),
-            factor,
-            shared=kernel.ndim == 2,
-            adjoint=adjoint,
-            **tile,
-        )
+    arguments, constants = (spectra, kernel, shifts, factor), {"shared": kernel.ndim == 2, "adjoint": adjoint, **tile}
+    run(kernels.multiply_spectra, len(spectra) * _blocks(tile), *arguments, overwritten=(spectra,), **constants)
 
 
 def compare_(
@@ -99,101 +59,36 @@ def compare_(
     scale: float,
     floor: float,
     damping: float,
-    factor: float,
-    slopes_wanted: bool,
-) -> tuple[Tensor, Tensor]:
-    numbers = scale, floor, damping, factor
-    counts = stored, rows, mask, weights, background
-    return _compare(triton_kernels.compare, waves, counts, numbers, slopes_wanted, damped=damping > 0)
-
-
-def compare_counts_(
-    waves: Tensor,
-    stored: Tensor,
-    rows: Tensor | None,
-    mask: Tensor | None,
-    weights: Tensor | None,
-    background: Tensor | None,
-    scale: float,
-    floor: float,
     loss: str,
     factor: float,
     slopes_wanted: bool,
 ) -> tuple[Tensor, Tensor]:
-    numbers = scale, floor, factor
-    counts = stored, rows, mask, weights, background
-    return _compare(triton_kernels.compare_counts, waves, counts, numbers, slopes_wanted, poisson=loss == "poisson")
-
-
-def _compare(
-    kernel: Any,
-    waves: Tensor,
-    counts: tuple[Tensor | None, ...],
-    numbers: tuple[float, ...],
-    slopes_wanted: bool,
-    **constants: bool,
-) -> tuple[Tensor, Tensor]:
-    """Run a kernel that compares waves with counts, and return the loss of parts of each pattern, and slopes.
-
-    counts: with their rows, mask, weights and background. numbers, constants: those of the kernel.
-    """
     patterns, modes, height, width = waves.shape
     tile = _tile(modes, height, width)
     losses = waves.new_empty((patterns, _blocks(tile)), dtype=torch.float64)
     real = torch.float64 if waves.dtype == torch.complex128 else torch.float32
     slopes = waves.new_empty((2, patterns, height, width) if slopes_wanted else 0, dtype=real)
-    with _overwritten(waves) as pairs:
-        launch(
-            kernel,
-            losses.numel(),
-            pairs,
-            *(None if one is None else _numbers_of(one) for one in counts),
-            losses,
-            slopes if slopes_wanted else None,
-            *numbers,
-            patterns,
-            **constants,
-            **tile,
-        )
+    arguments = waves, stored, rows, mask, weights, background, losses, slopes if slopes_wanted else None
+    constants = {"loss": loss, "damped": damping > 0, **tile}
+    numbers = scale, floor, damping, factor, patterns
+    run(kernels.compare, losses.numel(), *arguments, *numbers, overwritten=(waves,), **constants)
     return losses, slopes
 
 
 def set_object_gradient_(gradient: Tensor, waves: Tensor, change: Tensor, origins: Tensor, factor: float) -> None:
-    tile, (rows, columns) = _tile(*waves.shape[1:]), gradient.shape
-    with _overwritten(gradient) as pairs:
-        launch(
-            triton_kernels.set_object_gradient,
-            _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
-            pairs,
-            _pairs_of(waves),
-            _pairs_of(change),
-            origins.contiguous(),
-            factor,
-            len(waves),
-            rows,
-            columns,
-            row=ROW,
-            **tile,
-        )
+    tile = _tile(*waves.shape[1:])
+    arguments = gradient, waves, change, origins, factor, len(waves), *gradient.shape
+    programs = _tiles_of_object(gradient, tile["block"])
+    run(kernels.set_object_gradient, programs, *arguments, overwritten=(gradient,), row=ROW, **tile)
 
 
 def gather_probe_gradient(spectra: Tensor, shifts: Tensor, factor: float) -> Tensor:
     patterns, modes, height, width = spectra.shape
     out = spectra.new_empty((modes, height, width))
-    launch(
-        triton_kernels.gather_probe_gradient,
-        modes * _divided(height * width, TILE // SUMMED),
-        _pairs_of(spectra),
-        shifts.contiguous(),
-        _pairs_of(out),
-        factor,
-        patterns,
-        modes=modes,
-        height=height,
-        width=width,
-        summed=SUMMED,
-        block=TILE // SUMMED,
-    )
+    constants: dict[str, Any] = {"modes": modes, "height": height, "width": width, "summed": SUMMED}
+    block = TILE // SUMMED
+    programs = modes * _divided(height * width, block)
+    run(kernels.gather_probe_gradient, programs, spectra, shifts, out, factor, patterns, **constants, block=block)
     return out
 
 
@@ -201,32 +96,15 @@ def shift_gradient(change: Tensor, spectra: Tensor, shifts: Tensor, factor: floa
     patterns, modes, height, width = change.shape
     tile = _tile(modes, height, width)
     parts = shifts.new_empty((patterns, _blocks(tile), 2))
-    launch(
-        triton_kernels.shift_gradient,
-        patterns * _blocks(tile),
-        _pairs_of(change),
-        _pairs_of(spectra),
-        shifts.contiguous(),
-        parts,
-        factor / (height * width),
-        shared=len(spectra) == 1,
-        **tile,
-    )
+    arguments, shared = (change, spectra, shifts, parts, factor / (height * width)), len(spectra) == 1
+    run(kernels.shift_gradient, patterns * _blocks(tile), *arguments, shared=shared, **tile)
     return parts.sum(1)  # a second kernel: with one program for each pattern most of the GPU would be idle
 
 
 def select_places(patterns: Tensor, origins: Tensor, shifts: Tensor) -> tuple[Tensor, Tensor]:
-    chosen = origins.new_empty((len(patterns), 2)), shifts.new_empty((len(patterns), 2))
-    launch(
-        triton_kernels.select_places,
-        _divided(len(patterns), 32 * WARPS),
-        patterns.contiguous(),
-        origins.contiguous(),
-        shifts.contiguous(),
-        *chosen,
-        len(patterns),
-        block=32 * WARPS,
-    )
+    count, block = len(patterns), 32 * WARPS
+    chosen = origins.new_empty((count, 2)), shifts.new_empty((count, 2))
+    run(kernels.select_places, _divided(count, block), patterns, origins, shifts, *chosen, count, block=block)
     return chosen
 
 
@@ -243,31 +121,10 @@ def step_rows_(
     epsilon: float,
 ) -> None:
     # A program, of one warp, for each row, which counts its step.
-    with (
-        _overwritten(values) as own,
-        _overwritten(means) as own_means,
-        _overwritten(squares) as own_squares,
-        _overwritten(steps) as own_steps,
-    ):
-        launch(
-            triton_kernels.step_rows,
-            len(rows),
-            own,
-            gradient.contiguous(),
-            own_means,
-            own_squares,
-            own_steps,
-            rows.contiguous(),
-            rate,
-            beta,
-            _logarithm(beta),
-            beta_of_squares,
-            _logarithm(beta_of_squares),
-            epsilon,
-            values[0].numel() if len(values) else 0,
-            block=64,
-            warps=1,
-        )
+    numbers = beta, _logarithm(beta), beta_of_squares, _logarithm(beta_of_squares), epsilon
+    arguments = values, gradient, means, squares, steps, rows, rate, *numbers, values[:1].numel()
+    overwritten = values, means, squares, steps
+    run(kernels.step_rows, len(rows), *arguments, overwritten=overwritten, block=64, warps=1)
 
 
 def step_all_(
@@ -281,112 +138,45 @@ def step_all_(
     beta_of_squares: float,
     epsilon: float,
 ) -> None:
-    with _overwritten(values) as own, _overwritten(means) as own_means, _overwritten(squares) as own_squares:
-        launch(
-            triton_kernels.step_all,
-            _divided(values.numel(), TILE),
-            own,
-            gradient.contiguous(),
-            own_means,
-            own_squares,
-            step,
-            rate,
-            beta,
-            _logarithm(beta),
-            beta_of_squares,
-            _logarithm(beta_of_squares),
-            epsilon,
-            values.numel(),
-            block=TILE,
-        )
+    numbers = beta, _logarithm(beta), beta_of_squares, _logarithm(beta_of_squares), epsilon
+    arguments, count = (values, gradient, means, squares, step, rate, *numbers), values.numel()
+    overwritten = values, means, squares
+    run(kernels.step_all, _divided(count, TILE), *arguments, count, overwritten=overwritten, block=TILE)
 
 
 def copy_windows(field: Tensor, window_origins: Tensor, height: int, width: int) -> Tensor:
     out = field.new_empty((len(window_origins), *field.shape[:-2], height, width))
     source = _components(field)
     layers, rows, columns, components = source.shape
-    launch(
-        triton_kernels.copy_windows,
-        len(window_origins) * layers * _divided(height * width, TILE),
-        source,
-        window_origins.contiguous(),
-        _components(out),
-        layers,
-        rows,
-        columns,
-        components=components,
-        height=height,
-        width=width,
-        block=TILE,
-    )
+    programs = len(window_origins) * layers * _divided(height * width, TILE)
+    arguments = source, window_origins, _components(out), layers, rows, columns
+    constants: dict[str, Any] = {"components": components, "height": height, "width": width, "block": TILE}
+    run(kernels.copy_windows, programs, *arguments, **constants)
     return out
 
 
 def add_windows_(field: Tensor, window_origins: Tensor, windows: Tensor) -> None:
-    sums = field.contiguous()
+    sums, (height, width) = field.contiguous(), windows.shape[-2:]
     target = _components(sums)
     layers, rows, columns, components = target.shape
-    launch(
-        triton_kernels.add_windows,
-        layers * _divided(rows, TILE // ROW) * _divided(columns, ROW),
-        target,
-        window_origins.contiguous(),
-        _components(windows.to(field.dtype)),
-        len(windows),
-        layers,
-        rows,
-        columns,
-        components=components,
-        height=windows.shape[-2],
-        width=windows.shape[-1],
-        row=ROW,
-        block=TILE,
-    )
+    arguments = target, window_origins, _components(windows.to(field.dtype)), len(windows), layers, rows, columns
+    constants: dict[str, Any] = {"components": components, "height": height, "width": width, "row": ROW}
+    run(kernels.add_windows, layers * _tiles_of_object(field, TILE), *arguments, **constants, block=TILE)
     if sums is not field:
         field.copy_(sums)
 
 
-def return_to_probe(change: Tensor, object: Tensor, origins: Tensor) -> Tensor:
-    out = torch.empty_like(change, memory_format=torch.contiguous_format)
-    _multiply_by_windows(_pairs_of(change), object, origins, _pairs_of(out), conjugate=True)
-    return out
-
-
 def set_intensity_(sums: Tensor, waves: Tensor, origins: Tensor, weights: Tensor | None) -> None:
-    tile, (rows, columns) = _tile(*waves.shape[1:]), sums.shape
-    with _overwritten(sums) as numbers:
-        launch(
-            triton_kernels.set_intensity,
-            _divided(rows, tile["block"] // ROW) * _divided(columns, ROW),
-            numbers,
-            _pairs_of(waves),
-            origins.contiguous(),
-            None if weights is None else weights.contiguous(),
-            len(waves),
-            rows,
-            columns,
-            row=ROW,
-            **tile,
-        )
+    tile = _tile(*waves.shape[1:])
+    arguments = sums, waves, origins, weights, len(waves), *sums.shape
+    run(kernels.set_intensity, _tiles_of_object(sums, tile["block"]), *arguments, overwritten=(sums,), row=ROW, **tile)
 
 
 def sum_object_power(object: Tensor, origins: Tensor, weights: Tensor | None, height: int, width: int) -> Tensor:
-    source = _pairs_of(object)
-    out = source.new_empty((height, width))
-    launch(
-        triton_kernels.sum_object_power,
-        _divided(height * width, TILE // SUMMED),
-        source,
-        origins.contiguous(),
-        None if weights is None else weights.contiguous(),
-        out,
-        len(origins),
-        *object.shape,
-        height=height,
-        width=width,
-        summed=SUMMED,
-        block=TILE // SUMMED,
-    )
+    out = torch.empty((height, width), dtype=object.real.dtype, device=object.device)
+    arguments = object, origins, weights, out, len(origins), *object.shape
+    constants: dict[str, Any] = {"height": height, "width": width, "summed": SUMMED, "block": TILE // SUMMED}
+    run(kernels.sum_object_power, _divided(height * width, TILE // SUMMED), *arguments, **constants)
     return out
 
 
@@ -401,44 +191,36 @@ def compare_steps(
 ) -> Tensor:
     tile = _tile(*waves.shape[1:])
     out = waves.new_empty((len(waves), _blocks(tile), 5), dtype=torch.float64)
-    launch(
-        triton_kernels.compare_steps,
-        len(waves) * _blocks(tile),
-        _pairs_of(change),
-        _pairs_of(waves),
-        _pairs_of(steps),
-        None if before is None else _pairs_of(before),
-        _pairs_of(object),
-        _pairs_of(object_step),
-        origins.contiguous(),
-        out,
-        object.shape[-1],
-        **tile,
-    )
+    arguments = change, waves, steps, before, object, object_step, origins, out, object.shape[-1]
+    run(kernels.compare_steps, len(waves) * _blocks(tile), *arguments, **tile)
     return out
 
 
 def sum_curvatures(field: Tensor, waves: Tensor, origins: Tensor) -> Tensor:
     tile = _tile(*waves.shape[1:])
     out = waves.new_empty((len(waves), _blocks(tile), 3), dtype=torch.float64)
-    launch(
-        triton_kernels.sum_curvatures,
-        len(waves) * _blocks(tile),
-        _pairs_of(field),
-        _pairs_of(waves),
-        origins.contiguous(),
-        out,
-        field.shape[-1],
-        **tile,
-    )
+    arguments = field, waves, origins, out, field.shape[-1]
+    run(kernels.sum_curvatures, len(waves) * _blocks(tile), *arguments, **tile)
     return out
 
 
 def fit_steps(products: Tensor) -> Tensor:
-    out = products.new_empty((len(products), 2))
-    programs = _divided(len(products), 32 * WARPS)
-    launch(triton_kernels.fit_steps, programs, products.contiguous(), out, len(products), block=32 * WARPS)
+    count, block = len(products), 32 * WARPS
+    out = products.new_empty((count, 2))
+    run(kernels.fit_steps, _divided(count, block), products, out, count, block=block)
     return out
+
+
+def run(kernel: Any, programs: int, *arguments: Any, overwritten: tuple[Tensor, ...] = (), **constants: Any) -> None:
+    """Run programs of a kernel for these arguments, tensors as contiguous numbers: complex ones as pairs (…, 2).
+
+    overwritten: those arguments that the kernel changes; other ones that it writes are contiguous.
+    """
+    given = [one.resolve_conj().contiguous() if isinstance(one, Tensor) else one for one in arguments]
+    launch(kernel, programs, *(_numbers_of(one) if isinstance(one, Tensor) else one for one in given), **constants)
+    for argument, contiguous in zip(arguments, given, strict=True):
+        if contiguous is not argument and any(argument is one for one in overwritten):
+            argument.copy_(contiguous)
 
 
 def launch(kernel: Any, programs: int, *arguments: Any, warps: int = WARPS, **constants: Any) -> None:
@@ -448,7 +230,7 @@ def launch(kernel: Any, programs: int, *arguments: Any, warps: int = WARPS, **co
             kernel[(programs,)](*arguments, **constants, num_warps=warps)
 
 
-def _tile(modes: int, height: int, width: int) -> dict[str, int]:
+def _tile(modes: int, height: int, width: int) -> dict[str, Any]:
     """Return the constants of a kernel whose programs have `block` pixels of a window, and `chunk` modes at once."""
     chunk = min(1 << (modes - 1).bit_length(), HELD)
     # All modes of a pixel belong to one thread: sums over them do not pass through shared memory.
@@ -456,9 +238,14 @@ def _tile(modes: int, height: int, width: int) -> dict[str, int]:
     return {"modes": modes, "height": height, "width": width, "chunk": chunk, "block": block}
 
 
-def _blocks(tile: dict[str, int]) -> int:
+def _blocks(tile: dict[str, Any]) -> int:
     """Return the number of programs that share a window."""
     return _divided(tile["height"] * tile["width"], tile["block"])
+
+
+def _tiles_of_object(plane: Tensor, block: int) -> int:
+    """Return the number of programs for a plane (…, y, x) of the object, each with `block` pixels."""
+    return _divided(plane.shape[-2], block // ROW) * _divided(plane.shape[-1], ROW)
 
 
 def _logarithm(number: float) -> float:
@@ -469,26 +256,14 @@ def _divided(number: int, by: int) -> int:
     return -(-number // by)
 
 
-def _pairs_of(values: Tensor) -> Tensor:
-    """Return complex values as contiguous pairs (…, 2)."""
-    return torch.view_as_real(values.resolve_conj().contiguous())
-
-
 def _numbers_of(values: Tensor) -> Tensor:
-    """Return real values, contiguous; truth values as bytes."""
-    return values.contiguous().view(torch.uint8) if values.dtype == torch.bool else values.contiguous()
+    """Return the numbers of a contiguous tensor: complex ones as pairs, truth values as bytes."""
+    if values.is_complex():
+        return torch.view_as_real(values)
+    return values.view(torch.uint8) if values.dtype == torch.bool else values
 
 
 def _components(field: Tensor) -> Tensor:
     """Return a field (…, y, x) as contiguous numbers (layer, y, x, component): one component, or two if complex."""
-    layers = field.reshape(-1, *field.shape[-2:])
-    return _pairs_of(layers) if layers.is_complex() else _numbers_of(layers)[..., None]
-
-
-@contextlib.contextmanager
-def _overwritten(values: Tensor) -> Iterator[Tensor]:
-    """Yield values as contiguous numbers, complex ones as pairs, for a kernel that overwrites them."""
-    contiguous = values.contiguous()
-    yield torch.view_as_real(contiguous) if contiguous.is_complex() else contiguous
-    if contiguous is not values:
-        values.copy_(contiguous)
+    numbers = _numbers_of(field.reshape(-1, *field.shape[-2:]).resolve_conj().contiguous())
+    return numbers if field.is_complex() else numbers[..., None]

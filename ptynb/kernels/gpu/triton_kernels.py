@@ -111,6 +111,7 @@ def compare(
     damping: tl.float64,
     factor: tl.float64,
     patterns,
+    loss: tl.constexpr,
     damped: tl.constexpr,
     modes: tl.constexpr,
     height: tl.constexpr,
@@ -118,10 +119,11 @@ def compare(
     chunk: tl.constexpr,
     block: tl.constexpr,
 ):
-    """losses[j, part] = Σ (√(M_j + ε) - √(I_j + ε))², and waves[j, m] *= 2 w_j dL/dM_j factor.
+    """losses[j, part] = Σ loss(M_j, I_j), and waves[j, m] *= 2 w_j dL/dM_j factor.
 
-    slopes: dL/dM_j and M_j before weight and background, (2, pattern, y, x). rows, mask, weights, background and slopes
-    may be None.
+    loss: "amplitude": (√(M + ε) - √(I + ε))²; "poisson": M - I + I log(I / M), where M and I include ε; "intensity":
+    (M - I)². slopes: dL/dM_j and M_j before weight and background, (2, pattern, y, x). rows, mask, weights, background
+    and slopes may be None.
     """
     pattern, pixel, inside = _pattern_and_pixels(height, width, block)
     wave_re, wave_im = _load_modes(waves, pattern, 0, pixel, inside, modes, height, width, chunk)
@@ -137,17 +139,34 @@ def compare(
     if background is not None:
         modelled += tl.load(background + pixel, inside, 0.0).to(intensity.dtype)
     smallest = tl.full((), floor, intensity.dtype)
-    amplitude = tl.sqrt(modelled + smallest)
     row = pattern.to(tl.int64) if rows is None else tl.load(rows + pattern)
     counts = tl.load(stored + row * (height * width) + pixel, inside, 0).to(intensity.dtype)
-    difference = tl.where(inside, amplitude - tl.sqrt(counts + smallest), 0.0)
     if mask is not None:
-        difference *= tl.load(mask + pixel, inside, 0).to(intensity.dtype)
-    tl.store(losses + tl.program_id(0), tl.sum(difference * difference).to(tl.float64))
-    if damped:
-        slope = difference * amplitude / (amplitude * amplitude + tl.full((), damping, intensity.dtype))
+        valid = tl.load(mask + pixel, inside, 0).to(intensity.dtype)
+    if loss == "amplitude":
+        amplitude = tl.sqrt(modelled + smallest)
+        difference = tl.where(inside, amplitude - tl.sqrt(counts + smallest), 0.0)
+        if mask is not None:
+            difference *= valid
+        terms = difference * difference
+        if damped:
+            slope = difference * amplitude / (amplitude * amplitude + tl.full((), damping, intensity.dtype))
+        else:
+            slope = difference / amplitude
     else:
-        slope = difference / amplitude
+        if loss == "poisson":
+            modelled, counts = modelled + smallest, counts + smallest
+            slope = (modelled - counts) / modelled
+            terms = modelled * _excess(counts / modelled, -slope)
+        else:
+            slope = modelled - counts
+            terms = slope * slope
+            slope = 2.0 * slope
+        terms = tl.where(inside, terms, 0.0)
+        if mask is not None:
+            terms *= valid
+            slope *= valid
+    tl.store(losses + tl.program_id(0), tl.sum(terms).to(tl.float64))
     if slopes is not None:
         start = pattern.to(tl.int64) * (height * width)
         tl.store(slopes + start + pixel, slope, inside)
@@ -650,69 +669,6 @@ def fit_steps(products, out, patterns, block: tl.constexpr):
     determinant = xx * yy - xy * xy
     tl.store(out + 2 * number, (yy * cx - xy * cy) / determinant, keep)
     tl.store(out + 2 * number + 1, (xx * cy - xy * cx) / determinant, keep)
-
-
-@triton.jit(do_not_specialize=["patterns"])
-def compare_counts(
-    waves,
-    stored,
-    rows,
-    mask,
-    weights,
-    background,
-    losses,
-    slopes,
-    scale: tl.float64,
-    floor: tl.float64,
-    factor: tl.float64,
-    patterns,
-    poisson: tl.constexpr,
-    modes: tl.constexpr,
-    height: tl.constexpr,
-    width: tl.constexpr,
-    chunk: tl.constexpr,
-    block: tl.constexpr,
-):
-    """`compare` with Σ M - I + I log(I / M) if `poisson`, where M and I include ε, else with Σ (M - I)²."""
-    pattern, pixel, inside = _pattern_and_pixels(height, width, block)
-    intensity = tl.zeros((1, block), tl.float64 if waves.dtype.element_ty == tl.float64 else tl.float32)
-    for first in range(0, modes, chunk):
-        re, im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
-        intensity += tl.sum(re * re + im * im, 0, keep_dims=True)
-    intensity *= tl.full((), scale, intensity.dtype)
-    modelled = intensity
-    if weights is not None:
-        weight = tl.load(weights + pattern).to(intensity.dtype)
-        modelled *= weight
-    if background is not None:
-        modelled += tl.load(background + pixel, inside, 0.0).to(intensity.dtype)
-    row = pattern.to(tl.int64) if rows is None else tl.load(rows + pattern)
-    counts = tl.load(stored + row * (height * width) + pixel, inside, 0).to(intensity.dtype)
-    if poisson:
-        smallest = tl.full((), floor, intensity.dtype)
-        modelled, counts = modelled + smallest, counts + smallest
-        slope = (modelled - counts) / modelled
-        terms = modelled * _excess(counts / modelled, -slope)
-    else:
-        slope = modelled - counts
-        terms = slope * slope
-        slope = 2.0 * slope
-    terms = tl.where(inside, terms, 0.0)
-    if mask is not None:
-        valid = tl.load(mask + pixel, inside, 0).to(intensity.dtype)
-        terms *= valid
-        slope *= valid
-    tl.store(losses + tl.program_id(0), tl.sum(terms).to(tl.float64))
-    if slopes is not None:
-        start = pattern.to(tl.int64) * (height * width)
-        tl.store(slopes + start + pixel, slope, inside)
-        tl.store(slopes + (start + patterns.to(tl.int64) * (height * width)) + pixel, intensity, inside)
-    if weights is not None:
-        slope *= weight
-    slope *= tl.full((), 2 * factor, intensity.dtype)
-    for first in range(0, modes, chunk):
-        re, im = _load_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk)
-        _store_modes(waves, pattern, first, pixel, inside, modes, height, width, chunk, re * slope, im * slope)
 
 
 @triton.jit

@@ -6,7 +6,6 @@ import zipfile
 import numpy as np
 import pytest
 
-import ptynb.io.reading.safe_reading
 from ptynb.data.patterns import ArrayFrames, PlacedFrames
 from ptynb.io.load import find, load
 from ptynb.settings.load_options import LoadOptions
@@ -111,7 +110,7 @@ def test_positions_in_pixels_are_said_by_their_name_or_by_the_user(tmp_path, ori
     pixels = np.indices((ROWS, COLUMNS)).reshape(2, -1).T * np.array(STEP)
     np.savez(tmp_path / "px.npz", patterns=original.stack, positions_px=pixels)
     np.savez(tmp_path / "scan.npz", data=original.stack[None], scan=pixels[None])
-    with raises("scan.implausible-metadata", "15", "units='pixels'"):
+    with raises("scan.implausible-metadata", "15", "units='pixels' if they are object pixels, or positions=array [m]"):
         load(tmp_path / "scan.npz")
     for scan in (load(tmp_path / "px.npz"), load(tmp_path / "scan.npz", units="pixels")):
         np.testing.assert_allclose(scan.positions - scan.positions[0], original.scan.positions)
@@ -153,15 +152,6 @@ def cut(path, original):
     path.write_bytes(path.read_bytes()[:-5])
 
 
-def spoilt(value, pattern=0):
-    def change(patterns):
-        changed = patterns.copy()
-        changed.reshape(-1, 32, 32)[pattern, 3, 4] = value
-        return changed
-
-    return npy(change)
-
-
 BROKEN = {
     "cut short": (cut, "file.damaged"),
     "cut in the header": (octets(header((9, 9, 9))[:40]), "file.damaged"),
@@ -180,13 +170,9 @@ BROKEN = {
     "two axes": (npy(lambda patterns: patterns[0, 0]), "file.unexpected-content", "(32, 32)", "(pattern, y, x)"),
     "five axes": (npy(lambda patterns: patterns[None]), "file.unexpected-content", "(pattern, y, x)"),
     "no pattern": (npy(lambda patterns: patterns[:0]), "file.unexpected-content", "length 0"),
-    "complex": (npy(lambda patterns: patterns.astype(complex)), "file.unexpected-content", "complex128"),
     "words": (npy(lambda patterns: np.full((3, 8, 8), "a")), "file.unexpected-content", "<U1"),
     "records": (npy(lambda patterns: np.zeros((3, 8, 8), "f4, i4")), "file.unexpected-content", "f0"),
     "Python's objects": (npy(lambda patterns: np.full((3, 8, 8), None)), "file.unexpected-content", "object"),
-    "NaN in the first": (spoilt(np.nan), "", "Pattern 0", "nan", "(3, 4)"),
-    "infinite in the last": (spoilt(np.inf, -1), "", "Pattern 23", "inf"),
-    "negative": (spoilt(-1), "", "Pattern 0", "-1.0"),
     "swapped axes": (
         npy(lambda patterns: patterns.transpose(2, 3, 0, 1).copy()),
         "scan.raster-mismatch",
@@ -257,7 +243,6 @@ NPZ_BROKEN = {
     "a pickle": (pickled, "file.unsupported-content", "patterns.npy"),
     "not numpy's": (lambda path, arrays: archive(path, {"patterns": "hello"}), "file.damaged"),
     "no arrays": (lambda path, arrays: np.savez(path, step=1e-9), "scan.missing-metadata"),
-    "complex": (saved(patterns=np.ones((3, 8, 8), complex)), "file.unexpected-content", "complex128", "patterns.npy"),
     "two axes": (saved(patterns=np.ones((8, 8))), "file.unexpected-content", "(8, 8)", "patterns.npy"),
     "positions of another length": (saved(positions=np.zeros((23, 2))), "", "(23, 2)", "(24, 2)"),
     "transposed positions": (saved(positions=np.zeros((2, 24))), "", "They look transposed"),
@@ -273,7 +258,6 @@ NPZ_BROKEN = {
     "a mask of another shape": (saved(mask=np.ones((31, 32))), "", "(31, 32)"),
     "a mask of words": (saved(mask=np.full((32, 32), "a")), "file.unexpected-content", "mask"),
     "half a raster": (saved(raster=[4.5, 6], patterns=np.ones((24, 32, 32))), "file.unexpected-content", "4.5 x 6"),
-    "NaN in a pattern": (saved(patterns=np.full((24, 32, 32), np.nan)), "", "Pattern 0", "nan"),
 }
 
 
@@ -282,16 +266,6 @@ def test_a_broken_npz_is_an_error_of_one_line(tmp_path, original, metres):
         with of_case(case, tmp_path) as home:
             spoil(home / "scan.npz", named(original, metres))
             refused(home / "scan.npz", *expected)
-
-
-def test_compressed_patterns_larger_than_memory_are_stored_uncompressed_as_the_message_says(
-    tmp_path, original, metres, monkeypatch
-):
-    monkeypatch.setattr(ptynb.io.reading.safe_reading, "SHARE", 1e-9)
-    np.savez_compressed(tmp_path / "scan.npz", **named(original, metres))
-    refused(tmp_path / "scan.npz", "file.too-large", "store the patterns uncompressed")
-    np.savez(tmp_path / "scan.npz", **named(original, metres))
-    agrees(load(tmp_path / "scan.npz"), original.scan)
 
 
 def test_a_guess_of_another_shape_is_left_out_and_said(tmp_path, original, metres):

@@ -9,7 +9,7 @@ import pytest
 from ptynb.data.electrons import electron_wavelength
 from ptynb.io.formats.rosettasciio import RosettaFrames
 from ptynb.io.load import find, load
-from ptynb.io.reading import optional_dependency
+from ptynb.io.reading import reading_errors
 from ptynb.settings.load_options import LoadOptions
 from tests.io.cases import of_case, refused
 from tests.io.rectangular_scan import ANGLE, COLUMNS, ROWS, VOLTAGE, agrees, oblong
@@ -329,7 +329,7 @@ def test_raw_data_are_a_scan(tmp_path, original, given):
 
 def test_without_rosettasciio_the_line_that_installs_it_is_said(tmp_path, original, given, monkeypatch):
     mib(tmp_path / "scan.mib", original)
-    monkeypatch.setattr(optional_dependency.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(reading_errors.importlib.util, "find_spec", lambda name: None)
     with raises("package.not-installed", "RosettaSciIO", "pip install 'ptynb[formats]'"):
         load(tmp_path / "scan.mib", **given)
 

@@ -106,12 +106,6 @@ def octets(made):
     return lambda path: path.write_bytes(made)
 
 
-def with_value(value, pattern):
-    patterns = np.ones((24, 32, 32), np.float32)
-    patterns[pattern, 3, 4] = value
-    return written(patterns)
-
-
 BROKEN = {
     "cut short": (cut(0.5), "file.damaged"),
     "compressed and cut short": (cut(0.6, compression="zlib"), "file.damaged"),
@@ -124,9 +118,6 @@ BROKEN = {
     "empty": (octets(b""), "file.unknown-format"),
     "one page": (written(np.ones((32, 32), np.float32)), "file.unexpected-content", "(32, 32)", "(pattern, y, x)"),
     "colours": (written(np.ones((24, 32, 32, 3), np.uint8), photometric="rgb"), "file.unsupported-content", "3"),
-    "complex": (written(np.ones((24, 32, 32), np.complex64)), "file.unexpected-content", "complex64"),
-    "NaN in the first": (with_value(np.nan, 0), "", "Pattern 0", "nan", "(3, 4)"),
-    "negative in the last": (with_value(-1, -1), "", "Pattern 23", "-1.0"),
     "swapped axes": (written(np.ones((32, 32, 24), np.float32)), "scan.raster-mismatch", "32", "4 x 6"),
 }
 

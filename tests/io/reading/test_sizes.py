@@ -110,6 +110,8 @@ def test_patterns_that_don_t_fit_into_memory_are_a_problem_of_the_file(tmp_path,
             assert {fact.name: fact.value for fact in found.facts}["patterns"] == "24 of 16 x 16, uint16"
             with raises("file.too-large", path, "store the patterns uncompressed"):
                 load(path, **given)
+            np.save(home / "scan.npy", COUNTS)
+            load(home / "scan.npy", **GIVEN)
 
 
 def interrupted_at_the_second(pieces):

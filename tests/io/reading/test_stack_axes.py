@@ -1,4 +1,4 @@
-"""Scans whose patterns are empty are told; axes that nobody can interpret are refused."""
+"""Scans whose patterns are empty are told; counts that cannot be, and axes that could be anything, are refused."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from ptynb.exceptions import PtynbWarning
 from ptynb.io import load as load_module
 from ptynb.io.file_info import info
 from ptynb.io.load import load
-from tests.io.cases import of_case
+from tests.io.cases import of_case, refused
 from tests.io.reading.test_hdf5_links import virtual
 from tests.raising import raises
 
@@ -87,7 +87,7 @@ def mat73(folder, patterns):
 
 def zarr_store(folder, patterns):
     made = zarr.create_array(
-        folder / "scan.zarr", shape=patterns.shape, dtype="u2", config={"write_empty_chunks": True}
+        folder / "scan.zarr", shape=patterns.shape, dtype=patterns.dtype, config={"write_empty_chunks": True}
     )
     made[...] = patterns
     return folder / "scan.zarr"
@@ -223,6 +223,41 @@ def test_scans_of_few_patterns(tmp_path):
             numbers = ", ".join(map(str, range(count)))
             with pytest.warns(PtynbWarning, match=rf"\({numbers} of {count}\)"):
                 load(npy(home, EMPTY[:count]), **given)
+
+
+# Counts
+
+
+def spoilt(pattern, value):
+    patterns = np.ones((COUNT, 16, 16), np.result_type(np.float32, type(value)))
+    patterns[pattern, 3, 4] = value
+    return patterns
+
+
+COUNTS = {
+    "NaN in the first": (spoilt(0, np.nan), "scan.invalid-count", "Pattern 0", "nan", "(3, 4)"),
+    "infinite in the last": (spoilt(-1, np.inf), "scan.invalid-count", "Pattern 39", "inf", "(3, 4)"),
+    "negative in the first": (spoilt(0, -1.0), "scan.invalid-count", "Pattern 0", "-1.0", "clip_negative"),
+    "complex": (spoilt(0, 1j), "file.unexpected-content", "complex"),
+}
+ELSEWHERE = {
+    "HDF5": "file.incomplete",
+    "NeXus": "file.incomplete",
+    "CXI": "argument.invalid-type",
+    "ptyd": "argument.invalid-type",
+    "npz, another name": "scan.missing-metadata",
+    "zarr": "scan.missing-metadata",
+}
+"""Where complex patterns are refused by the scan, or, found by type and shape, are none."""
+
+
+def test_counts_that_cannot_be_are_an_error_of_one_line(tmp_path):
+    for form, case in itertools.product(FORMATS, COUNTS):
+        with of_case((form, case), tmp_path) as home:
+            patterns, code, *facts = COUNTS[case]
+            if case == "complex" and form in ELSEWHERE:
+                code, facts = ELSEWHERE[form], []
+            refused(FORMATS[form](home, patterns), code, *facts, **GIVEN)
 
 
 # Axes
