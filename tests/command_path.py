@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import ptynb
 from ptynb.cluster.direct_calls import DirectCalls
-from ptynb.engine.worker import Command
+from ptynb.data.commands import Command
 from ptynb.serial_executor import SerialExecutor
 from ptynb.widgets.actions import Actions
 
@@ -22,7 +22,7 @@ QUEUES = (SerialExecutor, "submit"), (Actions, "put")
 """Methods that take work which another thread does: their callers pass the command on."""
 
 
-def files_until_sent(act: Callable[[], object], kind: str, seconds: float = 30.0) -> list[str]:
+def files_until_sent(act: Callable[[], object], kind: type[Command], seconds: float = 30.0) -> list[str]:
     """The files that pass on the command of this kind which `act` causes, from there to the send.
 
     A file counts where one of its functions is on the stack when a connection to the engine gets the command.
@@ -44,7 +44,7 @@ def files_until_sent(act: Callable[[], object], kind: str, seconds: float = 30.0
             if file:
                 add(sys._getframe())
                 files.add(file)
-            elif any(isinstance(one, Command) and one.kind == kind for part in arguments[1:2] for one in part):
+            elif any(isinstance(one, kind) for part in arguments[1:2] for one in part):
                 add(sys._getframe())
                 sent.set()
             return method(*arguments, **options)
@@ -58,5 +58,5 @@ def files_until_sent(act: Callable[[], object], kind: str, seconds: float = 30.0
         send = watched(DirectCalls.begin)  # of connections, the arguments ...
         patches.enter_context(patch.object(DirectCalls, "begin", send))
         act()
-        assert sent.wait(seconds), f"no command {kind!r} was sent"
+        assert sent.wait(seconds), f"no {kind.__name__} was sent"
     return sorted(files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ptynb as pt
+from ptynb.data.commands import ChangeSettings
 from tests.cases import a_scan
 from tests.command_path import files_until_sent
 
@@ -23,7 +24,7 @@ def test_a_setting_reaches_an_engine_through_five_files() -> None:
         def change() -> None:
             recon.settings = recon.settings.replace(probe={"learning_rate": 0.005})
 
-        files = files_until_sent(change, "settings")
+        files = files_until_sent(change, ChangeSettings)
         assert len(files) <= MOST_FILES, files
         assert {"session/reconstruction.py", "cluster/rpc.py"} <= {*files}, "from one end to the other"
         assert recon.status()[0].changes[-1].new == 0.005

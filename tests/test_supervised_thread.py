@@ -16,12 +16,13 @@ import torch
 import ptynb as pt
 from ptynb import supervised_thread
 from ptynb.cluster.cluster import Cluster
+from ptynb.data.commands import StartRun
 from ptynb.data.engine_records import Health
 from ptynb.distributed import group
 from ptynb.distributed.group import Membership
 from ptynb.distributed.timeouts import CollectiveTimeout
 from ptynb.engine import keepalive
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.kernels.runtime import thread_pool
 from ptynb.kernels.runtime.thread_pool import in_shares
 from ptynb.serial_executor import SerialExecutor
@@ -92,7 +93,7 @@ def test_work_of_an_executor_that_fails_when_nobody_waits_any_more_is_reported()
 def test_a_training_thread_that_ends_by_itself_is_a_failure_of_the_run() -> None:
     worker = Worker(a_scan(), pt.Settings(batch=8), ALONE)
     loaded(worker).step = Failing(lambda: None, SystemExit("of a component"))  # type: ignore[method-assign]
-    worker.command(Command("start", 1))
+    worker.command(StartRun(1))
     worker._thread.join(20)
     status = worker.status()
     assert status.state == "failed"
@@ -107,7 +108,7 @@ def test_the_record_is_complete_though_one_status_could_not_be_received_and_the_
     until(lambda: recon.state == "ready")
     failing = Failing(EngineClient._receive)
     monkeypatch.setattr(EngineClient, "_receive", lambda *arguments: failing(*arguments))
-    recon._client.command("start", 2)
+    recon._client.command(StartRun(2))
     until(lambda: len(recon._client.epochs) == 2)
     assert failing.calls > 1
     assert ["could not be delivered" in notice for notice in recon.notices] == [True]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ptynb.analysis.result_comparison import illuminated
 from ptynb.data import images
 from ptynb.data.cut_pictures import cut_pictures
-from ptynb.data.picture import Picture, pictures_html
+from ptynb.data.images import Picture, pictures_html
 from ptynb.data.record import Array
 from ptynb.data.result import Result
 from ptynb.exceptions import InvalidValueError, check_choice

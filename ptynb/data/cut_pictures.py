@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data import images
-from ptynb.data.picture import Picture
+from ptynb.data.images import Picture
 from ptynb.data.record import Array
 
 DEPTHS = 1 / 5, 1.5

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ptynb.data.arrivals import Arrivals
-from ptynb.data.picture import Picture as Picture
+from ptynb.data.images import Picture as Picture
 from ptynb.data.record import Array as Array
 from ptynb.data.record import Change as Change
 from ptynb.data.record import Epoch as Epoch

@@ -1,25 +1,67 @@
-"""Conversion of arrays to pictures: reduction, phase without its ramp, contrast limits, look-up tables, JPEG.
+"""Pictures, and conversion of arrays to them: reduction, phase without its ramp, contrast limits, look-up tables, JPEG.
 
 Colour maps are not defined here: callers pass look-up tables (256, 3) uint8.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ptynb.data.picture import Picture
-
 Array = NDArray[Any]
 SAMPLE = 20_000
 """Number of values from which percentiles are computed: within 0.1% of those of all, at a fraction of the time."""
 GREY = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One picture for display: grey levels of values, or colours.
+
+    name: unique name among the pictures shown together ("amplitude"); title: the same for display.
+    image: a PNG or JPEG file, of `shape` divided by `reduction` pixels.
+    shape: (y, x) of the source array; reduction: array pixels per side of a picture pixel.
+    limits: values of grey 0 and grey 255; None: the image is in colours (hue for phase, brightness for amplitude).
+    unit: of the values. pixel_size: (y, x) of a pixel of the array [m]; None: unknown. colours: initial colour map.
+    note: a caption. quantity: what the values are ("phase"): pictures of one quantity share a colour map and contrast.
+    axes: names of the axes of the array. bands: pixels (y, x) of `shape` that are one element of it, by which a coarse
+    axis is as long as it is in the sample.
+    """
+
+    name: str
+    title: str
+    image: bytes
+    shape: tuple[int, int]
+    reduction: int = 1
+    limits: tuple[float, float] | None = None
+    unit: str = ""
+    pixel_size: tuple[float, float] | None = None
+    colours: str = "gray"
+    note: str = ""
+    axes: tuple[str, str] = ("y", "x")
+    bands: tuple[int, int] = (1, 1)
+    quantity: str = ""
+
+
+def pictures_html(pictures: Iterable[Picture]) -> str:
+    """Return PNG pictures side by side, with titles and notes, as HTML for notebooks."""
+    shown = "".join(
+        f'<figure style="margin:0"><figcaption><b>{html.escape(one.title)}</b></figcaption>'
+        f'<img alt="{html.escape(one.title)}" src="data:image/png;base64,{base64.b64encode(one.image).decode()}"'
+        ' style="height:180px;max-width:100%;image-rendering:pixelated;display:block">'
+        f"<small>{html.escape(one.note)}</small></figure>"
+        for one in pictures
+    )
+    return f'<div style="display:flex;flex-wrap:wrap;gap:14px">{shown}</div>'
 
 
 _TURNS = np.arange(1536)[:, None] / 1536

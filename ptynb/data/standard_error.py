@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptynb.data import images
-from ptynb.data.picture import pictures_html
+from ptynb.data.images import pictures_html
 from ptynb.data.record import at
 
 PICTURE_PIXELS = 400

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ptynb.data.commands import CheckpointRequest
 from ptynb.data.engine_records import Status
 from ptynb.distributed.group import nothing
 from ptynb.engine.rendering import make_watched
@@ -45,19 +46,6 @@ MOST_HELD = 200
 
 Progress = tuple[int, int, int]
 """Epochs, updates and changes completed."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CheckpointRequest:
-    """Where and as what all ranks write a checkpoint, as decided by rank 0.
-
-    token: prefix of the tokens of this group's checkpoints, unique. stays: names of files that are not overwritten.
-    """
-
-    folder: str
-    run: str
-    token: str
-    stays: tuple[str, ...] = ()
 
 
 class CheckpointWriter:

@@ -1,4 +1,4 @@
-"""Progress of a run: thumbnails of object and probe at a few epochs, and what still changes at its end.
+"""Progress of a run: where it ends, thumbnails of object and probe at a few epochs, and what still changes at its end.
 
 Rank 0 takes thumbnails between two epochs; the time for it counts for neither. A run ends by the rule in
 `Settings.stop` once it makes no more progress, and says at its end if it still does.
@@ -7,6 +7,8 @@ Rank 0 takes thumbnails between two epochs; the time for it counts for neither. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
+from ptynb.data.commands import AdvanceRun, PauseRun, ResumeRun, RunCommand, RunTo, SetTarget, StartRun, StopRun
 from ptynb.data.engine_records import Thumbnail
 from ptynb.data.record import Array, Change, Epoch, late_progress
 from ptynb.physics.model import Model
@@ -29,6 +32,66 @@ FEWEST_EPOCHS = 10
 """Epochs, all with the same settings, from which a run is judged at its end."""
 
 Area = tuple[slice, slice]
+
+
+@dataclass(eq=False)
+class RunTarget:
+    """The state of a run, and where it ends; commands change it in the same way on all ranks.
+
+    epoch: the epoch with which it ends. reach: it ends after so many epochs, and updates of the next one, instead.
+    last: the last epoch of the run that this is a part of. from_end: whether `epoch` and `last` count from the end of
+    a scan that is being measured. span: epochs completed at the beginning of the run that this is a part of (None: as
+    `Loop.begin_run`), and its last epoch; both are those of schedules. None: no run has begun.
+    """
+
+    state: Literal["ready", "running", "paused"] = "ready"
+    epoch: int = 0
+    reach: tuple[int, int] | None = None
+    last: int = 0
+    from_end: bool = True
+    span: tuple[int | None, int] | None = None
+
+    def direct(self, command: RunCommand, epoch: int, live: int, first: int) -> bool:
+        """Apply a command after so many epochs; return whether a run begins or gets another end, with another `span`.
+
+        live: epochs in which further patterns could come. first: epochs completed at the beginning of the present run.
+        """
+        match command:
+            case PauseRun():
+                self.state = "paused" if self.state == "running" else self.state
+                return False
+            case ResumeRun():
+                self.state = "running" if self.state == "paused" else self.state
+                return False
+            case StopRun():
+                self.end(epoch)
+                self.span = None
+                return False
+            case StartRun(epochs):
+                self.epoch = self.last = epoch + epochs
+                self.reach, self.from_end, self.span = None, True, (None, self.last - live)
+            case AdvanceRun(last):
+                self.epoch, self.last = epoch + 1, last
+                self.reach, self.from_end, self.span = None, False, (None, last - live)
+            case RunTo(end, update, run):
+                self.epoch, self.reach, self.from_end = end + (update > 0), (end, update), False
+                self.span = (run[0], run[1]) if run else (None, self.epoch - live)
+            case SetTarget(end):
+                self.epoch = self.last = end
+                self.reach, self.span = None, (first, end - live)
+                if self.state == "paused":
+                    return True
+        self.state = "running"
+        return True
+
+    def reached(self, epoch: int, update: int) -> bool:
+        """Return whether the run ends after so many epochs, and updates of the next one."""
+        return self.state == "running" and (epoch >= self.epoch or (epoch, update) == self.reach)
+
+    def end(self, epoch: int) -> None:
+        """End the run after so many epochs."""
+        self.epoch, self.reach = epoch, None
+        self.state = "ready"  # last: who reads it from another thread then has the epoch
 
 
 def thumbnail_due(epoch: int) -> bool:

@@ -28,6 +28,22 @@ import torch.distributed as dist
 
 from ptynb.data.admissions import Admission, RecordedArrivals
 from ptynb.data.arrivals import Acquisition
+from ptynb.data.commands import (
+    AdmitPatterns,
+    AdvanceRun,
+    Annotate,
+    ChangeSettings,
+    CheckpointRequest,
+    CloseRun,
+    Command,
+    LeaveRun,
+    MakeResult,
+    MeasureEvery,
+    RunCommand,
+    SetTarget,
+    command_of,
+    plain_command,
+)
 from ptynb.data.engine_records import (
     Array,
     Failure,
@@ -46,7 +62,7 @@ from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, is_echo, join
 from ptynb.distributed.sockets import Connections
 from ptynb.engine import checkpoint_loading, diagnostics, precompilation, stages
-from ptynb.engine.checkpoint_writer import CheckpointRequest, CheckpointWriter, Progress
+from ptynb.engine.checkpoint_writer import CheckpointWriter, Progress
 from ptynb.engine.gpu import loses_gpu, memory_advice
 from ptynb.engine.loop import Loop
 from ptynb.engine.rendering import (
@@ -61,6 +77,7 @@ from ptynb.engine.rendering import (
     take_slice,
     value_at,
 )
+from ptynb.engine.run_progress import RunTarget
 from ptynb.engine.status_publisher import Deliver, StatusPublisher
 from ptynb.exceptions import InvalidValueError, PtynbError, ScanError, SettingsError
 from ptynb.io.checkpoint_file import ReconstructionState
@@ -98,39 +115,6 @@ RESTART = (
 """Advice where the worker is in the user's own process."""
 
 State = Literal["loading", "ready", "running", "paused", "failed", "closed"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Command:
-    """A command that all ranks apply before the same update.
-
-    start: train `value` more epochs. advance: train one epoch of a run that ends with epoch `value`.
-    reach: train until `value`, epochs and updates of the next one, are completed; `Settings.stop` does not apply.
-    target: train until epoch `value` is completed. pause, resume, stop.
-    settings: change to `value`, plain values of all or some settings. evaluate: make a result. measure: the R-factor
-    after every `value` epochs; 0: never. annotate: set the user's title and comments to `value`. checkpoint: write a
-    checkpoint. admit: use further patterns, of which rank 0 tells itself. leave: write
-    a checkpoint, if anything changed since the last one, and close. close: leave the group and end.
-    """
-
-    kind: Literal[
-        "start",
-        "advance",
-        "reach",
-        "target",
-        "pause",
-        "resume",
-        "stop",
-        "settings",
-        "evaluate",
-        "measure",
-        "annotate",
-        "checkpoint",
-        "admit",
-        "leave",
-        "close",
-    ]
-    value: Any = None
 
 
 class Worker:
@@ -180,12 +164,8 @@ class Worker:
         """What has come of a scan that is being measured; on rank 0."""
         self._repeated: list[tuple[int, Admission]] = []
         """Admissions of an earlier run that are to be repeated, each after so many updates."""
-        self._wanted: State = "ready"
-        """State to enter once the first patterns have come."""
         self._waiting: list[Command] = []
-        """Commands to execute then."""
-        self._from_end = True
-        """Whether the epochs of the run count from the end of the scan."""
+        """Commands to execute once the first patterns have come."""
         self._connections: Connections | None = None
         self._abandoned = False
         self._writer = (
@@ -201,10 +181,9 @@ class Worker:
         self._publisher: StatusPublisher | None = None
         self._ended = False
         self._numbers = itertools.count(1)
-        self._present_state: State = "loading"
+        self._phase: Literal["loading", "open", "failed", "closed"] = "loading"
         self._failure: Failure | None = None
-        self._target = self._last_epoch = 0
-        self._reach: tuple[int, int] | None = None
+        self._target = RunTarget()
         self._loop: Loop | None = None
         self._commands: list[Command] = []
         self._applied = 0
@@ -225,13 +204,13 @@ class Worker:
         assert self._membership.rank == 0, "commands go to rank 0, which broadcasts them"
         training = threading.current_thread() is self._thread
         with self._lock:
-            if command.kind == "checkpoint":
+            if isinstance(command, CheckpointRequest):
                 if self._writer is None:
                     raise InvalidValueError(
                         "This reconstruction writes no checkpoints; make it with checkpointing=Checkpointing(...).",
                         code="checkpoint.disabled",
                     )
-                command = Command("checkpoint", dataclasses.asdict(self._writer.order(look=not training)))
+                command = self._writer.order(look=not training)
             self._commands.append(command)
             self._wake.set()
             return len(self._commands)
@@ -258,12 +237,11 @@ class Worker:
 
     @property
     def _state(self) -> State:
-        return self._present_state
+        return self._target.state if self._phase == "open" else self._phase
 
-    @_state.setter
-    def _state(self, state: State) -> None:
-        self._present_state = state
-        if state != "failed":  # see `_tell_failure`
+    def _enter(self, phase: Literal["loading", "open", "failed", "closed"]) -> None:
+        self._phase = phase
+        if phase != "failed":  # see `_tell_failure`
             self._changed()
 
     def status(self, epochs_from: int = 0) -> Status:
@@ -287,7 +265,7 @@ class Worker:
             epoch=len(record.epochs) if record else 0,
             update=record.update if record else 0,
             updates_per_epoch=loop.updates if loop else 0,
-            target=self._target,
+            target=self._target.epoch,
             device=membership.identity,
             backend=membership.backend,
             threads=self._threads,
@@ -419,7 +397,7 @@ class Worker:
     def close(self) -> None:
         """End the thread on all ranks (rank 0 broadcasts the command), and wait until this one has ended."""
         if self._membership.rank == 0:
-            self.command(Command("close"))
+            self.command(CloseRun())
         self._thread.join(timeout=self._membership.timeout)
         if self._thread.is_alive() and self._state in ("closed", "failed"):
             self._thread.join(timeout=WRITING_SECONDS)
@@ -455,7 +433,7 @@ class Worker:
     def leave(self, seconds: float) -> None:
         """Write a checkpoint and end the thread, on all ranks; for a process about to end. Waits `seconds` at most."""
         if self._membership.rank == 0:
-            self.command(Command("leave"))
+            self.command(LeaveRun())
         self._thread.join(seconds)
 
     # The thread
@@ -490,9 +468,11 @@ class Worker:
                     self._writer.begin(self._initial_progress, self._start, self._initial_settings)
                 self._source = scan if self._loop.plan.end is not None else None
                 del scan  # its patterns are in the loop now
+                if self._target.span is not None:
+                    self._begin_run(self._loop)
                 for command in self._waiting:
                     self._execute(command, group, self._loop)
-                self._state = self._wanted
+                self._enter("open")
                 while self._turn(group, self._loop):
                     self._begin_stages(group)
                 self._update_status_file(self._loop, look=True)
@@ -511,7 +491,7 @@ class Worker:
             )
             # After an abort of NCCL the last sums, and what was computed from them, are not valid.
             self._readable = not loses and not (self._failure.lost_group and self._membership.backend == "nccl")
-            self._state = "failed"
+            self._enter("failed")
             self._tell_failure()
             if ends:
                 self._end(self._failure)
@@ -570,7 +550,7 @@ class Worker:
         first = None if state.admissions is None else state.admissions.all()[0]
         loop = Loop(scan, begun, group, self._extensions, plan, first, find_probe=False)
         loop.restore(checkpoint_loading.with_rows(state, self._start, loop.shard.patterns), settings)
-        self._target = state.target
+        self._target.epoch = state.target
         self._initial_progress, self._initial_settings = (state.epoch, state.update, len(state.changes)), state.settings
         return loop
 
@@ -582,9 +562,11 @@ class Worker:
             plan, scan = loop.plan.following, self._source
             assert scan is not None, "it is kept as long as a stage follows"
             if not stages.change_in_place(loop, plan):
-                found = stages.state_of_next(loop, plan, scan, self._target)
+                found = stages.state_of_next(loop, plan, scan, self._target.epoch)
                 self._answer_requests()
-                self._between, self._state, self._loop = loop.record(), "loading", None
+                self._between = loop.record()
+                self._enter("loading")
+                self._loop = None
                 previous = stages.PreviousStage.of(loop)
                 loop.disconnect()
                 del loop
@@ -595,7 +577,8 @@ class Worker:
                 self._loop = stages.loop_of_next(state, previous, plan, scan, group, self._extensions)
                 del state
                 self._area = self._loop.area
-                self._between, self._state = None, "running"
+                self._between = None
+                self._enter("open")
             self._source = scan if plan.end is not None else None
             del scan
 
@@ -625,16 +608,16 @@ class Worker:
             self._notify(*found_problems(), *loop.algorithm.notices)
             if loop.update == 0 and self._measure_every and loop.epoch % self._measure_every == 0:
                 self._measure(loop)
-            if loop.update == 0 and self._reach is None and loop.stop_if_done(self._last_epoch):
-                self._target = loop.epoch
+            if loop.update == 0 and self._target.reach is None and loop.stop_if_done(self._target.last):
+                self._target.epoch = loop.epoch
         else:
             loop.hold()
         # The others wait here until rank 0, which gets the commands, begins its turn.
         self._apply(agreed(self._wake, self._answer_requests) if idle and group.rank else agreed(), group, loop)
-        if self._state == "running" and (loop.epoch >= self._target or (loop.epoch, loop.update) == self._reach):
-            if group.rank == 0 and loop.epoch == self._last_epoch:  # neither stopped nor an epoch of a longer run
+        if self._state == "running" and self._target.reached(loop.epoch, loop.update):
+            if group.rank == 0 and loop.epoch == self._target.last:  # neither stopped nor an epoch of a longer run
                 self._verdict = tuple(filter(None, [loop.not_converged()]))
-            self._target, self._reach, self._state = loop.epoch, None, "ready"
+            self._target.end(loop.epoch)
             self._changed(now=True)
             self._update_status_file(loop, look=True)
         self._answer_requests()
@@ -643,22 +626,23 @@ class Worker:
         """Perform an update; epochs of a scan that is still being measured are added to those of the run."""
         before = loop.live_epochs
         loop.step()
-        if self._from_end and self._will_end and loop.live_epochs != before:
-            self._target, self._last_epoch = self._target + 1, self._last_epoch + 1
+        if self._target.from_end and self._will_end and loop.live_epochs != before:
+            self._target.epoch, self._target.last = self._target.epoch + 1, self._target.last + 1
 
-    def _begin_run(self, loop: Loop, last: int, before: int | None = None) -> None:
+    def _begin_run(self, loop: Loop) -> None:
+        """Begin the run of the target, or continue it to another end."""
+        assert self._target.span is not None, "a command has begun it"
+        before, last = self._target.span
         loop.begin_run(last, before)
         self._notify(*loop.notices)
-        self._verdict, self._state = (), "running"
+        self._verdict = ()
 
     def _shared(self, newest: int, group: Group) -> list[Command]:
         """Return the commands up to this number that were not applied yet, which rank 0 has, on all ranks."""
         if newest == self._applied:
             return []
-        plain = group.broadcast_object(
-            [dataclasses.asdict(command) for command in self._commands[self._applied : newest]]
-        )
-        return [Command(**command) for command in plain]
+        plain = group.broadcast_object([plain_command(one) for one in self._commands[self._applied : newest]])
+        return [command_of(one) for one in plain]
 
     def _apply(self, newest: int, group: Group, loop: Loop) -> None:
         if newest == self._applied:
@@ -669,64 +653,47 @@ class Worker:
         self._forget_patterns(newest)
         self._applied = newest
         # Who runs epoch by epoch waits for the end of the epoch.
-        self._changed(now=any(command.kind != "advance" for command in commands))
+        self._changed(now=not all(isinstance(command, AdvanceRun) for command in commands))
 
     def _forget_patterns(self, newest: int) -> None:
         """Forget the patterns in commands that were applied, on rank 0, which keeps all commands."""
         for number in range(self._applied, min(newest, len(self._commands))):
-            if self._commands[number].kind == "admit":
-                self._commands[number] = Command("admit")
+            if isinstance(self._commands[number], AdmitPatterns):
+                self._commands[number] = AdmitPatterns(None)
 
     def _execute(self, command: Command, group: Group, loop: Loop) -> None:
-        match command.kind:
-            case "start":
-                self._target, self._reach = loop.epoch + command.value, None
-                self._last_epoch, self._from_end = self._target, True
-                self._begin_run(loop, self._last_epoch - loop.live_epochs)
-            case "advance":
-                self._target, self._reach = loop.epoch + 1, None
-                self._last_epoch, self._from_end = command.value, False
-                self._begin_run(loop, self._last_epoch - loop.live_epochs)
-            case "reach":
-                epoch, update, *run = command.value
-                self._from_end = False
-                self._target, self._reach = epoch + (update > 0), (epoch, update)
-                before, last = run or (None, self._target - loop.live_epochs)
-                self._begin_run(loop, last, before)
-            case "target":
-                loop.note("target", self._target, command.value)
-                self._target, self._reach = command.value, None
-                self._last_epoch = self._target
-                loop.begin_run(self._target - loop.live_epochs, loop.problem.run.first)
-                if self._state == "ready":  # the run has just ended
-                    self._state = "running"
-            case "pause" if self._state == "running":
-                self._state = "paused"
-            case "resume" if self._state == "paused":
-                self._state = "running"
-            case "stop":
-                self._target, self._reach = loop.epoch, None
-                self._state = "ready"
-            case "settings":
-                self._change(loop, command.value)
-            case "evaluate":
+        match command:
+            case ChangeSettings(values):
+                self._change(loop, values)
+            case MakeResult():
                 r_factors = self._measure(loop)
                 if self._membership.rank == 0:
                     self._result = _present_result(loop, *r_factors)
-            case "measure":
-                self._measure_every = command.value
-            case "annotate":
-                self._annotate(loop, Annotation(**command.value))
-            case "checkpoint":
-                self._write_checkpoint(loop, CheckpointRequest(**command.value))
-            case "admit":
-                admission = Admission.from_plain(command.value)
-                loop.admit(admission)
-                self._note_end(admission, loop.order.count)
-            case "leave":
+            case MeasureEvery(epochs):
+                self._measure_every = epochs
+            case Annotate(title, comments):
+                self._annotate(loop, Annotation(title=title, comments=comments))
+            case CheckpointRequest():
+                self._write_checkpoint(loop, command)
+            case AdmitPatterns(admission):
+                assert admission is not None, "it was not applied yet"
+                admitted = Admission.from_plain(admission)
+                loop.admit(admitted)
+                self._note_end(admitted, loop.order.count)
+            case LeaveRun():
                 self._leave(group, loop)
-            case "close":
-                self._state = "closed"
+            case CloseRun():
+                self._enter("closed")
+            case _:
+                self._direct(command, loop)
+
+    def _direct(self, command: RunCommand, loop: Loop) -> None:
+        """Begin, suspend or end a run, or let it end elsewhere."""
+        if isinstance(command, SetTarget):
+            loop.note("target", self._target.epoch, command.epoch)
+        if self._target.direct(command, loop.epoch, loop.live_epochs, loop.problem.run.first):
+            self._begin_run(loop)
+        self._changed()
 
     # Patterns of a scan that is being measured
 
@@ -768,12 +735,20 @@ class Worker:
                 self._forget_patterns(self._applied + 1)
                 self._applied += 1
                 self._changed()
-                if command.kind == "admit":
-                    return self._begun_with(Admission.from_plain(command.value))
-                if command.kind in ("leave", "close"):
-                    self._state = "closed"
-                    return None
-                self._prepare(command)
+                match command:
+                    case AdmitPatterns(admission):
+                        assert admission is not None, "it was not applied yet"
+                        return self._begun_with(Admission.from_plain(admission))
+                    case LeaveRun() | CloseRun():
+                        self._enter("closed")
+                        return None
+                    case ChangeSettings() | MeasureEvery() | Annotate() | CheckpointRequest():
+                        self._waiting.append(command)
+                    case MakeResult():
+                        pass  # there is nothing to measure
+                    case _:
+                        self._target.direct(command, 0, 0, 0)
+                        self._changed()
             self._answer_requests()
             if not rehearsed:
                 precompilation.rehearse(scan, self._settings, group.device)
@@ -790,31 +765,11 @@ class Worker:
         self._note_end(first, len(first))
         return first
 
-    def _prepare(self, command: Command) -> None:
-        """Apply a command before there are patterns, or keep it until then."""
-        match command.kind:
-            case "start" | "advance" | "reach" | "target":
-                self._waiting = [one for one in self._waiting if one.kind not in ("start", "advance", "reach")]
-                self._waiting.append(command)
-                value = command.value
-                self._target = value if command.kind in ("start", "target") else 1
-                self._wanted = "running"
-            case "pause" if self._wanted == "running":
-                self._wanted = "paused"
-            case "resume" if self._wanted == "paused":
-                self._wanted = "running"
-            case "stop":
-                runs = ("start", "advance", "reach", "target")
-                self._waiting = [one for one in self._waiting if one.kind not in runs]
-                self._target, self._wanted = 0, "ready"
-            case "settings" | "measure" | "annotate" | "checkpoint":
-                self._waiting.append(command)
-
     def _look_for_patterns(self, watch: ArrivalWatch, begun: bool = True) -> None:
         """Order the admission of what has come, on rank 0."""
         found = watch.look(begun)
         if found is not None:
-            self.command(Command("admit", found.plain()))
+            self.command(AdmitPatterns(found.plain()))
 
     def _repeat_admissions(self, loop: Loop) -> None:
         """Admit what was admitted before the next update of an earlier run."""
@@ -846,7 +801,7 @@ class Worker:
         loop.annotation = annotation
         self._annotation_changes += 1
         if self._writer is not None and self._writer.checkpoint is not None and self._state != "running":
-            self.command(Command("checkpoint"))  # set on rank 0 only
+            self.command(CheckpointRequest())  # set on rank 0 only
 
     def _measure(self, loop: Loop) -> tuple[float, tuple[float, ...] | None]:
         """Measure the R-factor, and that of each scan, on all ranks; its time is not counted in an epoch."""
@@ -864,7 +819,7 @@ class Worker:
     def _checkpoint_if_due(self, loop: Loop, writer: CheckpointWriter) -> None:
         running = self._state == "running"
         if writer.due(self._progress(loop), running and loop.update == loop.updates - 1):
-            self.command(Command("checkpoint"))
+            self.command(CheckpointRequest())
         if writer.pictures_due():
             self._update_status_file(loop, look=True)
 
@@ -872,7 +827,7 @@ class Worker:
         """Exchange the sums of the loss between ranks, then write each rank's part."""
         if self._writer is None:
             return
-        sums, target = loop.loss_sums(), self._target
+        sums, target = loop.loss_sums(), self._target.epoch
         self._writer.take(lambda: loop.state(sums, target), request, self._progress(loop))
 
     def _leave(self, group: Group, loop: Loop) -> None:
@@ -882,7 +837,7 @@ class Worker:
         shared_request = group.broadcast_object(request)
         if shared_request is not None:
             self._write_checkpoint(loop, CheckpointRequest(**shared_request))
-        self._state = "closed"
+        self._enter("closed")
 
     def _update_status_file(self, loop: Loop, look: bool) -> None:
         """Update the status file in the checkpoint folder, with pictures if `look`."""

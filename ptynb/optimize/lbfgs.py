@@ -117,7 +117,7 @@ class LBFGS(Algorithm):
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor | float], rows: Mapping[str, Tensor]) -> None:
-        """Restore the history. States of versions that used torch's L-BFGS contain none of use here."""
+        """Restore the history; a state before the first step has none."""
         self._reset_history()
         if not self._moving or "algorithm/parameters" not in state:
             return

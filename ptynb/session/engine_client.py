@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ptynb.cluster.rpc import ENDING_SECONDS
+from ptynb.data.commands import AdvanceRun, Annotate, Command, MeasureEvery, PauseRun, StartRun
 from ptynb.data.engine_records import Epoch, Failure, Pictures, RenderRequest, Status
 from ptynb.data.record import STOPPED, Annotation
 from ptynb.distributed.timeouts import RunningTime
-from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ClusterStoppedError, EngineLostError, FileError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, states
 from ptynb.polling import wait_until
@@ -293,9 +293,9 @@ class EngineClient:
 
     # Commands
 
-    def command(self, kind: Any, value: Any = None) -> int:
+    def command(self, command: Command) -> int:
         """Send a command and return its number."""
-        number: int = self.call(0, "command", Command(kind, value))
+        number: int = self.call(0, "command", command)
         self._note_sent(number)
         return number
 
@@ -311,7 +311,7 @@ class EngineClient:
         status = self.status()
         self.target_epoch, self.paused = status.epoch - status.live_epochs + epochs, False
         generation = self._generation
-        order = Command("start", epochs) if last is None else Command("advance", last)
+        order = StartRun(epochs) if last is None else AdvanceRun(last)
         try:
             number: int = self.engines.call(0, "command", order)
         except EngineLostError as error:
@@ -322,14 +322,14 @@ class EngineClient:
         if last is None and status.state != "loading":
             self._applied(number, generation)
 
-    def order(self, kind: Any, value: Any = None) -> None:
+    def order(self, command: Command) -> None:
         """Send a command and wait until rank 0 has applied it; send it again after a recovery.
 
         The other ranks apply it before the same update, possibly some milliseconds later.
         """
         while True:
             generation = self._generation
-            if self._applied(self.command(kind, value), generation):
+            if self._applied(self.command(command), generation):
                 return
 
     def _applied(self, number: int, generation: int) -> bool:
@@ -434,16 +434,16 @@ class EngineClient:
 
     def _send_annotation_and_run(self, epoch: int) -> None:
         if self.annotation != Annotation():
-            self.sent = self.engines.call(0, "command", Command("annotate", vars(self.annotation)))
+            self.sent = self.engines.call(0, "command", Annotate(**vars(self.annotation)))
         self.r_factors = {at: value for at, value in self.r_factors.items() if at <= epoch}
         if self.r_factor_every:
-            self.sent = self.engines.call(0, "command", Command("measure", self.r_factor_every))
+            self.sent = self.engines.call(0, "command", MeasureEvery(self.r_factor_every))
         done = epoch - self.live_epochs
         if self.target_epoch is None or self.target_epoch <= done:
             return
-        self.sent = self.engines.call(0, "command", Command("start", self.target_epoch - done))
+        self.sent = self.engines.call(0, "command", StartRun(self.target_epoch - done))
         if self.paused:
-            self.sent = self.engines.call(0, "command", Command("pause"))
+            self.sent = self.engines.call(0, "command", PauseRun())
 
     def _latest_intact_checkpoint(self) -> tuple[Path, ReconstructionState] | None:
         """Return the newest readable checkpoint, or None."""
@@ -519,9 +519,9 @@ class EngineClient:
 
         return self.wait_for(holds, until)
 
-    def command_inside(self, kind: Any) -> None:
+    def command_inside(self, command: Command) -> None:
         """Send a command in a function run by `apart`, and wait until it is applied."""
-        number = self.engines.call(0, "command", Command(kind))
+        number = self.engines.call(0, "command", command)
         self._note_sent(number)
         self.wait_inside(lambda status: status.applied >= number)
 

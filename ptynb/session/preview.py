@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
 from ptynb.data.engine_records import Picture
-from ptynb.data.images import picture
-from ptynb.data.picture import pictures_html
+from ptynb.data.images import picture, pictures_html
 from ptynb.data.scan import Scan
 from ptynb.engine.initial_probe import find_start
 from ptynb.engine.loop import short_result

@@ -18,6 +18,18 @@ from ptynb.analysis.error_map import SMOOTHING
 from ptynb.cluster.accelerators import local_device
 from ptynb.cluster.cluster import Cluster
 from ptynb.data.admissions import Admissions
+from ptynb.data.commands import (
+    Annotate,
+    ChangeSettings,
+    CheckpointRequest,
+    MakeResult,
+    MeasureEvery,
+    PauseRun,
+    ResumeRun,
+    RunTo,
+    SetTarget,
+    StopRun,
+)
 from ptynb.data.engine_records import (
     Branch,
     Checkpoint,
@@ -304,7 +316,7 @@ class Reconstruction(RunView):
                 code="argument.invalid-value",
             )
         self._advancing = self._client.target_epoch = None
-        self._client.command("reach", [epoch, update, *run])
+        self._client.command(RunTo(epoch, update, run))
 
     def _begin(self, epochs: int, advancing: int | None = None, last: int | None = None) -> None:
         """Start a run. advancing: identifier of the thread that runs epoch by epoch, up to the epoch `last`."""
@@ -332,7 +344,7 @@ class Reconstruction(RunView):
     def _pause(self, paused: bool) -> None:
         self._check_usable()
         self._client.paused = paused
-        self._client.order("pause" if paused else "resume")
+        self._client.order(PauseRun() if paused else ResumeRun())
 
     def stop(self) -> None:
         """End the run on all engines before the same update; `start` or `run` continues from there."""
@@ -344,7 +356,7 @@ class Reconstruction(RunView):
             self._client.target_epoch = None  # otherwise a recovery in progress would start the run again
         self._check_usable()
         self._advancing = self._client.target_epoch = None
-        self._client.order("stop") if wait else self._client.command("stop")
+        self._client.order(StopRun()) if wait else self._client.command(StopRun())
 
     def _end_epoch_of(self, thread: int) -> None:
         if self._advancing == thread:
@@ -390,7 +402,7 @@ class Reconstruction(RunView):
         until = time.monotonic() + timeout
         self._check_usable()
         before = self._client.status()
-        self._client.order("checkpoint")
+        self._client.order(CheckpointRequest())
         try:
             return self._client.wait_for(lambda: checkpoint_since(before, self._client.last_status or before), until)
         except TimeoutError:
@@ -536,7 +548,7 @@ class Reconstruction(RunView):
                 code="argument.invalid-value",
             )
         self._client.target_epoch = epoch - self._client.live_epochs
-        self._client.order("target", epoch)
+        self._client.order(SetTarget(epoch))
 
     # Inspection; engines answer between two updates
 
@@ -590,7 +602,7 @@ class Reconstruction(RunView):
     def r_factor_every(self, epochs: int) -> None:
         self._client.r_factor_every = every = whole("r_factor_every", epochs, 0)
         self._check_usable()
-        self._executor.run(lambda: self._client.order("measure", every))
+        self._executor.run(lambda: self._client.order(MeasureEvery(every)))
 
     # Result
 
@@ -632,7 +644,7 @@ class Reconstruction(RunView):
         self._client.annotation = annotation
         if not self._ended():
             with contextlib.suppress(ReconstructionError):  # the next command raises it
-                self._executor.run(lambda: self._client.command("annotate", vars(annotation)))
+                self._executor.run(lambda: self._client.command(Annotate(**vars(annotation))))
 
     def save(self, path: str | Path) -> Path:
         """Write the result (HDF5). An existing file is replaced once the new one is complete.
@@ -683,7 +695,7 @@ class Reconstruction(RunView):
                 raise SettingsError(problem, code="settings.not-live")
             if problem := self._branches.why_too_large(settings):
                 raise SettingsError(problem, code="memory.insufficient")
-        self._client.order("settings", changed)
+        self._client.order(ChangeSettings(changed))
         self._client.spec = dataclasses.replace(self._client.spec, settings=settings)
 
     def reconfigure_error(self, settings: Settings) -> str | None:
@@ -909,7 +921,7 @@ class Reconstruction(RunView):
                 now = (status.epoch, status.update, status.applied)
                 if self._result is not None and now == self._result_at and status.state != "running":
                     return
-                self._client.order("evaluate")
+                self._client.order(MakeResult())
             except ReconstructionError:
                 if self._client.failure is None:
                     raise

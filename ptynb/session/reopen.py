@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptynb.data.commands import CheckpointRequest, PauseRun, ResumeRun
 from ptynb.data.engine_records import Status
 from ptynb.distributed.group import nothing
-from ptynb.engine.worker import Command
 from ptynb.exceptions import ClusterError, ReconstructionError
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, precedes
 from ptynb.session.engine_client import EngineClient
@@ -85,7 +85,7 @@ def _exchange(client: EngineClient, prepare: Callable[[Path | None], Reopening])
     except Exception:
         if was_running:
             with contextlib.suppress(ClusterError, TimeoutError):  # the first error is raised
-                client.sent = max(client.sent, client.engines.call(0, "command", Command("resume")))
+                client.sent = max(client.sent, client.engines.call(0, "command", ResumeRun()))
         raise
     try:
         client.engines.close()
@@ -126,7 +126,7 @@ def _pause(client: EngineClient) -> bool:
     sent = client.sent  # includes pending start commands
     if client.wait_inside(lambda status: status.state != "loading" and status.applied >= sent).state != "running":
         return False
-    client.command_inside("pause")
+    client.command_inside(PauseRun())
     return True
 
 
@@ -148,7 +148,7 @@ def checkpoint_since(before: Status, now: Status) -> Path | None:
 def _write_checkpoint(client: EngineClient) -> Path:
     """Write a checkpoint of the present state; return its file once it is complete."""
     before = client.wait_inside(lambda _: True)
-    client.command_inside("checkpoint")
+    client.command_inside(CheckpointRequest())
     try:
         status = client.wait_inside(
             lambda status: checkpoint_since(before, status) is not None, time.monotonic() + CHECKPOINT_SECONDS

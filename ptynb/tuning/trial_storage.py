@@ -116,7 +116,10 @@ class StudyFile:
             ) from None
         return {
             **record["about"],
-            **{f"range of {name}": range for name, range in record["ranges"].items()},
+            **{
+                f"range of {name}": tuple(range) if isinstance(range, list) else range
+                for name, range in record["ranges"].items()
+            },
             **{name: value for name, value in flat(settings) if name not in record["ranges"]},
         }
 

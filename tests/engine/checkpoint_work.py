@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ptynb.data.commands import CheckpointRequest, CloseRun, Command, LeaveRun, StartRun
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine import checkpoint_loading
 from ptynb.engine.loop import Loop
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.io import checkpoint_file as files
 from ptynb.io.checkpoint_file import ReconstructionState, packed
 from ptynb.physics.components.component import Batch, ModelComponent
@@ -23,6 +24,8 @@ from ptynb.settings import Checkpointing, Settings
 from tests.engine.work import leave, loaded, obeyed
 
 Change = tuple[int, dict[str, Any]]
+Script = list[tuple[float, Command | None]]
+"""Seconds to wait, and then a command; None: wait until the run has ended."""
 
 
 def run(loop: Loop, updates: int, changes: tuple[Change, ...] = ()) -> None:
@@ -116,7 +119,7 @@ def work(
     scan: Scan,
     settings: Settings,
     keep: Checkpointing | None,
-    script: list[tuple[float, str, Any]],
+    script: Script,
     start: Path | None = None,
     slow: float = 0.0,
 ) -> dict[str, Any]:
@@ -145,18 +148,18 @@ def work(
     return {"status": status, "losses": [epoch.loss for epoch in loop.epochs], "model": model}
 
 
-def _drive(worker: Worker, script: list[tuple[float, str, Any]]) -> None:
+def _drive(worker: Worker, script: Script) -> None:
     loaded(worker)
-    for seconds, kind, value in script:
+    for seconds, order in script:
         time.sleep(seconds)
-        if kind == "finish":
+        if order is None:
             _finished(worker)
-        elif kind == "leave":
-            worker.command(Command("leave"))
+            continue
+        number = worker.command(order)
+        if order == LeaveRun():
             return
-        else:
-            obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
-    worker.command(Command("close"))
+        obeyed(worker, number)
+    worker.command(CloseRun())
 
 
 def equal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
@@ -193,16 +196,16 @@ def failing(membership: Membership, scan: Scan, settings: Settings, keep: Checkp
     loop = loaded(worker)
     assert keep.folder is not None
     if membership.rank == 0:
-        obeyed(worker, worker.command(Command("start", epochs)))
+        obeyed(worker, worker.command(StartRun(epochs)))
         _finished(worker)
-        obeyed(worker, worker.command(Command("checkpoint")))
+        obeyed(worker, worker.command(CheckpointRequest()))
         until = time.monotonic() + 20
         assert worker._writer is not None
         while worker._writer.busy("state"):
             assert time.monotonic() < until, worker.status()
             time.sleep(0.01)
         before = {path.name: path.read_bytes() for path in files.states(keep.folder)}
-        worker.command(Command("start", 100))
+        worker.command(StartRun(100))
     else:
         while loop.epoch < epochs:
             time.sleep(0.001)
@@ -225,11 +228,11 @@ def full_disk(membership: Membership, scan: Scan, keep: Checkpointing) -> dict[s
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     told, names, good = [], [], []
     for limited in (False, True, True, False, True):
-        obeyed(worker, worker.command(Command("start", 2)))
+        obeyed(worker, worker.command(StartRun(2)))
         _finished(worker)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if limited else soft, hard))
         try:
-            obeyed(worker, worker.command(Command("checkpoint")))
+            obeyed(worker, worker.command(CheckpointRequest()))
             assert worker._writer is not None
             while worker._writer.busy("state"):
                 time.sleep(0.002)

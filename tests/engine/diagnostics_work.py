@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ptynb.data.commands import MakeResult, MeasureEvery, StartRun
 from ptynb.data.pattern_r_factors import MeasuredRFactors
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.distributed.rendezvous import find_store
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.settings import Settings
 
 
@@ -18,15 +19,15 @@ def look(membership: Membership, scan: Scan, settings: Settings, epochs: int) ->
     worker = Worker(scan, settings, membership)
     _wait(worker, "ready")
     if membership.rank == 0:
-        worker.command(Command("measure", 2))
-        worker.command(Command("start", epochs))
+        worker.command(MeasureEvery(2))
+        worker.command(StartRun(epochs))
     while worker.status().applied < 2 or worker.status().state != "ready":
         assert worker.status().failure is None, worker.status().failure
         time.sleep(0.01)
     r_factors = _measure_all(worker)
     _meet(membership, "measured")  # an evaluation begins on all ranks, and measures what another has yet to measure
     if membership.rank == 0:
-        worker.command(Command("evaluate"))
+        worker.command(MakeResult())
     while worker.status().applied < 3:
         time.sleep(0.01)
     answers = {

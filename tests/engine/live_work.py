@@ -8,10 +8,11 @@ from typing import Any
 
 from ptynb.data.admissions import Admissions
 from ptynb.data.arrivals import Acquisition
+from ptynb.data.commands import CheckpointRequest, CloseRun, PauseRun, ResumeRun, StartRun
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership, join
 from ptynb.engine.loop import Loop
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.settings import Checkpointing, Settings
 from tests.engine.work import leave, loaded, obeyed
 from tests.live_source import call
@@ -35,7 +36,7 @@ def live(
     worker = Worker(scan, settings, membership, checkpointing=keep, start=start)
     kept = None
     if membership.rank == 0:
-        worker.command(Command("start", epochs))
+        worker.command(StartRun(epochs))
         loaded(worker)
         if isinstance(scan.acquisition, Acquisition):
             call(scan.acquisition.folder)
@@ -47,15 +48,15 @@ def live(
             loop = worker._loop
             if keep_at is not None and loop is not None and loop.order.count >= keep_at:
                 keep_at = None
-                worker.command(Command("checkpoint"))
+                worker.command(CheckpointRequest())
             if pause_at is not None and loop is not None and loop.order.count >= pause_at:
                 pause_at = None
-                obeyed(worker, worker.command(Command("pause")))
+                obeyed(worker, worker.command(PauseRun()))
                 time.sleep(0.3)
-                worker.command(Command("resume"))
+                worker.command(ResumeRun())
             time.sleep(0.002)
         kept = worker.status().checkpoint
-        worker.command(Command("close"))
+        worker.command(CloseRun())
     worker._thread.join(60)
     status, loop = worker.status(), worker._loop
     assert status.failure is None, status.failure

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from ptynb.data.commands import CheckpointRequest, StartRun
 from ptynb.distributed.group import Membership, SingleGroup
 from ptynb.engine.loop import Loop
 from ptynb.io.checkpoint_file import load_state
@@ -224,10 +225,10 @@ def test_a_state_of_another_model_is_refused() -> None:
 def test_workers_that_keep_now_and_then_end_where_others_do(
     ranks: Ranks, tmp_path: Path, world: int, choices: dict[str, Any]
 ) -> None:
-    settings, script = settings_of(choices), [(0.0, "start", 25), (0.0, "finish", None)]
+    settings, script = settings_of(choices), [(0.0, StartRun(25)), (0.0, None)]
     without = ranks.run(world, work.work, a_scan(), settings, None, script)
     keep = Checkpointing(folder=tmp_path / "kept", seconds=0.005, epochs=7, max_to_keep=5)
-    script.insert(1, (0.005, "checkpoint", None))
+    script.insert(1, (0.005, CheckpointRequest()))
     kept = ranks.run(world, work.work, a_scan(), settings, keep, script)
     for one, other in zip(without, kept, strict=True):
         assert one["losses"] == other["losses"]

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ptynb.data.commands import ChangeSettings, CheckpointRequest, LeaveRun, StartRun
 from ptynb.distributed.group import Membership
 from ptynb.engine import checkpoint_writer
 from ptynb.engine.checkpoint_writer import CheckpointWriter
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.io import checkpoint_dir as own_folder
 from ptynb.io.checkpoint_file import ReconstructionState, load_state, newest_state, states
 from ptynb.settings import Checkpointing, Probe, Settings
@@ -35,9 +36,9 @@ ON_REQUEST: dict[str, Any] = {"seconds": None, "epochs": None}
 
 def kept_now(worker: Worker, epochs: int = 1) -> None:
     """Some more epochs, and a state after them, written or not."""
-    obeyed(worker, worker.command(Command("start", epochs)))
+    obeyed(worker, worker.command(StartRun(epochs)))
     work._finished(worker)
-    obeyed(worker, worker.command(Command("checkpoint")))
+    obeyed(worker, worker.command(CheckpointRequest()))
     assert worker._writer is not None
     until = time.monotonic() + 20
     while worker._writer.busy("state"):
@@ -52,7 +53,7 @@ def names(folder: Path) -> list[str]:
 def test_a_save_of_5_s_under_a_timeout_of_2_s_ends_no_group(ranks: Ranks, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     keep = Checkpointing(folder=folder, epochs=2, seconds=None)
-    script = [(0.0, "start", 2), (0.0, "finish", None), (2.5, "start", 4), (0.0, "finish", None)]
+    script = [(0.0, StartRun(2)), (0.0, None), (2.5, StartRun(4)), (0.0, None)]
     warm = Checkpointing(folder=tmp_path / "warm", epochs=2, seconds=None)  # compiling takes longer than 2 s
     ranks.run(2, work.work, a_scan(), SETTINGS, warm, script[:2], None)
     answers = ranks.run(2, work.work, a_scan(), SETTINGS, keep, script, None, 5.0, timeout=2.0)
@@ -154,9 +155,9 @@ def test_an_error_of_any_job_is_told_and_the_next_one_is_done(tmp_path: Path, mo
 
 def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks, tmp_path: Path) -> None:
     keep = Checkpointing(folder=tmp_path, max_to_keep=2, **ON_REQUEST)
-    script: list[tuple[float, str, Any]] = []
+    script: work.Script = []
     for _ in range(4):
-        script += [(0.0, "start", 1), (0.0, "finish", None), (0.15, "checkpoint", None)]
+        script += [(0.0, StartRun(1)), (0.0, None), (0.15, CheckpointRequest())]
     ranks.run(2, work.work, a_scan(), SETTINGS.replace(optimiser="dm", probe=Probe(learning_rate=1)), keep, script)
     assert names(tmp_path) == ["state-00003.h5", "state-00003.rank1.h5", "state-00004.h5", "state-00004.rank1.h5"]
     (tmp_path / "state-00004.rank1.h5").replace(tmp_path / "state-00003.rank1.h5")
@@ -168,7 +169,7 @@ def test_all_but_the_last_states_are_removed_with_their_companions(ranks: Ranks,
 
 def test_a_moment_that_is_kept_twice_at_once_is_whole(ranks: Ranks, tmp_path: Path) -> None:
     keep = Checkpointing(folder=tmp_path, **ON_REQUEST)
-    script = [(0.0, "start", 1), (0.0, "finish", None), (0.0, "checkpoint", None), (0.0, "checkpoint", None)]
+    script = [(0.0, StartRun(1)), (0.0, None), (0.0, CheckpointRequest()), (0.0, CheckpointRequest())]
     settings = SETTINGS.replace(optimiser="dm", probe=Probe(learning_rate=1))
     answers = ranks.run(2, work.work, a_scan(), settings, keep, script, None, 0.3)
     assert answers[0]["status"].notices == ()
@@ -179,24 +180,24 @@ def test_a_moment_that_is_kept_twice_at_once_is_whole(ranks: Ranks, tmp_path: Pa
 @worlds
 def test_leaving_keeps_what_changed_and_a_worker_goes_on_from_there(ranks: Ranks, tmp_path: Path, world: int) -> None:
     keep, scan = Checkpointing(folder=tmp_path, **ON_REQUEST), a_scan()
-    run: list[tuple[float, str, Any]] = [(0.0, "start", 6), (0.0, "finish", None)]
+    run: work.Script = [(0.0, StartRun(6)), (0.0, None)]
     slower = SETTINGS.replace(probe={"learning_rate": 0.003})
     whole = ranks.run(world, work.work, scan, SETTINGS, None, run)
-    ranks.run(world, work.work, scan, SETTINGS, keep, [(0.0, "start", 6), (0.01, "leave", None)])
+    ranks.run(world, work.work, scan, SETTINGS, keep, [(0.0, StartRun(6)), (0.01, LeaveRun())])
     [path] = states(tmp_path)
     assert load_state(path).target == 6
     missing = 6 - load_state(path).epoch
     [before] = [path.read_bytes()]
-    script: list[tuple[float, str, Any]] = [(0.0, "leave", None)]
+    script: work.Script = [(0.0, LeaveRun())]
     ranks.run(world, work.work, scan, SETTINGS, keep, script, path)
     assert path.read_bytes() == before, "nothing changed, so nothing was to be written"
     if missing:
-        script = [(0.0, "start", missing), (0.0, "finish", None), (0.0, "leave", None)]
+        script = [(0.0, StartRun(missing)), (0.0, None), (0.0, LeaveRun())]
         for one, other in zip(whole, ranks.run(world, work.work, scan, SETTINGS, keep, script, path), strict=True):
             assert one["losses"] == other["losses"]
             assert work.equal(one["model"], other["model"]) == []
             assert other["status"].target == 6
-    changed = ranks.run(world, work.work, scan, slower, keep, [(0.0, "leave", None)], newest_state(tmp_path))
+    changed = ranks.run(world, work.work, scan, slower, keep, [(0.0, LeaveRun())], newest_state(tmp_path))
     assert [change.name for change in changed[0]["status"].changes] == ["probe.learning_rate"]
     assert [change.name for change in load_state(newest_state(tmp_path)).changes] == ["probe.learning_rate"]
 
@@ -233,7 +234,7 @@ def test_a_folder_of_another_reconstruction_is_refused(tmp_path: Path) -> None:
     again.close()
     silent = Worker(a_scan(), SETTINGS, ALONE)
     with raises("checkpoint.disabled", "checkpointing="):
-        silent.command(Command("checkpoint"))
+        silent.command(CheckpointRequest())
     silent.close()
 
 
@@ -286,10 +287,10 @@ def test_watchers_see_pictures_and_the_end_of_a_run(tmp_path: Path) -> None:
     loaded(worker)
     obeyed(
         worker,
-        worker.command(Command("settings", SETTINGS.replace(probe={"learning_rate": 0.02}).model_dump(mode="json"))),
+        worker.command(ChangeSettings(SETTINGS.replace(probe={"learning_rate": 0.02}).model_dump(mode="json"))),
     )
     kept_now(worker, 5)
-    worker.command(Command("leave"))
+    worker.command(LeaveRun())
     worker._thread.join(20)
     shown = json.loads((tmp_path / "status.json").read_text())
     loop = worker._loop
@@ -318,7 +319,7 @@ def test_ptynbs_own_folder_is_private_made_late_and_tidied(tmp_path: Path, monke
     base = tmp_path / "own" / "kept"
     monkeypatch.setenv("PTYNB_KEPT", str(base))
     worker = Worker(a_scan(), SETTINGS, ALONE, checkpointing=Checkpointing(**ON_REQUEST))
-    obeyed(worker, worker.command(Command("start", 1)))
+    obeyed(worker, worker.command(StartRun(1)))
     work._finished(worker)
     assert not base.exists(), "made before there was anything to keep"
     base.mkdir(parents=True, mode=0o700)

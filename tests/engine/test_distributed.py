@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ptynb as pt
+from ptynb.data.commands import PauseRun, ResumeRun, StartRun
 from ptynb.data.scan import Scan
 from ptynb.settings import Settings
 from tests.cases import ALGORITHMS, CASES, a_scan, as_sgd
@@ -147,7 +148,7 @@ def test_13_patterns_are_each_used_once_an_epoch_and_give_the_same_answer(ranks:
 def test_all_ranks_end_a_run_after_the_same_epoch_and_for_the_same_reason(ranks: Ranks) -> None:
     scan = a_scan()
     settings = pt.Settings(precision="double", stop=pt.Stop(patience=4, tolerance=0.1))
-    script = [(0.0, "start", 300), (0.5, "pause", None), (0.0, "resume", None)]
+    script = [(0.0, StartRun(300)), (0.5, PauseRun()), (0.0, ResumeRun())]
     alone = ranks.run(1, work.command, scan, settings, script)[0]
     (stopped,) = [change for change in alone["status"].changes if change.name == "stopped"]
     assert 4 < stopped.epoch == alone["status"].epoch < 300

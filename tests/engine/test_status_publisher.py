@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 import ptynb as pt
+from ptynb.data.commands import MeasureEvery, PauseRun, StartRun, StopRun
 from ptynb.data.engine_records import Failure, Status
 from ptynb.engine import status_publisher
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from tests.cases import a_scan
 from tests.engine.work import loaded
 from tests.test_supervised_thread import ALONE
@@ -62,13 +63,13 @@ def test_other_ranks_deliver_a_failure_and_nothing_else(followed: Followed) -> N
 
 
 def test_each_epoch_comes_once_and_in_its_order(followed: Followed) -> None:
-    followed.worker.command(Command("start", 30))
+    followed.worker.command(StartRun(30))
     records = [epoch.number for status, _ in followed.until("ready") for epoch in status.epochs]
     assert records == [*range(1, 31)]
 
 
 def test_a_status_tells_which_epochs_it_leaves_out(followed: Followed) -> None:
-    followed.worker.command(Command("start", 5))
+    followed.worker.command(StartRun(5))
     for status, known in followed.until("ready"):
         assert [epoch.number for epoch in status.epochs] == [*range(known + 1, status.epoch + 1)]
 
@@ -79,14 +80,14 @@ def test_an_idle_worker_delivers_nothing_and_each_command_at_once(
     with pytest.raises(queue.Empty):
         followed.next(5 * status_publisher.PROGRESS_SECONDS)
     monkeypatch.setattr(status_publisher, "TOGETHER_SECONDS", 60.0)  # nothing waits for the others
-    for number, kind in enumerate(("pause", "stop", "measure"), 1):
-        assert followed.worker.command(Command(kind, 0)) == number  # type: ignore[arg-type]
+    for number, order in enumerate((PauseRun(), StopRun(), MeasureEvery(0)), 1):
+        assert followed.worker.command(order) == number
         while followed.next()[0].applied < number:
             pass
 
 
 def test_numbers_grow_and_the_end_is_the_last_status(followed: Followed) -> None:
-    followed.worker.command(Command("start", 3))
+    followed.worker.command(StartRun(3))
     followed.worker.close()
     numbers = [status.number for status, _ in followed.until("closed")]
     assert numbers == sorted({*numbers})
@@ -97,12 +98,12 @@ def test_numbers_grow_and_the_end_is_the_last_status(followed: Followed) -> None
 def test_progress_within_an_epoch_is_delivered(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     step = type(followed.worker._loop).step
     monkeypatch.setattr(type(followed.worker._loop), "step", lambda loop: (time.sleep(0.15), step(loop)))
-    followed.worker.command(Command("start", 1))
+    followed.worker.command(StartRun(1))
     assert len({status.update for status, _ in followed.until("ready")} - {0}) > 1
 
 
 def test_another_session_that_follows_gets_everything_and_the_first_one_nothing_more(followed: Followed) -> None:
-    followed.worker.command(Command("start", 2))
+    followed.worker.command(StartRun(2))
     followed.until("ready")
     second = queue.SimpleQueue[tuple[Status, int]]()
     followed.worker.follow(lambda status, known: second.put((status, known)))
@@ -110,7 +111,7 @@ def test_another_session_that_follows_gets_everything_and_the_first_one_nothing_
     time.sleep(2 * status_publisher.TOGETHER_SECONDS)
     while not followed.come.empty():
         followed.next()
-    followed.worker.command(Command("start", 1))
+    followed.worker.command(StartRun(1))
     while second.get(timeout=10)[0].epoch < 3:
         pass
     assert followed.come.empty()

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import ptynb as pt
+from ptynb.data.commands import StartRun
 from ptynb.data.geometry import Geometry
 from ptynb.data.patterns import HDF5Frames
 from ptynb.data.scan import Scan
@@ -169,7 +170,7 @@ def test_the_place_is_said(tmp_path: Path) -> None:
 
 def test_status_and_result_say_where_frames_are(ranks: Ranks, tmp_path: Path) -> None:
     scan = save_scan(a_scan(), tmp_path / "scan.h5")
-    for answer in ranks.run(2, work.command, scan, Settings(pattern_storage="disk"), [(0, "start", 2)]):
+    for answer in ranks.run(2, work.command, scan, Settings(pattern_storage="disk"), [(0, StartRun(2))]):
         assert answer["status"].frames == "disk"
         assert len(answer["losses"]) == 2
     with contextlib.closing(pt.Reconstruction(scan, pt.Settings(pattern_storage="disk"), device="cpu")) as recon:

@@ -16,11 +16,12 @@ import pytest
 import torch
 
 import ptynb as pt
+from ptynb.data.commands import ChangeSettings, PauseRun, ResumeRun, StartRun, StopRun
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Membership
 from ptynb.engine import worker as worker_module
 from ptynb.engine.loop import Loop
-from ptynb.engine.worker import GPU_LOST, RESTART, Command, Worker
+from ptynb.engine.worker import GPU_LOST, RESTART, Worker
 from ptynb.kernels.runtime.thread_count import torch_alone
 from ptynb.settings.recipe import WITHOUT_STAGES, StagePlan
 from tests.engine import work
@@ -36,11 +37,11 @@ def scan() -> Scan:
 
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan: Scan, world: int) -> None:
-    straight = ranks.run(world, work.command, scan, pt.Settings(), [(0.0, "start", EPOCHS)])[0]
-    script: list[tuple[float, str, Any]] = [(0.0, "start", EPOCHS)]
+    straight = ranks.run(world, work.command, scan, pt.Settings(), [(0.0, StartRun(EPOCHS))])[0]
+    script: work.Script = [(0.0, StartRun(EPOCHS))]
     for moment in np.random.default_rng(world).uniform(0.02, 0.08, 3):
-        script += [(float(moment), "pause", None), (0.02, "resume", None)]
-    script += [(0.03, "stop", None)]
+        script += [(float(moment), PauseRun()), (0.02, ResumeRun())]
+    script += [(0.03, StopRun())]
     answers = ranks.run(world, work.stop_and_go_on, scan, pt.Settings(), script, EPOCHS)
     assert len({answer["stopped"] for answer in answers}) == 1
     epoch, update = answers[0]["stopped"]
@@ -54,7 +55,7 @@ def test_stopped_and_resumed_equals_uninterrupted_to_the_bit(ranks: Ranks, scan:
 def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ranks: Ranks, scan: Scan) -> None:
     settings = pt.Settings(schedule={"kind": "constant"})
     slower = settings.replace(probe={"learning_rate": 0.003}).model_dump(mode="json")
-    answers = ranks.run(3, work.command, scan, settings, [(0.0, "start", EPOCHS), (0.1, "settings", slower)])
+    answers = ranks.run(3, work.command, scan, settings, [(0.0, StartRun(EPOCHS)), (0.1, ChangeSettings(slower))])
     [change] = answers[0]["status"].changes
     assert (change.name, change.old, change.new) == ("probe.learning_rate", 0.1, 0.003)
     assert (change.epoch, change.update) > (0, 0)
@@ -62,7 +63,7 @@ def test_a_change_of_rates_is_taken_over_by_all_ranks_before_the_same_update(ran
         assert answer["status"].changes == (change,)
         assert answer["status"].rates == {"object": 0.1, "probe": 0.003}
         np.testing.assert_array_equal(answer["probe"], answers[0]["probe"])
-    unchanged = ranks.run(3, work.command, scan, settings, [(0.0, "start", EPOCHS)])
+    unchanged = ranks.run(3, work.command, scan, settings, [(0.0, StartRun(EPOCHS))])
     assert np.abs(unchanged[0]["probe"] - answers[0]["probe"]).max() > 0
 
 
@@ -115,7 +116,7 @@ def test_after_an_abort_of_nccl_the_present_state_is_not_offered(scan: Scan, bac
         raise torch.distributed.DistBackendError("NCCL communicator was aborted on rank 0.")
 
     loop.shard.batch = aborted  # type: ignore[method-assign]
-    worker.command(Command("start", 1))
+    worker.command(StartRun(1))
     worker._thread.join(20)
     failure = worker.status().failure
     assert failure is not None
@@ -195,7 +196,7 @@ def test_a_closed_worker_leaves_its_record_and_no_model_nor_patterns(
     message = weakref.ref(received.frames.array)
     worker = Worker(received, pt.Settings(), membership, plan=StagePlan(stages))
     del received
-    worker.command(Command("start", 2))
+    worker.command(StartRun(2))
     until = time.monotonic() + 60
     while worker.status().epoch < 2:
         assert worker.status().failure is None

@@ -10,11 +10,12 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
+from ptynb.data.commands import CloseRun, Command, MakeResult, StartRun
 from ptynb.data.engine_records import Failure
 from ptynb.data.scan import Scan
 from ptynb.distributed.group import Group, Membership, join
 from ptynb.engine.loop import Loop
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.optimize.lbfgs import LBFGS
 from ptynb.settings import Settings
 
@@ -118,21 +119,22 @@ def same_device(membership: Membership) -> str:
     return "nothing noticed"
 
 
-def command(
-    membership: Membership, scan: Scan, settings: Settings, script: list[tuple[float, str, Any]]
-) -> dict[str, Any]:
-    """A worker driven by (seconds to wait before, command, value); every command is obeyed before the next."""
+Script = list[tuple[float, Command]]
+
+
+def command(membership: Membership, scan: Scan, settings: Settings, script: Script) -> dict[str, Any]:
+    """A worker driven by (seconds to wait before, command); every command is obeyed before the next."""
     worker = Worker(scan, settings, membership)
     if membership.rank == 0:
-        for seconds, kind, value in [*script, (0.0, "evaluate", None)]:
+        for seconds, order in [*script, (0.0, MakeResult())]:
             time.sleep(seconds)
-            obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
+            obeyed(worker, worker.command(order))
         until = time.monotonic() + 60
         while worker.status().state == "running":
             assert time.monotonic() < until
             time.sleep(0.002)
-        obeyed(worker, worker.command(Command("evaluate")))
-        worker.command(Command("close"))
+        obeyed(worker, worker.command(MakeResult()))
+        worker.command(CloseRun())
     worker._thread.join(60)
     status = worker.status()
     assert status.failure is None, status.failure
@@ -146,14 +148,14 @@ def command(
 
 
 def stop_and_go_on(
-    membership: Membership, scan: Scan, settings: Settings, script: list[tuple[float, str, Any]], epochs: int
+    membership: Membership, scan: Scan, settings: Settings, script: Script, epochs: int
 ) -> dict[str, Any]:
     """A worker driven by a script that leaves it stopped, then started again for what is missing of `epochs`."""
     worker = Worker(scan, settings, membership)
     if membership.rank == 0:
-        for seconds, kind, value in script:
+        for seconds, order in script:
             time.sleep(seconds)
-            obeyed(worker, worker.command(Command(kind, value)))  # type: ignore[arg-type]
+            obeyed(worker, worker.command(order))
         assert worker.status().state == "ready"
     else:
         while worker.status().applied < len(script):
@@ -161,13 +163,13 @@ def stop_and_go_on(
     stopped = (worker.status().epoch, worker.status().update)
     time.sleep(0.2)
     if membership.rank == 0:
-        worker.command(Command("start", epochs - worker.status().epoch))
-        obeyed(worker, worker.command(Command("evaluate")))
+        worker.command(StartRun(epochs - worker.status().epoch))
+        obeyed(worker, worker.command(MakeResult()))
         until = time.monotonic() + 60
         while worker.status().state == "running":
             assert time.monotonic() < until
             time.sleep(0.002)
-        worker.command(Command("close"))
+        worker.command(CloseRun())
     worker._thread.join(60)
     loop = worker._loop
     assert loop is not None
@@ -221,7 +223,7 @@ def failing(membership: Membership, scan: Scan, settings: Settings, at: int) -> 
     time.sleep(0.2)
     started = time.monotonic()
     if membership.rank == 0:
-        worker.command(Command("start", 100))
+        worker.command(StartRun(100))
     worker._thread.join(20)
     failure = worker.status().failure
     assert failure is not None, worker.status()
@@ -255,7 +257,7 @@ def losing_gpu(
     if membership.rank == 1 and where == "update":
         loop.shard.batch = broken  # type: ignore[method-assign]
     if membership.rank == 0 and where == "update":
-        worker.command(Command("start", 100))
+        worker.command(StartRun(100))
     worker._thread.join(20)
     failure = worker.status().failure
     assert failure is not None, worker.status()

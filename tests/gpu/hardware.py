@@ -14,10 +14,11 @@ import torch
 
 import ptynb as pt
 from ptynb.cluster.gpus import find_gpus
+from ptynb.data.commands import CloseRun, StartRun
 from ptynb.distributed.group import Membership
 from ptynb.engine.group_selftest import check_device
 from ptynb.engine.run_registry import describe
-from ptynb.engine.worker import Command, Worker
+from ptynb.engine.worker import Worker
 from ptynb.loading.device_memory import free_on_device
 from ptynb.settings import Probe, Settings
 from tests.cases import a_scan
@@ -82,7 +83,7 @@ def _out_of_memory(report: Report, total: int) -> tuple[bool, str]:
         worker = _worker(report, scan, Settings(batch=256, probe=Probe(modes=8)))
         _wait(lambda: worker.status().state != "loading")
         if worker.status().failure is None:
-            worker.command(Command("start", 1))
+            worker.command(StartRun(1))
             _wait(lambda: worker.status().state not in ("ready", "running"))
         failure = worker.status().failure
         _end(worker)
@@ -98,7 +99,7 @@ def _out_of_memory(report: Report, total: int) -> tuple[bool, str]:
 def _run_after(report: Report) -> tuple[bool, str]:
     worker = _worker(report, a_scan(), Settings(batch=8))
     _wait(lambda: worker.status().state != "loading")
-    worker.command(Command("start", 2))
+    worker.command(StartRun(2))
     _wait(lambda: worker.status().epoch == 2 or worker.status().failure is not None)
     epochs = worker.status().epoch
     _end(worker)
@@ -120,7 +121,7 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 def _end(worker: Worker) -> None:
     if worker.status().failure is None:
-        worker.command(Command("close"))
+        worker.command(CloseRun())
     worker._thread.join(PATIENCE_SECONDS)
 
 

@@ -20,6 +20,7 @@ import torch
 
 import ptynb as pt
 from ptynb.cluster import cluster as cluster_module
+from ptynb.data.commands import StartRun
 from ptynb.data.engine_records import RenderRequest, Status
 from ptynb.data.scan import Scan
 from ptynb.engine import run_registry
@@ -440,7 +441,7 @@ def test_statuses_that_were_lost_on_the_way_are_asked_for(
         recon.step()
         heard = recon._client._receive
         recon._client._receive = lambda *_: None
-        recon._client.command("start", 40)
+        recon._client.command(StartRun(40))
         until(lambda: recon._client.engines.call(0, "status", 10**9).epoch >= (41 if last else 5))
         assert recon.epoch == 1
         recon._client._receive = heard

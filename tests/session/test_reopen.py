@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from ptynb.data.commands import CheckpointRequest, PauseRun
 from ptynb.data.engine_records import Status
 from ptynb.exceptions import EngineLostError, ReconstructionError
 from ptynb.session import reopen
@@ -40,7 +41,7 @@ def test_a_start_that_is_on_its_way_is_held_too() -> None:
         sent=1,
     )
     assert reopen._pause(client)
-    assert given == ["pause"]
+    assert given == [PauseRun()]
 
 
 def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +50,7 @@ def test_a_state_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest
     client, given = a_client([status] * 3)
     with raises("checkpoint.timeout", "0 s"):
         reopen._write_checkpoint(client)
-    assert given == ["checkpoint"]
+    assert given == [CheckpointRequest()]
 
 
 def test_a_requested_checkpoint_is_told_from_earlier_ones() -> None:

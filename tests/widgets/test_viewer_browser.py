@@ -11,8 +11,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import ptynb as pt
-from ptynb.data.images import picture
-from ptynb.data.picture import Picture
+from ptynb.data.images import Picture, picture
 from ptynb.widgets.colour_maps import look_up_table
 from ptynb.widgets.viewer.viewer import Viewer
 from tests.widgets.browser_model import DARK, LIGHT, BrowserModel

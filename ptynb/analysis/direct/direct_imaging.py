@@ -28,7 +28,7 @@ from ptynb.data import images
 from ptynb.data.arrivals import Acquisition
 from ptynb.data.cut_pictures import length_text
 from ptynb.data.electrons import LONGEST_ELECTRON
-from ptynb.data.picture import Picture, pictures_html
+from ptynb.data.images import Picture, pictures_html
 from ptynb.data.scan import Scan, check_scan, part_that_came
 from ptynb.exceptions import ScanError
 from ptynb.preparation.bright_field_disc import Disc, bright_field_disc
